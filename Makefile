@@ -1,0 +1,88 @@
+# make fixtures run report    the agent study, in containers where a Docker engine answers, else in .venv
+# make benchmark              the artifact study
+# Every target sets itself up. `make help` lists targets and variables.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+ENGINE ?= auto
+GPUS ?= all
+DEVICE ?= auto
+SIZE ?= auto
+PROBLEMS ?=
+AGENT ?= oracle
+REPEATS ?= 1
+RESULTS ?= results
+ARGS ?=
+BASE_IMAGE ?=
+DOCKER_BUILD_FLAGS ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# auto: docker where an engine answers, else local
+CHOSEN := $(if $(filter auto,$(ENGINE)),$(shell docker version >/dev/null 2>&1 && echo docker || echo local),$(ENGINE))
+COMMON = --engine $(ENGINE) --gpus $(GPUS) --device $(DEVICE) --size $(SIZE) --results $(RESULTS)
+NARROW = $(foreach p,$(PROBLEMS),--problem $(p))
+# What this job's environment must hold: the host of containers needs no torch.
+NEEDS = $(if $(filter docker,$(CHOSEN)),host,local)
+
+.PHONY: help setup image fixtures run benchmark report test test-gpu check clean requirements
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
+	@echo
+	@echo "targets    setup image fixtures run benchmark report test test-gpu check clean requirements"
+	@echo "variables  ENGINE=auto|docker|local GPUS=all|none|0,1 DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
+	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop REPEATS=1 RESULTS=results ARGS='--no-compile'"
+
+# One stamp a requirement file: a larger set counts for a smaller one, so nothing is installed twice.
+$(VENV)/.%: requirements/%.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v in ((3, 11), (3, 12)) else "repro needs Python 3.11 or 3.12, %s is %d.%d: set PYTHON=python3.12 or ENGINE=docker" % (sys.executable, *v))'
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 cannot make a virtual environment: install python3-venv" >&2; exit 1; }
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
+setup: $(VENV)/.$(NEEDS)
+
+image: $(VENV)/.host
+	docker build --tag repro $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) \
+	  --build-arg GIT_SHA=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
+	  --build-arg GIT_DIRTY=$(shell git diff --quiet HEAD -- 2>/dev/null && echo false || echo true) \
+	  $(DOCKER_BUILD_FLAGS) .
+
+# What a job needs before it can run: the environment, and in containers the image.
+ready: setup $(if $(filter docker,$(CHOSEN)),image)
+.PHONY: ready
+
+fixtures: ready
+	$(PY) entrypoint.py fixtures $(COMMON) $(NARROW) $(ARGS)
+
+run: ready
+	$(PY) entrypoint.py run $(COMMON) $(NARROW) --agent $(AGENT) --repeats $(REPEATS) $(ARGS)
+
+benchmark: ready
+	$(PY) entrypoint.py benchmark $(PROBLEMS) $(COMMON) $(ARGS)
+
+report: ready
+	$(PY) entrypoint.py report --results $(RESULTS)
+
+test: $(VENV)/.dev $(if $(filter docker,$(CHOSEN)),image)
+	$(PY) -m pytest -m "not gpu" $(ARGS)
+
+test-gpu:
+	$(PYTHON) -m pytest -m gpu -p no:cacheprovider $(ARGS)
+
+check: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check repro tests entrypoint.py
+	$(VENV)/bin/mypy
+
+requirements: $(VENV)/.uv
+	for set in core host image local dev uv; do \
+	  $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --custom-compile-command "make requirements" requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
+	done
+
+# Bundles stay: they are results.
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

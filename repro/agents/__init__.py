@@ -1,0 +1,1 @@
+"""Who writes solutions, and the study that compares them."""

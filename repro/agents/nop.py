@@ -1,0 +1,25 @@
+"""The negative control: the problem's own model with its answer set to zero. Every verdict on it must be incorrect."""
+
+from __future__ import annotations
+
+from repro.evaluation import Submission
+from repro.problems import Problem
+
+WRAPPER = """
+
+class ModelNew(Model):
+    def forward(self, *inputs):
+        return torch.zeros_like(super().forward(*inputs))
+"""
+
+
+class Nop:
+    """Does everything but the work."""
+
+    name = "nop"
+    label = "negative control: answers zero, must be incorrect"
+    control = True
+
+    def solve(self, problem: Problem) -> Submission:
+        """The problem file with a ModelNew that returns zeros."""
+        return Submission(problem.path.stem, problem.path.read_bytes() + WRAPPER.encode(), "ModelNew")

@@ -1,0 +1,82 @@
+"""The agent study: every problem, arm and repeat is one row; its solution is judged in a cell of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from repro import evaluation, problems
+from repro.agents.base import Agent
+from repro.agents.nop import Nop
+from repro.agents.oracle import Oracle
+from repro.bundle.write import Bundle
+from repro.engines.base import Engine
+from repro.evaluation import JudgeOptions
+from repro.progress import Progress
+from repro.runs import Row, execute, open_bundle
+
+AGENTS: dict[str, type[Agent]] = {"oracle": Oracle, "nop": Nop}
+
+
+def arms(agent: str) -> list[Agent]:
+    """The arms of a study: the agent, and the negative control beside it."""
+    chosen = AGENTS[agent]()
+    return [chosen] if chosen.control else [chosen, Nop()]
+
+
+def plan(
+    only: list[str],
+    agent: str,
+    repeats: int,
+    size: str,
+    results: Path,
+    engine: Engine,
+    options: JudgeOptions,
+) -> tuple[list[Row], dict[str, bytes]]:
+    """Rows, and the solutions by file name in the bundle."""
+    rows: list[Row] = []
+    solutions: dict[str, bytes] = {}
+    for problem in problems.suite("agent", size=size, only=only):
+        for arm in arms(agent):
+            for repeat in range(1 if arm.control else repeats):
+                name = f"{problem.key}/{arm.name}/{repeat}"
+                columns = {"problem": problem.key, "arm": arm.name, "control": arm.control, "repeat": repeat}
+
+                def build(problem: Any = problem, arm: Agent = arm, repeat: int = repeat, name: str = name) -> Any:
+                    submission = arm.solve(problem)
+                    solutions[f"solutions/{arm.name}/{repeat}/{problem.path.name}"] = submission.source
+                    return evaluation.cell(name, problem, [submission], results, engine, options, repeat=repeat)
+
+                rows.append(evaluation.row_for(name, build, columns))
+    return rows, solutions
+
+
+def run(
+    only: list[str],
+    agent: str,
+    repeats: int,
+    size: str,
+    results: Path,
+    engine: Engine,
+    options: JudgeOptions,
+    progress: Progress,
+    *,
+    resume: bool,
+) -> tuple[Bundle, list[dict[str, Any]]]:
+    """Runs the study; returns the bundle and its rows."""
+    rows, solutions = plan(only, agent, repeats, size, results, engine, options)
+    labels = {arm.name: arm.label for arm in arms(agent)}
+    parameters = {
+        "agent": agent,
+        "arms": labels,
+        "repeats": repeats,
+        "size": size,
+        "device": engine.device,
+        "options": options.for_cell(engine.device),
+    }
+    bundle = open_bundle(results, "run", rows, parameters, resume=resume)
+    for name, source in solutions.items():
+        bundle.file(name, source)
+    judged = execute(rows, engine, bundle, progress, evaluation.summary)
+    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
+    return bundle, judged

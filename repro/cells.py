@@ -1,0 +1,143 @@
+"""A cell: one unit of work as JSON in, JSON out. This is what runs inside a container.
+
+`repro cell FOLDER` reads FOLDER/cells.jsonl, runs the cells in order and appends one line each to
+FOLDER/outcomes.jsonl, so that what is done survives whatever happens next. Progress goes to stdout as lines.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from repro import fingerprint, jsonio, problems
+from repro.errors import ReproError, UsageError
+from repro.problems import Problem
+
+CELLS, OUTCOMES = "cells.jsonl", "outcomes.jsonl"
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One unit of work.
+
+    verb: fixture, evaluate or fingerprint. problem: an id, or a file name in the cell's folder. solutions: (name,
+    file name in the folder, entry). files: file name -> content, placed in the folder by the engine.
+    timeout_s: when the engine kills the whole cell.
+    """
+
+    id: str
+    verb: str
+    problem: str = ""
+    size: str = "full"
+    dtype: str = "float32"
+    device: str = "cuda"
+    variant: str = ""
+    repeat: int = 0
+    solutions: tuple[tuple[str, str, str], ...] = ()
+    fixture: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    timeout_s: float = 900.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The cell without its files' contents."""
+        plain = {k: v for k, v in asdict(self).items() if k != "files"}
+        return plain | {"files": sorted(self.files)}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Cell:
+        """A cell as `to_json` wrote it, without files."""
+        known = {k: v for k, v in data.items() if k != "files"}
+        known["solutions"] = tuple(tuple(s) for s in known["solutions"])
+        return Cell(**known)
+
+
+@dataclass
+class Outcome:
+    """What became of a cell. status: done, failed (the tool or the problem), lost (the engine), interrupted."""
+
+    cell: str
+    status: str
+    result: dict[str, Any] | None = None
+    error: str = ""
+    wall_s: float = 0.0
+    fingerprint: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As one line of outcomes.jsonl."""
+        return asdict(self)
+
+
+def _problem(cell: Cell, folder: Path) -> Problem:
+    if cell.problem.endswith(".py"):
+        known = problems.id_in(cell.variant) if cell.variant else None
+        loaded = problems.load_file(folder / cell.problem, dtype=cell.dtype, size=cell.size)
+        return problems.as_known(loaded, known) if known else loaded
+    return problems.load(cell.problem, size=cell.size, dtype=cell.dtype)
+
+
+def run(cell: Cell, folder: Path, progress: Progress) -> dict[str, Any]:
+    """Runs one cell in this process. Raises ReproError with what went wrong."""
+    if cell.verb == "fingerprint":
+        return {}
+    import torch
+
+    from repro import fixtures
+    from repro.judge import calibrate, evaluate
+
+    if cell.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("no GPU is visible", "torch.cuda.is_available() is false", "Use DEVICE=cpu SIZE=smoke.")
+    problem = _problem(cell, folder)
+    if cell.verb == "fixture":
+        return calibrate.build(problem, torch.device(cell.device), progress)
+    if cell.verb == "evaluate":
+        if cell.fixture:
+            fixture = fixtures.load(folder / cell.fixture, problem)
+        else:
+            fixture = calibrate.build(problem, torch.device(cell.device), progress)
+        options = evaluate.Options(device=cell.device, **{k: _tuple(v) for k, v in cell.options.items()})
+        solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in cell.solutions]
+        return evaluate.evaluate(problem, fixture, solutions, options, progress)
+    raise UsageError(f"no cell verb {cell.verb!r}")
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def serve(folder: Path) -> None:
+    """Runs the cells of a folder; a failing cell does not stop the next one."""
+
+    def progress(line: str) -> None:
+        print(line, flush=True)
+
+    cells = [Cell.from_json(json.loads(line)) for line in (folder / CELLS).read_text().splitlines()]
+    taken: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        begin = time.monotonic()
+        outcome = Outcome(cell.id, "failed")
+        try:
+            if cell.device not in taken:
+                taken[cell.device] = fingerprint.collect(cell.device)
+            outcome.fingerprint = taken[cell.device]
+            before = fingerprint.dynamic(cell.device)
+            outcome.result = run(cell, folder, progress)
+            outcome.status = "done"
+            outcome.result = {
+                **outcome.result,
+                "dynamic": {"before": before, "after": fingerprint.dynamic(cell.device)},
+            }
+        except ReproError as error:
+            outcome.error = str(error)
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+            traceback.print_exc()
+        outcome.wall_s = round(time.monotonic() - begin, 3)
+        jsonio.append(folder / OUTCOMES, outcome.to_json())

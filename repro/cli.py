@@ -1,0 +1,284 @@
+"""The command line: parse, choose an engine, run the verb, report. One function a verb."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from repro import __version__, jsonio, settings
+from repro.bundle.write import Bundle, latest
+from repro.engines import NAMES, choose
+from repro.engines.base import Engine
+from repro.errors import ReproError, UsageError
+from repro.progress import Progress
+
+EXAMPLES = """examples:
+  repro fixtures --device cpu --size smoke       measure the fixtures of all problems, without a GPU
+  repro run --agent oracle                       judge and time the shipped solutions of the agent study
+  repro evaluate my_kernel.py --problem L1_36    judge one solution
+  repro benchmark 36 --json out.json             the artifact study, one problem
+  repro report                                   draw the newest bundle again
+
+exit codes: 0 done, whatever the verdicts; 1 wrong use or a missing prerequisite; 2 the tool failed;
+3 with --strict, a solution was not correct; 130 interrupted."""
+
+
+def _common(parser: argparse.ArgumentParser, *, problem: bool = True) -> None:
+    parser.add_argument("--engine", choices=NAMES, default="auto", help="where cells run (auto: docker, else local)")
+    parser.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="auto: a GPU if there is one")
+    parser.add_argument(
+        "--size", choices=("auto", "full", "smoke"), default="auto", help="auto: full on a GPU, else smoke"
+    )
+    parser.add_argument("--results", type=Path, default=settings.results_dir(), help="folder for bundles and fixtures")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the newest unfinished bundle of the same plan"
+    )
+    if problem:
+        parser.add_argument(
+            "--problem", action="append", default=[], metavar="ID", help="narrow to this problem (repeatable)"
+        )
+
+
+def _judging(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
+    parser.add_argument("--no-timing", action="store_true", help="verdicts only")
+    parser.add_argument("--no-compile", action="store_true", help="leave the torch.compile baselines out")
+    parser.add_argument("--timeout-s", type=float, default=180.0, help="bound of one request to a solution, seconds")
+    parser.add_argument("--budget-s", type=float, default=20.0, help="bound of the timing of one problem, seconds")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="repro",
+        description="Re-run, judge and publish GPU-kernel results.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"repro {__version__}")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+
+    def verb(name: str, text: str, run: Callable[[argparse.Namespace, Progress], int]) -> argparse.ArgumentParser:
+        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sub.set_defaults(run=run)
+        return sub
+
+    fingerprint = verb("fingerprint", "describe this machine's GPU, driver, software and container", _fingerprint)
+    _common(fingerprint, problem=False)
+    fingerprint.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
+    verb("problems", "list the shipped problems and suites", _problems)
+    _common(verb("fixtures", "measure what judging needs: checksums, error bounds, limits, margins", _fixtures))
+    run = verb("run", "the agent study: judge and time an agent's solutions", _run)
+    _common(run)
+    _judging(run)
+    run.add_argument("--agent", choices=("oracle", "nop"), default="oracle", help="who writes the solutions")
+    run.add_argument("--repeats", type=int, default=1, help="judgements a problem")
+    evaluate = verb("evaluate", "judge solutions: a file or a folder of ID_Name.py files", _evaluate)
+    evaluate.add_argument("path", type=Path, nargs="+")
+    _common(evaluate)
+    _judging(evaluate)
+    evaluate.add_argument(
+        "--dtype", choices=("float32", "bfloat16"), default="float32", help="dtype of model and inputs"
+    )
+    benchmark = verb("benchmark", "the artifact study: eager, torch.compile, input and optimised kernels", _benchmark)
+    benchmark.add_argument("name", nargs="*", help="problems by number or name; all without")
+    benchmark.add_argument(
+        "--artifacts", type=Path, default=settings.ARTIFACTS_DIR, help="folder in the published layout"
+    )
+    _common(benchmark, problem=False)
+    _judging(benchmark)
+    report = verb("report", "draw bundles as tables and markdown (default: the newest)", _report)
+    report.add_argument("bundle", type=Path, nargs="*")
+    report.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
+    report.add_argument("--json", type=Path, metavar="FILE", help="write the report's model as JSON")
+    gc = verb("gc", "remove containers and volumes that a dead run left behind", _gc)
+    gc.add_argument("--all", action="store_true", help="those of live runs too")
+    cell = verbs.add_parser("cell")  # what an engine starts; without help, so that it is not listed
+    cell.add_argument("folder", type=Path)
+    cell.set_defaults(run=_cell)
+    return top
+
+
+def _engine(args: argparse.Namespace, progress: Progress) -> tuple[Engine, str]:
+    """The engine, and the size that its device implies. Raises PrerequisiteError, also for full sizes on a CPU."""
+    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say)
+    size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
+    if engine.device == "cpu" and args.device == "auto":
+        progress.say("no GPU: small shapes on the CPU in Triton's interpreter; correctness is real, times are not")
+    return engine, size
+
+
+def _options(args: argparse.Namespace) -> Any:
+    from repro.evaluation import JudgeOptions
+
+    if args.timeout_s <= 0 or args.budget_s <= 0:
+        raise UsageError("--timeout-s and --budget-s must be positive")
+    return JudgeOptions(not args.no_timing, not args.no_compile, args.timeout_s, args.budget_s)
+
+
+def _write_json(path: Path | None, value: Any) -> None:
+    if path is not None:
+        try:
+            jsonio.write(path, value)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+
+
+def _draw(bundle: Bundle) -> dict[str, Any]:
+    """Writes report.json and report.md into a bundle and prints the report."""
+    from repro.report import markdown, model
+
+    report = model.build(bundle)
+    text = markdown.render(report)
+    bundle.file("report.json", (jsonio.dumps(report, indent=1) + "\n").encode())
+    bundle.file("report.md", text.encode())
+    bundle.finish(bundle.manifest["status"])
+    print(text)
+    return report
+
+
+def _strict(args: argparse.Namespace, verdicts: list[str]) -> int:
+    return 3 if args.strict and any(verdict != "correct" for verdict in verdicts) else 0
+
+
+def _fingerprint(args: argparse.Namespace, progress: Progress) -> int:
+    from repro import fingerprint
+    from repro.cells import Cell
+
+    engine, _ = _engine(args, progress)
+    (outcome,) = engine.run([Cell("fingerprint", "fingerprint", device=engine.device, timeout_s=120)], progress.step)
+    if outcome.fingerprint is None:
+        raise ReproError("no fingerprint", outcome.error)
+    values = outcome.fingerprint["values"]
+    rows = [
+        [k, v["value"] if v["value"] is not None else v["status"], v["class"], v["source"]] for k, v in values.items()
+    ]
+    print(fingerprint.headline(outcome.fingerprint))
+    print(tabulate(rows, headers=["value", "", "class", "source"], tablefmt="github", disable_numparse=True))
+    _write_json(args.json, outcome.fingerprint)
+    return 0
+
+
+def _problems(args: argparse.Namespace, progress: Progress) -> int:
+    from repro import problems
+
+    member = {i: ", ".join(s for s, of in problems.suites().items() if i in of) for i in problems.ids()}
+    loaded = [problems.load(i) for i in problems.ids()]
+    print(tabulate([[p.id, p.name, member[p.id]] for p in loaded], headers=["id", "name", "suites"], tablefmt="github"))
+    return 0
+
+
+def _fixtures(args: argparse.Namespace, progress: Progress) -> int:
+    from repro import fixtures
+
+    engine, size = _engine(args, progress)
+    bundle, rows = fixtures.run(args.problem, size, args.results, engine, progress, resume=args.resume)
+    _draw(bundle)
+    return 0 if all(row["status"] == "done" for row in rows) else 2
+
+
+def _run(args: argparse.Namespace, progress: Progress) -> int:
+    from repro.agents import study
+
+    if args.repeats < 1:
+        raise UsageError("--repeats must be at least 1")
+    engine, size = _engine(args, progress)
+    bundle, rows = study.run(
+        args.problem, args.agent, args.repeats, size, args.results, engine, _options(args), progress, resume=args.resume
+    )
+    report = _draw(bundle)
+    _write_json(args.json, report)
+    return _strict(args, [e["verdict"] for arm in report["arms"] if not arm["control"] for e in arm["entries"]])
+
+
+def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
+    from repro import evaluation
+
+    engine, size = _engine(args, progress)
+    bundle, results = evaluation.evaluate(
+        args.path, args.problem, size, args.dtype, args.results, engine, _options(args), progress, resume=args.resume
+    )
+    _draw(bundle)
+    _write_json(
+        args.json, {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path), "results": results}
+    )
+    return _strict(args, [entry["verdict"] for entry in results])
+
+
+def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
+    from repro import benchmark
+
+    if args.size == "auto" and args.device == "auto" and settings.in_container():
+        from repro.engines import lease
+
+        if not lease.visible():
+            raise UsageError(
+                "no GPU in this container", "it was started without --gpus all, or the host has none",
+                "For the smoke size on the CPU: docker run repro benchmark --device cpu --size smoke",
+            )  # fmt: skip
+    engine, size = _engine(args, progress)
+    bundle, entries = benchmark.run(
+        args.artifacts, args.name, size, args.results, engine, _options(args), progress, resume=args.resume
+    )
+    _draw(bundle)
+    _write_json(args.json, entries)
+    return _strict(args, [k["verdict"] for e in entries for k in e["kernels"].values()] or ["none"])
+
+
+def _report(args: argparse.Namespace, progress: Progress) -> int:
+    bundles = [Bundle.open(path) for path in args.bundle]
+    if not bundles:
+        newest = latest(args.results, ("run", "evaluate", "benchmark", "fixtures"))
+        if newest is None:
+            raise UsageError(f"no bundle in {args.results}", "", "Run `make run` first, or name a bundle.")
+        bundles = [newest]
+    reports = [_draw(bundle) for bundle in bundles]
+    for bundle in bundles:
+        progress.say(f"written: {bundle.path / 'report.md'} and report.json")
+    _write_json(args.json, reports if len(reports) > 1 else reports[0])
+    return 0
+
+
+def _gc(args: argparse.Namespace, progress: Progress) -> int:
+    from repro.engines import docker
+
+    removed = docker.collect_garbage(everything=args.all)
+    for name in removed:
+        print(f"removed {name}")
+    print(f"{len(removed)} removed")
+    return 0
+
+
+def _cell(args: argparse.Namespace, progress: Progress) -> int:
+    from repro import cells
+
+    cells.serve(args.folder)
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one verb and returns the exit code; an expected failure is printed as one line."""
+    settings.load_dotenv()
+    try:
+        args = parser().parse_args(argv)
+    except SystemExit as stop:  # argparse exits 2 for wrong use; ours is 1
+        return 1 if stop.code else 0
+    progress = Progress()
+    try:
+        code: int = args.run(args, progress)
+        return code
+    except ReproError as error:
+        print(f"repro: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("repro: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0

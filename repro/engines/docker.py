@@ -1,0 +1,261 @@
+"""Cells in hardened containers of the one image, through the Docker SDK; `DOCKER_HOST=ssh://...` works too.
+
+Nothing is mounted from the host: a cell's folder is a named volume, filled and read as an archive. The container has
+no network, a read-only root, no capability, no new privileges, bounded processes and memory, and a non-root user.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.types import DeviceRequest, Mount
+
+from repro import settings
+from repro.cells import OUTCOMES, Cell, Outcome
+from repro.engines import lease
+from repro.engines.base import Engine, Progress, inbox, outcomes
+from repro.errors import EngineError, EngineGone, PrerequisiteError
+
+CELL_FOLDER = "/cell"
+PIDS_LIMIT = 4096
+TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
+SHM_BYTES = 1 << 30
+# Share of the engine's memory that one cell may use; beyond it the kernel ends the largest process of the container.
+MEMORY_SHARE = 0.9
+CONNECT_TIMEOUT_S = 10
+LABEL_RUN, LABEL_OWNER = f"{settings.LABEL}.run", f"{settings.LABEL}.owner"
+
+T = TypeVar("T")
+GONE = (requests.exceptions.ConnectionError, requests.exceptions.ReadTimeout, ConnectionError)
+
+
+def connect() -> docker.DockerClient:
+    """A client of the engine that the environment names. Raises PrerequisiteError where none answers."""
+    try:
+        client = docker.from_env(timeout=CONNECT_TIMEOUT_S)
+        client.ping()
+        client.api.timeout = 600
+        return client
+    except (DockerException, *GONE) as error:
+        where = settings.docker_host() or "the default socket"
+        reason = "it does not answer" if isinstance(error, DockerException | OSError) else str(error)
+        raise PrerequisiteError(f"no Docker engine at {where}", reason, "Start one, or use ENGINE=local.") from None
+
+
+def _owner() -> str:
+    """This process, so that `gc` can tell live runs from dead ones: host boot, pid, start time."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as stream:
+            boot = stream.read().strip()[:8]
+        with open(f"/proc/{os.getpid()}/stat") as stream:
+            start = stream.read().rsplit(")", 1)[1].split()[19]
+    except OSError:
+        return f"?-{os.getpid()}-0"
+    return f"{boot}-{os.getpid()}-{start}"
+
+
+def alive(owner: str) -> bool:
+    """Whether the process that an owner label names still runs on this machine."""
+    try:
+        boot, pid, start = owner.split("-")
+        with open("/proc/sys/kernel/random/boot_id") as stream:
+            same = stream.read().strip()[:8] == boot
+        with open(f"/proc/{int(pid)}/stat") as stream:
+            return same and stream.read().rsplit(")", 1)[1].split()[19] == start
+    except (OSError, ValueError):
+        return False
+
+
+class DockerEngine(Engine):
+    """One container for each call of `attempt`."""
+
+    name = "docker"
+
+    def __init__(self, *, gpus: str, device: str) -> None:
+        self.client = connect()
+        info = self.client.info()
+        try:
+            self.image = self.client.images.get(settings.image())
+        except ImageNotFound:
+            raise PrerequisiteError(
+                f"the engine has no image {settings.image()!r}", "", "Build it with `make image`."
+            ) from None
+        self.version = str(info.get("ServerVersion", "?"))
+        self.memory = int(info.get("MemTotal", 0))
+        runtimes = info.get("Runtimes") or {}
+        self.runtime = "nvidia" if "nvidia" in runtimes else str(info.get("DefaultRuntime", "runc"))
+        able = "nvidia" in runtimes or bool(info.get("CDISpecDirs")) or bool(lease.visible())
+        self.device = "cpu" if device == "cpu" or gpus == "none" or not able else "cuda"
+        if device == "cuda" and self.device != "cuda":
+            raise PrerequisiteError(
+                "the Docker engine offers no GPU",
+                "neither a runtime called nvidia nor a GPU on this host was found",
+                "Install the NVIDIA Container Toolkit, or use DEVICE=cpu SIZE=smoke.",
+            )
+        self.gpus = gpus
+        self.run_id = uuid.uuid4().hex[:12]
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "engine": "docker",
+            "isolation": "containers",
+            "version": self.version,
+            "runtime": self.runtime,
+            "image_id": self.image.id,
+            "repo_digests": self.image.attrs.get("RepoDigests", []),
+        }
+
+    def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> tuple[list[Outcome], str]:
+        candidates = (lease.select(self.gpus) or ["0"]) if self.device == "cuda" else []
+        with lease.hold(candidates, progress) as gpu:
+            return self._guard(lambda: self._run(cells, gpu, timeout_s, progress))
+
+    def _guard(self, call: Callable[[], T]) -> T:
+        """Turns the SDK's exceptions into ours: an engine that no longer answers, or one that refuses."""
+        try:
+            return call()
+        except GONE as error:
+            raise EngineGone("the Docker engine went away in the middle of a cell", type(error).__name__,
+                             "Start it again and repeat the command with --resume.") from error  # fmt: skip
+        except APIError as error:
+            text = str(error.explanation or error)
+            if "could not select device driver" in text:
+                raise PrerequisiteError("the Docker engine cannot hand out a GPU", text,
+                                        "Install the NVIDIA Container Toolkit.") from error  # fmt: skip
+            raise EngineError("the Docker engine refused a cell", text) from error
+
+    def _run(
+        self, cells: list[Cell], gpu: str | None, timeout_s: float, progress: Progress
+    ) -> tuple[list[Outcome], str]:
+        name = f"repro-{self.run_id}-{uuid.uuid4().hex[:8]}"
+        labels = {LABEL_RUN: self.run_id, LABEL_OWNER: _owner()}
+        volume = self.client.volumes.create(name, labels=labels)
+        container = None
+        try:
+            container = self.client.containers.create(**self._options(name, labels, gpu))
+            container.put_archive(CELL_FOLDER, _tar(inbox(cells)))
+            container.start()
+            ending = self._watch(container, timeout_s, progress)
+            return outcomes(_read(container, f"{CELL_FOLDER}/{OUTCOMES}")), ending
+        finally:
+            if container is not None:
+                _quietly(lambda: container.remove(force=True, v=True))
+            _quietly(lambda: volume.remove(force=True))
+
+    def _options(self, name: str, labels: dict[str, str], gpu: str | None) -> dict[str, Any]:
+        environment = {
+            "REPRO_IMAGE_ID": self.image.id,
+            "REPRO_ENGINE_VERSION": self.version,
+            "REPRO_RUNTIME": self.runtime,
+        }
+        requests_ = [DeviceRequest(device_ids=[gpu], capabilities=[["gpu"]])] if gpu is not None else []
+        return {
+            "image": self.image.id,
+            "command": ["cell", CELL_FOLDER],
+            "name": name,
+            "labels": labels,
+            "environment": environment,
+            "user": f"{settings.CONTAINER_UID}:{settings.CONTAINER_UID}",
+            "network_mode": "none",
+            "read_only": True,
+            "tmpfs": {"/tmp": TMPFS},  # noqa: S108
+            "mounts": [Mount(CELL_FOLDER, name, type="volume")],
+            "cap_drop": ["ALL"],
+            "security_opt": ["no-new-privileges"],
+            "pids_limit": PIDS_LIMIT,
+            "mem_limit": int(self.memory * MEMORY_SHARE) or None,
+            "shm_size": SHM_BYTES,
+            "init": True,
+            "ipc_mode": "private",
+            "device_requests": requests_,
+            "detach": True,
+        }
+
+    def _watch(self, container: Any, timeout_s: float, progress: Progress) -> str:
+        """Follows a container to its end; returns how it ended, "" for well."""
+        late = threading.Event()
+
+        def expire() -> None:
+            late.set()
+            _quietly(container.kill)
+
+        timer = threading.Timer(timeout_s, expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            pending = b""
+            for data in container.logs(stream=True, follow=True, stdout=True, stderr=False):
+                *lines, pending = (pending + data).split(b"\n")
+                for line in lines:
+                    progress(line.decode(errors="replace").rstrip())
+            code = int(container.wait()["StatusCode"])
+        finally:
+            timer.cancel()
+        if late.is_set():
+            return f"timed out after {timeout_s:.0f} s; its container was killed"
+        if code == 0:
+            return ""
+        container.reload()
+        if container.attrs["State"].get("OOMKilled"):
+            return "the container ran out of memory"
+        tail = container.logs(stdout=False, stderr=True, tail=1).decode(errors="replace").strip()
+        return f"the container ended with exit code {code}" + (f": {tail}" if tail else "")
+
+
+def _tar(files: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mtime, info.mode = len(content), int(time.time()), 0o444
+            info.uid = info.gid = settings.CONTAINER_UID
+            archive.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def _read(container: Any, path: str) -> str:
+    """A file of a container as text; empty where it does not exist."""
+    try:
+        parts, _ = container.get_archive(path)
+    except NotFound:
+        return ""
+    with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
+        member = archive.extractfile(archive.getmembers()[0])
+        return member.read().decode(errors="replace") if member is not None else ""
+
+
+def _quietly(call: Callable[[], Any]) -> None:
+    """Cleaning up: what is gone already is fine, and an engine that is gone is reported elsewhere."""
+    try:
+        call()
+    except (DockerException, *GONE):
+        return
+
+
+def collect_garbage(*, everything: bool) -> list[str]:
+    """Removes containers and volumes of runs whose process is gone (`everything`: of live ones too).
+
+    Returns the names of what was removed. Raises PrerequisiteError where no engine answers.
+    """
+    client = connect()
+    removed = []
+    filters = {"label": LABEL_RUN}
+    for container in client.containers.list(all=True, filters=filters):
+        if everything or not alive(container.labels.get(LABEL_OWNER, "")):
+            container.remove(force=True, v=True)
+            removed.append(f"container {container.name}")
+    for volume in client.volumes.list(filters=filters):
+        if everything or not alive((volume.attrs.get("Labels") or {}).get(LABEL_OWNER, "")):
+            volume.remove(force=True)
+            removed.append(f"volume {volume.name}")
+    return removed

@@ -1,0 +1,66 @@
+"""An exclusive lease of one GPU: two cells on one GPU would time each other."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import time
+from collections.abc import Callable, Iterator
+
+from repro import settings
+from repro.errors import PrerequisiteError
+
+POLL_S = 0.5
+
+
+def visible() -> list[str]:
+    """UUIDs of this machine's GPUs through NVML, in index order; empty where there is none."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+    except pynvml.NVMLError:
+        return []
+    return [u.decode() if isinstance(u, bytes) else u for u in uuids]
+
+
+def select(gpus: str) -> list[str]:
+    """The GPUs that `GPUS` names: `all`, `none`, indices or UUIDs. Indices stay as they are where NVML is silent."""
+    if gpus == "none":
+        return []
+    known = visible()
+    if gpus == "all":
+        return known
+    names = [name.strip() for name in gpus.split(",") if name.strip()]
+    try:
+        return [known[int(name)] if name.isdigit() and known else name for name in names]
+    except IndexError:
+        raise PrerequisiteError(f"no GPU {gpus}", f"this machine has {len(known)}") from None
+
+
+@contextlib.contextmanager
+def hold(candidates: list[str], progress: Callable[[str], None]) -> Iterator[str | None]:
+    """Holds the first free GPU of `candidates` while the block runs; waits where all are taken. None: no GPU."""
+    if not candidates:
+        yield None
+        return
+    folder = settings.state_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    waited = False
+    while True:
+        for name in candidates:
+            stream = (folder / f"gpu-{name}.lock").open("a")
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                stream.close()
+                continue
+            with stream:
+                yield name
+            return
+        if not waited:
+            progress("waiting for a GPU: another run of repro holds the lease")
+            waited = True
+        time.sleep(POLL_S)

@@ -1,0 +1,130 @@
+"""Cells as child processes of this one: a session of their own, no container."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from repro import settings
+from repro.cells import OUTCOMES, Cell, Outcome
+from repro.engines import lease
+from repro.engines.base import Engine, Progress, inbox, outcomes
+from repro.errors import EngineError, PrerequisiteError
+
+
+class LocalEngine(Engine):
+    """`python entrypoint.py cell FOLDER` in a temporary folder. What it does not isolate: docs/judging.md."""
+
+    name = "local"
+
+    def __init__(self, *, gpus: str, device: str) -> None:
+        self.gpus = lease.select(gpus) if device != "cpu" else []
+        self.device = "cuda" if device in ("auto", "cuda") and self.gpus else "cpu"
+        if device == "cuda" and not self.gpus:
+            raise PrerequisiteError(
+                "no NVIDIA GPU here", "NVML reports none", "Use DEVICE=cpu SIZE=smoke (--device cpu --size smoke)."
+            )
+        try:
+            import torch  # noqa: F401
+        except ImportError as error:
+            raise PrerequisiteError(
+                "torch is not installed here", str(error), "Run `make setup ENGINE=local`."
+            ) from error
+
+    def describe(self) -> dict[str, Any]:
+        return {"engine": "local", "isolation": "processes", "python": platform.python_version()}
+
+    def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> tuple[list[Outcome], str]:
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="repro-cell-"))
+        except OSError as error:
+            raise EngineError(
+                "cannot make a temporary folder", error.strerror or str(error), "Free disk space."
+            ) from error
+        try:
+            with lease.hold(self.gpus, progress) as gpu:
+                try:
+                    for name, content in inbox(cells).items():
+                        (folder / name).write_bytes(content)
+                except OSError as error:
+                    raise EngineError(f"cannot write to {folder}", error.strerror or str(error)) from error
+                ending = self._serve(folder, gpu, timeout_s, progress)
+            file = folder / OUTCOMES
+            return outcomes(file.read_text() if file.exists() else ""), ending
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _serve(self, folder: Path, gpu: str | None, timeout_s: float, progress: Progress) -> str:
+        """Runs the cell process to its end; returns how it ended, "" for well."""
+        environment = settings.cell_env({"CUDA_VISIBLE_DEVICES": gpu or ""})
+        command = [sys.executable, "-P", str(settings.ROOT / "entrypoint.py"), "cell", str(folder)]
+        with (folder / "stderr").open("wb") as stderr:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=environment,
+                cwd=folder,
+                start_new_session=True,
+                text=True,
+            )
+        late = threading.Event()
+
+        def expire() -> None:
+            late.set()
+            _kill(child)
+
+        timer = threading.Timer(timeout_s, expire)
+        timer.start()
+        try:
+            assert child.stdout is not None
+            for line in child.stdout:
+                progress(line.rstrip())
+            code = child.wait()
+        finally:
+            timer.cancel()
+            _kill(child)
+            if child.stdout is not None:
+                child.stdout.close()
+        if late.is_set():
+            return f"timed out after {timeout_s:.0f} s and was killed"
+        if code == 0:
+            return ""
+        tail = (folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return f"the cell's process ended with {how}" + (f": {tail[0]}" if tail else "")
+
+
+def _kill(child: subprocess.Popen[str]) -> None:
+    """Kills the cell and its workers: those are sessions of their own, found as children before the parent dies."""
+    for pid in _descendants(child.pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    child.wait()
+
+
+def _descendants(root: int) -> list[int]:
+    """root and all processes below it."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(fields[1])
+    found = [root] if root in parents else []
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found

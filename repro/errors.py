@@ -1,0 +1,91 @@
+"""Every error that the tool raises on purpose.
+
+ReproError                     what happened, why, and what to do; printed as one line
+├── UsageError          exit 1 a wrong argument, file or problem id
+├── PrerequisiteError   exit 1 something the machine lacks: a GPU, a fixture, an engine, disk
+├── EngineError         exit 2 an engine failed while it ran cells
+│   └── EngineGone      exit 2 the engine stopped answering; what was measured is kept
+├── BundleError         exit 2 a bundle cannot be written or read
+├── JudgeError          exit 2 the judge itself failed (never the solution's fault)
+└── SolutionError              the solution's fault; becomes a verdict, never ends the run
+    ├── SolutionRejected       a rule was broken: reason code and detail
+    ├── SolutionTimeout        a bounded wait ran out
+    └── SolutionDied           the worker process ended: signal, exit code
+"""
+
+from __future__ import annotations
+
+
+class ReproError(Exception):
+    """An expected failure, told as what happened, why and what to do.
+
+    Source: every other error of the project derives from it; `repro.cli.main` prints it and exits with `exit_code`.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, why: str = "", remedy: str = "") -> None:
+        self.what, self.why, self.remedy = what, why, remedy
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        line = self.what
+        if self.why:
+            line += f": {self.why}"
+        if self.remedy:
+            line += f". {self.remedy}"
+        return " ".join(line.split())
+
+
+class UsageError(ReproError):
+    """The command line, a file or an id is wrong."""
+
+    exit_code = 1
+
+
+class PrerequisiteError(ReproError):
+    """The machine lacks what the job needs."""
+
+    exit_code = 1
+
+
+class EngineError(ReproError):
+    """An engine failed while it ran a cell."""
+
+
+class EngineGone(EngineError):
+    """The engine stopped answering in the middle of a run."""
+
+
+class BundleError(ReproError):
+    """A bundle cannot be written or read."""
+
+
+class JudgeError(ReproError):
+    """The judge failed: a fault of the tool or of the problem file, not of a solution."""
+
+
+class SolutionError(ReproError):
+    """A solution's fault. `code` is the reason code and `verdict` the verdict that it leads to."""
+
+    verdict = "error"
+
+    def __init__(self, code: str, detail: str = "") -> None:
+        self.code, self.detail = code, " ".join(detail.split())[:600]
+        super().__init__(code, self.detail)
+
+
+class SolutionRejected(SolutionError):
+    """A hard gate refused an output."""
+
+    verdict = "incorrect"
+
+
+class SolutionTimeout(SolutionError):
+    """A bounded wait for the solution ran out."""
+
+    verdict = "timeout"
+
+
+class SolutionDied(SolutionError):
+    """The worker process ended while it was being asked."""

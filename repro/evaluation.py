@@ -1,0 +1,216 @@
+"""`repro evaluate`: solutions on disk to verdicts. Also the one place that turns a solution into a cell."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from repro import fixtures, problems, settings
+from repro.bundle.write import Bundle
+from repro.cells import Cell
+from repro.engines.base import Engine
+from repro.errors import PrerequisiteError, UsageError
+from repro.problems import Problem
+from repro.progress import Progress
+from repro.runs import Row, execute, open_bundle
+
+ENTRIES = ("ModelNew", "kernel_function")
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """What the command line says about judging. timeout_s bounds each request to a solution."""
+
+    timing: bool = True
+    compiled: bool = True
+    timeout_s: float = 180.0
+    timing_budget_s: float = 20.0
+
+    def for_cell(self, device: str) -> dict[str, Any]:
+        """The judge's options on this device: torch.compile is a baseline on a GPU only."""
+        baselines = ["eager", "eager_tf32"] + (["compile", "compile_tf32"] if self.compiled else [])
+        return {
+            "timing": self.timing,
+            "baselines": baselines if device == "cuda" else ["eager"],
+            "timeout_s": self.timeout_s,
+            "timing_budget_s": self.timing_budget_s if device == "cuda" else min(2.0, self.timing_budget_s),
+        }
+
+    def cell_timeout_s(self, solutions: int) -> float:
+        """When the engine kills a whole cell: every request may take its full time once, with room for baselines."""
+        return 600.0 + 6 * self.timeout_s * solutions + self.timing_budget_s
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A solution on disk: display name, source text, entry point."""
+
+    name: str
+    source: bytes
+    entry: str
+
+
+def read(path: Path) -> Submission:
+    """Reads a solution. A file that does not parse keeps the entry ModelNew: the worker reports the syntax error.
+
+    Raises UsageError where the file cannot be read.
+    """
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}", error.strerror or str(error)) from error
+    return Submission(path.stem, source, entry_of(source))
+
+
+def entry_of(source: bytes) -> str:
+    """ModelNew, or kernel_function where the file defines that alone."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return ENTRIES[0]
+    names = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    return "kernel_function" if "kernel_function" in names and "ModelNew" not in names else "ModelNew"
+
+
+def cell(
+    row: str,
+    problem: Problem,
+    submissions: list[Submission],
+    results: Path,
+    engine: Engine,
+    options: JudgeOptions,
+    *,
+    known_as: str = "",
+    repeat: int = 0,
+) -> Cell:
+    """The cell that judges submissions of one problem.
+
+    A shipped problem needs its fixture on disk; any other file's is measured in the cell, unless one on disk is of the
+    same text. known_as: the shipped id whose sizes another file shares.
+    Raises PrerequisiteError where the fixture is missing, stale or refused.
+    """
+    files = {f"solution_{i}.py": s.source for i, s in enumerate(submissions)}
+    shipped = problem.path.is_relative_to(settings.PROBLEMS_DIR)
+    fixture = ""
+    source = fixtures.path(results, problem, engine.device)
+    if shipped or (known_as and fixtures.matches(source, problem)):
+        fixtures.load(source, problem)
+        fixture = "fixture.json"
+        files[fixture] = source.read_bytes()
+    if not shipped:
+        files["problem.py"] = problem.path.read_bytes()
+    return Cell(
+        id=row,
+        verb="evaluate",
+        problem=problem.id if shipped else "problem.py",
+        size=problem.size,
+        dtype=problem.dtype,
+        device=engine.device,
+        variant=known_as,
+        repeat=repeat,
+        solutions=tuple((s.name, f"solution_{i}.py", s.entry) for i, s in enumerate(submissions)),
+        fixture=fixture,
+        options=options.for_cell(engine.device),
+        files=files,
+        timeout_s=options.cell_timeout_s(len(submissions)),
+    )
+
+
+def row_for(row: str, build: Any, columns: dict[str, Any]) -> Row:
+    """A planned row; where its cell cannot be made the row fails with that reason and the others go on."""
+    try:
+        return Row(row, build(), columns)
+    except (PrerequisiteError, UsageError) as error:
+        return Row(row, None, columns, error=str(error))
+
+
+def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
+    """(solution file, problem spec) of files and folders; the problem comes from `only` or from the file's name."""
+    found: list[tuple[Path, str]] = []
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"no such file or folder: {path}")
+        files = sorted(path.glob("*.py")) if path.is_dir() else [path]
+        if not files:
+            raise UsageError(f"no solution in {path}", "a folder must hold ID_Name.py files")
+        for file in files:
+            guess = problems.id_in(file.name)
+            if path.is_dir():
+                if guess is not None and (not only or guess in only):
+                    found.append((file, guess))
+            elif only:
+                found += [(file, spec) for spec in only]
+            elif guess is not None:
+                found.append((file, guess))
+            else:
+                raise UsageError(f"which problem does {file.name} solve?", "its name begins with no problem id",
+                                 "Add --problem ID or --problem PATH.")  # fmt: skip
+    if not found:
+        raise UsageError("nothing to evaluate", f"no file in {', '.join(map(str, paths))} is named after a problem")
+    return found
+
+
+def summary(row: dict[str, Any]) -> str:
+    """One line for a judged row."""
+    return "; ".join(line(entry) for entry in row["result"]["results"])
+
+
+def line(entry: dict[str, Any]) -> str:
+    """One line for one verdict: class and speedups, or the first reason."""
+    text = str(entry["verdict"])
+    if entry["verdict"] == "correct":
+        text += f" ({entry['precision_class']}, rel L2 {entry['rel_l2']:.1e})"
+        if entry["time_ms"]:
+            text += f", {entry['time_ms']['median']:.4g} ms"
+            text += "".join(f", {v['ratio']:.2f}x {k}" for k, v in entry["speedup"].items() if k != "best_same_class")
+    elif entry["reasons"]:
+        reason = entry["reasons"][0]
+        text += f": {reason['code']} {reason.get('trial', '')} {reason['detail']}".rstrip()
+    return text
+
+
+def results_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The flat list of verdicts; a row that did not run gives an `error` entry with its reason."""
+    flat: list[dict[str, Any]] = []
+    for row in rows:
+        if row["status"] == "done":
+            flat += [entry | {"solution": row.get("file", entry["solution"])} for entry in row["result"]["results"]]
+        else:
+            reason = {"code": row["status"], "detail": row["error"]}
+            flat.append({"problem": row["problem"], "solution": row.get("file", row["row"]),
+                         "verdict": "error", "reasons": [reason]})  # fmt: skip
+    return flat
+
+
+def evaluate(
+    paths: list[Path],
+    only: list[str],
+    size: str,
+    dtype: str,
+    results: Path,
+    engine: Engine,
+    options: JudgeOptions,
+    progress: Progress,
+    *,
+    resume: bool,
+) -> tuple[Bundle, list[dict[str, Any]]]:
+    """Judges every solution in a cell of its own; returns the bundle and the flat verdicts."""
+    rows: list[Row] = []
+    for position, (file, spec) in enumerate(find(paths, only)):
+        problem = problems.resolve(spec, size=size, dtype=dtype)
+        submission = replace(read(file), name=file.stem)
+        row = f"{problem.key}/{file.stem}" + (
+            f"#{position}" if any(r.id == f"{problem.key}/{file.stem}" for r in rows) else ""
+        )
+        columns = {"problem": problem.key, "file": file.name}
+        rows.append(
+            row_for(row, lambda p=problem, s=submission, r=row: cell(r, p, [s], results, engine, options), columns)
+        )
+    parameters = {"size": size, "device": engine.device, "options": options.for_cell(engine.device)}
+    bundle = open_bundle(results, "evaluate", rows, parameters, resume=resume)
+    judged = execute(rows, engine, bundle, progress, summary)
+    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
+    return bundle, results_of(judged)

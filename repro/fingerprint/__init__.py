@@ -1,0 +1,58 @@
+"""The machine-readable description of GPU, driver, software and container that stands beside every result.
+
+Every value is {"value", "source", "status", "class"}. Status: ok, not_supported, no_permission, function_not_found,
+absent. Class: I identity (hashed), H hard comparability, C configuration, D dynamic, V version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from typing import Any
+
+from repro.fingerprint import hardware, software
+
+SCHEMA_VERSION = 1
+
+
+def _digest(values: dict[str, Any], classes: str) -> str:
+    chosen = {k: v["value"] for k, v in sorted(values.items()) if v["class"] in classes}
+    return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def collect(device: str) -> dict[str, Any]:
+    """A whole fingerprint. device: cuda or cpu; without a GPU the hardware part says so.
+
+    `sku_id` is over class H, `fingerprint_id` over H, C and V: dynamic values and identity change neither.
+    """
+    values = hardware.values(device) | software.values()
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "device": device,
+        "sku_id": _digest(values, "H"),
+        "fingerprint_id": _digest(values, "HCV"),
+        "off_pin": software.off_pin(),
+        "values": values,
+    }
+
+
+def dynamic(device: str) -> dict[str, Any]:
+    """Clocks, power, temperature and event reasons now."""
+    return {k: v for k, v in hardware.values(device).items() if v["class"] == "D"}
+
+
+def headline(fingerprint: dict[str, Any]) -> str:
+    """One line for tables: GPU or CPU, driver, torch, Triton, off-pin stamp."""
+    values = fingerprint["values"]
+
+    def value(name: str) -> str:
+        return str(values.get(name, {}).get("value") or "?")
+
+    gpu = fingerprint["device"] == "cuda"
+    parts = [value("gpu_name") + f", driver {value('driver')}" if gpu else f"CPU ({value('cpu_model')}), no GPU"]
+    parts += [f"torch {value('torch')}", f"Triton {value('triton')}", f"Python {value('python')}"]
+    if fingerprint["off_pin"]:
+        parts.append("off-pin: " + ", ".join(f"{k} {v}" for k, v in fingerprint["off_pin"].items()))
+    return " · ".join(parts)

@@ -1,0 +1,117 @@
+"""Versions, flags and container facts."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from repro import __version__, settings
+from repro.fingerprint.hardware import entry
+
+PACKAGES = ("torch", "triton", "numpy", "nvidia-ml-py", "tabulate", "rich", "python-dotenv")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _git() -> dict[str, Any]:
+    facts = settings.container_facts()
+    if "git_sha" in facts:
+        return {
+            "git_commit": entry(facts["git_sha"], "image build argument", "V"),
+            "git_dirty": entry(facts.get("git_dirty", "unknown"), "image build argument", "V"),
+        }
+    git = shutil.which("git")
+    if git is None or not (settings.ROOT / ".git").exists():
+        return {"git_commit": entry(None, "git", "V", "absent: not a git checkout")}
+
+    def ask(*words: str) -> str:
+        done = subprocess.run([git, "-C", str(settings.ROOT), *words], capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    dirty = bool(ask("status", "--porcelain", "--untracked-files=no"))
+    return {
+        "git_commit": entry(ask("rev-parse", "HEAD") or None, "git rev-parse", "V"),
+        "git_dirty": entry(str(dirty).lower(), "git status", "V"),
+    }
+
+
+def _torch() -> dict[str, Any]:
+    try:
+        import torch
+    except ImportError as error:
+        return {"torch": entry(None, "import torch", "V", f"absent: {error}")}
+    values = {
+        "torch": entry(torch.__version__, "torch.__version__", "V"),
+        "torch_git": entry(torch.version.git_version, "torch.version", "V"),
+        "cuda_runtime": entry(torch.version.cuda, "torch.version.cuda", "V"),
+        "cudnn": entry(torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
+                       "torch.backends.cudnn", "V"),
+        "cudnn_benchmark": entry(torch.backends.cudnn.benchmark, "torch.backends.cudnn", "C"),
+        "cudnn_tf32": entry(torch.backends.cudnn.allow_tf32, "torch.backends.cudnn", "C"),
+        "matmul_tf32": entry(torch.backends.cuda.matmul.allow_tf32, "torch.backends.cuda.matmul", "C"),
+    }  # fmt: skip
+    if torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(0)
+        for name in ("multi_processor_count", "L2_cache_size", "shared_memory_per_multiprocessor"):
+            values[name.lower()] = entry(getattr(properties, name, None), "cudaGetDeviceProperties", "H")
+    return values
+
+
+def _ptxas() -> dict[str, Any]:
+    try:
+        import triton
+    except ImportError as error:
+        return {"triton": entry(None, "import triton", "V", f"absent: {error}")}
+    values = {"triton": entry(triton.__version__, "triton.__version__", "V")}
+    binary = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
+    if binary.exists():
+        values["ptxas_sha256"] = entry(hashlib.sha256(binary.read_bytes()).hexdigest()[:16], "triton's ptxas", "V")
+    return values
+
+
+def values() -> dict[str, Any]:
+    """Versions (V), flags and allow-listed environment variables (C), container facts (V)."""
+    found = {"repro": entry(__version__, "repro.__version__", "V")}
+    found["python"] = entry(platform.python_version(), "platform", "V")
+    for name in PACKAGES:
+        version = _version(name)
+        if name not in ("torch", "triton"):
+            found[name.replace("-", "_")] = entry(version, "package metadata", "V", "ok" if version else "absent")
+    found |= _torch() | _ptxas() | _git()
+    found["environment"] = entry(settings.fingerprint_env(), "allow-listed variables", "C")
+    facts = settings.container_facts()
+    for name in ("image_id", "engine_version", "runtime"):
+        found[name] = entry(
+            facts.get(name), "the launcher", "V", "ok" if name in facts else "absent: not in a container"
+        )
+    packages = Path("/usr/share/repro/packages.txt")
+    if packages.exists():
+        digest = hashlib.sha256(packages.read_bytes()).hexdigest()[:16]
+        found["system_packages_sha256"] = entry(digest, str(packages), "V")
+    return found
+
+
+def off_pin() -> dict[str, str]:
+    """What differs from the pinned stack: name -> version found."""
+    found = {"torch": (_version("torch") or "absent").split("+")[0], "triton": _version("triton") or "absent"}
+    try:
+        import torch
+
+        found["torch"] = torch.__version__.split("+")[0]
+        found["cuda"] = torch.version.cuda or "none"
+        import triton
+
+        found["triton"] = triton.__version__
+    except ImportError:
+        found["cuda"] = "absent"
+    return {name: version for name, version in found.items() if version != settings.PINS[name]}

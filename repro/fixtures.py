@@ -1,0 +1,91 @@
+"""Fixtures on disk: seeds, checksums, sketches, error bounds and limits of a problem; never a stored tensor.
+
+`judge/calibrate.py` measures them; this module keeps and finds them, and needs no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from repro import jsonio, problems
+from repro.bundle.write import Bundle
+from repro.cells import Cell
+from repro.engines.base import Engine
+from repro.errors import PrerequisiteError
+from repro.problems import Problem
+from repro.progress import Progress
+from repro.runs import Row, execute, open_bundle
+
+SCHEMA_VERSION = 1
+GENERATOR = "philox4x32-10/1"
+
+
+def path(folder: Path, problem: Problem, device: str) -> Path:
+    """Where a fixture lives below a results folder: `fixtures/<size>-<device>/<key>.json`."""
+    return folder / "fixtures" / f"{problem.size}-{device}" / f"{problem.key}.json"
+
+
+def load(file: Path, problem: Problem) -> dict[str, Any]:
+    """A fixture that may judge. Raises PrerequisiteError where it is missing, of another problem file, or refused."""
+    remedy = "Run `make fixtures` (or `repro fixtures`) first."
+    try:
+        fixture: dict[str, Any] = json.loads(file.read_text())
+    except FileNotFoundError:
+        raise PrerequisiteError(f"no fixture for {problem.key}", f"{file} is missing", remedy) from None
+    except (OSError, ValueError) as error:
+        raise PrerequisiteError(f"fixture {file} cannot be read", str(error), remedy) from error
+    if fixture.get("schema_version") != SCHEMA_VERSION:
+        raise PrerequisiteError(f"fixture {file} has another schema", "", remedy)
+    if fixture["problem_sha256"] != hashlib.sha256(problem.path.read_bytes()).hexdigest():
+        raise PrerequisiteError(f"fixture {file} is of another version of {problem.path.name}", "", remedy)
+    if fixture["refused"]:
+        raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
+    return fixture
+
+
+def matches(file: Path, problem: Problem) -> bool:
+    """Whether a fixture on disk may judge this problem file."""
+    try:
+        load(file, problem)
+    except PrerequisiteError:
+        return False
+    return True
+
+
+def chosen(only: list[str], size: str) -> list[Problem]:
+    """The problems of all suites, or those of `only` (ids; `L1_36@bf16` names one dtype, `L1_36` all)."""
+    everything = [p for suite in problems.suites() for p in problems.suite(suite, size=size)]
+    if not only:
+        return everything
+    for spec in only:
+        problems.load(spec, size=size)
+    return [p for p in everything if p.id in only or p.key in only]
+
+
+def run(
+    only: list[str], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool
+) -> tuple[Bundle, list[dict[str, Any]]]:
+    """`repro fixtures`: measures all fixtures in one process (trusted work) and writes them below `results`."""
+    wanted = chosen(only, size)
+    rows = [Row(p.key, Cell(p.key, "fixture", p.id, size, p.dtype, engine.device), {"problem": p.key}) for p in wanted]
+    parameters = {"size": size, "device": engine.device}
+    bundle = open_bundle(results, "fixtures", rows, parameters, resume=resume)
+    measured = execute(rows, engine, bundle, progress, summary, together=True)
+    by_key = {row["row"]: row for row in measured}
+    for problem in wanted:
+        row = by_key.get(problem.key)
+        if row is not None and row["status"] == "done":
+            jsonio.write(path(results, problem, engine.device), row["result"])
+    bundle.finish("complete" if all(r["status"] == "done" for r in measured) else "incomplete")
+    return bundle, measured
+
+
+def summary(row: dict[str, Any]) -> str:
+    """One line for a measured fixture."""
+    fixture = row["result"]
+    if fixture["refused"]:
+        return f"refused: {fixture['refused']}"
+    return f"margin {fixture['margin']:.1f} over the cheat {fixture['best_cheat']!r}, {fixture['build_s']:.1f} s"

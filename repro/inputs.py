@@ -1,0 +1,271 @@
+"""Inputs and weights of a problem: the unmodified `get_inputs()` served by the counter-based generator.
+
+`plan()` runs `get_inputs()` once on the meta device and notes which random draw each input is. An input that is a
+bare draw becomes a recipe: any range of its elements can be made again anywhere, in place, at any time, without
+holding the rest. Anything else (arithmetic on a draw, a mask, a Python number) is remade by running `get_inputs()`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from repro import philox
+from repro.errors import JudgeError
+from repro.problems import Problem, Stress
+
+WEIGHT_SEED = 42
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """float32, bfloat16 or float16 as torch's object."""
+    return _DTYPES[name]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One input that is a bare draw. `std` is for kind normal, `low` and `high` for kind integer, `sign` for all."""
+
+    kind: str
+    index: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    low: int = 0
+    high: int = 1
+    std: float = 1.0
+    sign: int = 1
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel * self.dtype.itemsize
+
+    def fill(self, out: torch.Tensor, seed: int, start: int = 0) -> torch.Tensor:
+        """Elements [start, start + out.numel()) into `out` (contiguous, this dtype)."""
+        philox.fill(out, self.kind, seed, self.index, start=start, low=self.low, high=self.high, std=self.std)
+        return out.neg_() if self.sign < 0 else out
+
+    def stressed(self, stress: Stress) -> Recipe:
+        """The stressed form: normal with that deviation, or the negated draw. Integer draws stay as they are."""
+        if self.kind == "integer":
+            return self
+        if stress == "negative":
+            return replace(self, sign=-1)
+        return Recipe("normal", self.index, self.shape, self.dtype, std=float(stress))
+
+
+def _shape(args: Sequence[Any]) -> tuple[int, ...]:
+    if len(args) == 1 and isinstance(args[0], list | tuple | torch.Size):
+        args = args[0]
+    return tuple(int(size) for size in args)
+
+
+class Served(TorchFunctionMode):
+    """Serves torch's random factories from `philox` while active. `drawn` maps id(tensor) -> (tensor, recipe).
+
+    On the meta device nothing is computed. Draws are numbered in the order in which they are asked for. Functions
+    that are not served (multinomial, bernoulli, ...) fall through to torch's own generator, and are noted in `foreign`.
+    """
+
+    FOREIGN = ("bernoulli", "multinomial", "poisson", "exponential_", "cauchy_", "log_normal_", "geometric_", "dropout")
+
+    def __init__(self, device: torch.device, seed: int) -> None:
+        super().__init__()
+        self.device, self.seed = device, seed
+        self.count = 0
+        self.drawn: dict[int, tuple[torch.Tensor, Recipe, int]] = {}
+        self.foreign: list[str] = []
+
+    def _draw(
+        self, kind: str, shape: tuple[int, ...], dtype: torch.dtype | None, low: int = 0, high: int = 1
+    ) -> torch.Tensor:
+        default = torch.int64 if kind == "integer" else torch.get_default_dtype()
+        recipe = Recipe(kind, self.count, shape, dtype or default, low, high)
+        self.count += 1
+        out = torch.empty(shape, dtype=recipe.dtype, device=self.device)
+        if self.device.type != "meta":
+            recipe.fill(out, self.seed)
+        self.drawn[id(out)] = (out, recipe, out._version)
+        return out
+
+    def _permutation(self, n: int) -> torch.Tensor:
+        keys = self._draw("uniform", (n,), torch.float32)
+        return torch.empty(n, dtype=torch.int64, device="meta") if self.device.type == "meta" else torch.argsort(keys)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        dtype = kwargs.get("dtype")
+        name = getattr(func, "__name__", "")
+        if func in (torch.rand, torch.randn):
+            shape = _shape(args or (kwargs["size"],))
+            return self._draw("uniform" if func is torch.rand else "normal", shape, dtype)
+        if func in (torch.rand_like, torch.randn_like):
+            kind = "uniform" if func is torch.rand_like else "normal"
+            return self._draw(kind, tuple(args[0].shape), dtype or args[0].dtype)
+        if func in (torch.randint, torch.randint_like):
+            values = list(args)
+            like = values.pop(0) if func is torch.randint_like else None
+            shape = tuple(like.shape) if like is not None else _shape((kwargs.get("size", values[-1]),))
+            bounds = [v for v in values if isinstance(v, int)]
+            low = kwargs.get("low", bounds[0] if len(bounds) > 1 else 0)
+            high = int(kwargs["high"] if "high" in kwargs else bounds[-1])
+            return self._draw("integer", shape, dtype or (like.dtype if like is not None else None), low, high)
+        if func is torch.randperm:
+            return self._permutation(int(args[0] if args else kwargs["n"]))
+        if name in self.FOREIGN:
+            self.foreign.append(name)
+        return func(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The inputs of a problem as recipes, or None where an input must be remade by running `get_inputs()`.
+
+    spec: per input (shape, dtype), or the plain Python value. foreign: random functions that torch itself served.
+    """
+
+    problem: Problem
+    module: types.ModuleType
+    recipes: tuple[Recipe | None, ...]
+    spec: tuple[Any, ...]
+    foreign: tuple[str, ...]
+
+    @property
+    def tensors(self) -> list[int]:
+        """Indices of the inputs that are tensors."""
+        return [i for i, spec in enumerate(self.spec) if isinstance(spec, tuple) and isinstance(spec[0], torch.Size)]
+
+    @property
+    def batch(self) -> int | None:
+        """Rows along the batch dimension, or None where the problem cannot be split."""
+        chosen = self.problem.batch_inputs
+        if not chosen or any(self.recipes[i] is None for i in chosen):
+            return None
+        return int(self.spec[chosen[0]][0][0])
+
+    def nbytes(self, i: int) -> int:
+        """Bytes of tensor input i."""
+        shape, dtype = self.spec[i]
+        return int(math.prod(shape) * dtype.itemsize)
+
+    def recipe(self, i: int, stress: Stress | None) -> Recipe | None:
+        """The recipe of input i, stressed where `stress` is given."""
+        recipe = self.recipes[i]
+        return recipe.stressed(stress) if recipe is not None and stress is not None else recipe
+
+    def make(self, seed: int, device: torch.device, *, stress: Stress | None = None) -> list[Any]:
+        """All inputs, newly allocated."""
+        return [self.rows(i, None, values, seed, device, stress) for i, values in enumerate(self._others(seed, device))]
+
+    def _others(self, seed: int, device: torch.device) -> list[Any]:
+        """What `get_inputs()` gives for inputs without a recipe; None for the others."""
+        if all(r is not None for r in self.recipes):
+            return [None] * len(self.recipes)
+        torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+        with torch.device(device), Served(device, seed):
+            return list(self.module.get_inputs())
+
+    def rows(
+        self, i: int, rows: slice | None, made: Any, seed: int, device: torch.device, stress: Stress | None
+    ) -> Any:
+        """Input i, or its rows [rows.start, rows.stop) along the batch dimension; `made` where it has no recipe."""
+        recipe = self.recipe(i, stress)
+        if recipe is None:
+            return self._cast(made, stress)
+        shape, start = recipe.shape, 0
+        if rows is not None and i in self.problem.batch_inputs:
+            start = rows.start * math.prod(shape[1:])
+            shape = (rows.stop - rows.start, *shape[1:])
+        return recipe.fill(torch.empty(shape, dtype=recipe.dtype, device=device), seed, start)
+
+    def _cast(self, value: Any, stress: Stress | None) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            if stress == "negative":
+                value = -value
+            elif stress is not None:
+                value = (value - 0.5) * (math.sqrt(12) * float(stress))
+            return value.to(torch_dtype(self.problem.dtype)).contiguous()
+        return value.contiguous() if isinstance(value, torch.Tensor) else value
+
+    def chunk(self, rows: slice | None, seed: int, device: torch.device, stress: Stress | None) -> list[Any]:
+        """All inputs, the batched ones narrowed to `rows`. Without `rows`, the whole."""
+        others = self._others(seed, device)
+        return [self.rows(i, rows, others[i], seed, device, stress) for i in range(len(self.recipes))]
+
+
+def plan(problem: Problem) -> Plan:
+    """Runs `get_inputs()` on the meta device and notes what each input is. Raises JudgeError where it fails."""
+    module = problem.module()
+    meta = torch.device("meta")
+    served = Served(meta, 0)
+    try:
+        with torch.device(meta), served:
+            values = list(module.get_inputs())
+    except Exception as error:
+        raise JudgeError(f"get_inputs() of {problem.path.name} fails", f"{type(error).__name__}: {error}") from error
+    dtype = torch_dtype(problem.dtype)
+    recipes: list[Recipe | None] = []
+    spec: list[Any] = []
+    for value in values:
+        entry = served.drawn.get(id(value)) if isinstance(value, torch.Tensor) else None
+        recipe = None
+        if entry is not None and entry[0] is value and value._version == entry[2]:
+            drawn = entry[1]
+            kept = dtype if drawn.dtype.is_floating_point else drawn.dtype
+            recipe = Recipe(drawn.kind, drawn.index, drawn.shape, kept, drawn.low, drawn.high, drawn.std)
+        recipes.append(recipe)
+        if isinstance(value, torch.Tensor):
+            spec.append((value.shape, dtype if value.is_floating_point() else value.dtype))
+        else:
+            spec.append(value)
+    return Plan(problem, module, tuple(recipes), tuple(spec), tuple(served.foreign))
+
+
+@dataclass
+class Weights:
+    """A state dict on the CPU with the constructor arguments that it belongs to."""
+
+    init: list[Any]
+    state: dict[str, torch.Tensor]
+
+    @property
+    def sha256(self) -> str:
+        """Over names, dtypes, shapes and bytes, in the order of the state dict."""
+        digest = hashlib.sha256()
+        for name, value in self.state.items():
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            digest.update(value.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+
+def weights(problem: Problem, module: types.ModuleType, *, perturbed: bool = False) -> Weights:
+    """The published weights: the problem's own initialisation on the CPU under a fixed seed, in its dtype."""
+    init = problem.init_inputs(module, perturbed=perturbed)
+    model = build(problem, module, init, seed=WEIGHT_SEED)
+    return Weights(init, {name: value.detach().clone() for name, value in model.state_dict().items()})
+
+
+def build(problem: Problem, module: types.ModuleType, init: list[Any], *, seed: int = WEIGHT_SEED) -> torch.nn.Module:
+    """A new `Model` on the CPU, in the problem's dtype and in eval mode."""
+    state = torch.random.get_rng_state()
+    try:
+        torch.manual_seed(seed)
+        model: torch.nn.Module = module.Model(*init)
+    except Exception as error:
+        raise JudgeError(f"Model of {problem.path.name} cannot be built", f"{type(error).__name__}: {error}") from error
+    finally:
+        torch.random.set_rng_state(state)
+    return model.to(torch_dtype(problem.dtype)).eval()

@@ -1,0 +1,64 @@
+"""Strict JSON: an infinity or a NaN becomes a string, never an invalid token."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+
+def strict(value: Any) -> Any:
+    """The value with every non-finite float as "inf", "-inf" or "nan", and tuples as lists."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(k): strict(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(v) for v in value]
+    return value
+
+
+def dumps(value: Any, *, indent: int | None = None) -> str:
+    """One JSON text. Raises TypeError for a value that JSON does not know."""
+    return json.dumps(strict(value), allow_nan=False, indent=indent)
+
+
+def write(path: Path, value: Any) -> None:
+    """Writes a file whole or not at all. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w") as stream:
+            stream.write(dumps(value, indent=1) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def append(path: Path, value: Any) -> None:
+    """Appends one line and makes sure that it is on disk. Raises OSError."""
+    with path.open("a") as stream:
+        stream.write(dumps(value) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of lines; a last line cut short by a crash is left out."""
+    found: list[dict[str, Any]] = []
+    if not path.exists():
+        return found
+    texts = path.read_text().split("\n")
+    for number, text in enumerate(texts):
+        if not text:
+            continue
+        try:
+            found.append(json.loads(text))
+        except ValueError:
+            if number < len(texts) - 1:
+                raise
+    return found

@@ -1,0 +1,50 @@
+"""Hard gates on what a solution returned. They fail closed: what is not known to be right is refused.
+
+Reason codes: wrong_structure, wrong_type, wrong_layout, wrong_dtype, wrong_device, wrong_shape, not_contiguous,
+no_storage, aliases_input. The worker reports these facts, so they are tripwires; the bytes are judged apart.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from repro.errors import SolutionRejected
+
+
+def check(described: Any, spec: Any, device: str) -> None:
+    """Compares a worker's description with the expected output spec. Raises SolutionRejected at the first gate."""
+    for path, expected in _pairs(described, spec):
+        _tensor(path, expected, device)
+
+
+def _pairs(described: Any, spec: Any) -> list[tuple[Any, dict[str, Any]]]:
+    if isinstance(spec, dict):
+        if not isinstance(described, dict) or described.get("kind") != "tensor":
+            kind = described.get("type", described.get("kind")) if isinstance(described, dict) else described
+            raise SolutionRejected("wrong_structure", f"expected one tensor, got {kind}")
+        return [(described, spec)]
+    items = described.get("items") if isinstance(described, dict) and described.get("kind") == "sequence" else None
+    if not isinstance(items, list) or len(items) != len(spec):
+        got = f"{len(items)} outputs" if isinstance(items, list) else "one value"
+        raise SolutionRejected("wrong_structure", f"expected {len(spec)} outputs, got {got}")
+    return [pair for item, part in zip(items, spec, strict=True) for pair in _pairs(item, part)]
+
+
+def _tensor(got: dict[str, Any], expected: dict[str, Any], device: str) -> None:
+    if got.get("plain") is not True:
+        raise SolutionRejected("wrong_type", f"expected exactly torch.Tensor, got {got.get('type')}")
+    if got.get("layout") != "torch.strided":
+        raise SolutionRejected("wrong_layout", f"expected a dense tensor, got {got.get('layout')}")
+    for key in ("dtype", "shape"):
+        if got.get(key) != expected[key]:
+            raise SolutionRejected(f"wrong_{key}", f"expected {expected[key]}, got {got.get(key)}")
+    if got.get("device") != device:
+        raise SolutionRejected("wrong_device", f"expected {device}, got {got.get('device')}")
+    if got.get("contiguous") is not True:
+        raise SolutionRejected("not_contiguous", "the output is not contiguous")
+    itemsize = {"bfloat16": 2, "float16": 2, "float64": 8, "int64": 8, "bool": 1}.get(expected["dtype"], 4)
+    if not isinstance(got.get("storage_bytes"), int) or got["storage_bytes"] < math.prod(expected["shape"]) * itemsize:
+        raise SolutionRejected("no_storage", "the output does not own memory for all its elements")
+    if got.get("aliases_input") is not False:
+        raise SolutionRejected("aliases_input", "the output shares memory with an input")

@@ -1,0 +1,72 @@
+"""Precision classes and their limits: how far from the fp64 reference an honest kernel of each class may be.
+
+fp32 float32 operands and sums; tf32 10-bit mantissa operands (TF32, or fp16 with float32 sums); bf16 end to end.
+A problem in bf16 admits the bf16 class alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from repro.judge.metric import score
+
+CLASSES = {"float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("tf32",)}
+
+# Relative L2 limits: four times the honest error, but not under FLOOR (honest kernels sum in other orders) and not over
+# CAP unless the honest error itself is close to it. Source: honest maxima over ten problems were fp32 3e-6, tf32 and
+# fp16 2.3e-3, bf16 1.9e-2.
+FLOOR = {"fp32": 5e-6, "tf32": 1e-3, "bf16": 8e-3}
+CAP = {"fp32": 2e-5, "tf32": 3e-3, "bf16": 2e-2}
+HEADROOM, MIN_HEADROOM = 4.0, 1.5
+# An output must follow its inputs: an error of this fraction of the distance between two inputs' outputs is too much.
+SENSITIVITY = 0.35
+# Max-norm and row guards look at extremes, which vary more from kernel to kernel than the average does.
+EXTREME_HEADROOM = 8.0
+MIN_MARGIN = 1.5
+
+
+def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str, float]:
+    """The limits of one class on one trial. honest: the honest kernel's distances; sensitivity: relative L2 distance
+    between the outputs of two independent inputs."""
+    error = honest["rel_l2"]
+    rel = max(FLOOR[klass], min(HEADROOM * error, CAP[klass]), MIN_HEADROOM * error)
+    by_sensitivity = SENSITIVITY * sensitivity
+    if by_sensitivity >= MIN_HEADROOM * error:
+        rel = min(rel, by_sensitivity)
+    extremes = {name: max(EXTREME_HEADROOM * honest[name], EXTREME_HEADROOM * rel) for name in ("max", "row")}
+    return {"rel_l2": rel} | extremes
+
+
+def separation(measured: dict[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
+    """How far the best cheat is from the worst honest kernel, in units of the loosest class's limits.
+
+    measured: trial kind -> {"honest", "cheats", "limits"}. The margin counts an honest kernel as at least a quarter of
+    its limit, so that a problem with an exact answer has a finite one. `refused` says why a fixture must not judge.
+    """
+    loosest = classes[-1]
+    names = sorted({name for trial in measured.values() for name in trial["cheats"]})
+    strength = {name: max(score(t["cheats"][name], t["limits"][loosest]) for t in measured.values()) for name in names}
+    honest = max(score(t["honest"][loosest], t["limits"][loosest]) for t in measured.values())
+    best = min(strength, key=lambda name: strength[name])
+    margin = strength[best] / max(honest, 1 / HEADROOM)
+    refused = ""
+    if strength[best] <= 1:
+        refused = f"the cheat {best!r} passes every trial"
+    elif margin < MIN_MARGIN:
+        refused = f"margin {margin:.2f} between the cheat {best!r} and an honest kernel is under {MIN_MARGIN}"
+    return {
+        "best_cheat": best,
+        "best_cheat_score": strength[best],
+        "worst_honest_score": honest,
+        "margin": margin,
+        "refused": refused,
+    }
+
+
+def class_of(distances: dict[str, list[dict[str, float]]], fixture: dict[str, Any]) -> str | None:
+    """The most precise class whose limits every trial meets, or None."""
+    for klass in CLASSES[fixture["dtype"]]:
+        limit = {kind: trial["limits"][klass] for kind, trial in fixture["trials"].items()}
+        if distances and all(score(v, limit[kind]) <= 1 for kind, values in distances.items() for v in values):
+            return klass
+    return None

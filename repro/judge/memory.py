@@ -1,0 +1,56 @@
+"""Peak memory of the whole GPU while a cell runs, as NVML sees it: every process, contexts included."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pynvml
+
+PERIOD_S = 0.01
+
+
+class DeviceMemory:
+    """Samples used memory from a thread between `start` and `stop`. Does nothing where NVML does not answer."""
+
+    def __init__(self, uuid: str | None) -> None:
+        self.peak: int | None = None
+        self.before: int | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._handle: Any = None
+        if uuid is None:
+            return
+        try:
+            pynvml.nvmlInit()
+            name = uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
+            self._handle = pynvml.nvmlDeviceGetHandleByUUID(name)
+        except pynvml.NVMLError:
+            self._handle = None
+
+    def _used(self) -> int:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(self._handle).used)
+
+    def _loop(self) -> None:
+        while not self._stop.wait(PERIOD_S):
+            self.peak = max(self.peak or 0, self._used())
+
+    def start(self) -> None:
+        """Notes what is used now and starts to sample."""
+        if self._handle is not None:
+            self.before = self.peak = self._used()
+            self._thread = threading.Thread(target=self._loop, daemon=True)
+            self._thread.start()
+
+    def mark(self) -> int | None:
+        """Bytes over `before` at the peak since the last mark; starts a new peak."""
+        if self.before is None or self.peak is None:
+            return None
+        over, self.peak = self.peak - self.before, self._used()
+        return over
+
+    def stop(self) -> None:
+        """Ends the sampling."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()

@@ -1,0 +1,76 @@
+"""The wire between judge and worker: one JSON object a line over two inherited pipes. Never pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from typing import Any
+
+MAX_LINE_BYTES = 4 << 20
+
+
+class ChannelClosed(Exception):
+    """The other side closed its end."""
+
+
+class ChannelTimeout(Exception):
+    """No whole line came in time."""
+
+
+class ChannelGarbage(Exception):
+    """What came is not a JSON object on one line of bounded length."""
+
+
+class Channel:
+    """Reads lines from one file descriptor and writes them to another."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self.read_fd, self.write_fd = read_fd, write_fd
+        self._buffer = b""
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Writes one message. Raises ChannelClosed where nobody reads."""
+        data = json.dumps(message, allow_nan=True).encode() + b"\n"
+        try:
+            while data:
+                data = data[os.write(self.write_fd, data) :]
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+
+    def receive(self, timeout_s: float | None = None) -> dict[str, Any]:
+        """The next message. Raises ChannelClosed, ChannelTimeout or ChannelGarbage."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise ChannelTimeout
+            ready, _, _ = select.select([self.read_fd], [], [], left)
+            if not ready:
+                raise ChannelTimeout
+            try:
+                data = os.read(self.read_fd, 1 << 16)
+            except OSError as error:
+                raise ChannelClosed(str(error)) from error
+            if not data:
+                raise ChannelClosed("end of file")
+            self._buffer += data
+            if len(self._buffer) > MAX_LINE_BYTES:
+                raise ChannelGarbage(f"a line of more than {MAX_LINE_BYTES} bytes")
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            raise ChannelGarbage(f"not JSON: {line[:80]!r}") from error
+        if not isinstance(message, dict):
+            raise ChannelGarbage("not a JSON object")
+        return message
+
+    def close(self) -> None:
+        """Closes both ends."""
+        for fd in (self.read_fd, self.write_fd):
+            try:
+                os.close(fd)
+            except OSError:
+                continue

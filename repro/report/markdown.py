@@ -1,0 +1,158 @@
+"""A report as markdown: a pure function of the model. Tables by tabulate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tabulate import tabulate
+
+NOT_A_MEASUREMENT = "Times were taken on the CPU in Triton's interpreter: **not a measurement**. Correctness is real."
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _ratio(entry: dict[str, Any] | None) -> str:
+    """A speedup with its 95 % interval."""
+    if not entry:
+        return "–"
+    low, high = entry["ci95"]
+    return f"{entry['ratio']:.3g}x [{low:.3g}, {high:.3g}]"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.0f} %"
+
+
+def _table(head: list[str], rows: list[list[Any]]) -> str:
+    return tabulate(rows, headers=head, tablefmt="github", disable_numparse=True)
+
+
+def render(report: dict[str, Any]) -> str:
+    """The whole report."""
+    parts = [f"# {report['verb']}: {_headline(report)}", _facts(report)]
+    if not report["measurement"] and report["verb"] != "fixtures":
+        parts.append(NOT_A_MEASUREMENT)
+    if "fixtures" in report:
+        parts.append(_fixtures(report["fixtures"]))
+    for arm in report.get("arms", []):
+        parts.append(_arm(arm))
+    if "artifacts" in report:
+        parts.append(_artifacts(report))
+    if report["not_measured"]:
+        rows = [[entry["row"], entry["reason"]] for entry in report["not_measured"]]
+        parts.append("## Not measured\n\n" + _table(["row", "reason"], rows))
+    parts.append(NOTES)
+    return "\n\n".join(parts) + "\n"
+
+
+NOTES = """## How to read this
+
+- A verdict comes from relative L2, max-norm and per-row distance to an fp64 reference over secret inputs, signed inputs
+  and perturbed weights; the class (fp32, tf32, bf16) is measured. tf32 also holds fp16 operands with fp32 sums.
+- A speedup is the geometric mean over paired blocks, baseline over solution, with its 95 % bootstrap interval. `best`
+  is the fastest torch baseline that is at least as precise as the solution.
+- `floor` is the time that this GPU's measured ceilings allow; `of floor` is that time over the solution's.
+- `margin` is how much further the best cheat is from passing than the worst honest kernel.
+- Trust level `isolated`: the judge never imports a solution. What that does not stop: docs/judging.md."""
+
+
+def _headline(report: dict[str, Any]) -> str:
+    done = f"{report['finished']} of {report['planned']} rows measured"
+    if "arms" in report:
+        words = [f"{arm['name'] or 'solutions'} {arm['correct']}/{arm['attempted']} correct" for arm in report["arms"]]
+        return "; ".join([*words, done])
+    return done + (f" ({report['status']})" if report["status"] != "complete" else "")
+
+
+def _facts(report: dict[str, Any]) -> str:
+    engine = report["engine"]
+    lines = [
+        f"- bundle `{report['bundle']}`, started {report['started']}, status {report['status']}"
+        + (f": {report['error']}" if report["error"] else ""),
+        f"- engine {engine.get('engine', '?')} ({engine.get('isolation', '?')}), "
+        f"size {report['parameters'].get('size')}",
+    ]
+    lines += [f"- machine `{name}`: {line}" for name, line in report["machines"].items()]
+    return "\n".join(lines)
+
+
+def _arm(arm: dict[str, Any]) -> str:
+    title = f"## {arm['name'] or 'Solutions'}" + (f": {arm['label']}" if arm["label"] else "")
+    if arm["control"]:
+        rows = [[e["problem"], e["verdict"], e["why"]] for e in arm["entries"]]
+        return f"{title}\n\n" + _table(["problem", "verdict", "why"], rows)
+    head = ["problem", "verdict", "class", "rel L2", "eager ms", "compile ms", "solution ms", "vs eager", "vs compile",
+            "vs best", "of floor", "margin"]  # fmt: skip
+    rows = []
+    for e in arm["entries"]:
+        if "speedup" not in e:
+            rows.append([e["problem"], e["verdict"], *["–"] * 10])
+            continue
+        best = e["speedup"].get("best_same_class")
+        rows.append([
+            e["problem"] + (f" #{e['repeat']}" if e["repeat"] else ""),
+            e["verdict"],
+            e["precision_class"] or "–",
+            "–" if e["rel_l2"] is None else f"{float(e['rel_l2']):.1e}",
+            _ms(e["eager_ms"]),
+            _ms(e["compile_ms"]),
+            _ms(e["solution_ms"]) + ("" if e["timing_status"] in ("converged", "not_timed") else " *"),
+            _ratio(e["speedup"].get("eager")),
+            _ratio(e["speedup"].get("compile")),
+            _ratio(best) + (f" ({best['baseline']})" if best else ""),
+            _percent(e["floor_fraction"]),
+            f"{e['margin']:.0f}",
+        ])  # fmt: skip
+    text = f"{title}\n\n" + _table(head, rows)
+    if any(e.get("timing_status") == "not_converged" for e in arm["entries"]):
+        text += "\n\n\\* the 95 % interval of a median was still wider than ±0.5 % when the time budget ended."
+    faults = [[e["problem"], e["why"]] for e in arm["entries"] if e["why"]]
+    if faults:
+        text += "\n\n" + _table(["problem", "why"], faults)
+    return text + "\n\n" + _geomean(arm["geometric_mean"], arm)
+
+
+def _geomean(means: dict[str, Any], arm: dict[str, Any] | None = None) -> str:
+    if not means:
+        return "No geometric mean: nothing correct was timed."
+    names = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline of the same class"}
+    rows = [[names[name], _ratio(mean), f"{mean['n']} of {mean['of']}"] for name, mean in means.items()]
+    return _table(["geometric mean over", "speedup", "problems"], rows)
+
+
+def _artifacts(report: dict[str, Any]) -> str:
+    head = ["problem", "eager ms", "compile ms", "input ms", "optimised ms", "verdicts", "opt vs compile",
+            "opt vs best", "floor ms", "of floor"]  # fmt: skip
+    rows = []
+    for a in report["artifacts"]:
+        best = a["kernels"].get("optimized", {})
+        speedup = best.get("speedup", {})
+        rows.append([
+            a["problem"],
+            _ms(a["eager_ms"]),
+            _ms(a["compile_ms"]),
+            _ms(a["input_kernel_ms"]),
+            _ms(a["optimized_ms"]),
+            ", ".join(k["verdict"] for k in a["kernels"].values()) or "–",
+            _ratio(speedup.get("compile")),
+            _ratio(speedup.get("best_same_class")),
+            _ms(a["floor_ms"]),
+            _percent(best.get("floor_fraction")),
+        ])  # fmt: skip
+    text = "## Artifacts\n\n" + _table(head, rows)
+    reasons = [[a["problem"], reason] for a in report["artifacts"] for reason in a["reasons"]]
+    if reasons:
+        text += "\n\n" + _table(["problem", "reason"], reasons)
+    return text + "\n\n" + _geomean(report["benchmark"])
+
+
+def _fixtures(fixtures: list[dict[str, Any]]) -> str:
+    rows = [
+        [f["problem"], f"{f['margin']:.1f}", f["best_cheat"], ", ".join(f["trials"]), _ms(f["eager_ms"]),
+         f"{f['build_s']:.1f}", f["refused"] or "no"]
+        for f in fixtures
+    ]  # fmt: skip
+    head = ["problem", "margin", "best cheat", "trials", "eager ms", "s", "refused"]
+    return "## Fixtures\n\n" + _table(head, rows)

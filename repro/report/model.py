@@ -1,0 +1,144 @@
+"""What a report says, as plain data: `report.json` is this, and every renderer draws from it alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from repro import benchmark, evaluation, fingerprint
+from repro.bundle.write import Bundle
+from repro.judge import stats
+
+SCHEMA_VERSION = 1
+
+
+def build(bundle: Bundle) -> dict[str, Any]:
+    """The report of one bundle of `run`, `evaluate`, `benchmark` or `fixtures`."""
+    manifest = bundle.manifest
+    rows = [bundle.rows[name] for name in manifest["plan"] if name in bundle.rows]
+    report: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "bundle": bundle.path.name,
+        "verb": manifest["verb"],
+        "status": manifest["status"],
+        "error": manifest.get("error", ""),
+        "started": manifest["started"],
+        "parameters": manifest["parameters"],
+        "engine": manifest.get("engine", {}),
+        "machines": {name: fingerprint.headline(value) for name, value in bundle.fingerprints().items()},
+        "planned": len(manifest["plan"]),
+        "finished": sum(row["status"] == "done" for row in rows),
+        "not_measured": _not_measured(bundle),
+        "measurement": manifest["parameters"].get("device") == "cuda",
+    }
+    if manifest["verb"] == "fixtures":
+        return report | {"fixtures": [_fixture(row) for row in rows if row["status"] == "done"]}
+    if manifest["verb"] == "benchmark":
+        entries = [benchmark.entry(row) for row in rows]
+        return report | {"artifacts": [_artifact(entry) for entry in entries], "benchmark": _benchmark_means(entries)}
+    arms = [_arm(name, label, rows) for name, label in manifest["parameters"].get("arms", {"": ""}).items()]
+    return report | {"arms": arms}
+
+
+def _not_measured(bundle: Bundle) -> list[dict[str, str]]:
+    """Every planned row without a result, with its reason."""
+    found = []
+    for name in bundle.manifest["plan"]:
+        row = bundle.rows.get(name)
+        if row is None:
+            found.append({"row": name, "reason": bundle.manifest.get("error") or "the run ended before it"})
+        elif row["status"] != "done":
+            found.append({"row": name, "reason": f"{row['status']}: {row['error']}"})
+    return found
+
+
+def _fixture(row: dict[str, Any]) -> dict[str, Any]:
+    result = row["result"]
+    keys = ("problem", "margin", "best_cheat", "refused", "trials_left_out", "build_s")
+    return {key: result[key] for key in keys} | {
+        "trials": list(result["trials"]),
+        "eager_ms": result["reference_timing"].get("eager_ms"),
+    }
+
+
+def _arm(name: str, label: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    mine = [row for row in rows if row.get("arm", "") == name]
+    entries = []
+    for row in mine:
+        if row["status"] != "done":
+            entries.append({"problem": row["problem"], "solution": row.get("file", ""), "verdict": "not measured",
+                            "why": row["error"]})  # fmt: skip
+            continue
+        for verdict in row["result"]["results"]:
+            entries.append(_solution(row, verdict))
+    control = any(row.get("control") for row in mine)
+    return {
+        "name": name,
+        "label": label,
+        "control": control,
+        "entries": entries,
+        "correct": sum(entry["verdict"] == "correct" for entry in entries),
+        "attempted": len(entries),
+        "geometric_mean": {} if control else _means(entries),
+    }
+
+
+def _solution(row: dict[str, Any], verdict: dict[str, Any]) -> dict[str, Any]:
+    baselines = row["result"]["baselines"]
+    time = verdict["time_ms"]
+    return {
+        "problem": verdict["problem"],
+        "solution": row.get("file", verdict["solution"]),
+        "repeat": row.get("repeat", 0),
+        "verdict": verdict["verdict"],
+        "why": "" if verdict["verdict"] == "correct" else evaluation.line(verdict),
+        "precision_class": verdict["precision_class"],
+        "rel_l2": verdict["rel_l2"],
+        "margin": row["result"]["margin"],
+        "eager_ms": baselines.get("eager", {}).get("time_ms", {}).get("median"),
+        "compile_ms": baselines.get("compile", {}).get("time_ms", {}).get("median"),
+        "solution_ms": time["median"] if time else None,
+        "ci95_ms": time["ci95"] if time else None,
+        "speedup": verdict["speedup"],
+        "floor_ms": verdict["floor_ms"],
+        "floor_fraction": verdict["floor_fraction"],
+        "labels": verdict["labels"],
+        "timing_status": row["result"]["timing"]["status"],
+        "legacy": verdict["legacy"],
+    }
+
+
+def _means(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Geometric mean of the speedups over correct solutions, per baseline, with how many of the problems it covers."""
+    found = {}
+    for baseline in ("eager", "compile", "best_same_class"):
+        ratios = [e["speedup"][baseline] for e in entries if e["verdict"] == "correct" and baseline in e["speedup"]]
+        if ratios:
+            found[baseline] = stats.geometric_mean(ratios) | {"of": len(entries)}
+    return found
+
+
+def _artifact(entry: dict[str, Any]) -> dict[str, Any]:
+    kernels = {
+        name: {
+            "verdict": verdict["verdict"],
+            "why": "" if verdict["verdict"] == "correct" else evaluation.line(verdict),
+            "ms": verdict["time_ms"]["median"] if verdict["time_ms"] else None,
+            "ci95_ms": verdict["time_ms"]["ci95"] if verdict["time_ms"] else None,
+            "speedup": verdict["speedup"],
+            "floor_fraction": verdict["floor_fraction"],
+        }
+        for name, verdict in entry["kernels"].items()
+    }
+    keys = ("problem", "eager_ms", "compile_ms", "input_kernel_ms", "optimized_ms", "reasons")
+    return {key: entry[key] for key in keys} | {
+        "kernels": kernels,
+        "line": benchmark.published_line(entry),
+        "floor_ms": next((v["floor_ms"] for v in entry["kernels"].values() if v["floor_ms"]), None),
+    }
+
+
+def _benchmark_means(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Geometric mean of the optimised kernels' speedups."""
+    verdicts = [e["kernels"]["optimized"] for e in entries if "optimized" in e["kernels"]]
+    return _means([v for v in verdicts if not math.isnan(v["rel_l2"] or 0.0)])

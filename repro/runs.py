@@ -1,0 +1,124 @@
+"""Running planned rows through an engine into a bundle: resume, progress, Ctrl-C, nothing lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from repro.bundle.write import Bundle
+from repro.cells import Cell, Outcome
+from repro.engines.base import Engine
+from repro.errors import EngineError, ReproError
+from repro.progress import Progress
+
+
+@dataclass(frozen=True)
+class Row:
+    """One planned row: its id, its cell (None: it failed before it could run, with `error`), and its descriptive
+    columns."""
+
+    id: str
+    cell: Cell | None
+    columns: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+
+class Interrupted(ReproError):
+    """Ctrl-C; what was measured is kept."""
+
+    exit_code = 130
+
+
+def open_bundle(results: Path, verb: str, rows: list[Row], parameters: dict[str, Any], *, resume: bool) -> Bundle:
+    """A new bundle, or with `resume` the newest unfinished one of the same plan."""
+    plan = [row.id for row in rows]
+    found = Bundle.resume(results, verb, plan, parameters) if resume else None
+    return found or Bundle.create(results, verb, plan, parameters)
+
+
+def execute(
+    rows: list[Row],
+    engine: Engine,
+    bundle: Bundle,
+    progress: Progress,
+    summarise: Callable[[dict[str, Any]], str],
+    *,
+    together: bool = False,
+) -> list[dict[str, Any]]:
+    """Runs every row that the bundle does not hold yet; returns all rows in plan order.
+
+    together: one process or container for all (trusted work only). summarise: one line for a finished row.
+    Raises Interrupted, EngineError (the engine went away) or BundleError; the bundle then says so and keeps its rows.
+    """
+    bundle.manifest["engine"] = engine.describe() | {"device": engine.device}
+    todo = [row for row in rows if not bundle.done(row.id)]
+    if len(todo) < len(rows):
+        progress.say(f"resuming {bundle.path}: {len(rows) - len(todo)} of {len(rows)} rows are there")
+    batches = [todo] if together and todo else [[row] for row in todo]
+    number = len(rows) - len(todo)
+    lost = ""
+    try:
+        with progress.live():
+            for batch in batches:
+                by_cell = {row.cell.id: row for row in batch if row.cell is not None}
+                for row in batch:
+                    if row.cell is None:
+                        number += 1
+                        progress.at(number, len(rows))
+                        _keep(bundle, row, Outcome(row.id, "failed", error=row.error), progress, summarise)
+                cells = [row.cell for row in batch if row.cell is not None]
+                progress.at(number + 1, len(rows))
+                for outcome in _outcomes(engine, cells, progress):
+                    number += 1
+                    progress.at(number, len(rows))
+                    _keep(bundle, by_cell[outcome.cell], outcome, progress, summarise)
+                    progress.at(min(number + 1, len(rows)), len(rows))
+                    lost = lost or (outcome.error if outcome.status == "lost" else "")
+                if lost:
+                    break
+    except KeyboardInterrupt:
+        bundle.finish("interrupted")
+        kept = sum(bundle.done(row.id) for row in rows)
+        raise Interrupted(
+            "interrupted", f"{kept} of {len(rows)} rows are in {bundle.path}", "Repeat with --resume to go on."
+        ) from None
+    except ReproError as error:
+        bundle.finish("failed", error=str(error))
+        raise
+    if lost:
+        bundle.finish("incomplete", error=lost)
+        raise EngineError(lost, f"the rows measured before are in {bundle.path}")
+    return [bundle.rows[row.id] for row in rows if row.id in bundle.rows]
+
+
+def _outcomes(engine: Engine, cells: list[Cell], progress: Progress) -> Iterator[Outcome]:
+    """The engine's outcomes; one that refuses a cell fails the cells that have none yet, not the run."""
+    seen = set()
+    try:
+        for outcome in engine.run(cells, progress.step):
+            seen.add(outcome.cell)
+            yield outcome
+    except EngineError as error:
+        for cell in cells:
+            if cell.id not in seen:
+                yield Outcome(cell.id, "failed", error=str(error))
+
+
+def _keep(
+    bundle: Bundle, row: Row, outcome: Outcome, progress: Progress, summarise: Callable[[dict[str, Any]], str]
+) -> None:
+    entry = {
+        "row": row.id,
+        **row.columns,
+        "status": outcome.status,
+        "error": outcome.error,
+        "wall_s": outcome.wall_s,
+        "fingerprint_id": bundle.fingerprint(outcome.fingerprint),
+        "result": outcome.result,
+    }
+    bundle.add(entry)
+    progress.done(
+        f"{row.id}: {summarise(entry) if outcome.status == 'done' else outcome.status + ': ' + outcome.error}"
+    )

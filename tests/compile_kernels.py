@@ -1,0 +1,153 @@
+"""Compiles every Triton kernel that a solution launches at full problem size, for given GPUs, with no GPU at hand.
+
+    python tests/compile_kernels.py SOLUTION ARCH...        (archs as 80 89 90 100; prints one JSON object)
+
+The solution is called with tensors on the device "meta", which have shapes but no memory; Triton is told that the
+active GPU is the wanted one, and each launch stops after ptxas. So the kernels, their specialisation, constants and
+options are those of a real call. TRITON_INTERPRET must not be set.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime.jit import JITFunction
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from repro.judge.binder import bind  # noqa: E402
+
+Shapes = list[tuple[int, ...]]
+# What reaches the kernels that the problem itself does not. kernel_function: shapes of the tensors, keywords.
+EXTRA_CALLS: dict[str, list[tuple[Shapes, dict[str, Any]]]] = {
+    "36_RMSNorm": [([(4, 2048, 32, 32)], {})],
+    "77_conv_transposed_3D_square_padded_dilated_strided": [
+        ([(4, 24, 8, 9, 10), (24, 40, 3, 3, 3)], {"stride": 1, "padding": 1, "dilation": 1}),
+        ([(4, 32, 8, 9, 10), (32, 64, 3, 3, 3)], {"stride": 3, "padding": 1, "dilation": 3}),
+    ],
+    "82_conv_depthwise_2D_square_input_square_kernel": [
+        ([(2, 64, 128, 128), (64, 1, 3, 3)], {"stride": 2, "padding": 1})
+    ],
+}
+# ModelNew: constructor arguments, shapes of the inputs.
+EXTRA_MODELS: dict[str, list[tuple[list[Any], Shapes]]] = {
+    "L2_37_Matmul_Swish_Sum_GroupNorm": [([64, 512, 2, (512,)], [(8, 64)])],  # groups wider than a tile
+}
+
+
+class FakeDriver:
+    """Stands in for Triton's CUDA driver. A device of its own for each GPU keeps Triton's caches apart."""
+
+    def __init__(self, arch: int) -> None:
+        self.arch = arch
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", self.arch, 32)
+
+    def get_current_device(self) -> int:
+        return self.arch
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("meta")
+
+
+class Recorder:
+    """Replaces JITFunction.run: compiles instead of launching, and keeps what was compiled."""
+
+    def __init__(self) -> None:
+        self.compiled: list[dict[str, Any]] = []
+        self._run: Callable[..., Any] = JITFunction.run
+
+    def run(self, function: JITFunction[Any], *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        kernel = self._run(function, *args, grid=grid, warmup=True, **kwargs)
+        if callable(grid):
+            grid = grid(dict(zip(function.arg_names, args, strict=False)) | kwargs)
+        entry = {
+            "name": function.__name__,
+            "arch": kernel.metadata.target.arch,
+            "shared": kernel.metadata.shared,
+            "warps": kernel.metadata.num_warps,
+            "cubin": len(kernel.asm["cubin"]),
+            "grid": [*grid],
+        }
+        if entry not in self.compiled:
+            self.compiled.append(entry)
+        return kernel
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def call_model(path: Path, solution: ModuleType) -> None:
+    """ModelNew as the agent study calls it, in fp32, then the extra models."""
+    problem = load(ROOT / "problems" / path.name)
+    solution.ModelNew(*problem.get_init_inputs()).eval()(*problem.get_inputs())
+    for arguments, shapes in EXTRA_MODELS.get(path.stem, []):
+        solution.ModelNew(*arguments).eval()(*(torch.empty(shape) for shape in shapes))
+
+
+def call_function(path: Path, solution: ModuleType, dtype: torch.dtype) -> None:
+    """kernel_function as the artifact study calls it, then (bf16 only, to save minutes) the extra calls."""
+    problem = load(path.parent / "problem.py")
+    inputs = [t.to(dtype) for t in problem.get_inputs()]
+    model = problem.Model(*problem.get_init_inputs()).to(dtype)
+    bind(solution.kernel_function, model, len(inputs))(*inputs)
+    if dtype is not torch.bfloat16:
+        return
+    for shapes, keywords in EXTRA_CALLS.get(path.parent.name, []):
+        solution.kernel_function(*(torch.empty(shape, dtype=dtype) for shape in shapes), **keywords)
+
+
+def call(path: Path) -> None:
+    """Every call of the solution whose kernels are to be compiled: artifacts in bf16 and in fp32."""
+    solution = load(path)
+    with torch.device("meta"), torch.no_grad():
+        if hasattr(solution, "ModelNew"):
+            call_model(path, solution)
+        else:
+            call_function(path, solution, torch.bfloat16)
+            call_function(path, solution, torch.float32)
+
+
+def launched_names(solution: Path) -> list[str]:
+    """The @triton.jit functions of the file that it launches, NAME[grid](...); those called by kernels are not."""
+    tree = ast.parse(solution.read_text())
+    kernels = {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and any("triton.jit" in ast.unparse(d) for d in node.decorator_list)
+    }
+    launches = (n.func.value for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript))
+    return sorted({n.id for n in launches if isinstance(n, ast.Name)} & kernels)
+
+
+def main(solution: Path, archs: list[int]) -> dict[str, Any]:
+    recorder = Recorder()
+    JITFunction.run = lambda self, *args, **kwargs: recorder.run(self, *args, **kwargs)
+    for arch in archs:
+        triton.runtime.driver.set_active(FakeDriver(arch))
+        call(solution)
+    return {"triton": triton.__version__, "launched": launched_names(solution), "compiled": recorder.compiled}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]).resolve(), [int(arch) for arch in sys.argv[2:]])))
