@@ -29,8 +29,6 @@ CONTAINER_UID = 10001
 
 # Environment variables that may reach a fingerprint: configuration, never credentials.
 FINGERPRINT_ENV = (
-    "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES",
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF",
     "TORCHINDUCTOR_FREEZING",
@@ -42,7 +40,17 @@ FINGERPRINT_ENV = (
 )
 
 # What a worker process inherits from the judge's environment; everything else is withheld.
-WORKER_ENV = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "CUDA_HOME", "CC", "CXX", "PYTHONPATH", *FINGERPRINT_ENV)
+WORKER_ENV = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "LANG",
+    "LC_ALL",
+    "CUDA_HOME",
+    "CUDA_VISIBLE_DEVICES",
+    "CC",
+    "CXX",
+    *FINGERPRINT_ENV,
+)
 
 
 def load_dotenv() -> None:

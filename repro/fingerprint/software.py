@@ -36,7 +36,7 @@ def _git() -> dict[str, Any]:
 
     def ask(*words: str) -> str:
         done = subprocess.run([git, "-C", str(settings.ROOT), *words], capture_output=True, text=True, check=False)
-        return done.stdout.strip()
+        return done.stdout.strip() if done.returncode == 0 else ""
 
     dirty = bool(ask("status", "--porcelain", "--untracked-files=no"))
     return {

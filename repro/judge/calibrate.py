@@ -21,7 +21,7 @@ from repro.judge import cheats, trials
 from repro.judge.limits import CLASSES, limits, separation
 from repro.judge.metric import Distance, worst
 from repro.judge.reference import Reference, chunks, leaves, output_spec, rows_per_chunk
-from repro.problems import Problem
+from repro.problems import Problem, Stress
 
 HEAD_BYTES = 1 << 20
 SKETCH_ROWS = 8
@@ -86,10 +86,14 @@ def _sketch(first: list[torch.Tensor]) -> dict[str, Any]:
 
 
 def _measure(
-    plan: Plan, trial: trials.Trial, state: Weights, spec: Any, classes: tuple[str, ...], device: torch.device
+    plan: Plan, trial: trials.Trial, state: Weights, spec: Any, models: dict[str, Reference], device: torch.device
 ) -> dict[str, Any]:
-    """Honest and cheating distances of one trial kind, in two passes over the rows."""
-    reference = Reference(plan, state, device)
+    """Honest and cheating distances of one trial kind, in two passes over the rows. models: precision -> model."""
+    for model in models.values():
+        model.load(state)
+    reference = models["fp64"]
+    honest_models = {name: model for name, model in models.items() if name != "fp64"}
+    classes = tuple(honest_models)
     rows = rows_per_chunk(plan, reference, spec)
     other = trial.seed + 8
     count = len(leaves(spec))
@@ -107,7 +111,6 @@ def _measure(
     feature_mean = [s / batch for s in sums]
     constant = total / elements
 
-    honest_models = {name: Reference(plan, state, device, name) for name in classes}
     skips = cheats.SKIPS.get(plan.problem.id, {})
     names = ["zeros", "constant", "feature_mean", "stale", *skips]
     honest = {name: [Distance() for _ in range(count)] for name in classes}
@@ -122,7 +125,7 @@ def _measure(
         _add(cheated["zeros"], [torch.zeros_like(r) for r in expected], expected)
         _add(cheated["constant"], [torch.full_like(r, constant) for r in expected], expected)
         _add(cheated["feature_mean"], [m.expand_as(r) for m, r in zip(feature_mean, expected, strict=True)], expected)
-        _add(cheated["stale"], kept or [r.roll(1, 0) for r in expected], expected)
+        _add(cheated["stale"], kept or _stale(reference, plan, part, other, trial.stress), expected)
         for name, skip in skips.items():
             cast = [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in values]
             with torch.no_grad():
@@ -141,6 +144,13 @@ def _measure(
     }
 
 
+def _stale(
+    reference: Reference, plan: Plan, part: slice | None, seed: int, stress: Stress | None
+) -> list[torch.Tensor]:
+    """The outputs of the same rows under another seed."""
+    return reference(plan.chunk(part, seed, reference.device, stress))
+
+
 def _add(distances: list[Distance], outputs: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
     for distance, output, reference in zip(distances, outputs, expected, strict=True):
         distance.add(output, reference)
@@ -154,6 +164,7 @@ def build(problem: Problem, device: torch.device, progress: Progress = lambda _:
     perturbed: Weights | None = None
     classes = CLASSES[problem.dtype]
     spec = output_spec(plan, native)
+    models = {name: Reference(plan, native, device, name) for name in ("fp64", *classes)}
     measured: dict[str, Any] = {}
     skipped = {kind: why for kind, why in trials.kinds(plan).items() if why}
     for trial in trials.make(plan, public=True, count_native=1):
@@ -161,7 +172,7 @@ def build(problem: Problem, device: torch.device, progress: Progress = lambda _:
         if trial.perturbed and perturbed is None:
             perturbed = trials.perturbed_weights(plan, device)
         state = perturbed if trial.perturbed and perturbed is not None else native
-        measured[trial.kind] = _measure(plan, trial, state, spec, classes, device)
+        measured[trial.kind] = _measure(plan, trial, state, spec, models, device)
     fixture = {
         "schema_version": SCHEMA_VERSION,
         "problem": problem.key,
@@ -178,18 +189,19 @@ def build(problem: Problem, device: torch.device, progress: Progress = lambda _:
         "trials": measured,
         "trials_left_out": skipped,
         **separation(measured, classes),
-        "reference_timing": _eager_ms(plan, native, device),
+        "reference_timing": _eager_ms(plan, models[classes[0]], native, device),
     }
     if device.type == "cuda":
         torch.cuda.empty_cache()
     return fixture | {"build_s": round(time.monotonic() - begin, 3)}
 
 
-def _eager_ms(plan: Plan, state: Weights, device: torch.device, calls: int = 7) -> dict[str, Any]:
+def _eager_ms(plan: Plan, reference: Reference, state: Weights, device: torch.device, calls: int = 7) -> dict[str, Any]:
     """Median of a few eager calls (ms): an orientation, never a denominator."""
     if device.type != "cuda":
         return {"eager_ms": None, "reason": "no GPU: times on the CPU are not a measurement"}
-    model = Reference(plan, state, device, {"float32": "fp32"}.get(plan.problem.dtype, "bf16")).model
+    reference.load(state)
+    model = reference.model
     values = plan.make(trials.PUBLIC_SEED, device)
     samples = []
     with torch.no_grad():

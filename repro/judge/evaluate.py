@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import random
 import time
 from collections.abc import Callable
@@ -17,14 +16,13 @@ from repro import inputs as inputs_module
 from repro.errors import JudgeError, SolutionError, SolutionRejected
 from repro.inputs import Plan, Weights
 from repro.judge import ceilings, gates, memory, provenance, timing, trials, verdict
-from repro.judge.buffers import SharedBuffer
 from repro.judge.limits import class_of
 from repro.judge.metric import Distance
 from repro.judge.process import WorkerProcess
 from repro.judge.reference import Reference, chunks, leaves, output_spec, rows_per_chunk
-from repro.problems import Problem, Stress
+from repro.judge.slots import Slots
+from repro.problems import Problem
 
-STAGING_BYTES = 16 << 20
 DEFINE_TIMEOUT_S = 180.0
 COMPILE_TIMEOUT_S = 600.0
 Progress = Callable[[str], None]
@@ -95,79 +93,13 @@ class Evaluation:
         self.reference = Reference(self.plan, self.native, self.device)
         self.reference_of = "native"
         self.rows = rows_per_chunk(self.plan, self.reference, self.spec)
-        self.buffers = self._buffers()
+        self.slots = Slots(self.plan, self.spec, self.rows, self.device)
         self.loaded: dict[str, str] = {}
-        self.seed = 0  # with `stress`: the inputs that lie in the slots now
-        self.stress: Stress | None = None
-
-    def _buffers(self) -> dict[str, SharedBuffer]:
-        output_bytes = max(
-            (self.rows or leaf["shape"][0] if leaf["shape"] else 1)
-            * math.prod(leaf["shape"][1:])
-            * getattr(torch, leaf["dtype"]).itemsize
-            for _, leaf in leaves(self.spec)
-        )
-        buffers = {"staging": SharedBuffer(max(STAGING_BYTES, output_bytes), self.device)}
-        for i in self.plan.tensors:
-            buffers[f"input{i}"] = SharedBuffer(self.plan.nbytes(i), self.device)
-        return buffers
-
-    # -- inputs and weights -------------------------------------------------------------------------------------
-
-    def slots(self) -> list[dict[str, Any]]:
-        """The inputs as a worker is told of them."""
-        return [
-            {"slot": f"input{i}", "dtype": str(spec[1]).removeprefix("torch."), "shape": list(spec[0])}
-            if i in self.plan.tensors
-            else {"value": spec}
-            for i, spec in enumerate(self.plan.spec)
-        ]
-
-    def _slot(self, i: int) -> torch.Tensor:
-        shape, dtype = self.plan.spec[i]
-        return self.buffers[f"input{i}"].view(dtype, tuple(shape))
-
-    def fill(self, seed: int, stress: Stress | None) -> None:
-        """Makes the inputs of (seed, stress) in the shared slots."""
-        self.seed, self.stress = seed, stress
-        made = None
-        for i in self.plan.tensors:
-            recipe = self.plan.recipe(i, stress)
-            if recipe is not None:
-                recipe.fill(self._slot(i), seed)
-            else:
-                made = made if made is not None else self.plan.make(seed, self.device, stress=stress)
-                self._slot(i).copy_(made[i])
-        self._synchronize()
-
-    def unchanged(self) -> bool:
-        """Whether every input slot still holds what `fill` made, bit for bit."""
-        for i in self.plan.tensors:
-            recipe = self.plan.recipe(i, self.stress)
-            slot = self.buffers[f"input{i}"].bytes[: self.plan.nbytes(i)]
-            if recipe is None:
-                made = self.plan.make(self.seed, self.device, stress=self.stress)[i]
-                if not torch.equal(slot, made.contiguous().view(-1).view(torch.uint8)):
-                    return False
-                continue
-            step = (64 << 20) // recipe.dtype.itemsize
-            for start in range(0, recipe.numel, step):
-                part = torch.empty(min(step, recipe.numel - start), dtype=recipe.dtype, device=self.device)
-                again = recipe.fill(part, self.seed, start).view(torch.uint8)
-                begin = start * recipe.dtype.itemsize
-                if not torch.equal(slot[begin : begin + again.numel()], again):
-                    return False
-        return True
-
-    def _synchronize(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
 
     def use(self, name: str, state: Weights) -> None:
         """Makes the fp64 reference one of these weights."""
         if self.reference_of != name:
-            del self.reference
-            self.reference = Reference(self.plan, state, self.device)
+            self.reference.load(state)
             self.reference_of = name
 
     def load(self, subject: Subject, name: str, state: Weights) -> None:
@@ -176,7 +108,7 @@ class Evaluation:
         assert worker is not None
         if self.loaded.get(subject.name) == name:
             return
-        staging = self.buffers["staging"]
+        staging = self.slots.staging
         for key, value in state.state.items():
             flat = value.contiguous().view(-1)
             step = staging.nbytes // value.element_size()
@@ -184,7 +116,7 @@ class Evaluation:
             for start in range(0, max(1, flat.numel()), step):
                 part = flat[start : start + step]
                 staging.view(value.dtype, (part.numel(),)).copy_(part)
-                self._synchronize()
+                self.slots.synchronize()
                 worker.ask({"op": "piece", "name": key, "dtype": dtype, "shape": list(value.shape),
                             "start": start, "count": part.numel()}, self.options.timeout_s)  # fmt: skip
         worker.ask({"op": "load", "init": state.init, "variants": subject.variants}, self.options.timeout_s)
@@ -194,19 +126,20 @@ class Evaluation:
 
     def compare(self, subject: Subject, described: Any, only: slice | None = None) -> Distance:
         """The worker's kept output against the reference, all rows or those of `only`."""
-        gates.check(described, self.spec, self.device.type)
+        if not subject.trusted:
+            gates.check(described, self.spec, self.device.type)
         worker = subject.worker
         assert worker is not None
         distance = Distance()
-        staging = self.buffers["staging"]
+        staging = self.slots.staging
         for part in [only] if only is not None else chunks(self.plan, self.rows):
-            expected = self.reference(self.plan.chunk(part, self.seed, self.device, self.stress))
+            expected = self.reference(self.plan.chunk(part, self.slots.seed, self.device, self.slots.stress))
             for (path, leaf), reference in zip(leaves(self.spec), expected, strict=True):
                 dtype = getattr(torch, leaf["dtype"])
                 count = reference.numel()
                 start = part.start * (count // max(1, reference.shape[0])) if part is not None else 0
                 staging.poison()
-                self._synchronize()
+                self.slots.synchronize()
                 worker.ask({"op": "fetch", "path": list(path), "start": start, "count": count}, self.options.timeout_s)
                 distance.add(staging.view(dtype, tuple(reference.shape)), reference)
         if not distance.finite:
@@ -217,18 +150,18 @@ class Evaluation:
         """One trial of one solution; its faults become reasons."""
         try:
             self.load(subject, "perturbed" if trial.perturbed else "native", state)
-            self.fill(trial.seed, trial.stress)
+            self.slots.fill(trial.seed, trial.stress)
             assert subject.worker is not None
             variant = subject.variants[0]
             answer = subject.worker.ask(
-                {"op": "run", "variant": variant, "inputs": self.slots()}, self.options.timeout_s
+                {"op": "run", "variant": variant, "inputs": self.slots.told()}, self.options.timeout_s
             )
             distance = self.compare(subject, answer.get("output"))
             subject.distances.setdefault(trial.kind, []).append(distance.values())
             legacy = subject.legacy.setdefault(trial.kind, dict(distance.legacy))
             for name, passed in distance.legacy.items():
                 legacy[name] = legacy[name] and passed
-            if not self.unchanged():
+            if not self.slots.unchanged():
                 raise SolutionRejected("input_modified", "the call changed its inputs")
             subject.worker.ask({"op": "release"}, self.options.timeout_s)
         except SolutionError as error:
@@ -252,7 +185,7 @@ class Evaluation:
     def start(self, subject: Subject) -> None:
         """Starts a subject's worker and has it import its file."""
         try:
-            subject.worker = WorkerProcess(subject.name, self.device, self.buffers, trusted=subject.trusted)
+            subject.worker = WorkerProcess(subject.name, self.device, self.slots.buffers, trusted=subject.trusted)
             subject.worker.start()
             problem = {
                 "id": self.problem.id,
@@ -274,7 +207,7 @@ class Evaluation:
         name = "perturbed" if perturbed else "native"
         state = trials.perturbed_weights(self.plan, self.device) if perturbed else self.native
         self.use(name, state)
-        self.fill(trials.secret_seed(), None)
+        self.slots.fill(trials.secret_seed(), None)
         left_out: dict[str, str] = {}
         classes: dict[str, str] = {}
         runners = []
@@ -293,14 +226,14 @@ class Evaluation:
                         continue
                 runners.append(self._runner(subject, variant, name))
         self.progress(f"{self.problem.key}: timing {', '.join(r.name for r in runners)}")
-        fresh = lambda: self.fill(trials.secret_seed(), None)  # noqa: E731
+        fresh = lambda: self.slots.fill(trials.secret_seed(), None)  # noqa: E731
         series, status = timing.measure(runners, fresh, self.options.timing_budget_s)
         facts = {"status": status, "left_out": left_out, "baseline_classes": classes, "inputs": "native, fresh a block"}
         return {name: s for name, s in series.items() if s.device_ms}, facts
 
     def _baseline_class(self, subject: Subject, variant: str, kind: str) -> str:
         assert subject.worker is not None
-        message = {"op": "run", "variant": variant, "inputs": self.slots()}
+        message = {"op": "run", "variant": variant, "inputs": self.slots.told()}
         answer = subject.worker.ask(message, COMPILE_TIMEOUT_S)
         values = self.compare(subject, answer.get("output")).values()
         subject.worker.ask({"op": "release"}, self.options.timeout_s)
@@ -314,7 +247,7 @@ class Evaluation:
         assert worker is not None
 
         def run(calls: int) -> tuple[list[float], list[float]]:
-            message = {"op": "time", "variant": variant, "inputs": self.slots(), "calls": calls, "warm": 1}
+            message = {"op": "time", "variant": variant, "inputs": self.slots.told(), "calls": calls, "warm": 1}
             try:
                 answer = worker.ask(message, self.options.timeout_s)
                 if not subject.trusted:
@@ -339,8 +272,7 @@ class Evaluation:
         for subject in self.subjects:
             if subject.worker is not None:
                 subject.worker.close()
-        for buffer in self.buffers.values():
-            buffer.close()
+        self.slots.close()
 
 
 def _peak(subject: Subject, device_peak: int | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Hard gates on what a solution returned. They fail closed: what is not known to be right is refused.
 
-Reason codes: wrong_structure, wrong_type, wrong_layout, wrong_dtype, wrong_device, wrong_shape, not_contiguous,
+Reason codes: wrong_structure, wrong_type, wrong_layout, wrong_dtype, wrong_device, wrong_shape, not_dense,
 no_storage, aliases_input. The worker reports these facts, so they are tripwires; the bytes are judged apart.
 """
 
@@ -41,8 +41,8 @@ def _tensor(got: dict[str, Any], expected: dict[str, Any], device: str) -> None:
             raise SolutionRejected(f"wrong_{key}", f"expected {expected[key]}, got {got.get(key)}")
     if got.get("device") != device:
         raise SolutionRejected("wrong_device", f"expected {device}, got {got.get('device')}")
-    if got.get("contiguous") is not True:
-        raise SolutionRejected("not_contiguous", "the output is not contiguous")
+    if got.get("dense") is not True:
+        raise SolutionRejected("not_dense", "elements of the output overlap or have gaps between them")
     itemsize = {"bfloat16": 2, "float16": 2, "float64": 8, "int64": 8, "bool": 1}.get(expected["dtype"], 4)
     if not isinstance(got.get("storage_bytes"), int) or got["storage_bytes"] < math.prod(expected["shape"]) * itemsize:
         raise SolutionRejected("no_storage", "the output does not own memory for all its elements")

@@ -31,7 +31,7 @@ def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str
     error = honest["rel_l2"]
     rel = max(FLOOR[klass], min(HEADROOM * error, CAP[klass]), MIN_HEADROOM * error)
     by_sensitivity = SENSITIVITY * sensitivity
-    if by_sensitivity >= MIN_HEADROOM * error:
+    if by_sensitivity > 0 and by_sensitivity >= MIN_HEADROOM * error:
         rel = min(rel, by_sensitivity)
     extremes = {name: max(EXTREME_HEADROOM * honest[name], EXTREME_HEADROOM * rel) for name in ("max", "row")}
     return {"rel_l2": rel} | extremes

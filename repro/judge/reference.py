@@ -8,38 +8,16 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from repro.errors import JudgeError
 from repro.inputs import Plan, Weights, build
+from repro.judge.precision import TF32Operands, exact_float32
 
 # What a chunk may take on the device, the reference's intermediates and the comparison included.
 CHUNK_BYTES = 384 << 20
 CPU_CHUNK_BYTES = 256 << 20
 # A chunk's fp64 output lives several times at once while it is compared.
-COMPARISON_COPIES = 6
-CONTRACTIONS = frozenset(
-    "linear matmul __matmul__ __rmatmul__ mm bmm addmm baddbmm einsum conv1d conv2d conv3d "
-    "conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention".split()
-)
-
-
-def round_mantissa(value: torch.Tensor) -> torch.Tensor:
-    """float32 rounded to 10 mantissa bits (nearest even): what TF32 and fp16 operands keep."""
-    bits = value.view(torch.int32)
-    rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF
-    return rounded.view(torch.float32)
-
-
-class TF32Operands(TorchFunctionMode):
-    """Rounds the float32 operands of every contraction, so that TF32 is the same on the CPU and on any GPU."""
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") in CONTRACTIONS:
-            args = tuple(
-                round_mantissa(a) if isinstance(a, torch.Tensor) and a.dtype is torch.float32 else a for a in args
-            )
-        return func(*args, **(kwargs or {}))
+COMPARISON_COPIES = 2
 
 
 class Reference:
@@ -50,10 +28,20 @@ class Reference:
     def __init__(self, plan: Plan, weights: Weights, device: torch.device, precision: str = "fp64") -> None:
         self.plan, self.device, self.precision = plan, device, precision
         self.dtype = self.DTYPES[precision]
-        with torch.random.fork_rng(devices=[]):
-            model = build(plan.problem, plan.module, weights.init)
-        model.load_state_dict(weights.state, strict=True)
-        self.model = model.to(self.dtype).to(device)
+        self.init: list[Any] | None = None
+        self.load(weights)
+
+    def load(self, weights: Weights) -> None:
+        """Takes these weights; a new model is built only where the constructor arguments differ.
+
+        Building draws all initial values on the CPU, 0.7 s for 67 million of them; loading does not.
+        """
+        if self.init != weights.init:
+            with torch.random.fork_rng(devices=[]):
+                model = build(self.plan.problem, self.plan.module, weights.init)
+            self.model = model.to(self.dtype).to(self.device)
+            self.init = weights.init
+        self.model.load_state_dict(weights.state, strict=True)
 
     def __call__(self, inputs: list[Any]) -> list[torch.Tensor]:
         """Outputs in the model's precision, as a flat list. Raises JudgeError where the problem itself fails."""
@@ -70,17 +58,6 @@ class Reference:
                 f"Model of {name} fails at {self.precision}", f"{type(error).__name__}: {error}"
             ) from error
         return flatten(value)
-
-
-class exact_float32(AbstractContextManager[None]):  # noqa: N801
-    """Turns TF32 off for cuDNN and matmul while active."""
-
-    def __enter__(self) -> None:
-        self._before = (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-
-    def __exit__(self, *_: Any) -> None:
-        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = self._before
 
 
 def flatten(value: Any) -> list[torch.Tensor]:
@@ -122,7 +99,7 @@ def leaves(spec: Any, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...],
 def rows_per_chunk(plan: Plan, reference: Reference, spec: Any) -> int | None:
     """How many rows of the batch fit a chunk; None where the problem cannot be split, so that all is one chunk.
 
-    On a GPU one chunk of two rows is run and its peak measured; on the CPU it is estimated from the sizes.
+    On a GPU one row is run and its peak measured; on the CPU it is estimated from the sizes.
     """
     batch = plan.batch
     if batch is None:
@@ -135,12 +112,13 @@ def rows_per_chunk(plan: Plan, reference: Reference, spec: Any) -> int | None:
     estimate = 8 * (row_in + COMPARISON_COPIES * row_out)
     if reference.device.type != "cuda":
         return int(max(1, min(batch, CPU_CHUNK_BYTES // (2 * estimate))))
-    rows = min(2, batch)
+    rows = 1
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     reference(plan.chunk(slice(0, rows), 0, reference.device, None))
     measured = (torch.cuda.max_memory_allocated() - before) / rows
+    torch.cuda.empty_cache()
     return int(max(1, min(batch, CHUNK_BYTES // max(1, estimate + measured))))
 
 

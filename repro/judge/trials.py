@@ -17,6 +17,7 @@ from torch import nn
 
 from repro import philox
 from repro.inputs import Plan, Weights, build, torch_dtype, weights
+from repro.judge.precision import exact_float32
 from repro.problems import Stress
 
 PUBLIC_SEED = 20251121
@@ -112,12 +113,12 @@ def perturbed_weights(plan: Plan, device: torch.device, seed: int = PERTURBATION
 
 
 def _calibrate(model: nn.Module, plan: Plan, device: torch.device, seed: int) -> None:
-    """Sets every batch norm's running statistics from the inputs that reach it, layer after layer, in fp64."""
-    model.double().to(device)
+    """Sets every batch norm's running statistics from the inputs that reach it, layer after layer."""
+    model.to(device)
 
     def before(module: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
         assert isinstance(module, BATCH_NORMS) and module.running_var is not None and module.running_mean is not None
-        variance = float(args[0].square().mean())
+        variance = float(args[0].double().square().mean())
         module.running_var.fill_(variance)
         deviation = 0.1 * variance**0.5
         mean = _draw(module.running_mean.shape, "normal", 1000 + order[module], seed, deviation)
@@ -128,7 +129,10 @@ def _calibrate(model: nn.Module, plan: Plan, device: torch.device, seed: int) ->
     hooks = [module.register_forward_pre_hook(before) for module in norms]
     rows = slice(0, min(CALIBRATION_ROWS, plan.batch)) if plan.batch else None
     inputs = plan.chunk(rows, PUBLIC_SEED, device, None)
-    model(*[x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs])
+    with exact_float32():
+        model(*[x.float() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs])
     for hook in hooks:
         hook.remove()
-    model.float()
+    model.cpu()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

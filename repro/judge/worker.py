@@ -73,11 +73,17 @@ def describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
         "layout": str(value.layout),
         "dtype": str(value.dtype).removeprefix("torch."),
         "shape": list(value.shape),
-        "contiguous": value.is_contiguous(),
+        "dense": _dense(value),
         "device": value.device.type,
         "storage_bytes": value.untyped_storage().nbytes() - value.storage_offset() * value.element_size(),
         "aliases_input": value.untyped_storage().data_ptr() in storages,
     }
+
+
+def _dense(value: torch.Tensor) -> bool:
+    """Whether the elements fill their memory without gaps or overlap, in some order of the dimensions."""
+    order = sorted((d for d in range(value.dim()) if value.shape[d] > 1), key=value.stride, reverse=True)
+    return value.permute(*order, *(d for d in range(value.dim()) if d not in order)).is_contiguous()
 
 
 class Worker:
@@ -98,6 +104,8 @@ class Worker:
         return {"pid": os.getpid(), "torch": torch.__version__}
 
     def attach(self, buffers: dict[str, Any]) -> dict[str, Any]:
+        if self.device.type == "cuda":
+            torch.cuda.init()  # opening an IPC handle before the context exists is a segmentation fault
         self.buffers = {name: open_ticket(ticket) for name, ticket in buffers.items()}
         if self.device.type == "cuda":
             size = torch.cuda.get_device_properties(self.device).L2_cache_size
@@ -200,7 +208,12 @@ class Worker:
         value = self.output
         for index in path:
             value = value[index]
-        flat = value.detach().reshape(-1)[start : start + count]
+        value = value.detach()
+        if value.is_contiguous() or value.dim() == 0:
+            flat = value.reshape(-1)[start : start + count]
+        else:  # only the rows asked for: the whole would be copied
+            row = value[0].numel()
+            flat = value[start // row : -(-(start + count) // row)].reshape(-1)[start % row :][:count]
         view(self.buffers["staging"], flat.dtype, (count,)).copy_(flat)
         if self.device.type == "cuda":
             _synchronize()

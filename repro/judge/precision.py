@@ -1,0 +1,43 @@
+"""Arithmetic at a chosen precision: float32 without TF32, and TF32 operands that are the same on every device."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+CONTRACTIONS = frozenset(
+    "linear matmul __matmul__ __rmatmul__ mm bmm addmm baddbmm einsum conv1d conv2d conv3d "
+    "conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention".split()
+)
+
+
+def round_mantissa(value: torch.Tensor) -> torch.Tensor:
+    """float32 rounded to 10 mantissa bits (nearest even): what TF32 and fp16 operands keep."""
+    bits = value.view(torch.int32)
+    rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF
+    return rounded.view(torch.float32)
+
+
+class TF32Operands(TorchFunctionMode):
+    """Rounds the float32 operands of every contraction, so that TF32 is the same on the CPU and on any GPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in CONTRACTIONS:
+            args = tuple(
+                round_mantissa(a) if isinstance(a, torch.Tensor) and a.dtype is torch.float32 else a for a in args
+            )
+        return func(*args, **(kwargs or {}))
+
+
+class exact_float32(AbstractContextManager[None]):  # noqa: N801
+    """Turns TF32 off for cuDNN and matmul while active."""
+
+    def __enter__(self) -> None:
+        self._before = (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+
+    def __exit__(self, *_: Any) -> None:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = self._before

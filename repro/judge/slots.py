@@ -1,0 +1,97 @@
+"""The inputs of a problem in memory shared with workers, and the staging buffer through which outputs come back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from repro.inputs import Plan
+from repro.judge.buffers import SharedBuffer
+from repro.judge.reference import leaves
+from repro.problems import Stress
+
+STAGING_BYTES = 16 << 20
+CHECK_BYTES = 64 << 20
+
+
+class Slots:
+    """One slot a tensor input, and `staging`: one chunk of `rows` rows of the largest output, or a piece of weights.
+
+    `seed` and `stress` say what lies in the slots now.
+    """
+
+    def __init__(self, plan: Plan, spec: Any, rows: int | None, device: torch.device) -> None:
+        self.plan, self.device = plan, device
+        self.seed = 0
+        self.stress: Stress | None = None
+        chunk = max(_chunk_bytes(leaf, rows) for _, leaf in leaves(spec))
+        self.staging = SharedBuffer(max(STAGING_BYTES, chunk), device)
+        self.buffers = {"staging": self.staging}
+        for i in plan.tensors:
+            self.buffers[f"input{i}"] = SharedBuffer(plan.nbytes(i), device)
+
+    def told(self) -> list[dict[str, Any]]:
+        """The inputs as a worker is told of them."""
+        return [
+            {"slot": f"input{i}", "dtype": str(spec[1]).removeprefix("torch."), "shape": list(spec[0])}
+            if i in self.plan.tensors
+            else {"value": spec}
+            for i, spec in enumerate(self.plan.spec)
+        ]
+
+    def _slot(self, i: int) -> torch.Tensor:
+        shape, dtype = self.plan.spec[i]
+        return self.buffers[f"input{i}"].view(dtype, tuple(shape))
+
+    def fill(self, seed: int, stress: Stress | None) -> None:
+        """Makes the inputs of (seed, stress) in the slots."""
+        self.seed, self.stress = seed, stress
+        made = None
+        for i in self.plan.tensors:
+            recipe = self.plan.recipe(i, stress)
+            if recipe is not None:
+                recipe.fill(self._slot(i), seed)
+            else:
+                made = made if made is not None else self.plan.make(seed, self.device, stress=stress)
+                self._slot(i).copy_(made[i])
+        self.synchronize()
+
+    def unchanged(self) -> bool:
+        """Whether every slot still holds what `fill` made, bit for bit: it is made again, piece by piece."""
+        made = None
+        for i in self.plan.tensors:
+            recipe = self.plan.recipe(i, self.stress)
+            slot = self.buffers[f"input{i}"].bytes[: self.plan.nbytes(i)]
+            if recipe is None:
+                made = made if made is not None else self.plan.make(self.seed, self.device, stress=self.stress)
+                if not torch.equal(slot, made[i].contiguous().view(-1).view(torch.uint8)):
+                    return False
+                continue
+            step = CHECK_BYTES // recipe.dtype.itemsize
+            for start in range(0, recipe.numel, step):
+                part = torch.empty(min(step, recipe.numel - start), dtype=recipe.dtype, device=self.device)
+                again = recipe.fill(part, self.seed, start).view(torch.uint8)
+                begin = start * recipe.dtype.itemsize
+                if not torch.equal(slot[begin : begin + again.numel()], again):
+                    return False
+        return True
+
+    def synchronize(self) -> None:
+        """Waits until what the judge wrote is there for another process to read."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def close(self) -> None:
+        """Gives the buffers back."""
+        for buffer in self.buffers.values():
+            buffer.close()
+
+
+def _chunk_bytes(leaf: dict[str, Any], rows: int | None) -> int:
+    """Bytes of `rows` rows (all where None) of one output tensor."""
+    shape = list(leaf["shape"])
+    if shape and rows is not None:
+        shape[0] = rows
+    return int(math.prod(shape) * getattr(torch, leaf["dtype"]).itemsize)
