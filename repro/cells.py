@@ -93,6 +93,10 @@ def run(cell: Cell, folder: Path, progress: Progress) -> dict[str, Any]:
 
     if cell.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("no GPU is visible", "torch.cuda.is_available() is false", "Use DEVICE=cpu SIZE=smoke.")
+    if cell.device == "cpu":
+        torch.set_num_threads(
+            1
+        )  # smoke shapes: more threads only wait for each other, 50 times slower on a busy machine
     problem = _problem(cell, folder)
     if cell.verb == "fixture":
         return calibrate.build(problem, torch.device(cell.device), progress)

@@ -36,7 +36,7 @@ class JudgeOptions:
             "timing": self.timing,
             "baselines": baselines if device == "cuda" else ["eager"],
             "timeout_s": self.timeout_s,
-            "timing_budget_s": self.timing_budget_s if device == "cuda" else min(2.0, self.timing_budget_s),
+            "timing_budget_s": self.timing_budget_s if device == "cuda" else min(1.0, self.timing_budget_s),
         }
 
     def cell_timeout_s(self, solutions: int) -> float:

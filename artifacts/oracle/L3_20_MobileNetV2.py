@@ -96,30 +96,28 @@ def spatial_kernel(
 ):  # fmt: skip
     """A convolution whose outputs see few inputs: depthwise (CHANNELS = 0) or of CHANNELS input channels, as the stem.
 
-    x: (batch, channels, height, width), out: (planes = batch * out_channels, out_height, out_width). A depthwise tile
-    may span images, the stem's must not. Grid: (positions, planes).
+    x: (batch, channels, height, width), out: (planes = batch * out_channels, out_height, out_width). Grid: (positions,
+    planes).
     """
     p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     plane = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
     row = p // out_width * STRIDE - PADDING
     col = p % out_width * STRIDE - PADDING
+    corner = row * width + col
     inside = (plane < planes)[:, None] & (p < out_height * out_width)[None, :]
     co = plane % out_channels
     PASSES: tl.constexpr = CHANNELS if CHANNELS > 0 else 1
     acc = tl.zeros((BLOCK_C, BLOCK_P), dtype=tl.float32)
     for ci in tl.static_range(PASSES):
-        if CHANNELS > 0:
-            in_plane = plane // out_channels * CHANNELS + ci
-        else:
-            in_plane = plane
-        x_ptrs = x_ptr + in_plane.to(tl.int64)[:, None] * (height * width)
+        in_plane = plane // out_channels * CHANNELS + ci if CHANNELS > 0 else plane
+        corner_ptrs = x_ptr + in_plane.to(tl.int64)[:, None] * (height * width) + corner[None, :]
+        weight_ptrs = weight_ptr + (co * PASSES + ci) * (KERNEL * KERNEL)
         for ky in tl.static_range(KERNEL):
+            row_ok = (row >= -ky) & (row < height - ky)
             for kx in tl.static_range(KERNEL):
-                y, x = row + ky, col + kx
-                valid = (y >= 0) & (y < height) & (x >= 0) & (x < width)
-                tap = tl.load(weight_ptr + ((co * PASSES + ci) * KERNEL + ky) * KERNEL + kx)
-                value = tl.load(x_ptrs + (y * width + x)[None, :], mask=inside & valid[None, :], other=0.0)
-                acc += tap[:, None] * value
+                valid = row_ok & (col >= -kx) & (col < width - kx)
+                value = tl.load(corner_ptrs + (ky * width + kx), mask=inside & valid[None, :], other=0.0)
+                acc += tl.load(weight_ptrs + (ky * KERNEL + kx))[:, None] * value
     acc = normalise(acc, co, co < out_channels, gamma_ptr, beta_ptr, mean_ptr, var_ptr, eps, True)
     out_ptrs = out_ptr + plane.to(tl.int64)[:, None] * (out_height * out_width) + p[None, :]
     tl.store(out_ptrs, acc, mask=inside)
@@ -160,13 +158,12 @@ def spatial(x: torch.Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d) -> torch.Ten
     out_height = (height + 2 * padding - kernel) // stride + 1
     out_width = (width + 2 * padding - kernel) // stride + 1
     out = torch.empty((batch, out_channels, out_height, out_width), device=x.device, dtype=x.dtype)
-    dense = conv.groups == 1
-    block_p = min(128 if dense else 512, max(32, triton.next_power_of_2(out_height * out_width)))
-    block_c = 8 if dense else 1024 // block_p
+    block_p = min(512, max(32, triton.next_power_of_2(out_height * out_width)))
+    block_c = (16384 if x.is_cpu else 1024) // block_p  # Triton's interpreter pays by program, whatever its size
     grid = (triton.cdiv(out_height * out_width, block_p), triton.cdiv(batch * out_channels, block_c))
     spatial_kernel[grid](
         x, conv._parameters["weight"], *norm_parameters(norm), out, batch * out_channels, out_channels, height, width,
-        out_height, out_width, norm.eps, CHANNELS=channels if dense else 0, KERNEL=kernel, STRIDE=stride,
+        out_height, out_width, norm.eps, CHANNELS=channels if conv.groups == 1 else 0, KERNEL=kernel, STRIDE=stride,
         PADDING=padding, BLOCK_C=block_c, BLOCK_P=block_p, num_warps=4,
     )  # fmt: skip
     return out
@@ -179,10 +176,13 @@ def pointwise(x: torch.Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, clip: bool
     out = torch.empty((batch, out_channels, height, width), device=x.device, dtype=x.dtype)
     block_c = 64 if out_channels > 32 else max(16, triton.next_power_of_2(out_channels))
     block_p = 128 if positions >= 1024 else 32 if positions < 64 else 64
+    block_k = 16 if channels <= 16 else 32
+    if x.is_cpu:
+        block_c, block_p, block_k = (max(16, triton.next_power_of_2(n)) for n in (out_channels, positions, channels))
     grid = (triton.cdiv(positions, block_p), triton.cdiv(out_channels, block_c), batch)
     pointwise_kernel[grid](
         x, conv._parameters["weight"], *norm_parameters(norm), out, channels, out_channels, positions, norm.eps,
-        CLIP=clip, BLOCK_C=block_c, BLOCK_P=block_p, BLOCK_K=16 if channels <= 16 else 32, num_warps=4, num_stages=3,
+        CLIP=clip, BLOCK_C=block_c, BLOCK_P=block_p, BLOCK_K=block_k, num_warps=4, num_stages=3,
     )  # fmt: skip
     return out
 
@@ -191,9 +191,10 @@ def head(x: torch.Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d) -> torch.Tensor
     """A 1 x 1 convolution, batch norm, ReLU6, mean over the positions."""
     batch, channels, height, width = x.shape
     out = torch.empty((batch, conv.out_channels), device=x.device, dtype=x.dtype)
-    head_kernel[(triton.cdiv(conv.out_channels, 64), batch)](
+    block_c, block_k = (1024, 512) if x.is_cpu else (64, 32)
+    head_kernel[(triton.cdiv(conv.out_channels, block_c), batch)](
         x, conv._parameters["weight"], *norm_parameters(norm), out, channels, conv.out_channels, height * width,
-        norm.eps, BLOCK_C=64, BLOCK_P=64, BLOCK_K=32, num_warps=4, num_stages=3,
+        norm.eps, BLOCK_C=block_c, BLOCK_P=16 if x.is_cpu else 64, BLOCK_K=block_k, num_warps=4, num_stages=3,
     )  # fmt: skip
     return out
 

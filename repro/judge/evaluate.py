@@ -227,7 +227,7 @@ class Evaluation:
                 runners.append(self._runner(subject, variant, name))
         self.progress(f"{self.problem.key}: timing {', '.join(r.name for r in runners)}")
         fresh = lambda: self.slots.fill(trials.secret_seed(), None)  # noqa: E731
-        series, status = timing.measure(runners, fresh, self.options.timing_budget_s)
+        series, status = timing.measure(runners, fresh, self.options.timing_budget_s, warm=self.device.type == "cuda")
         facts = {"status": status, "left_out": left_out, "baseline_classes": classes, "inputs": "native, fresh a block"}
         return {name: s for name, s in series.items() if s.device_ms}, facts
 
@@ -247,7 +247,7 @@ class Evaluation:
         assert worker is not None
 
         def run(calls: int) -> tuple[list[float], list[float]]:
-            message = {"op": "time", "variant": variant, "inputs": self.slots.told(), "calls": calls, "warm": 1}
+            message = {"op": "time", "variant": variant, "inputs": self.slots.told(), "calls": calls}
             try:
                 answer = worker.ask(message, self.options.timeout_s)
                 if not subject.trusted:

@@ -60,20 +60,23 @@ def converged(series: Series) -> bool:
     return bool((high - low) / 2 <= PRECISION * summary["median"])
 
 
-def measure(runners: list[Runner], fresh: Callable[[], None], budget_s: float) -> tuple[dict[str, Series], str]:
+def measure(
+    runners: list[Runner], fresh: Callable[[], None], budget_s: float, *, warm: bool
+) -> tuple[dict[str, Series], str]:
     """Runs blocks until every variant has converged, or the budget or MAX_BLOCKS is reached.
 
+    warm: a first block is run and thrown away; it also sets the number of calls.
     Returns the series and `converged` or `not_converged`. A runner that raises ends the measurement with its error.
     """
     series = {runner.name: Series() for runner in runners}
     calls = dict.fromkeys(series, 1)
     deadline = time.monotonic() + budget_s
-    for block in range(MAX_BLOCKS + 1):
+    for block in range(0 if warm else 1, MAX_BLOCKS + 1):
         fresh()
         for runner in random.sample(runners, len(runners)):
             device, host = runner.run(calls[runner.name])
             calls[runner.name] = max(1, min(MAX_CALLS, math.ceil(BLOCK_MS / max(1e-4, statistics.median(device)))))
-            if block:  # the first block warms up and sets the number of calls
+            if block:
                 series[runner.name].device_ms.append(device)
                 series[runner.name].host_ms.append(host)
         if block and all(converged(s) for s in series.values()):
