@@ -68,8 +68,9 @@ report: ready
 test: $(VENV)/.dev $(if $(filter docker,$(CHOSEN)),image)
 	$(PY) -m pytest -m "not gpu" $(ARGS)
 
-test-gpu:
-	$(PYTHON) -m pytest -m gpu -p no:cacheprovider $(ARGS)
+# On a machine with its own torch: make test-gpu PY=python3
+test-gpu: $(if $(filter $(VENV)/bin/python,$(PY)),$(VENV)/.dev)
+	$(PY) -m pytest -m gpu -p no:cacheprovider $(ARGS)
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

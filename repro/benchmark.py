@@ -118,6 +118,14 @@ def published_line(found: dict[str, Any]) -> str:
     return f"{times} {speedup}"
 
 
+def summary(row: dict[str, Any]) -> str:
+    """One line for a finished folder: the published script's, or the verdicts where times mean nothing."""
+    found = entry(row)
+    if any(kernel["measurement"] for kernel in found["kernels"].values()):
+        return published_line(found)
+    return "; ".join(f"{name} {evaluation.line(kernel)}" for name, kernel in found["kernels"].items())
+
+
 def run(
     root: Path,
     names: list[str],
@@ -134,6 +142,6 @@ def run(
     parameters = {"artifacts": root.name, "size": size, "device": engine.device,
                   "options": options.for_cell(engine.device)}  # fmt: skip
     bundle = open_bundle(results, "benchmark", rows, parameters, resume=resume)
-    judged = execute(rows, engine, bundle, progress, lambda r: published_line(entry(r)))
+    judged = execute(rows, engine, bundle, progress, summary)
     bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
     return bundle, [entry(r) for r in judged]

@@ -163,7 +163,7 @@ def line(entry: dict[str, Any]) -> str:
     text = str(entry["verdict"])
     if entry["verdict"] == "correct":
         text += f" ({entry['precision_class']}, rel L2 {entry['rel_l2']:.1e})"
-        if entry["time_ms"]:
+        if entry["time_ms"] and entry["measurement"]:
             text += f", {entry['time_ms']['median']:.4g} ms"
             text += "".join(f", {v['ratio']:.2f}x {k}" for k, v in entry["speedup"].items() if k != "best_same_class")
     elif entry["reasons"]:

@@ -205,7 +205,7 @@ def classify(x: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
     out = torch.empty((rows, layer.out_features), device=x.device, dtype=x.dtype)
     classifier_kernel[(triton.cdiv(layer.out_features, 16), triton.cdiv(rows, 16))](
         x, layer.weight, layer.bias, out, rows, channels, layer.out_features,
-        BLOCK_C=16, BLOCK_M=16, BLOCK_K=128, num_warps=4, num_stages=2,
+        BLOCK_C=16, BLOCK_M=16, BLOCK_K=64, num_warps=4, num_stages=3,
     )  # fmt: skip
     return out
 

@@ -85,6 +85,7 @@ def result(
         "own_kernel_share_reason": "not measured by this release",
         "labels": labels,
         "trust": TRUST,
+        "measurement": reached is not None,
         "memory": subject.memory,
     }
     ours = series.get(subject.name)

@@ -25,7 +25,7 @@ import torch
 from repro import problems
 from repro.errors import SolutionError
 from repro.inputs import WEIGHT_SEED, torch_dtype
-from repro.judge import binder
+from repro.judge import binder, interpreter
 from repro.judge.buffers import open_ticket, view
 from repro.judge.protocol import Channel, ChannelClosed
 
@@ -291,6 +291,7 @@ def main() -> None:
     worker = Worker(torch.device(sys.argv[3]))
     if worker.device.type == "cpu":
         torch.set_num_threads(1)
+        interpreter.mend()
     with contextlib.suppress(ChannelClosed):
         while True:
             channel.send(answer(worker, channel.receive()))

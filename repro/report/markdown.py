@@ -6,7 +6,10 @@ from typing import Any
 
 from tabulate import tabulate
 
-NOT_A_MEASUREMENT = "Times were taken on the CPU in Triton's interpreter: **not a measurement**. Correctness is real."
+NOT_A_MEASUREMENT = (
+    "This run used the CPU, Triton's interpreter and small shapes: its verdicts are real, its times are **not a "
+    "measurement** and are left out here (the rows keep them)."
+)
 
 
 def _ms(value: float | None) -> str:
@@ -37,7 +40,7 @@ def render(report: dict[str, Any]) -> str:
     if "fixtures" in report:
         parts.append(_fixtures(report["fixtures"]))
     for arm in report.get("arms", []):
-        parts.append(_arm(arm))
+        parts.append(_arm(arm, report["measurement"]))
     if "artifacts" in report:
         parts.append(_artifacts(report))
     if report["not_measured"]:
@@ -78,11 +81,29 @@ def _facts(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _arm(arm: dict[str, Any]) -> str:
+def _verdicts(arm: dict[str, Any]) -> str:
+    """Verdicts without times."""
+    rows = [
+        [
+            e["problem"],
+            e["verdict"],
+            e.get("precision_class") or "–",
+            "–" if e.get("rel_l2") is None else f"{float(e['rel_l2']):.1e}",
+            f"{e['margin']:.0f}" if "margin" in e else "–",
+            e["why"],
+        ]
+        for e in arm["entries"]
+    ]
+    return _table(["problem", "verdict", "class", "rel L2", "margin", "why"], rows)
+
+
+def _arm(arm: dict[str, Any], measurement: bool) -> str:
     title = f"## {arm['name'] or 'Solutions'}" + (f": {arm['label']}" if arm["label"] else "")
     if arm["control"]:
         rows = [[e["problem"], e["verdict"], e["why"]] for e in arm["entries"]]
         return f"{title}\n\n" + _table(["problem", "verdict", "why"], rows)
+    if not measurement:
+        return title + "\n\n" + _verdicts(arm)
     head = ["problem", "verdict", "class", "rel L2", "eager ms", "compile ms", "solution ms", "vs eager", "vs compile",
             "vs best", "of floor", "margin"]  # fmt: skip
     rows = []
@@ -123,6 +144,10 @@ def _geomean(means: dict[str, Any], arm: dict[str, Any] | None = None) -> str:
 
 
 def _artifacts(report: dict[str, Any]) -> str:
+    if not report["measurement"]:
+        rows = [[a["problem"], *[a["kernels"].get(k, {}).get("verdict", "–") for k in ("input_kernel", "optimized")],
+                 "; ".join(a["reasons"])] for a in report["artifacts"]]  # fmt: skip
+        return "## Artifacts\n\n" + _table(["problem", "input kernel", "optimised kernel", "reasons"], rows)
     head = ["problem", "eager ms", "compile ms", "input ms", "optimised ms", "verdicts", "opt vs compile",
             "opt vs best", "floor ms", "of floor"]  # fmt: skip
     rows = []
