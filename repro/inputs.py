@@ -78,7 +78,10 @@ class Served(TorchFunctionMode):
     that are not served (multinomial, bernoulli, ...) fall through to torch's own generator, and are noted in `foreign`.
     """
 
-    FOREIGN = ("bernoulli", "multinomial", "poisson", "exponential_", "cauchy_", "log_normal_", "geometric_", "dropout")
+    FOREIGN = frozenset(
+        "bernoulli bernoulli_ multinomial poisson normal normal_ uniform_ random_ "
+        "exponential_ cauchy_ log_normal_ geometric_ dropout".split()
+    )
 
     def __init__(self, device: torch.device, seed: int) -> None:
         super().__init__()
@@ -99,9 +102,9 @@ class Served(TorchFunctionMode):
         self.drawn[id(out)] = (out, recipe, out._version)
         return out
 
-    def _permutation(self, n: int) -> torch.Tensor:
-        keys = self._draw("uniform", (n,), torch.float32)
-        return torch.empty(n, dtype=torch.int64, device="meta") if self.device.type == "meta" else torch.argsort(keys)
+    def _permutation(self, n: int, dtype: torch.dtype | None) -> torch.Tensor:
+        """Stable, because among 100,000 keys of 24 bits some are equal."""
+        return torch.argsort(self._draw("uniform", (n,), torch.float32), stable=True).to(dtype or torch.int64)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -114,17 +117,20 @@ class Served(TorchFunctionMode):
             return self._draw("uniform" if func is torch.rand else "normal", shape, dtype)
         if func in (torch.rand_like, torch.randn_like):
             kind = "uniform" if func is torch.rand_like else "normal"
-            return self._draw(kind, tuple(args[0].shape), dtype or args[0].dtype)
+            like = args[0] if args else kwargs["input"]
+            return self._draw(kind, tuple(like.shape), dtype or like.dtype)
         if func in (torch.randint, torch.randint_like):
             values = list(args)
-            like = values.pop(0) if func is torch.randint_like else None
-            shape = tuple(like.shape) if like is not None else _shape((kwargs.get("size", values[-1]),))
-            bounds = [v for v in values if isinstance(v, int)]
-            low = kwargs.get("low", bounds[0] if len(bounds) > 1 else 0)
-            high = int(kwargs["high"] if "high" in kwargs else bounds[-1])
-            return self._draw("integer", shape, dtype or (like.dtype if like is not None else None), low, high)
+            if func is torch.randint_like:
+                like = values.pop(0) if values else kwargs["input"]
+                shape, dtype = tuple(like.shape), dtype or like.dtype
+            else:
+                shape = _shape((kwargs["size"] if "size" in kwargs else values.pop(),))
+            high = int(kwargs["high"] if "high" in kwargs else values.pop())
+            low = int(kwargs["low"] if "low" in kwargs else values.pop() if values else 0)
+            return self._draw("integer", shape, dtype, low, high)
         if func is torch.randperm:
-            return self._permutation(int(args[0] if args else kwargs["n"]))
+            return self._permutation(int(args[0] if args else kwargs["n"]), dtype)
         if name in self.FOREIGN:
             self.foreign.append(name)
         return func(*args, **kwargs)

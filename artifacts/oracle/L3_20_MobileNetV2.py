@@ -96,11 +96,11 @@ def spatial_kernel(
 ):  # fmt: skip
     """A convolution whose outputs see few inputs: depthwise (CHANNELS = 0) or of CHANNELS input channels, as the stem.
 
-    x: (batch, channels, height, width), out: (planes = batch * out_channels, out_height, out_width). Grid: (positions,
-    planes).
+    x: (batch, channels, height, width), out: (planes = batch * out_channels, out_height, out_width). Grid: (planes,
+    positions).
     """
-    p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
-    plane = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    p = tl.program_id(1) * BLOCK_P + tl.arange(0, BLOCK_P)
+    plane = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
     row = p // out_width * STRIDE - PADDING
     col = p % out_width * STRIDE - PADDING
     corner = row * width + col
@@ -160,7 +160,7 @@ def spatial(x: torch.Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d) -> torch.Ten
     out = torch.empty((batch, out_channels, out_height, out_width), device=x.device, dtype=x.dtype)
     block_p = min(512, max(32, triton.next_power_of_2(out_height * out_width)))
     block_c = (16384 if x.is_cpu else 1024) // block_p  # Triton's interpreter pays by program, whatever its size
-    grid = (triton.cdiv(out_height * out_width, block_p), triton.cdiv(batch * out_channels, block_c))
+    grid = (triton.cdiv(batch * out_channels, block_c), triton.cdiv(out_height * out_width, block_p))
     spatial_kernel[grid](
         x, conv._parameters["weight"], *norm_parameters(norm), out, batch * out_channels, out_channels, height, width,
         out_height, out_width, norm.eps, CHANNELS=channels if conv.groups == 1 else 0, KERNEL=kernel, STRIDE=stride,

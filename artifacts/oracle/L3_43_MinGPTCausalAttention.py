@@ -109,12 +109,12 @@ def attention_kernel(
 
     qk: (batch * length, 2 * heads * D), queries before keys; v: (heads * D, batch * length), that is transposed;
     out: (batch * length, heads * D). The head dimension is taken in two pieces, D1 and D2 (0: none), powers of two.
-    Grid: (query blocks, batch * heads), the longest rows first.
+    Grid: batch * heads * query blocks, query blocks fastest and longest rows first.
     """
     blocks = tl.cdiv(length, BLOCK_Q)
-    first = (blocks - 1 - tl.program_id(0)) * BLOCK_Q
-    head = tl.program_id(1) % heads
-    row0 = (tl.program_id(1) // heads).to(tl.int64) * length
+    first = (blocks - 1 - tl.program_id(0) % blocks) * BLOCK_Q
+    head = tl.program_id(0) // blocks % heads
+    row0 = (tl.program_id(0) // blocks // heads).to(tl.int64) * length
     width = heads * D
     m = first + tl.arange(0, BLOCK_Q)
     t = tl.arange(0, BLOCK_T)
@@ -212,7 +212,7 @@ def attention(qk: torch.Tensor, v: torch.Tensor, length: int, heads: int) -> tor
     rest = 0 if depth <= piece else max(16, triton.next_power_of_2(depth - piece))
     block_q, block_t = (64, 32) if piece + rest <= 128 else (32, 16)
     out = torch.empty((rows, width), device=qk.device, dtype=qk.dtype)
-    attention_kernel[(triton.cdiv(length, block_q), rows // length * heads)](
+    attention_kernel[(rows // length * heads * triton.cdiv(length, block_q),)](
         qk,
         v,
         out,

@@ -1,0 +1,413 @@
+"""Inputs and weights: the generator's bits, how `get_inputs()` is served, published and perturbed weights.
+
+Run as a program under TRITON_INTERPRET=1 this file compares the GPU kernels with the CPU's numpy path and prints JSON;
+a process of its own, because Triton decides at import whether it interprets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from repro import inputs, philox, problems  # noqa: E402
+from repro.judge import trials  # noqa: E402
+
+CPU = torch.device("cpu")
+STARTS = (0, 4095, 2**33 + 7)
+SEED = 0x299F31D0A4093822
+# name -> arguments of philox.fill: kind, then keywords
+DRAWS: dict[str, tuple[str, dict[str, float]]] = {
+    "uniform": ("uniform", {}),
+    "normal": ("normal", {}),
+    "normal, std 4": ("normal", {"std": 4.0}),
+    "integer": ("integer", {"low": -5, "high": 12}),
+    "integer, wide": ("integer", {"low": -(2**31), "high": 2**31 - 1}),
+}
+
+
+def interpreted() -> dict[str, list[float]]:
+    """name -> largest difference and number of differing elements between the interpreted kernels and numpy."""
+    torch.cuda.device = lambda device: contextlib.nullcontext()  # type: ignore[misc, assignment]
+    found = {}
+    for name, (kind, keywords) in DRAWS.items():
+        for dtype in (torch.float32, torch.int64) if kind == "integer" else (torch.float32,):
+            for start in STARTS:
+                for seed in (SEED, 2**64 - 1):
+                    arguments = {"low": 0, "high": 1, "std": 1.0} | keywords
+                    ours, theirs = torch.empty(6001, dtype=dtype), torch.empty(6001, dtype=dtype)
+                    philox._gpu_fill(ours, kind, seed, 3, start, **arguments)
+                    philox._cpu_fill(theirs, kind, seed, 3, start, **arguments)
+                    difference = (ours.double() - theirs.double()).abs()
+                    label = f"{name}, {dtype}, start {start}, seed {seed}"
+                    found[label] = [float(difference.max()), int((ours != theirs).sum())]
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(interpreted()))
+    sys.exit()
+
+import pytest  # noqa: E402 - the program above needs none
+
+# -- the generator --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "counter, key, expected",
+    [
+        ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+    ids=["zeros", "ones", "pi"],
+)
+def test_philox_known_answers(counter: tuple[int, ...], key: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """The words are Philox 4x32-10 as Salmon et al. published it (known-answer vectors of Random123)."""
+    low = np.array([counter[0] | counter[1] << 32], dtype=np.uint64)
+    words = philox.philox_numpy(low, key[0] | key[1] << 32, counter[2], counter[3])
+    assert [int(word[0]) for word in words] == list(expected)
+
+
+def test_gpu_kernels_in_the_interpreter_equal_the_cpu_path() -> None:
+    """The Triton kernels, launched as on a GPU, make numpy's bits: every kind, seed and start, in float32 and int64."""
+    env = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, __file__], env=env, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    assert len(found) == 6 * (len(DRAWS) + 2)
+    assert {label: values for label, values in found.items() if values != [0.0, 0]} == {}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("start", STARTS)
+def test_a_range_made_apart_equals_the_same_range_of_the_whole(name: str, dtype: torch.dtype, start: int) -> None:
+    kind, keywords = DRAWS[name]
+    whole = philox.fill(torch.empty(10000, dtype=dtype), kind, SEED, 1, start=start, **keywords)
+    for first, last in ((0, 1), (1, 1024), (1023, 4097), (4097, 9999), (9999, 10000)):
+        part = torch.empty(last - first, dtype=dtype)
+        philox.fill(part, kind, SEED, 1, start=start + first, **keywords)
+        assert torch.equal(part, whole[first:last]), (first, last)
+
+
+def test_long_draws_do_not_depend_on_the_step_in_which_they_are_made() -> None:
+    """The CPU works in steps of 2**22 elements; what lies on both sides of a step's end is one sequence."""
+    count = (1 << 22) + 5000
+    whole = philox.fill(torch.empty(count), "uniform", 1, 0)
+    again = philox.fill(torch.empty(9000), "uniform", 1, 0, start=(1 << 22) - 4000)
+    assert torch.equal(whole[-9000:], again)
+
+
+def test_uniform_is_in_the_half_open_unit_interval_with_its_moments() -> None:
+    x = philox.fill(torch.empty(1 << 20), "uniform", 5, 0).double()
+    assert 0.0 <= float(x.min()) < 1e-5 and 1 - 1e-5 < float(x.max()) < 1.0
+    assert float(x.mean()) == pytest.approx(0.5, abs=0.0015)
+    assert float(x.var()) == pytest.approx(1 / 12, rel=0.005)
+
+
+@pytest.mark.parametrize("std", [1.0, 4.0])
+def test_normal_has_the_documented_moments(std: float) -> None:
+    """Mean 0, the asked deviation, no skew, excess kurtosis -0.15, bounded by 4.9 deviations."""
+    x = philox.fill(torch.empty(1 << 20), "normal", 5, 0, std=std).double() / std
+    assert float(x.mean()) == pytest.approx(0, abs=0.005)
+    assert float(x.std()) == pytest.approx(1, abs=0.004)
+    assert float((x**3).mean()) == pytest.approx(0, abs=0.015)
+    assert float((x**4).mean() - 3) == pytest.approx(-0.15, abs=0.03)
+    assert float(x.abs().max()) < 4.9
+
+
+def test_integers_reach_both_ends_of_their_range_evenly() -> None:
+    x = philox.fill(torch.empty(1 << 18, dtype=torch.int64), "integer", 5, 0, low=-3, high=5)
+    counts = torch.bincount(x + 3, minlength=8)
+    assert len(counts) == 8
+    assert float((counts / x.numel() * 8 - 1).abs().max()) < 0.03
+
+
+def test_seeds_tensors_and_kinds_are_independent_streams() -> None:
+    draws = [philox.fill(torch.empty(1 << 16), "uniform", seed, index) for seed, index in ((1, 0), (2, 0), (1, 1))]
+    draws.append(philox.fill(torch.empty(1 << 16), "normal", 1, 0))
+    draws.append(philox.fill(torch.empty(1 << 16), "uniform", 1 + (1 << 32), 0))
+    correlation = torch.corrcoef(torch.stack(draws).double()) - torch.eye(len(draws))
+    assert float(correlation.abs().max()) < 0.02
+
+
+def test_fill_refuses_what_it_cannot_make() -> None:
+    with pytest.raises(ValueError, match="unknown kind"):
+        philox.fill(torch.empty(4), "gamma", 0, 0)
+    with pytest.raises(ValueError, match="contiguous"):
+        philox.fill(torch.empty(4, 4).t(), "uniform", 0, 0)
+    with pytest.raises(ValueError, match="span"):
+        philox.fill(torch.empty(4), "integer", 0, 0, low=3, high=3)
+    assert philox.fill(torch.empty(0), "uniform", 0, 0).numel() == 0
+
+
+# -- get_inputs() ---------------------------------------------------------------------------------------------------
+
+PROBLEM = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, *inputs):
+        return inputs[0] * 2
+
+
+def get_init_inputs():
+    return []
+
+
+def get_inputs():
+{body}
+"""
+
+
+@pytest.fixture
+def plan_of(tmp_path: Path):
+    """Plans a problem whose get_inputs() has this body."""
+
+    def make(body: str, dtype: str = "float32") -> inputs.Plan:
+        file = tmp_path / "problem.py"
+        file.write_text(PROBLEM.format(body="\n".join(f"    {line}" for line in body.splitlines())))
+        return inputs.plan(problems.load_file(file, dtype=dtype))
+
+    return make
+
+
+def drawn(kind: str, seed: int = 11, index: int = 0, dtype: torch.dtype = torch.float32, **keywords: int):
+    """What the generator gives for a (3, 5) tensor."""
+    return philox.fill(torch.empty(3, 5, dtype=dtype), kind, seed, index, **keywords)
+
+
+@pytest.mark.parametrize(
+    "expression, kind",
+    [
+        ("torch.rand(3, 5)", "uniform"),
+        ("torch.rand((3, 5))", "uniform"),
+        ("torch.rand([3, 5])", "uniform"),
+        ("torch.rand(torch.Size([3, 5]))", "uniform"),
+        ("torch.rand(size=(3, 5))", "uniform"),
+        ("torch.rand(3, 5, dtype=torch.float64)", "uniform"),
+        ("torch.rand(3, 5, device='cpu', requires_grad=False)", "uniform"),
+        ("torch.rand(3, 5, generator=torch.Generator())", "uniform"),
+        ("torch.randn(3, 5)", "normal"),
+        ("torch.randn(size=[3, 5])", "normal"),
+        ("torch.randn((3, 5), dtype=torch.float16)", "normal"),
+        ("torch.rand_like(torch.empty(3, 5))", "uniform"),
+        ("torch.randn_like(torch.empty(3, 5, dtype=torch.int32), dtype=torch.float32)", "normal"),
+        ("torch.rand_like(input=torch.empty(3, 5))", "uniform"),
+    ],
+)
+def test_float_draws_become_recipes_of_the_problems_dtype(plan_of, expression: str, kind: str) -> None:
+    plan = plan_of(f"return [{expression}]")
+    (recipe,) = plan.recipes
+    assert recipe is not None and (recipe.kind, recipe.shape, recipe.dtype) == (kind, (3, 5), torch.float32)
+    assert plan.spec == (((3, 5), torch.float32),)
+    assert torch.equal(plan.make(11, CPU)[0], drawn(kind))
+    half = plan_of(f"return [{expression}]", "bfloat16").make(11, CPU)[0]
+    assert torch.equal(half, drawn(kind).to(torch.bfloat16))
+
+
+@pytest.mark.parametrize(
+    "expression, low, high",
+    [
+        ("torch.randint(10, (3, 5))", 0, 10),
+        ("torch.randint(2, 10, (3, 5))", 2, 10),
+        ("torch.randint(2, 10, size=(3, 5))", 2, 10),
+        ("torch.randint(10, size=(3, 5))", 0, 10),
+        ("torch.randint(low=2, high=10, size=(3, 5))", 2, 10),
+        ("torch.randint(high=10, size=(3, 5))", 0, 10),
+        ("torch.randint(2, high=10, size=(3, 5))", 2, 10),
+        ("torch.randint_like(torch.empty(3, 5, dtype=torch.int64), 10)", 0, 10),
+        ("torch.randint_like(torch.empty(3, 5, dtype=torch.int64), 2, 10)", 2, 10),
+        ("torch.randint_like(torch.empty(3, 5, dtype=torch.int64), low=2, high=10)", 2, 10),
+        ("torch.randint_like(torch.empty(3, 5, dtype=torch.int64), high=10)", 0, 10),
+    ],
+)
+def test_integer_draws_keep_their_bounds_in_every_spelling(plan_of, expression: str, low: int, high: int) -> None:
+    plan = plan_of(f"return [{expression}]")
+    (recipe,) = plan.recipes
+    assert recipe is not None and (recipe.kind, recipe.low, recipe.high) == ("integer", low, high)
+    (value,) = plan.make(11, CPU)
+    assert torch.equal(value, drawn("integer", dtype=torch.int64, low=low, high=high))
+    assert torch.equal(plan.make(11, CPU, stress=4.0)[0], value), "indices have no signed form"
+
+
+def test_every_draw_has_its_own_number_whether_it_is_returned_or_not(plan_of) -> None:
+    plan = plan_of("torch.rand(2)\na = torch.rand(3, 5)\nb = torch.randn(3, 5)\nreturn [b, a]")
+    assert [r.index for r in plan.recipes] == [2, 1]
+    b, a = plan.make(11, CPU)
+    assert torch.equal(a, drawn("uniform", index=1)) and torch.equal(b, drawn("normal", index=2))
+
+
+@pytest.mark.parametrize(
+    "body, expected",
+    [
+        ("return [torch.rand(3, 5) * 2 - 1]", lambda: drawn("uniform") * 2 - 1),
+        ("return [torch.rand(5, 3).T]", lambda: drawn("uniform").view(5, 3).T),
+        ("x = torch.rand(3, 5)\nx[0] = 7\nreturn [x]", lambda: drawn("uniform").index_fill(0, torch.tensor(0), 7.0)),
+        ("x = torch.rand(3, 5)\nx.mul_(2)\nreturn [x]", lambda: drawn("uniform") * 2),
+        ("x = torch.rand(3, 5)\nx[0].zero_()\nreturn [x]", lambda: drawn("uniform").index_fill(0, torch.tensor(0), 0)),
+        ("return [torch.rand(3, 5).double()]", lambda: drawn("uniform")),
+        ("return [torch.ones(3, 5)]", lambda: torch.ones(3, 5)),
+    ],
+    ids=["arithmetic", "transposed", "item set", "in place", "view in place", "cast", "constant"],
+)
+def test_what_is_not_a_bare_draw_is_remade_by_the_problem_itself(plan_of, body: str, expected) -> None:
+    plan = plan_of(body)
+    assert plan.recipes == (None,) and plan.batch is None
+    (value,) = plan.make(11, CPU)
+    assert value.is_contiguous() and value.dtype is torch.float32
+    assert torch.equal(value, expected())
+    assert torch.equal(plan.make(11, CPU)[0], value)
+    half = plan_of(body, "bfloat16").make(11, CPU)[0]
+    assert torch.equal(half, expected().to(torch.bfloat16))
+
+
+def test_masks_and_python_values_pass_through(plan_of) -> None:
+    plan = plan_of("return [torch.randn(3, 5), torch.rand(3, 5) > 0.5, 0.25, 3, True, None, 'mean', (2, 3)]")
+    assert plan.tensors == [0, 1] and plan.spec[1] == ((3, 5), torch.bool)
+    x, mask, *rest = plan.make(11, CPU)
+    assert torch.equal(x, drawn("normal")) and torch.equal(mask, drawn("uniform", index=1) > 0.5)
+    assert rest == [0.25, 3, True, None, "mean", (2, 3)]
+    stressed, same, *_ = plan.make(11, CPU, stress=2.0)
+    assert torch.equal(stressed, philox.fill(torch.empty(3, 5), "normal", 11, 0, std=2.0)) and torch.equal(same, mask)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+def test_permutations_are_served_and_the_same_for_the_same_seed(plan_of, dtype: str) -> None:
+    plan = plan_of(f"return [torch.rand(3, 5), torch.randperm(100000, dtype=torch.{dtype})]")
+    assert plan.recipes[1] is None and plan.foreign == () and plan.spec[1] == ((100000,), getattr(torch, dtype))
+    first, again, other = (plan.make(seed, CPU)[1] for seed in (11, 11, 12))
+    assert first.dtype is getattr(torch, dtype)
+    assert torch.equal(first.sort().values, torch.arange(100000, dtype=first.dtype))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    keys = philox.fill(torch.empty(100000), "uniform", 11, 1)[first.long()]
+    tied = keys[1:] == keys[:-1]
+    assert bool(tied.any()) and bool((first.diff()[tied] > 0).all()), "equal keys keep their order on every device"
+
+
+@pytest.mark.parametrize(
+    "expression, name",
+    [
+        ("torch.bernoulli(torch.full((3, 5), 0.5))", "bernoulli"),
+        ("torch.multinomial(torch.ones(3, 9), 5).float()", "multinomial"),
+        ("torch.poisson(torch.ones(3, 5))", "poisson"),
+        ("torch.nn.functional.dropout(torch.ones(3, 5))", "dropout"),
+        ("torch.empty(3, 5).exponential_()", "exponential_"),
+        ("torch.empty(3, 5).uniform_(-1, 1)", "uniform_"),
+        ("torch.empty(3, 5).normal_()", "normal_"),
+        ("torch.empty(3, 5).random_(0, 9)", "random_"),
+        ("torch.empty(3, 5).bernoulli_(0.5)", "bernoulli_"),
+        ("torch.normal(0.0, 1.0, (3, 5))", "normal"),
+    ],
+)
+def test_random_functions_that_torch_serves_itself_are_noted_and_follow_the_seed(
+    plan_of, expression: str, name: str
+) -> None:
+    plan = plan_of(f"return [{expression}]")
+    assert name in plan.foreign and plan.recipes == (None,)
+    first, again, other = (plan.make(seed, CPU)[0] for seed in (11, 11, 12))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+def test_stress_turns_signs_or_replaces_the_distribution(plan_of) -> None:
+    plan = plan_of("return [torch.rand(3, 5), torch.rand(3, 5) * 1]")
+    draw, remade = plan.make(11, CPU)
+    signed, signed_remade = plan.make(11, CPU, stress="negative")
+    assert torch.equal(signed, -draw) and torch.equal(signed_remade, -remade)
+    wide, wide_remade = plan.make(11, CPU, stress=4.0)
+    assert torch.equal(wide, philox.fill(torch.empty(3, 5), "normal", 11, 0, std=4.0))
+    torch.testing.assert_close(wide_remade, (remade - 0.5) * 12**0.5 * 4.0)
+
+
+def test_rows_made_apart_are_the_rows_of_the_whole() -> None:
+    """The reference is computed in chunks of rows; each must see what a solution sees."""
+    for key, stress in (("L1_97", None), ("L1_97", 2.0), ("L1_43", "negative")):
+        plan = inputs.plan(problems.load(key, size="smoke"))
+        whole = plan.make(11, CPU, stress=stress)
+        for rows in (slice(0, 1), slice(1, plan.batch)):
+            for part, value in zip(plan.chunk(rows, 11, CPU, stress), whole, strict=True):
+                assert torch.equal(part, value[rows])
+
+
+# -- weights --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("problem_id", problems.ids())
+def test_published_weights_are_the_models_own_under_seed_42(problem_id: str, dtype: str) -> None:
+    """As `torch.manual_seed(42); Model(*init)` gives them; the caller's random state is untouched."""
+    problem = problems.load(problem_id, size="smoke", dtype=dtype)
+    module = problem.module()
+    torch.manual_seed(7)
+    before = torch.random.get_rng_state()
+    found = inputs.weights(problem, module)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.manual_seed(42)
+    expected = module.Model(*module.get_init_inputs()).to(getattr(torch, dtype)).state_dict()
+    assert list(found.state) == list(expected)
+    assert all(torch.equal(found.state[name], value) for name, value in expected.items())
+    assert found.sha256 == inputs.weights(problem, module).sha256
+
+
+def test_the_hash_of_weights_sees_names_types_shapes_and_bits() -> None:
+    base = {"a": torch.zeros(2, 3), "n": torch.tensor(0)}
+    variants = [
+        base,
+        {"b": torch.zeros(2, 3), "n": torch.tensor(0)},
+        {"a": torch.zeros(3, 2), "n": torch.tensor(0)},
+        {"a": torch.zeros(2, 3, dtype=torch.int32), "n": torch.tensor(0)},
+        {"a": -torch.zeros(2, 3), "n": torch.tensor(0)},
+    ]
+    assert len({inputs.Weights([], state).sha256 for state in variants}) == len(variants)
+
+
+@pytest.mark.parametrize("problem_id", ["L2_34", "L2_37", "L2_84", "L3_20", "L3_43", "L3_44"])
+def test_perturbed_weights_move_every_affine_parameter_and_running_statistic(problem_id: str) -> None:
+    """So that an output which takes weight 1, bias 0, mean 0 or variance 1 for granted is wrong; deterministic."""
+    problem = problems.load(problem_id, size="smoke")
+    plan = inputs.plan(problem)
+    native = inputs.weights(problem, plan.module)
+    torch.manual_seed(7)
+    before = torch.random.get_rng_state()
+    moved = trials.perturbed_weights(plan, CPU)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert list(moved.state) == list(native.state)
+    assert moved.sha256 == trials.perturbed_weights(plan, CPU).sha256
+    assert (moved.sha256 == native.sha256) == (problem_id == "L3_43"), "only L3_43 has no parameter at a default"
+    for name, value in moved.state.items():
+        was = native.state[name]
+        assert value.shape == was.shape and value.dtype == was.dtype and bool(value.isfinite().all())
+        constant = was.is_floating_point() and bool((was == was.flatten()[0]).all())
+        if constant:
+            assert not bool((value == was).any()), f"{name} still holds its default somewhere"
+    if problem_id == "L2_34":
+        assert (native.init[7], moved.init[7]) == (1.0, 1.37)
+    if problem_id in ("L3_43", "L3_44"):
+        masks = [name for name in moved.state if moved.state[name].dim() == 4]
+        assert len(masks) == 1 and torch.equal(moved.state[masks[0]], native.state[masks[0]]), "a mask is no parameter"
+
+
+def test_problems_without_parameters_have_no_perturbed_trials() -> None:
+    for key, kinds in {"L1_36": ["native", "stress"], "L3_20": ["perturbed", "perturbed_stress"]}.items():
+        plan = inputs.plan(problems.load(key, size="smoke"))
+        assert [kind for kind, why in trials.kinds(plan).items() if not why] == kinds
+        planned = trials.make(plan)
+        assert [t.kind for t in planned].count("native") == (2 if "native" in kinds else 0)
+        assert len({t.seed for t in planned}) == len(planned), "every trial has a secret seed of its own"
+        public = trials.make(plan, public=True, count_native=1)
+        assert public == trials.make(plan, public=True, count_native=1)

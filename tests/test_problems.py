@@ -1,0 +1,340 @@
+"""The shipped problems: names and shapes of their weights, their work, their sizes; and files from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from repro import cli, inputs, problems, settings
+from repro.errors import JudgeError, UsageError
+
+ARTIFACT_FOLDERS = {
+    "L1_04": "04_Matrix_vector_multiplication",
+    "L1_36": "36_RMSNorm",
+    "L1_43": "43_Max_Pooling_3D",
+    "L1_77": "77_conv_transposed_3D_square_padded_dilated_strided",
+    "L1_82": "82_conv_depthwise_2D_square_input_square_kernel",
+}
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def linear(name: str, features_in: int, features_out: int) -> Shapes:
+    return {f"{name}.weight": (features_out, features_in), f"{name}.bias": (features_out,)}
+
+
+def norm(name: str, width: int) -> Shapes:
+    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+
+
+def batch_norm(name: str, width: int) -> Shapes:
+    statistics: Shapes = {f"{name}.running_mean": (width,), f"{name}.running_var": (width,)}
+    return norm(name, width) | statistics | {f"{name}.num_batches_tracked": ()}
+
+
+def attention(prefix: str) -> Shapes:
+    mask: Shapes = {f"{prefix}bias": (1, 1, 1024, 1024)}
+    return mask | linear(f"{prefix}c_attn", 768, 2304) | linear(f"{prefix}c_proj", 768, 768)
+
+
+def mobilenet() -> Shapes:
+    """features: stem 0-2, blocks 3-19, head 20-22, pooling 23; a block is expand 0-2, depthwise 3-5, project 6-7."""
+    names: Shapes = {"features.0.weight": (32, 3, 3, 3)} | batch_norm("features.1", 32)
+    position, channels = 3, 32
+    for expansion, out, blocks in (
+        (1, 16, 1),
+        (6, 24, 2),
+        (6, 32, 3),
+        (6, 64, 4),
+        (6, 96, 3),
+        (6, 160, 3),
+        (6, 320, 1),
+    ):
+        for _ in range(blocks):
+            at, hidden, first = f"features.{position}", channels * expansion, 0
+            if expansion != 1:
+                names |= {f"{at}.0.weight": (hidden, channels, 1, 1)} | batch_norm(f"{at}.1", hidden)
+                first = 3
+            names |= {f"{at}.{first}.weight": (hidden, 1, 3, 3)} | batch_norm(f"{at}.{first + 1}", hidden)
+            names |= {f"{at}.{first + 3}.weight": (out, hidden, 1, 1)} | batch_norm(f"{at}.{first + 4}", out)
+            position, channels = position + 1, out
+    names |= {"features.20.weight": (1280, 320, 1, 1)} | batch_norm("features.21", 1280)
+    return names | linear("classifier.1", 1280, 1000)
+
+
+# The state dicts of the published problems at full size, in their order: a ModelNew must load them strictly.
+STATE: dict[str, Shapes] = {
+    "L1_04": {},
+    "L1_36": {},
+    "L1_43": {},
+    "L1_77": {"conv_transpose3d.weight": (32, 64, 3, 3, 3)},
+    "L1_82": {"conv2d.weight": (64, 1, 3, 3)},
+    "L1_97": {},
+    "L2_34": {"conv_transpose.weight": (32, 64, 4, 4, 4), "conv_transpose.bias": (64,)} | norm("layer_norm", 64),
+    "L2_37": {"bias": (4096,)} | linear("matmul", 1024, 4096) | norm("group_norm", 4096),
+    "L2_84": {"scale": (1,)} | linear("gemm", 8192, 8192) | batch_norm("bn", 8192),
+    "L2_99": linear("linear", 8192, 8192),
+    "L3_20": mobilenet(),
+    "L3_43": attention(""),
+    "L3_44": norm("ln_1", 768)
+    | attention("attn.")
+    | norm("ln_2", 768)
+    | linear("mlp.c_fc", 768, 3072)
+    | linear("mlp.c_proj", 3072, 768),
+}
+# Arithmetic that FlopCounterMode does not count, an operation an element: taps of a window; square, add, root, divide.
+UNCOUNTED = {"L1_36": 4, "L1_43": 27}
+
+
+def on_meta(problem_id: str) -> tuple[nn.Module, list[torch.Tensor]]:
+    """Model and inputs at full size, without memory."""
+    module = problems.load(problem_id).module()
+    with torch.device("meta"):
+        return module.Model(*module.get_init_inputs()).eval(), module.get_inputs()
+
+
+def test_the_suites_are_the_published_ones_in_their_order() -> None:
+    assert problems.suites() == {
+        "agent": ["L1_36", "L1_82", "L1_97", "L2_34", "L2_37", "L2_84", "L2_99", "L3_43", "L3_44", "L3_20"],
+        "artifacts": ["L1_04", "L1_36", "L1_43", "L1_77", "L1_82"],
+    }
+    assert sorted(STATE) == sorted(problems.ids())
+    assert {p.dtype for p in problems.suite("agent", size="full")} == {"float32"}
+    assert {p.dtype for p in problems.suite("artifacts", size="full")} == {"bfloat16"}
+    files = sorted(p.name for p in settings.PROBLEMS_DIR.glob("*.py"))
+    assert files == sorted(problems.load(i).path.name for i in problems.ids()), "every file is listed, and none twice"
+
+
+@pytest.mark.parametrize("problem_id", problems.ids())
+def test_state_dict_has_the_published_names_and_shapes(problem_id: str) -> None:
+    model, _ = on_meta(problem_id)
+    assert {name: tuple(value.shape) for name, value in model.state_dict().items()} == STATE[problem_id]
+    assert list(model.state_dict()) == list(STATE[problem_id])
+
+
+def test_mobilenet_adds_no_residual() -> None:
+    """KernelBench drops the flag that says where a skip connection belongs: its MobileNetV2 is one plain chain."""
+    module = problems.load("L3_20", size="smoke").module()
+    torch.manual_seed(0)
+    model = module.Model(*module.get_init_inputs()).eval()
+    for part in model.features.modules():
+        assert type(part).__module__.startswith("torch.nn"), "a block of its own class could add its input"
+    for position in range(3, 20):
+        block = model.features[position]
+        nn.init.zeros_(block[-1].weight)
+        channels = block[0].in_channels
+        assert not bool(block(torch.rand(1, channels, 4, 4)).any()), f"features.{position} lets its input through"
+
+
+@pytest.mark.parametrize("problem_id", problems.ids())
+def test_traffic_of_the_catalogue_is_that_of_the_real_shapes(problem_id: str) -> None:
+    """Inputs and weights read once, outputs written once; small vectors (biases, norms) may be left out."""
+    model, values = on_meta(problem_id)
+    work = problems.load(problem_id).work
+    assert work is not None
+    read = sum(t.numel() for t in [*values, *model.parameters()])
+    assert work.read_elements == pytest.approx(read, rel=0.01)
+    with torch.no_grad():
+        assert work.written_elements == model(*values).numel()
+
+
+@pytest.mark.parametrize("problem_id", problems.ids())
+def test_arithmetic_of_the_catalogue_is_that_of_the_real_shapes(problem_id: str) -> None:
+    """Counted by torch; causal attention counts half of the score matrix."""
+    model, values = on_meta(problem_id)
+    work = problems.load(problem_id).work
+    assert work is not None
+    if problem_id in UNCOUNTED:
+        assert work.flop == work.written_elements * UNCOUNTED[problem_id]
+        return
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(*values)
+    counted = {str(operation): flop for operation, flop in counter.get_flop_counts()["Global"].items()}
+    if problem_id in ("L3_43", "L3_44"):
+        counted["aten.bmm"] /= 2
+    assert work.flop == pytest.approx(sum(counted.values()), rel=0.01)
+
+
+@pytest.mark.parametrize("problem_id", ["L1_77", "L2_34"])
+def test_arithmetic_of_transposed_convolutions_by_hand(problem_id: str) -> None:
+    """Every input element meets every tap of every output channel once: torch's counter is not relied on here."""
+    model, (x,) = on_meta(problem_id)
+    (layer,) = (m for m in model.modules() if isinstance(m, nn.ConvTranspose3d))
+    work = problems.load(problem_id).work
+    assert work is not None and work.flop == 2 * x.numel() * layer.out_channels * math.prod(layer.kernel_size)
+
+
+@pytest.mark.parametrize("problem_id", ARTIFACT_FOLDERS)
+def test_artifact_folders_hold_the_same_problem_file(problem_id: str) -> None:
+    """A fixture is of one file's text; the artifact study finds it by that text."""
+    copy = settings.ARTIFACTS_DIR / ARTIFACT_FOLDERS[problem_id] / "problem.py"
+    assert copy.read_bytes() == problems.load(problem_id).path.read_bytes()
+
+
+@pytest.mark.parametrize("problem_id", problems.ids())
+def test_smoke_size_runs_on_the_cpu_and_is_small(problem_id: str) -> None:
+    """Real outputs from real inputs in the problem's own code; the full size stays what it was."""
+    problem = problems.load(problem_id, size="smoke")
+    plan = inputs.plan(problem)
+    model = inputs.build(problem, plan.module, problem.init_inputs(plan.module))
+    with torch.no_grad():
+        output = model(*plan.make(1, torch.device("cpu")))
+    assert bool(output.isfinite().all()) and output.numel() <= 1 << 20
+    assert plan.batch == output.shape[0], "rows of the output are rows of the batched inputs"
+    full = problems.load(problem_id)
+    assert problem.work is None and full.work is not None and full.overrides == {}
+    assert sum(recipe.numel for recipe in plan.recipes if recipe) <= 1 << 18
+
+
+@pytest.mark.parametrize("problem_id", problems.ids())
+def test_rows_of_the_output_depend_on_the_same_rows_of_the_batched_inputs_alone(problem_id: str) -> None:
+    """What `batch_inputs` promises, and what lets the reference be computed in chunks."""
+    problem = problems.load(problem_id, size="smoke")
+    plan = inputs.plan(problem)
+    model = inputs.build(problem, plan.module, problem.init_inputs(plan.module)).double()
+    values = [value.double() for value in plan.make(1, torch.device("cpu"))]
+    rows = slice(1, 3)
+    part = [value[rows] if i in problem.batch_inputs else value for i, value in enumerate(values)]
+    with torch.no_grad():
+        torch.testing.assert_close(model(*part), model(*values)[rows])
+
+
+def test_unknown_ids_suites_and_members_are_wrong_use() -> None:
+    for call in (
+        lambda: problems.load("L9_01"),
+        lambda: problems.load("L1_36@int4"),
+        lambda: problems.suite("nothing", size="full"),
+        lambda: problems.suite("agent", size="full", only=["L1_04"]),
+    ):
+        with pytest.raises(UsageError):
+            call()
+    assert problems.load("L1_36@bf16").dtype == "bfloat16"
+    assert [p.id for p in problems.suite("agent", size="full", only=["L3_20", "L1_36"])] == ["L1_36", "L3_20"]
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("L1_36_RMSNorm.py", "L1_36"),
+        ("L1_4_x", "L1_04"),
+        ("L1_04", "L1_04"),
+        ("L2_084_x.py", "L2_84"),
+        ("L1_360", None),
+        ("L1_1", None),
+        ("kernel.py", None),
+    ],
+)
+def test_ids_are_found_at_the_beginning_of_names(name: str, expected: str | None) -> None:
+    assert problems.id_in(name) == expected
+
+
+# -- files from elsewhere -------------------------------------------------------------------------------------------
+
+# In the style of KernelBench's own files, with what ours do not have: a target of integers and a loss of one number.
+ELSEWHERE = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    \"\"\"
+    A model that computes a margin ranking of scaled logits.
+    \"\"\"
+    def __init__(self, width: int):
+        super(Model, self).__init__()
+        self.proj = nn.Linear(width, width)
+
+    def forward(self, predictions, targets):
+        return F.cross_entropy(self.proj(predictions), targets)
+
+batch_size = 64
+num_classes = 10
+
+def get_inputs():
+    return [torch.rand(batch_size, num_classes) * 8, torch.randint(low=0, high=num_classes, size=(batch_size,))]
+
+def get_init_inputs():
+    return [num_classes]
+"""
+RANKING = """import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.argmax(x, dim=1)
+
+def get_inputs():
+    return [torch.randn(64, 16)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def judged_by_the_command_line(tmp_path: Path, problem: str, solution: str) -> dict:
+    """The verdict of `repro evaluate solution.py --problem PATH`, without timing."""
+    (tmp_path / "95_elsewhere.py").write_text(problem)
+    (tmp_path / "mine.py").write_text(solution)
+    out = tmp_path / "out.json"
+    words = [str(tmp_path / "mine.py"), "--problem", str(tmp_path / "95_elsewhere.py"), "--json", str(out)]
+    local = ["--engine", "local", "--device", "cpu", "--size", "smoke", "--results", str(tmp_path / "results")]
+    assert cli.main(["evaluate", *words, *local, "--no-timing"]) == 0
+    (entry,) = json.loads(out.read_text())["results"]
+    return entry
+
+
+def test_a_kernelbench_file_from_elsewhere_is_judged_unmodified(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Through `--problem PATH`: a fixture is measured on the spot, a right solution is correct."""
+    entry = judged_by_the_command_line(tmp_path, ELSEWHERE, ELSEWHERE.replace("class Model(", "class ModelNew(").replace(
+        "super(Model,", "super(ModelNew,"))  # fmt: skip
+    assert entry["verdict"] == "correct" and entry["precision_class"] == "fp32", entry
+    assert "95_elsewhere" in capsys.readouterr().out
+
+
+def test_a_problem_with_integer_outputs_is_judged(tmp_path: Path) -> None:
+    """argmax gives int64: right indices are correct."""
+    entry = judged_by_the_command_line(tmp_path, RANKING, RANKING.replace("class Model(", "class ModelNew("))
+    assert entry["verdict"] == "correct", entry
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("def get_inputs(): return []\n", "does not define Model, get_init_inputs"),
+        ("class Model\n", "is not Python"),
+        (None, "cannot read"),
+    ],
+    ids=["incomplete", "broken", "missing"],
+)
+def test_what_is_no_problem_file_is_wrong_use(tmp_path: Path, text: str | None, why: str) -> None:
+    file = tmp_path / "p.py"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(UsageError, match=why):
+        problems.resolve(str(file), size="full")
+
+
+def test_a_problem_that_does_not_run_is_the_problems_fault(tmp_path: Path) -> None:
+    file = tmp_path / "p.py"
+    file.write_text(RANKING.replace("return [torch.randn(64, 16)]", "raise RuntimeError('no data')"))
+    with pytest.raises(JudgeError, match="get_inputs.*no data"):
+        inputs.plan(problems.load_file(file))
+    file.write_text("import nothing_of_that_name\n" + RANKING)
+    with pytest.raises(JudgeError, match="does not run"):
+        inputs.plan(problems.load_file(file))
+
+
+def test_a_file_of_a_known_number_takes_the_known_sizes_and_work(tmp_path: Path) -> None:
+    file = tmp_path / "problem.py"
+    file.write_bytes(problems.load("L1_36").path.read_bytes())
+    known = problems.as_known(problems.load_file(file, dtype="bfloat16", size="smoke"), "L1_36")
+    ours = problems.load("L1_36@bf16", size="smoke")
+    assert known.path == file and (known.overrides, known.stress, known.key) == (ours.overrides, ours.stress, ours.key)
+    file.write_text(RANKING)
+    with pytest.raises(JudgeError, match="no module-level name batch_size"):
+        known.module()
