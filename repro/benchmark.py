@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from repro.bundle.write import Bundle
 from repro.cells import Cell
 from repro.engines.base import Engine
 from repro.errors import UsageError
-from repro.evaluation import JudgeOptions, Submission
+from repro.evaluation import JudgeOptions
 from repro.problems import Problem
 from repro.progress import Progress
 from repro.runs import Row, execute, open_bundle
@@ -68,7 +69,9 @@ def row(folder: Path, size: str, results: Path, engine: Engine, options: JudgeOp
         problem, known = _problem(folder, size)
         if not kernels:
             raise UsageError(f"{folder.name} holds no kernel", f"none of {', '.join(KERNELS.values())} is there")
-        submissions = [Submission(label, file.read_bytes(), "kernel_function") for label, file in kernels.items()]
+        submissions = [
+            replace(evaluation.read(file), name=label, entry="kernel_function") for label, file in kernels.items()
+        ]
         return evaluation.cell(folder.name, problem, submissions, results, engine, options, known_as=known)
 
     return evaluation.row_for(folder.name, build, columns)

@@ -6,19 +6,22 @@ FOLDER/outcomes.jsonl, so that what is done survives whatever happens next. Prog
 
 from __future__ import annotations
 
+import ctypes
 import json
+import signal
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from repro import fingerprint, jsonio, problems
-from repro.errors import ReproError, UsageError
+from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.problems import Problem
 
 CELLS, OUTCOMES = "cells.jsonl", "outcomes.jsonl"
+PR_SET_PDEATHSIG = 1
 Progress = Callable[[str], None]
 
 
@@ -26,14 +29,15 @@ Progress = Callable[[str], None]
 class Cell:
     """One unit of work.
 
-    verb: fixture, evaluate or fingerprint. problem: an id, or a file name in the cell's folder. solutions: (name,
-    file name in the folder, entry). files: file name -> content, placed in the folder by the engine.
-    timeout_s: when the engine kills the whole cell.
+    verb: fixture, evaluate or fingerprint. problem: an id, or a file name in the cell's folder; called: what results
+    call such a file. solutions: (name, file name in the folder, entry). files: file name -> content, placed in the
+    folder by the engine. timeout_s: when the engine kills the whole cell.
     """
 
     id: str
     verb: str
     problem: str = ""
+    called: str = ""
     size: str = "full"
     dtype: str = "float32"
     device: str = "cuda"
@@ -60,7 +64,8 @@ class Cell:
 
 @dataclass
 class Outcome:
-    """What became of a cell. status: done, failed (the tool or the problem), lost (the engine), interrupted."""
+    """What became of a cell. status: done, failed (the tool or the problem), unmet (a prerequisite), lost (the engine),
+    interrupted."""
 
     cell: str
     status: str
@@ -78,7 +83,7 @@ def _problem(cell: Cell, folder: Path) -> Problem:
     if cell.problem.endswith(".py"):
         known = problems.id_in(cell.variant) if cell.variant else None
         loaded = problems.load_file(folder / cell.problem, dtype=cell.dtype, size=cell.size)
-        return problems.as_known(loaded, known) if known else loaded
+        return problems.as_known(loaded, known) if known else replace(loaded, id=cell.called or loaded.id)
     return problems.load(cell.problem, size=cell.size, dtype=cell.dtype)
 
 
@@ -105,6 +110,8 @@ def run(cell: Cell, folder: Path, progress: Progress) -> dict[str, Any]:
             fixture = fixtures.load(folder / cell.fixture, problem)
         else:
             fixture = calibrate.build(problem, torch.device(cell.device), progress)
+            if fixture["refused"]:
+                raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
         options = evaluate.Options(device=cell.device, **{k: _tuple(v) for k, v in cell.options.items()})
         solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in cell.solutions]
         return evaluate.evaluate(problem, fixture, solutions, options, progress)
@@ -117,6 +124,8 @@ def _tuple(value: Any) -> Any:
 
 def serve(folder: Path) -> None:
     """Runs the cells of a folder; a failing cell does not stop the next one."""
+    # Nobody reads the outcomes when the process that started this one is gone; its lease of the GPU is gone too.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     def progress(line: str) -> None:
         print(line, flush=True)
@@ -138,6 +147,7 @@ def serve(folder: Path) -> None:
                 "dynamic": {"before": before, "after": fingerprint.dynamic(cell.device)},
             }
         except ReproError as error:
+            outcome.status = "unmet" if isinstance(error, PrerequisiteError | UsageError) else "failed"
             outcome.error = str(error)
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,8 +120,8 @@ def _engine(args: argparse.Namespace, progress: Progress) -> tuple[Engine, str]:
 def _options(args: argparse.Namespace) -> Any:
     from repro.evaluation import JudgeOptions
 
-    if args.timeout_s <= 0 or args.budget_s <= 0:
-        raise UsageError("--timeout-s and --budget-s must be positive")
+    if not all(math.isfinite(value) and value > 0 for value in (args.timeout_s, args.budget_s)):
+        raise UsageError("--timeout-s and --budget-s must be positive numbers of seconds")
     return JudgeOptions(not args.no_timing, not args.no_compile, args.timeout_s, args.budget_s)
 
 
@@ -144,8 +146,15 @@ def _draw(bundle: Bundle) -> dict[str, Any]:
     return report
 
 
-def _strict(args: argparse.Namespace, verdicts: list[str]) -> int:
-    return 3 if args.strict and any(verdict != "correct" for verdict in verdicts) else 0
+def _exit_code(bundle: Bundle, *, strict: bool, verdicts: list[str]) -> int:
+    """Where rows were not measured, says why and returns 1 (a prerequisite) or 2 (the tool); else 3 or 0."""
+    missing = [bundle.rows[name] for name in bundle.manifest["plan"] if not bundle.done(name)]
+    if missing:
+        count = f"{len(missing)} of {len(bundle.manifest['plan'])} rows were not measured"
+        again = "Mend that and repeat with --resume."
+        print(f"repro: {count}, first {missing[0]['row']}: {missing[0]['error'].rstrip('.')}. {again}", file=sys.stderr)
+        return 1 if all(row["status"] == "unmet" for row in missing) else 2
+    return 3 if strict and any(verdict != "correct" for verdict in verdicts) else 0
 
 
 def _fingerprint(args: argparse.Namespace, progress: Progress) -> int:
@@ -181,7 +190,7 @@ def _fixtures(args: argparse.Namespace, progress: Progress) -> int:
     engine, size = _engine(args, progress)
     bundle, rows = fixtures.run(args.problem, size, args.results, engine, progress, resume=args.resume)
     _draw(bundle)
-    return 0 if all(row["status"] == "done" for row in rows) else 2
+    return _exit_code(bundle, strict=False, verdicts=[])
 
 
 def _run(args: argparse.Namespace, progress: Progress) -> int:
@@ -195,7 +204,11 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
     )
     report = _draw(bundle)
     _write_json(args.json, report)
-    return _strict(args, [e["verdict"] for arm in report["arms"] if not arm["control"] for e in arm["entries"]])
+    return _exit_code(
+        bundle,
+        strict=args.strict,
+        verdicts=[e["verdict"] for arm in report["arms"] if not arm["control"] for e in arm["entries"]],
+    )
 
 
 def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
@@ -209,7 +222,7 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
     _write_json(
         args.json, {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path), "results": results}
     )
-    return _strict(args, [entry["verdict"] for entry in results])
+    return _exit_code(bundle, strict=args.strict, verdicts=[entry["verdict"] for entry in results])
 
 
 def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
@@ -229,7 +242,9 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
     )
     _draw(bundle)
     _write_json(args.json, entries)
-    return _strict(args, [k["verdict"] for e in entries for k in e["kernels"].values()] or ["none"])
+    return _exit_code(
+        bundle, strict=args.strict, verdicts=[k["verdict"] for e in entries for k in e["kernels"].values()] or ["none"]
+    )
 
 
 def _report(args: argparse.Namespace, progress: Progress) -> int:
@@ -282,3 +297,7 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    except Exception as error:  # a fault of ours: Python's own exit code would be 1, which blames the user
+        traceback.print_exc()
+        print(f"repro: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2

@@ -31,10 +31,9 @@ class JudgeOptions:
 
     def for_cell(self, device: str) -> dict[str, Any]:
         """The judge's options on this device: torch.compile is a baseline on a GPU only."""
-        baselines = ["eager", "eager_tf32"] + (["compile", "compile_tf32"] if self.compiled else [])
         return {
             "timing": self.timing,
-            "baselines": baselines if device == "cuda" else ["eager"],
+            "baselines": ["eager", "compile"] if device == "cuda" and self.compiled else ["eager"],
             "timeout_s": self.timeout_s,
             "timing_budget_s": self.timing_budget_s if device == "cuda" else min(1.0, self.timing_budget_s),
         }
@@ -69,7 +68,7 @@ def entry_of(source: bytes) -> str:
     """ModelNew, or kernel_function where the file defines that alone."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
         return ENTRIES[0]
     names = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     return "kernel_function" if "kernel_function" in names and "ModelNew" not in names else "ModelNew"
@@ -106,6 +105,7 @@ def cell(
         id=row,
         verb="evaluate",
         problem=problem.id if shipped else "problem.py",
+        called=problem.id,
         size=problem.size,
         dtype=problem.dtype,
         device=engine.device,

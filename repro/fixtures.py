@@ -14,13 +14,15 @@ from repro import jsonio, problems
 from repro.bundle.write import Bundle
 from repro.cells import Cell
 from repro.engines.base import Engine
-from repro.errors import PrerequisiteError
+from repro.errors import BundleError, PrerequisiteError
 from repro.problems import Problem
 from repro.progress import Progress
 from repro.runs import Row, execute, open_bundle
 
 SCHEMA_VERSION = 1
 GENERATOR = "philox4x32-10/1"
+# What judging reads.
+NEEDED = ("problem_sha256", "weights_sha256", "dtype", "trials", "margin", "refused")
 
 
 def path(folder: Path, problem: Problem, device: str) -> Path:
@@ -37,12 +39,16 @@ def load(file: Path, problem: Problem) -> dict[str, Any]:
         raise PrerequisiteError(f"no fixture for {problem.key}", f"{file} is missing", remedy) from None
     except (OSError, ValueError) as error:
         raise PrerequisiteError(f"fixture {file} cannot be read", str(error), remedy) from error
-    if fixture.get("schema_version") != SCHEMA_VERSION:
+    if not isinstance(fixture, dict) or fixture.get("schema_version") != SCHEMA_VERSION:
         raise PrerequisiteError(f"fixture {file} has another schema", "", remedy)
+    missing = [name for name in NEEDED if name not in fixture]
+    if missing:
+        raise PrerequisiteError(f"fixture {file} is not whole", f"it lacks {', '.join(missing)}", remedy)
     if fixture["problem_sha256"] != hashlib.sha256(problem.path.read_bytes()).hexdigest():
         raise PrerequisiteError(f"fixture {file} is of another version of {problem.path.name}", "", remedy)
     if fixture["refused"]:
-        raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
+        remedy = "Leave this problem out, or change its stress inputs in problems/suites.toml."
+        raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"], remedy)
     return fixture
 
 
@@ -70,7 +76,10 @@ def run(
 ) -> tuple[Bundle, list[dict[str, Any]]]:
     """`repro fixtures`: measures all fixtures in one process (trusted work) and writes them below `results`."""
     wanted = chosen(only, size)
-    rows = [Row(p.key, Cell(p.key, "fixture", p.id, size, p.dtype, engine.device), {"problem": p.key}) for p in wanted]
+    rows = [
+        Row(p.key, Cell(p.key, "fixture", p.id, size=size, dtype=p.dtype, device=engine.device), {"problem": p.key})
+        for p in wanted
+    ]
     parameters = {"size": size, "device": engine.device}
     bundle = open_bundle(results, "fixtures", rows, parameters, resume=resume)
     measured = execute(rows, engine, bundle, progress, summary, together=True)
@@ -78,7 +87,13 @@ def run(
     for problem in wanted:
         row = by_key.get(problem.key)
         if row is not None and row["status"] == "done":
-            jsonio.write(path(results, problem, engine.device), row["result"])
+            file = path(results, problem, engine.device)
+            try:
+                jsonio.write(file, row["result"])
+            except OSError as error:
+                bundle.finish("failed", error=f"cannot write {file}")
+                kept = f"The measured fixtures are in {bundle.path}; repeat with --resume."
+                raise BundleError(f"cannot write {file}", error.strerror or str(error), kept) from error
     bundle.finish("complete" if all(r["status"] == "done" for r in measured) else "incomplete")
     return bundle, measured
 

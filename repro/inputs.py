@@ -156,11 +156,11 @@ class Plan:
 
     @property
     def batch(self) -> int | None:
-        """Rows along the batch dimension, or None where the problem cannot be split."""
+        """Rows: the product of the batch dimensions, or None where the problem cannot be split."""
         chosen = self.problem.batch_inputs
         if not chosen or any(self.recipes[i] is None for i in chosen):
             return None
-        return int(self.spec[chosen[0]][0][0])
+        return math.prod(self.spec[chosen[0]][0][: self.problem.batch_dims])
 
     def nbytes(self, i: int) -> int:
         """Bytes of tensor input i."""
@@ -187,14 +187,16 @@ class Plan:
     def rows(
         self, i: int, rows: slice | None, made: Any, seed: int, device: torch.device, stress: Stress | None
     ) -> Any:
-        """Input i, or its rows [rows.start, rows.stop) along the batch dimension; `made` where it has no recipe."""
+        """Input i, or its rows [rows.start, rows.stop) with the batch dimensions flattened into the first; `made` where it
+        has no recipe."""
         recipe = self.recipe(i, stress)
         if recipe is None:
             return self._cast(made, stress)
         shape, start = recipe.shape, 0
         if rows is not None and i in self.problem.batch_inputs:
-            start = rows.start * math.prod(shape[1:])
-            shape = (rows.stop - rows.start, *shape[1:])
+            dims = self.problem.batch_dims
+            start = rows.start * math.prod(shape[dims:])
+            shape = (rows.stop - rows.start, *[1] * (dims - 1), *shape[dims:])
         return recipe.fill(torch.empty(shape, dtype=recipe.dtype, device=device), seed, start)
 
     def _cast(self, value: Any, stress: Stress | None) -> Any:

@@ -47,6 +47,23 @@ def append(path: Path, value: Any) -> None:
         os.fsync(stream.fileno())
 
 
+def mend(path: Path) -> None:
+    """Ends a last line that a crash or a full disk cut short, so that lines can follow: one that is whole is kept."""
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    last = data.rpartition(b"\n")[2]
+    if not last:
+        return
+    try:
+        json.loads(last)
+    except ValueError:
+        os.truncate(path, len(data) - len(last))
+    else:
+        with path.open("ab") as stream:
+            stream.write(b"\n")
+
+
 def lines(path: Path) -> list[dict[str, Any]]:
     """The objects of a file of lines; a last line cut short by a crash is left out."""
     found: list[dict[str, Any]] = []

@@ -41,6 +41,7 @@ class Problem:
     size: str
     overrides: dict[str, Any] = field(default_factory=dict)
     batch_inputs: tuple[int, ...] = ()
+    batch_dims: int = 1
     stress: Stress = 1.0
     native_signal: bool = True
     perturbed_init: dict[int, Any] = field(default_factory=dict)
@@ -113,6 +114,7 @@ def load(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Prob
         size=size,
         overrides=_overrides(entry["smoke"]) if size == "smoke" else {},
         batch_inputs=tuple(entry["batch_inputs"]),
+        batch_dims=entry.get("batch_dims", 1),
         stress=entry["stress"],
         native_signal=entry.get("native_signal", True),
         perturbed_init={int(k): v for k, v in entry.get("perturbed_init", {}).items()},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +17,21 @@ from repro.progress import Progress
 
 @dataclass(frozen=True)
 class Row:
-    """One planned row: its id, its cell (None: it failed before it could run, with `error`), and its descriptive
+    """One planned row: its id, its cell (None: a prerequisite is missing, `error` says which), and its descriptive
     columns."""
 
     id: str
     cell: Cell | None
     columns: dict[str, Any] = field(default_factory=dict)
     error: str = ""
+
+    @property
+    def content(self) -> str:
+        """A hash of the texts that are judged: a row of an edited solution must not be taken for measured. The fixture
+        is left out, because measuring it again changes no verdict."""
+        files = {n: f for n, f in self.cell.files.items() if n != self.cell.fixture} if self.cell is not None else {}
+        parts = [name.encode() + hashlib.sha256(files[name]).digest() for name in sorted(files)]
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 class Interrupted(ReproError):
@@ -53,7 +62,7 @@ def execute(
     Raises Interrupted, EngineError (the engine went away) or BundleError; the bundle then says so and keeps its rows.
     """
     bundle.manifest["engine"] = engine.describe() | {"device": engine.device}
-    todo = [row for row in rows if not bundle.done(row.id)]
+    todo = [row for row in rows if not bundle.done(row.id, row.content)]
     if len(todo) < len(rows):
         progress.say(f"resuming {bundle.path}: {len(rows) - len(todo)} of {len(rows)} rows are there")
     batches = [todo] if together and todo else [[row] for row in todo]
@@ -67,7 +76,7 @@ def execute(
                     if row.cell is None:
                         number += 1
                         progress.at(number, len(rows))
-                        _keep(bundle, row, Outcome(row.id, "failed", error=row.error), progress, summarise)
+                        _keep(bundle, row, Outcome(row.id, "unmet", error=row.error), progress, summarise)
                 cells = [row.cell for row in batch if row.cell is not None]
                 progress.at(number + 1, len(rows))
                 for outcome in _outcomes(engine, cells, progress):
@@ -112,6 +121,7 @@ def _keep(
     entry = {
         "row": row.id,
         **row.columns,
+        "content": row.content,
         "status": outcome.status,
         "error": outcome.error,
         "wall_s": outcome.wall_s,

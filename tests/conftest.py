@@ -1,12 +1,26 @@
-"""What the test files share: tests of a GPU skip themselves, and a fixture is measured once a session."""
+"""What the test files share: tests of a GPU skip themselves, a fixture is measured once a session, and the command line
+as a user starts it."""
 
 from __future__ import annotations
 
 import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CPU = ("--engine", "local", "--device", "cpu", "--size", "smoke")
+# What a user's shell may set must not reach the commands of a test. One thread: smoke shapes are too small for more.
+CLEAN_ENV = {name: value for name, value in os.environ.items() if not name.startswith(("REPRO_", "DOCKER_", "TRITON_"))}
+CLEAN_ENV |= {"OMP_NUM_THREADS": "1"}
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -51,3 +65,110 @@ def smoke_fixture() -> Callable[[str], dict[str, Any]]:
         return calibrate.build(problems.load(key, size="smoke"), torch.device("cpu"))
 
     return measured
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that ended: exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        """The one line, its last, in which the tool says why it did not do all its work."""
+        assert "Traceback" not in self.err, self.err
+        lines = [line for line in self.err.splitlines() if line.startswith("repro")]
+        assert len(lines) == 1 and self.err.splitlines()[-1] == lines[0], self.err
+        return lines[0]
+
+
+class Tool:
+    """`python entrypoint.py` in a folder of its own: working folder, results and temporary files lie below it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.results, self.tmp = folder, folder / "results", folder / "tmp"
+        self.tmp.mkdir(parents=True, exist_ok=True)
+
+    def start(self, *args: object, **env: str) -> subprocess.Popen[str]:
+        """Starts a command as the leader of its own process group, as an interactive shell does."""
+        own = {"REPRO_RESULTS": str(self.results), "REPRO_STATE": str(self.tmp / "state"), "TMPDIR": str(self.tmp)}
+        # a shell's background jobs, of which this session may be one, ignore Ctrl-C, and their children inherit that
+        command = ["env", "--default-signal=INT", sys.executable, str(ROOT / "entrypoint.py"), *map(str, args)]
+        return subprocess.Popen(
+            command, cwd=self.folder, env=CLEAN_ENV | own | env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, process_group=0,
+        )  # fmt: skip
+
+    def finish(self, process: subprocess.Popen[str], timeout_s: float = 240) -> Done:
+        """Waits for a command; one that takes too long is killed."""
+        with process:
+            try:
+                out, err = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+                raise
+        return Done(process.returncode, out, err)
+
+    def __call__(self, *args: object, **env: str) -> Done:
+        """Runs a command to its end."""
+        return self.finish(self.start(*args, **env))
+
+    def bundles(self) -> list[Path]:
+        """The bundles of the results folder, oldest first."""
+        return sorted(path.parent for path in self.results.glob("*/manifest.json"))
+
+    def processes(self) -> list[str]:
+        """Command lines of the processes that work below this folder: the tool, its cells, their workers."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                command = (process / "cmdline").read_bytes()
+                if str(self.tmp).encode() in command + (process / "environ").read_bytes():
+                    found.append(command.replace(b"\0", b" ").decode(errors="replace"))
+            except OSError:
+                continue
+        return found
+
+
+def strict_json(text: str) -> Any:
+    """A JSON text as the standard knows it: without NaN and Infinity."""
+
+    def refuse(token: str) -> None:
+        raise AssertionError(f"{token} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def manifest(bundle: Path) -> dict[str, Any]:
+    """The manifest of a bundle."""
+    found: dict[str, Any] = strict_json((bundle / "manifest.json").read_text())
+    return found
+
+
+def rows(bundle: Path) -> dict[str, dict[str, Any]]:
+    """The last row of every id in a bundle, in the order of their first ones."""
+    return {row["row"]: row for row in map(strict_json, (bundle / "rows.jsonl").read_text().splitlines())}
+
+
+@pytest.fixture(scope="session")
+def smoke_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder with what `repro fixtures` leaves for L1_36 and L1_82 at smoke size on the CPU: to be copied."""
+    tool = Tool(tmp_path_factory.mktemp("smoke"))
+    done = tool("fixtures", *CPU, "--problem", "L1_36", "--problem", "L1_82")
+    assert done.code == 0, done.err
+    return tool.results
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Tool:
+    """The command line in an empty folder."""
+    return Tool(tmp_path)
+
+
+@pytest.fixture
+def judge_tool(tool: Tool, smoke_results: Path) -> Tool:
+    """The command line with the smoke fixtures in its results folder."""
+    shutil.copytree(smoke_results / "fixtures", tool.results / "fixtures")
+    return tool

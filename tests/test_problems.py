@@ -290,10 +290,11 @@ def judged_by_the_command_line(tmp_path: Path, problem: str, solution: str) -> d
 
 def test_a_kernelbench_file_from_elsewhere_is_judged_unmodified(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Through `--problem PATH`: a fixture is measured on the spot, a right solution is correct."""
-    entry = judged_by_the_command_line(tmp_path, ELSEWHERE, ELSEWHERE.replace("class Model(", "class ModelNew(").replace(
-        "super(Model,", "super(ModelNew,"))  # fmt: skip
+    solution = ELSEWHERE.replace("class Model(", "class ModelNew(").replace("super(Model,", "super(ModelNew,")
+    entry = judged_by_the_command_line(tmp_path, ELSEWHERE, solution)
     assert entry["verdict"] == "correct" and entry["precision_class"] == "fp32", entry
-    assert "95_elsewhere" in capsys.readouterr().out
+    assert entry["problem"] == "95_elsewhere"
+    assert "| 95_elsewhere mine.py | correct " in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_problem_with_integer_outputs_is_judged(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""KernelBench level 2, problem 84: linear layer, batch norm in evaluation mode, scaling, softmax; hand-written in Triton.
+"""KernelBench level 2, problem 84: linear layer, batch norm, scaling, softmax; hand-written in Triton.
 
 TF32 tensor cores with operands rounded to nearest (the hardware truncates, which biases every product and moves large
 logits): the input in a pass of its own, the weight, eight times as large, in registers, for which it must be the left
-operand, so the product is made transposed. Bias, batch norm and scale are folded in the epilogue from the current
-parameters; a second kernel takes the softmax of a row in place. Floor: the multiplications at TF32 peak.
+operand, so the product is made transposed. Bias, batch norm (evaluation mode: running statistics) and scale are
+folded in the epilogue from the current parameters; a second kernel takes the softmax of a row in place. Floor: the
+multiplications at TF32 peak.
 """
 
 import torch

@@ -58,7 +58,7 @@ def pointwise_kernel(
     x_ptr, weight_ptr, gamma_ptr, beta_ptr, mean_ptr, var_ptr, out_ptr, channels, out_channels, positions, eps,
     CLIP: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """x: (batch, channels, positions), out: (batch, out_channels, positions). Grid: (positions, out channels, batch)."""
+    """x: (batch, channels, positions), out (batch, out_channels, positions). Grid: (positions, out channels, batch)."""
     p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     co = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
     image = tl.program_id(2).to(tl.int64)

@@ -210,7 +210,9 @@ def attention(qk: torch.Tensor, v: torch.Tensor, length: int, heads: int) -> tor
     depth = width // heads
     piece = max(16, 1 << (depth.bit_length() - 1))
     rest = 0 if depth <= piece else max(16, triton.next_power_of_2(depth - piece))
-    block_q, block_t = (64, 32) if piece + rest <= 128 else (32, 16)
+    block_q, block_t, stages = 64, 32, 2  # 72 KB of shared memory at a head dimension of 96
+    if piece + rest > 128:
+        block_q, block_t, stages = (32, 16, 2) if piece + rest <= 256 else (16, 16, 1)
     out = torch.empty((rows, width), device=qk.device, dtype=qk.dtype)
     attention_kernel[(rows // length * heads * triton.cdiv(length, block_q),)](
         qk,
@@ -226,13 +228,13 @@ def attention(qk: torch.Tensor, v: torch.Tensor, length: int, heads: int) -> tor
         BLOCK_Q=block_q,
         BLOCK_T=block_t,
         num_warps=4,
-        num_stages=2,
+        num_stages=stages,
     )
     return out
 
 
 class ModelNew(nn.Module):
-    """One projection to q, k and v, causal softmax attention, output projection; the dropouts are idle in evaluation."""
+    """One projection to q, k and v, causal softmax attention, output projection; dropouts are idle in evaluation."""
 
     def __init__(self, n_embd: int, n_head: int, attn_pdrop: float, resid_pdrop: float, max_seqlen: int) -> None:
         super().__init__()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import re
 import time
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ from repro import __version__, jsonio
 from repro.errors import BundleError, PrerequisiteError, UsageError
 
 SCHEMA_VERSION = 1
-MANIFEST, ROWS, FINGERPRINTS = "manifest.json", "rows.jsonl", "fingerprints"
+MANIFEST, ROWS, FINGERPRINTS, LOCK = "manifest.json", "rows.jsonl", "fingerprints", ".lock"
 
 
 def _now() -> str:
@@ -30,6 +34,7 @@ class Bundle:
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
         self.path, self.manifest = path, manifest
         self.rows: dict[str, dict[str, Any]] = {}
+        self._release: Callable[[], Any] = lambda: None
 
     @staticmethod
     def create(results: Path, verb: str, plan: list[str], parameters: dict[str, Any]) -> Bundle:
@@ -63,6 +68,7 @@ class Bundle:
             "status": "running",
         }
         bundle = Bundle(path, manifest)
+        bundle._guard(bundle._hold)
         bundle._save()
         return bundle
 
@@ -75,18 +81,26 @@ class Bundle:
             manifest = json.loads((path / MANIFEST).read_text())
         except (OSError, ValueError) as error:
             raise UsageError(f"{path} is not a bundle", str(error)) from error
+        if not isinstance(manifest, dict) or not {"plan", "plan_digest", "status", "verb"} <= manifest.keys():
+            raise UsageError(f"{path} is not a bundle", f"its {MANIFEST} is of something else")
         bundle = Bundle(path, manifest)
-        bundle.rows = {row["row"]: row for row in jsonio.lines(path / ROWS)}
+        try:
+            bundle.rows = {row["row"]: row for row in jsonio.lines(path / ROWS)}
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise BundleError(f"{path / ROWS} is damaged", str(error), "Measure again without --resume.") from error
         return bundle
 
     @staticmethod
     def resume(results: Path, verb: str, plan: list[str], parameters: dict[str, Any]) -> Bundle | None:
-        """The newest unfinished bundle of the same plan, or None."""
+        """The newest unfinished bundle of the same plan that no other process is writing, or None."""
         digest = plan_digest(plan, parameters)
         for path in sorted(results.glob(f"*-{verb}*"), reverse=True):
             if (path / MANIFEST).exists():
                 bundle = Bundle.open(path)
                 if bundle.manifest["plan_digest"] == digest and bundle.manifest["status"] != "complete":
+                    if not bundle._hold():
+                        continue
+                    bundle._guard(lambda found=bundle: jsonio.mend(found.path / ROWS))
                     bundle.manifest["status"] = "running"
                     bundle._save()
                     return bundle
@@ -95,6 +109,19 @@ class Bundle:
     def _save(self) -> None:
         self._guard(lambda: jsonio.write(self.path / MANIFEST, self.manifest))
 
+    def _hold(self) -> bool:
+        """Takes the bundle for this process until it is finished or the process ends; False where another has it."""
+        lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
+        self._release = weakref.finalize(self, os.close, lock)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._release()
+            return False
+        except OSError:  # a file system without locks
+            return True
+        return True
+
     def _guard(self, call: Any) -> None:
         try:
             call()
@@ -102,9 +129,10 @@ class Bundle:
             kept = f"{len(self.rows)} rows written before are kept; free space and repeat with --resume."
             raise BundleError(f"cannot write to {self.path}", error.strerror or str(error), kept) from error
 
-    def done(self, row: str) -> bool:
-        """Whether a row was measured."""
-        return self.rows.get(row, {}).get("status") == "done"
+    def done(self, row: str, content: str | None = None) -> bool:
+        """Whether a row was measured; content: the hash of what it must be the result of."""
+        found = self.rows.get(row, {})
+        return found.get("status") == "done" and (content is None or found.get("content") == content)
 
     def add(self, row: dict[str, Any]) -> None:
         """Appends one row and syncs it. Raises BundleError where the disk refuses."""
@@ -145,6 +173,7 @@ class Bundle:
                 files[str(file.relative_to(self.path))] = hashlib.sha256(file.read_bytes()).hexdigest()
         self.manifest |= {"status": status, "finished": _now(), "files": files, **facts}
         self._save()
+        self._release()
 
 
 def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:

@@ -26,7 +26,7 @@ class LocalEngine(Engine):
     name = "local"
 
     def __init__(self, *, gpus: str, device: str) -> None:
-        self.gpus = lease.select(gpus) if device != "cpu" else []
+        self.gpus = lease.select(gpus) if device != "cpu" and lease.visible() else []
         self.device = "cuda" if device in ("auto", "cuda") and self.gpus else "cpu"
         if device == "cuda" and not self.gpus:
             raise PrerequisiteError(
@@ -64,7 +64,8 @@ class LocalEngine(Engine):
 
     def _serve(self, folder: Path, gpu: str | None, timeout_s: float, progress: Progress) -> str:
         """Runs the cell process to its end; returns how it ended, "" for well."""
-        environment = settings.cell_env({"CUDA_VISIBLE_DEVICES": gpu or ""})
+        # the cell's own temporary files lie in its folder, so that they go with it however it ends
+        environment = settings.cell_env({"CUDA_VISIBLE_DEVICES": gpu or "", "TMPDIR": str(folder)})
         command = [sys.executable, "-P", str(settings.ROOT / "entrypoint.py"), "cell", str(folder)]
         with (folder / "stderr").open("wb") as stderr:
             child = subprocess.Popen(
@@ -100,7 +101,8 @@ class LocalEngine(Engine):
         if code == 0:
             return ""
         tail = (folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        signals = {s.value: s.name for s in signal.Signals}  # real-time ones have no name
+        how = f"signal {signals.get(-code, -code)}" if code < 0 else f"exit code {code}"
         return f"the cell's process ended with {how}" + (f": {tail[0]}" if tail else "")
 
 

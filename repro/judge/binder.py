@@ -53,8 +53,7 @@ def model_values(model: nn.Module) -> dict[str, Any]:
             if hasattr(module, name) and not isinstance(getattr(module, name), str):
                 values.setdefault(name, _scalar(getattr(module, name)))
     for name, parameter in model.named_parameters(recurse=False):
-        values["model_bias" if name == "bias" else name] = parameter
-        values.setdefault(name, parameter)
+        values["model_bias" if name == "bias" and "bias" in values else name] = parameter
     return values
 
 
@@ -62,16 +61,20 @@ def bind(function: Callable[..., Any], model: nn.Module, count: int) -> Callable
     """`function` as a callable of the problem's `count` inputs alone.
 
     Named parameters: the model's value where it has one of that name, else the next input, else the default.
-    `*args`: all inputs, then the weights; `**kwargs`: the configuration. A None bias is passed as None.
+    `*args`: all inputs, then the weights; `**kwargs`: the rest of the configuration. A None bias is passed as None.
     Raises TypeError where a parameter without a default stays unbound.
     """
     values = model_values(model)
     parameters = list(inspect.signature(function).parameters.values())
     kinds = {p.kind for p in parameters}
+    configuration = {k: v for k, v in values.items() if not isinstance(v, torch.Tensor)}
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         weights = [v for v in values.values() if isinstance(v, torch.Tensor)]
-        keywords = {k: v for k, v in values.items() if not isinstance(v, torch.Tensor)}
-        extra = keywords if inspect.Parameter.VAR_KEYWORD in kinds else {}
+        extra = configuration if inspect.Parameter.VAR_KEYWORD in kinds else {}
+        for parameter in parameters:
+            name = ALIASES.get(parameter.name, parameter.name)
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name in configuration:
+                extra = extra | {parameter.name: configuration[name]}
         return lambda *inputs: function(*inputs, *weights, **extra)
     order: list[tuple[str, int | None, Any]] = []
     used = 0
@@ -92,4 +95,13 @@ def bind(function: Callable[..., Any], model: nn.Module, count: int) -> Callable
             raise TypeError(f"parameter {parameter.name!r} of {function.__name__} matches no input and no model value")
     if used < count:
         raise TypeError(f"{function.__name__} takes {used} of the problem's {count} inputs")
-    return lambda *inputs: function(**{name: value if at is None else inputs[at] for name, at, value in order})
+    taken = {p.name for p in parameters}
+    extra = {k: v for k, v in configuration.items() if k not in taken}
+    extra = extra if inspect.Parameter.VAR_KEYWORD in kinds else {}
+    first = [p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY]
+
+    def call(*inputs: Any) -> Any:
+        named = {name: value if at is None else inputs[at] for name, at, value in order}
+        return function(*[named.pop(name) for name in first if name in named], **named, **extra)
+
+    return call

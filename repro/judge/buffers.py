@@ -7,11 +7,15 @@ handle never maps a segment in which the judge also keeps a reference.
 from __future__ import annotations
 
 import base64
+import fcntl
 import mmap
 import os
 from typing import Any
 
 import torch
+
+# A worker that could cut a shared file would take the judge down with SIGBUS at the judge's next look at it.
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 _pool: Any = None
 
@@ -37,8 +41,9 @@ class SharedBuffer:
         if device.type == "cuda":
             self.bytes = _allocate_cuda(self.nbytes, device)
         else:
-            self.fd = os.memfd_create("repro-buffer", 0)
+            self.fd = os.memfd_create("repro-buffer", os.MFD_ALLOW_SEALING)
             os.ftruncate(self.fd, self.nbytes)
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, SEALS)
             self.bytes = _map(self.fd, self.nbytes)
 
     def ticket(self) -> dict[str, Any]:

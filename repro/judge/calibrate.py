@@ -32,14 +32,18 @@ Progress = Callable[[str], None]
 
 def checksum(tensor: torch.Tensor) -> str:
     """Position-weighted sum of the elements' bits modulo 2**64: exact, so equal on every device."""
-    width = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
-    flat = tensor.contiguous().view(-1).view(width)
+    flat = tensor.contiguous().view(-1)
     total = 0
     for start in range(0, flat.numel(), CHECKSUM_STEP):
-        part = flat[start : start + CHECKSUM_STEP].to(torch.int64)
-        weight = torch.arange(start, start + part.numel(), dtype=torch.int64, device=part.device).mul_(2).add_(1)
-        total = (total + int(part.mul_(weight).sum().item())) % (1 << 64)
+        total = (total + _weighted(flat[start : start + CHECKSUM_STEP], start)) % (1 << 64)
     return f"{total:016x}"
+
+
+def _weighted(part: torch.Tensor, start: int) -> int:
+    """The share of the elements from `start` on; `part` is flat."""
+    width = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[part.element_size()]
+    weight = torch.arange(start, start + part.numel(), dtype=torch.int64, device=part.device).mul_(2).add_(1)
+    return int(weight.mul_(part.view(width)).sum().item())
 
 
 def head_digest(recipe: inputs.Recipe, seed: int, device: torch.device) -> str:
@@ -65,10 +69,7 @@ def _input_facts(plan: Plan, seed: int, device: torch.device) -> list[dict[str, 
         for start in range(0, recipe.numel, step):
             count = min(step, recipe.numel - start)
             part = recipe.fill(torch.empty(count, dtype=recipe.dtype, device=device), seed, start)
-            width = torch.int16 if recipe.dtype.itemsize == 2 else torch.int32 if recipe.dtype.itemsize == 4 else None
-            bits = part.view(width).to(torch.int64) if width is not None else part
-            weight = torch.arange(start, start + count, dtype=torch.int64, device=device).mul_(2).add_(1)
-            total = (total + int(bits.mul_(weight).sum().item())) % (1 << 64)
+            total = (total + _weighted(part, start)) % (1 << 64)
         facts.append(entry | {"checksum64": f"{total:016x}", "sha256_head": head_digest(recipe, seed, device)})
     return facts
 
@@ -118,10 +119,10 @@ def _measure(
     sketch: dict[str, Any] = {}
     for part in chunks(plan, rows):
         values = plan.chunk(part, trial.seed, device, trial.stress)
-        expected = reference(values)
+        expected = reference(list(values))
         sketch = sketch or _sketch(expected)
         for name, model in honest_models.items():
-            _add(honest[name], model(values), expected)
+            _add(honest[name], model(list(values)), expected)
         _add(cheated["zeros"], [torch.zeros_like(r) for r in expected], expected)
         _add(cheated["constant"], [torch.full_like(r, constant) for r in expected], expected)
         _add(cheated["feature_mean"], [m.expand_as(r) for m, r in zip(feature_mean, expected, strict=True)], expected)
@@ -130,18 +131,23 @@ def _measure(
             cast = [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in values]
             with torch.no_grad():
                 _add(cheated[name], [skip(reference.model, cast)], expected)
-    honest_values = {name: worst(d) for name, d in honest.items()}
-    sensitivity = worst(cheated["stale"])["rel_l2"]
+    honest_values = {name: _short(worst(d)) for name, d in honest.items()}
+    sensitivity = _short(worst(cheated["stale"]))["rel_l2"]
     return {
         "seed": trial.seed,
         "stress": trial.stress,
         "weights_sha256": state.sha256,
         "sensitivity": sensitivity,
         "honest": honest_values,
-        "cheats": {name: worst(d) | {"legacy": d[0].legacy} for name, d in cheated.items()},
-        "limits": {name: limits(v, name, sensitivity) for name, v in honest_values.items()},
+        "cheats": {name: _short(worst(d)) | {"legacy": d[0].legacy} for name, d in cheated.items()},
+        "limits": {name: _short(limits(v, name, sensitivity)) for name, v in honest_values.items()},
         "sketch": sketch,
     }
+
+
+def _short(values: dict[str, float]) -> dict[str, float]:
+    """Six digits are enough, and a quarter of a fixture's size less."""
+    return {name: float(f"{value:.6g}") for name, value in values.items()}
 
 
 def _stale(

@@ -23,7 +23,6 @@ from repro.judge.reference import Reference, chunks, leaves, output_spec, rows_p
 from repro.judge.slots import Slots
 from repro.problems import Problem
 
-DEFINE_TIMEOUT_S = 180.0
 COMPILE_TIMEOUT_S = 600.0
 Progress = Callable[[str], None]
 
@@ -34,7 +33,7 @@ class Options:
 
     device: str = "cuda"
     timing: bool = True
-    baselines: tuple[str, ...] = ("eager", "eager_tf32", "compile", "compile_tf32")
+    baselines: tuple[str, ...] = ("eager", "compile")
     timeout_s: float = 180.0
     timing_budget_s: float = 20.0
 
@@ -195,7 +194,7 @@ class Evaluation:
             }
             source = str(subject.source) if subject.source is not None else None
             message = {"op": "define", "source": source, "entry": subject.entry, "problem": problem}
-            subject.worker.ask(message | {"inputs": len(self.plan.spec)}, DEFINE_TIMEOUT_S)
+            subject.worker.ask(message | {"inputs": len(self.plan.spec)}, self.options.timeout_s)
         except SolutionError as error:
             subject.fail(error, "import")
 
@@ -300,7 +299,9 @@ def evaluate(
     watch = memory.DeviceMemory(str(torch.cuda.get_device_properties(0).uuid) if cuda else None)
     watch.start()
     reached = ceilings.measure(torch.device("cuda")) if cuda else None
-    subjects = [Subject(name, source, entry, [name]) for name, source, entry in solutions]
+    reserved = ("baseline", *options.baselines)  # what the judge itself calls a worker and its timed variants
+    named = [(f"{name} (solution)" if name in reserved else name, source, entry) for name, source, entry in solutions]
+    subjects = [Subject(name, source, entry, [name]) for name, source, entry in named]
     evaluation = Evaluation(problem, fixture, subjects, options, progress)
     planned = trials.make(evaluation.plan)
     try:
@@ -339,7 +340,9 @@ def _timed(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Times the correct solutions; one that fails meanwhile loses its verdict, and the others are timed again."""
     while good:
-        baseline = Subject("baseline", None, "Model", list(evaluation.options.baselines))
+        classes = {judged[s.name]["precision_class"] for s in good}
+        variants = verdict.baselines(evaluation.options.baselines, evaluation.problem.dtype, classes)
+        baseline = Subject("baseline", None, "Model", variants)
         evaluation.subjects.append(baseline)
         evaluation.start(baseline)
         evaluation.loaded.pop("baseline", None)

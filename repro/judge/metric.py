@@ -46,12 +46,13 @@ class Distance:
 
     def _slice(self, ours: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
         """Adds one slice (rows, columns) and returns its squared error a row."""
-        self.reference_sq += float(expected.square().sum())
-        magnitude = (ours.to(torch.float64) - expected).abs_()
+        magnitude, known = (ours.to(torch.float64) - expected).abs_(), expected
         if not bool(torch.isfinite(magnitude).all()):
             same = (ours == expected) | (ours.isnan() & expected.isnan())
             magnitude = magnitude.masked_fill_(same, 0.0)
             self.finite = self.finite and bool(torch.isfinite(magnitude).all())
+            known = expected.masked_fill(~torch.isfinite(expected), 0.0)
+        self.reference_sq += float(known.square().sum())
         self.max_error = max(self.max_error, float(magnitude.max()))
         for name, tolerance in LEGACY.items():
             if self.legacy[name]:

@@ -86,7 +86,8 @@ class WorkerProcess:
             return SolutionDied("worker_closed_pipe", f"during {op}")
         tail = self.stderr_tail()
         if code < 0:
-            name = signal.Signals(-code).name
+            names = {s.value: s.name for s in signal.Signals}  # real-time ones have no name
+            name = names.get(-code, f"signal {-code}")
             reason = {"SIGSEGV": "segfault", "SIGKILL": "killed"}.get(name, "worker_died")
             hint = " (out of memory?)" if name == "SIGKILL" else ""
             return SolutionDied(reason, f"the worker ended by {name}{hint} during {op}. {tail}")

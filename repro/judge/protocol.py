@@ -61,7 +61,7 @@ class Channel:
         line, self._buffer = self._buffer.split(b"\n", 1)
         try:
             message = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ChannelGarbage(f"not JSON: {line[:80]!r}") from error
         if not isinstance(message, dict):
             raise ChannelGarbage("not a JSON object")

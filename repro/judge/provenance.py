@@ -32,7 +32,7 @@ def labels(source: Path | None) -> list[str]:
         return []
     try:
         tree = ast.parse(source.read_text())
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
         return ["unreadable"]
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -46,7 +46,7 @@ def labels(source: Path | None) -> list[str]:
             found.update(label for attribute, label in ATTRIBUTES.items() if node.attr == attribute)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = _dotted(node.func)
-            if owner.startswith(("torch.", "F.", "functional.")) and node.func.attr.startswith(HEAVY):
+            if owner.startswith(("torch.", "nn.functional.", "F.", "functional.")) and node.func.attr.startswith(HEAVY):
                 found.add("torch_fallback")
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             found.add("torch_fallback")

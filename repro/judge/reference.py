@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from repro.errors import JudgeError
-from repro.inputs import Plan, Weights, build
+from repro.inputs import Plan, Weights, build, torch_dtype
 from repro.judge.precision import TF32Operands, exact_float32
 
 # What a chunk may take on the device, the reference's intermediates and the comparison included.
@@ -44,8 +44,16 @@ class Reference:
         self.model.load_state_dict(weights.state, strict=True)
 
     def __call__(self, inputs: list[Any]) -> list[torch.Tensor]:
-        """Outputs in the model's precision, as a flat list. Raises JudgeError where the problem itself fails."""
-        cast = [x.to(self.dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs]
+        """Outputs in the model's precision (integers in fp64), as a flat list.
+
+        `inputs` is emptied: each input goes as soon as it is cast, 0.2 GB of L1_97's chunk. Raises JudgeError where the
+        problem itself fails.
+        """
+        cast = []
+        while inputs:
+            x = inputs.pop(0)
+            cast.append(x.to(self.dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x)
+            del x
         mode: AbstractContextManager[Any] = TF32Operands() if self.precision == "tf32" else nullcontext()
         try:
             with torch.no_grad(), exact_float32(), mode:
@@ -57,7 +65,7 @@ class Reference:
             raise JudgeError(
                 f"Model of {name} fails at {self.precision}", f"{type(error).__name__}: {error}"
             ) from error
-        return flatten(value)
+        return [x if x.is_floating_point() else x.double() for x in flatten(value)]
 
 
 def flatten(value: Any) -> list[torch.Tensor]:
@@ -73,12 +81,15 @@ def output_spec(plan: Plan, weights: Weights) -> Any:
     """Structure, shapes and dtypes that a solution must return: a meta run of the Model in the problem's dtype."""
     with torch.device("meta"):
         model = plan.module.Model(*weights.init)
-    first = next(iter(weights.state.values()), None)
-    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[plan.problem.dtype]
-    model = model.to(dtype if first is None or first.is_floating_point() else first.dtype).eval()
+    model = model.to(torch_dtype(plan.problem.dtype)).eval()
     inputs = [torch.empty(s[0], dtype=s[1], device="meta") if i in plan.tensors else s for i, s in enumerate(plan.spec)]
-    with torch.no_grad():
-        return _spec(model(*inputs))
+    try:
+        with torch.no_grad():
+            value = model(*inputs)
+    except Exception as error:
+        name = plan.problem.path.name
+        raise JudgeError(f"Model of {name} fails on the meta device", f"{type(error).__name__}: {error}") from error
+    return _spec(value)
 
 
 def _spec(value: Any) -> Any:
@@ -105,10 +116,11 @@ def rows_per_chunk(plan: Plan, reference: Reference, spec: Any) -> int | None:
     if batch is None:
         return None
     outputs = leaves(spec)
-    if any(not leaf["shape"] or leaf["shape"][0] != batch for _, leaf in outputs):
+    dims = plan.problem.batch_dims
+    if any(len(leaf["shape"]) < dims or math.prod(leaf["shape"][:dims]) != batch for _, leaf in outputs):
         return None
-    row_out = sum(math.prod(leaf["shape"][1:]) for _, leaf in outputs)
-    row_in = sum(math.prod(plan.spec[i][0][1:]) for i in plan.problem.batch_inputs)
+    row_out = sum(math.prod(leaf["shape"][dims:]) for _, leaf in outputs)
+    row_in = sum(math.prod(plan.spec[i][0][dims:]) for i in plan.problem.batch_inputs)
     estimate = 8 * (row_in + COMPARISON_COPIES * row_out)
     if reference.device.type != "cuda":
         return int(max(1, min(batch, CPU_CHUNK_BYTES // (2 * estimate))))

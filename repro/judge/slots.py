@@ -26,7 +26,7 @@ class Slots:
         self.plan, self.device = plan, device
         self.seed = 0
         self.stress: Stress | None = None
-        chunk = max(_chunk_bytes(leaf, rows) for _, leaf in leaves(spec))
+        chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
         self.staging = SharedBuffer(max(STAGING_BYTES, chunk), device)
         self.buffers = {"staging": self.staging}
         for i in plan.tensors:
@@ -89,9 +89,9 @@ class Slots:
             buffer.close()
 
 
-def _chunk_bytes(leaf: dict[str, Any], rows: int | None) -> int:
+def _chunk_bytes(leaf: dict[str, Any], rows: int | None, dims: int) -> int:
     """Bytes of `rows` rows (all where None) of one output tensor."""
     shape = list(leaf["shape"])
     if shape and rows is not None:
-        shape[0] = rows
+        shape = [rows, *shape[dims:]]
     return int(math.prod(shape) * getattr(torch, leaf["dtype"]).itemsize)

@@ -21,6 +21,8 @@ MIN_BLOCKS, MAX_BLOCKS = 8, 40
 MIN_SAMPLES = 30
 BLOCK_MS = 15.0
 MAX_CALLS = 20
+# A worker's word for a time is taken between a nanosecond and a day.
+MIN_MS, MAX_MS = 1e-6, 86_400_000.0
 # Half-width of the 95 % interval of the median, as a fraction of it, at which sampling stops.
 PRECISION = 0.005
 # Device and host clock may differ by launch latency only; above this many ms a ratio over HOST_RATIO is suspect.
@@ -89,7 +91,7 @@ def measure(
 def times(values: Any, count: int) -> list[float]:
     """What a worker reported, as `count` positive times in ms. Raises SolutionRejected where it is not that."""
     numbers = [v for v in values if isinstance(v, int | float)] if isinstance(values, list) else []
-    if len(numbers) != count or not all(math.isfinite(t) and t > 0 for t in numbers):
+    if len(numbers) != count or not all(MIN_MS <= t < MAX_MS for t in numbers):
         raise SolutionRejected("impossible_time", f"{count} positive times were due")
     return [float(t) for t in numbers]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from repro.judge import ceilings, stats, timing
@@ -18,6 +17,15 @@ SCHEMA_VERSION = 1
 TRUST = "isolated"
 # Baselines that the published speedups divide by, and their names in a result.
 PUBLISHED_BASELINES = ("eager", "compile")
+
+
+def baselines(plain: tuple[str, ...], dtype: str, classes: set[str]) -> list[str]:
+    """The torch baselines to time: the plain ones with torch's default flags, and each again with the flags at which it
+    may be as precise as the solutions are. Torch's defaults let cuDNN use TF32 and matmul not."""
+    if dtype != "float32":
+        return list(plain)
+    flags = (["fp32"] if "fp32" in classes else []) + (["tf32"] if classes - {"fp32"} else [])
+    return [*plain, *(f"{name}_{flag}" for flag in flags for name in plain)]
 
 
 def judge(subject: Subject, fixture: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +136,7 @@ def _floor(problem: Problem, entry: dict[str, Any], reached: dict[str, float] | 
         return
     entry["floor_ms"] = floor
     entry["floor_fraction"] = floor / entry["time_ms"]["median"]
-    if entry["floor_fraction"] * ceilings.IMPOSSIBLE > 1 and math.isfinite(entry["floor_fraction"]):
+    if entry["floor_fraction"] * ceilings.IMPOSSIBLE > 1:
         entry["verdict"] = "rejected"
         detail = f"{entry['time_ms']['median']:.4g} ms is under {ceilings.IMPOSSIBLE} of the floor {floor:.4g} ms"
         entry["reasons"] = [*entry["reasons"], {"code": "below_floor", "detail": detail}]

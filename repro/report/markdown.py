@@ -81,11 +81,17 @@ def _facts(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _name(arm: dict[str, Any], entry: dict[str, Any]) -> str:
+    """Problem, file where there is no arm to tell solutions apart, and repeat."""
+    file = f" {entry['solution']}" if not arm["name"] and entry["solution"] else ""
+    return f"{entry['problem']}{file}" + (f" #{entry['repeat']}" if entry["repeat"] else "")
+
+
 def _verdicts(arm: dict[str, Any]) -> str:
     """Verdicts without times."""
     rows = [
         [
-            e["problem"],
+            _name(arm, e),
             e["verdict"],
             e.get("precision_class") or "–",
             "–" if e.get("rel_l2") is None else f"{float(e['rel_l2']):.1e}",
@@ -100,7 +106,7 @@ def _verdicts(arm: dict[str, Any]) -> str:
 def _arm(arm: dict[str, Any], measurement: bool) -> str:
     title = f"## {arm['name'] or 'Solutions'}" + (f": {arm['label']}" if arm["label"] else "")
     if arm["control"]:
-        rows = [[e["problem"], e["verdict"], e["why"]] for e in arm["entries"]]
+        rows = [[_name(arm, e), e["verdict"], e["why"]] for e in arm["entries"]]
         return f"{title}\n\n" + _table(["problem", "verdict", "why"], rows)
     if not measurement:
         return title + "\n\n" + _verdicts(arm)
@@ -109,11 +115,11 @@ def _arm(arm: dict[str, Any], measurement: bool) -> str:
     rows = []
     for e in arm["entries"]:
         if "speedup" not in e:
-            rows.append([e["problem"], e["verdict"], *["–"] * 10])
+            rows.append([_name(arm, e), e["verdict"], *["–"] * 10])
             continue
         best = e["speedup"].get("best_same_class")
         rows.append([
-            e["problem"] + (f" #{e['repeat']}" if e["repeat"] else ""),
+            _name(arm, e),
             e["verdict"],
             e["precision_class"] or "–",
             "–" if e["rel_l2"] is None else f"{float(e['rel_l2']):.1e}",
@@ -129,7 +135,7 @@ def _arm(arm: dict[str, Any], measurement: bool) -> str:
     text = f"{title}\n\n" + _table(head, rows)
     if any(e.get("timing_status") == "not_converged" for e in arm["entries"]):
         text += "\n\n\\* the 95 % interval of a median was still wider than ±0.5 % when the time budget ended."
-    faults = [[e["problem"], e["why"]] for e in arm["entries"] if e["why"]]
+    faults = [[_name(arm, e), e["why"]] for e in arm["entries"] if e["why"]]
     if faults:
         text += "\n\n" + _table(["problem", "why"], faults)
     return text + "\n\n" + _geomean(arm["geometric_mean"], arm)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from repro import benchmark, evaluation, fingerprint
@@ -66,8 +65,8 @@ def _arm(name: str, label: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     entries = []
     for row in mine:
         if row["status"] != "done":
-            entries.append({"problem": row["problem"], "solution": row.get("file", ""), "verdict": "not measured",
-                            "why": row["error"]})  # fmt: skip
+            entries.append({"problem": row["problem"], "solution": row.get("file", ""), "repeat": row.get("repeat", 0),
+                            "verdict": "not measured", "why": row["error"]})  # fmt: skip
             continue
         for verdict in row["result"]["results"]:
             entries.append(_solution(row, verdict))
@@ -139,6 +138,6 @@ def _artifact(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _benchmark_means(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Geometric mean of the optimised kernels' speedups."""
-    verdicts = [e["kernels"]["optimized"] for e in entries if "optimized" in e["kernels"]]
-    return _means([v for v in verdicts if not math.isnan(v["rel_l2"] or 0.0)])
+    """Geometric mean of the optimised kernels' speedups, with how many of all folders it covers."""
+    means = _means([e["kernels"]["optimized"] for e in entries if "optimized" in e["kernels"]])
+    return {name: mean | {"of": len(entries)} for name, mean in means.items()}

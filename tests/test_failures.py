@@ -1,0 +1,966 @@
+"""What a user meets when something goes wrong: one clear line, the right exit code, and nothing measured is lost.
+
+The real command line on real files. What takes seconds is a scenario: a function that runs commands and returns what
+they left, played beside the others while the tests wait for theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import CPU, Done, Tool, manifest, rows, strict_json
+
+from repro import evaluation, problems, settings
+from repro.engines import local
+
+JUDGE = (*CPU, "--no-timing")
+WAIT_S = 120
+NO_GPU = shutil.which("nvidia-smi") is None
+
+# -- solutions --------------------------------------------------------------------------------------------------------
+
+RMS_NORM = """import ctypes, os, signal, sys, time
+import torch
+from torch import nn
+{top}
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        y = x / torch.sqrt(x.square().mean(1, keepdim=True) + self.eps)
+        {body}
+        return y
+"""
+CONVOLUTION = """import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self, channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.{name} = nn.Conv2d(channels, channels, kernel_size, stride, padding, groups=channels, bias=bias)
+
+    def forward(self, x):
+        return self.{name}(x)
+"""
+# Every descriptor that a solution may have inherited: pipes to the judge, shared buffers.
+EACH_FD = "for fd in range(3, 64):\n    try:\n        {}\n    except OSError:\n        pass"
+
+
+def rms_norm(body: str = "", top: str = "") -> str:
+    """A right solution of L1_36 with a line of its own in `forward` or at the top."""
+    return RMS_NORM.format(top=top, body=body)
+
+
+GOOD = rms_norm()
+WRONG = rms_norm("y = torch.zeros_like(x)")
+HANG = rms_norm("time.sleep(600)")
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A solution and the verdict and reason code that it must get."""
+
+    verdict: str
+    code: str
+    source: str
+    problem: str = "L1_36"
+
+
+BAD = {
+    "syntax_error": Bad("error", "syntax_error", "def ModelNew(:\n"),
+    "null_byte": Bad("error", "syntax_error", "x = 1\0\n"),
+    "nested_too_deep": Bad("error", "import_error", "x = " + "-" * 100_000 + "1\n"),
+    "import_raises": Bad("error", "import_error", rms_norm(top="raise RuntimeError('at import')")),
+    "import_exits": Bad("error", "import_error", rms_norm(top="sys.exit(0)")),
+    "no_entry": Bad("error", "no_entry", "class Model:\n    pass\n"),
+    "not_a_module": Bad("error", "not_a_module", "def ModelNew(features):\n    return len\n"),
+    "wrong_state_dict": Bad("error", "state_dict_mismatch", CONVOLUTION.format(name="convolution"), "L1_82"),
+    "none": Bad("incorrect", "wrong_structure", rms_norm("return None")),
+    "tuple": Bad("incorrect", "wrong_structure", rms_norm("return (y,)")),
+    "string": Bad("incorrect", "wrong_structure", rms_norm("return 'y'")),
+    "wrong_dtype": Bad("incorrect", "wrong_dtype", rms_norm("return y.double()")),
+    "wrong_shape": Bad("incorrect", "wrong_shape", rms_norm("return y[:-1].clone()")),
+    "expanded": Bad("incorrect", "not_dense", rms_norm("return y[:, :1].expand_as(y)")),
+    "the_input": Bad("incorrect", "aliases_input", rms_norm("return x")),
+    "input_modified": Bad("incorrect", "input_modified", rms_norm("x.zero_()")),
+    "nan": Bad("incorrect", "not_finite", rms_norm("y[0, 0, 0, 0] = float('nan')")),
+    "subclass": Bad(
+        "incorrect", "wrong_type", rms_norm("return y.as_subclass(Mine)", "class Mine(torch.Tensor):\n    pass")
+    ),
+    "zeros": Bad("incorrect", "rel_l2", WRONG),
+    "raises": Bad("error", "exception", rms_norm("raise ValueError('two\\nlines')")),
+    "segfault": Bad("error", "segfault", rms_norm("ctypes.string_at(0)")),
+    "exits": Bad("error", "worker_exited", rms_norm("os._exit(0)")),
+    "unnamed_signal": Bad("error", "worker_died", rms_norm("os.kill(os.getpid(), 40)")),
+    "out_of_memory": Bad("error", "out_of_memory", rms_norm("torch.empty(1 << 50)")),
+    "garbage_in_fds": Bad(
+        "incorrect", "protocol_tampered", rms_norm(top=EACH_FD.format("os.write(fd, b'garbage\\n' * 99)"))
+    ),
+    "nested_answer": Bad(
+        "incorrect", "protocol_tampered", rms_norm(top=EACH_FD.format("os.write(fd, b'[' * 50000 + b'\\n')"))
+    ),
+    "cut_buffers": Bad("correct", "", rms_norm(top=EACH_FD.format("os.ftruncate(fd, 0)"))),
+    "closed_fds": Bad("error", "worker_exited", rms_norm(top="os.closerange(3, 64)")),
+    "prints_megabytes": Bad("correct", "", rms_norm("print('x' * (8 << 20), flush=True)")),
+}
+# With --timeout-s 3; the last of them takes the judge's own process down.
+BOUND_S = 3
+BOUNDED = {
+    "hangs": Bad("timeout", "timeout", HANG),
+    "import_hangs": Bad("timeout", "timeout", rms_norm(top="time.sleep(600)")),
+    "child_holds_pipe": Bad("timeout", "timeout", rms_norm("os._exit(0) if os.fork() else time.sleep(600)")),
+    "stops_itself": Bad("timeout", "timeout", rms_norm("os.kill(os.getpid(), signal.SIGSTOP)")),
+    "kills_judge": Bad("error", "failed", rms_norm("os.kill(os.getppid(), signal.SIGKILL)")),
+}
+
+
+def write(folder: Path, solutions: dict[str, Bad]) -> Path:
+    """A folder of these solutions; the right one comes last."""
+    folder.mkdir()
+    for name, bad in solutions.items():
+        (folder / f"{bad.problem}_{name}.py").write_text(bad.source)
+    (folder / "L1_82_zz_good.py").write_text(CONVOLUTION.format(name="conv2d"))
+    return folder
+
+
+# -- scenarios --------------------------------------------------------------------------------------------------------
+
+Play = Callable[[Tool], Any]
+SCENARIOS: dict[str, Play] = {}
+
+
+def scenario(play: Play) -> Any:
+    """A fixture with what `play` returns; it gets a tool with the smoke fixtures in its results."""
+    SCENARIOS[play.__name__] = play
+
+    @pytest.fixture(scope="module", name=play.__name__)
+    def result(request: pytest.FixtureRequest) -> Any:
+        if play.__name__.startswith("docker_"):
+            request.getfixturevalue("image")
+        return request.getfixturevalue("scenarios")[play.__name__].result()
+
+    return result
+
+
+@pytest.fixture(scope="module")
+def pool(request: pytest.FixtureRequest) -> ThreadPoolExecutor:
+    workers = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
+    request.addfinalizer(lambda: workers.shutdown(cancel_futures=True))
+    return workers
+
+
+@pytest.fixture(scope="module")
+def scenarios(
+    request: pytest.FixtureRequest, pool: ThreadPoolExecutor, tmp_path_factory: Any, smoke_results: Path
+) -> dict[str, Future[Any]]:
+    """The scenarios that this session's tests ask for, begun in the order of the tests."""
+    asked = [name for item in request.session.items for name in getattr(item, "fixturenames", ()) if name in SCENARIOS]
+    wanted = [name for name in dict.fromkeys(asked) if missing_image() is None or not name.startswith("docker_")]
+    tools = {name: Tool(tmp_path_factory.mktemp(name)) for name in wanted}
+    for tool in tools.values():
+        shutil.copytree(smoke_results / "fixtures", tool.results / "fixtures")
+    return {name: pool.submit(SCENARIOS[name], tool) for name, tool in tools.items()}
+
+
+def wait_for(what: str, condition: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:
+    """Waits until the condition holds and returns its value; fails where the process ends before."""
+    deadline = time.monotonic() + WAIT_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {WAIT_S} s"
+        if process is not None and process.poll() is not None:
+            raise AssertionError(f"{what}: the command ended before with {process.communicate()}")
+        time.sleep(0.05)
+    return value
+
+
+def lines(tool: Tool) -> int:
+    """How many rows the newest bundle holds."""
+    file = tool.bundles()[-1] / "rows.jsonl" if tool.bundles() else None
+    return file.read_bytes().count(b"\n") if file is not None and file.exists() else 0
+
+
+# -- wrong use --------------------------------------------------------------------------------------------------------
+
+cpu = " ".join(CPU)
+DEAD_SOCKET = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+# name: (command, what its one line must say, environment)
+USAGE: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
+    "run-unknown-problem": (f"run --problem L9_99 {cpu}", ("no problem L9_99", "L1_36, L1_82"), {}),
+    "fixtures-unknown-problem": (f"fixtures --problem L9_99 {cpu}", ("no problem 'L9_99'", "shipped are"), {}),
+    "evaluate-unknown-problem": (f"evaluate mine.py --problem L9_99 {cpu}", ("no problem 'L9_99'", "file's path"), {}),
+    "problem-without-protocol": (
+        f"evaluate mine.py --problem mine.py {cpu}", ("not a KernelBench problem", "get_init_inputs"), {}
+    ),
+    "problem-not-python": (f"evaluate mine.py --problem broken.py {cpu}", ("broken.py is not Python",), {}),
+    "problem-missing": (f"evaluate mine.py --problem none.py {cpu}", ("none.py", "No such file"), {}),
+    "solution-without-id": (f"evaluate mine.py {cpu}", ("which problem does mine.py solve", "Add --problem"), {}),
+    "solution-missing": (f"evaluate none.py {cpu}", ("no such file or folder: none.py",), {}),
+    "folder-without-solutions": (f"evaluate empty {cpu}", ("no solution in empty", "ID_Name.py"), {}),
+    "folder-without-ids": (f"evaluate . {cpu}", ("nothing to evaluate", "named after a problem"), {}),
+    "artifacts-empty": (f"benchmark --artifacts empty {cpu}", ("no artifact in empty", "NN_Name"), {}),
+    "artifacts-missing": (f"benchmark --artifacts none {cpu}", ("no such folder: none",), {}),
+    "artifact-unknown": (f"benchmark 99 {cpu}", ("no artifact 99", "36_RMSNorm"), {}),
+    "results-is-a-file": (f"fixtures --results mine.py {cpu}", ("mine.py", "Choose another --results"), {}),
+    "results-below-a-file": (f"run --results mine.py/a {cpu}", ("mine.py/a", "Choose another --results"), {}),
+    "report-without-bundle": ("report", ("no bundle in", "make run"), {}),
+    "report-of-no-bundle": ("report empty", ("empty is not a bundle", "manifest.json"), {}),
+    "report-of-a-file": ("report mine.py", ("mine.py is not a bundle",), {}),
+    "report-of-something-else": ("report foreign", ("foreign is not a bundle",), {}),
+    "repeats": (f"run --repeats 0 {cpu}", ("--repeats must be at least 1",), {}),
+    "timeout-zero": (f"evaluate L1_36.py --timeout-s 0 {cpu}", ("--timeout-s", "positive"), {}),
+    "timeout-nan": (f"evaluate L1_36.py --timeout-s nan {cpu}", ("--timeout-s", "positive"), {}),
+    "budget-infinite": (f"evaluate L1_36.py --budget-s inf {cpu}", ("--budget-s", "positive"), {}),
+    "timeout-word": ("run --timeout-s soon", ("invalid float value",), {}),
+    "unknown-flag": ("run --fast", ("unrecognized arguments: --fast",), {}),
+    "unknown-size": ("run --size huge", ("invalid choice: 'huge'",), {}),
+    "unknown-verb": ("judge", ("invalid choice: 'judge'",), {}),
+    "no-verb": ("", ("required: VERB",), {}),
+    "engine-dead": ("run --engine docker", ("no Docker engine", "nonexistent", "ENGINE=local"), DEAD_SOCKET),
+    "engine-address": ("run --engine docker", ("no Docker engine", "ENGINE=local"), {"DOCKER_HOST": "what://?"}),
+    "gc-engine-dead": ("gc", ("no Docker engine",), DEAD_SOCKET),
+}  # fmt: skip
+if NO_GPU:
+    for gpus in ("all", "0"):
+        USAGE[f"no-gpu-{gpus}"] = (
+            f"run --engine local --device cuda --gpus {gpus}", ("no NVIDIA GPU", "SIZE=smoke"), {}
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def usage(
+    request: pytest.FixtureRequest, pool: ThreadPoolExecutor, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Future[tuple[Done, list[Path]]]]:
+    """Every wrong command, run in a folder with some files; with what it left in the results folder."""
+
+    def run(name: str, tool: Tool) -> tuple[Done, list[Path]]:
+        command, _, env = USAGE[name]
+        (tool.folder / "empty").mkdir()
+        (tool.folder / "foreign").mkdir()
+        (tool.folder / "foreign" / "manifest.json").write_text('{"name": "something else"}')
+        (tool.folder / "mine.py").write_text(GOOD)
+        (tool.folder / "L1_36.py").write_text(GOOD)
+        (tool.folder / "broken.py").write_text("def (")
+        if name == "folder-without-ids":
+            (tool.folder / "L1_36.py").unlink()
+        return tool(*command.split(), **env), list(tool.results.glob("*"))
+
+    asked = [item.callspec.params["mistake"] for item in request.session.items if hasattr(item, "callspec")
+             and "mistake" in item.callspec.params]  # fmt: skip
+    return {name: pool.submit(run, name, Tool(tmp_path_factory.mktemp("usage"))) for name in asked}
+
+
+@pytest.mark.parametrize("mistake", USAGE)
+def test_wrong_use_exits_1_with_one_line_and_leaves_nothing(mistake: str, usage: Any) -> None:
+    done, left = usage[mistake].result()
+    assert done.code == 1, done.err
+    assert all(word in done.complaint for word in USAGE[mistake][1]), done.complaint
+    assert not left
+
+
+def test_help_exits_0(tool: Tool) -> None:
+    done = tool("--help")
+    assert done.code == 0 and "exit codes" in done.out
+
+
+# -- bad solutions ----------------------------------------------------------------------------------------------------
+
+
+def _judged(tool: Tool, solutions: dict[str, Bad], *flags: object) -> SimpleNamespace:
+    folder = write(tool.folder / "solutions", solutions)
+    done = tool("evaluate", folder, *JUDGE, "--json", "out.json", *flags)
+    assert len(tool.bundles()) == 1, done.err
+    results = strict_json((tool.folder / "out.json").read_text())["results"]
+    return SimpleNamespace(
+        done=done, bundle=tool.bundles()[0], left=tool.processes(), tmp=sorted(tool.tmp.glob("repro-*")),
+        verdicts={entry["solution"].removesuffix(".py"): entry for entry in results},
+    )  # fmt: skip
+
+
+@scenario
+def bad_first(tool: Tool) -> SimpleNamespace:
+    """The first half of the bad solutions, with --strict."""
+    return _judged(tool, dict(list(BAD.items())[: len(BAD) // 2]), "--strict")
+
+
+@scenario
+def bad_second(tool: Tool) -> SimpleNamespace:
+    """The other half, without."""
+    return _judged(tool, dict(list(BAD.items())[len(BAD) // 2 :]))
+
+
+@scenario
+def bounded(tool: Tool) -> SimpleNamespace:
+    """Solutions that hang in one way or another, with a short timeout."""
+    return _judged(tool, BOUNDED, "--timeout-s", BOUND_S)
+
+
+def _check(name: str, bad: Bad, judged: SimpleNamespace) -> None:
+    entry = judged.verdicts[f"{bad.problem}_{name}"]
+    assert entry["verdict"] == bad.verdict, entry["reasons"]
+    if bad.code:
+        reason = entry["reasons"][0]
+        assert reason["code"] == bad.code and "\n" not in reason["detail"], entry["reasons"]
+    else:
+        assert not entry["reasons"]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_solution_gets_its_verdict_and_reason(name: str, bad_first: Any, bad_second: Any) -> None:
+    _check(name, BAD[name], bad_first if name in list(BAD)[: len(BAD) // 2] else bad_second)
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_solution_that_takes_too_long_is_ended(name: str, bounded: Any) -> None:
+    _check(name, BOUNDED[name], bounded)
+    took_s = rows(bounded.bundle)[f"L1_36/L1_36_{name}"]["wall_s"]
+    assert took_s < BOUND_S + 45, "starting two processes that import torch takes seconds, the timeout itself three"
+
+
+@pytest.mark.parametrize("which", ["bad_first", "bad_second", "bounded"])
+def test_bad_solutions_do_not_touch_the_next_one(which: str, request: pytest.FixtureRequest) -> None:
+    judged = request.getfixturevalue(which)
+    assert judged.verdicts["L1_82_zz_good"]["verdict"] == "correct"
+    assert not judged.left, "processes outlive the command"
+    assert not judged.tmp, "temporary folders outlive the command"
+
+
+def test_strict_exits_3_where_a_solution_is_not_correct(bad_first: Any) -> None:
+    assert bad_first.done.code == 3, bad_first.done.err
+    assert manifest(bad_first.bundle)["status"] == "complete"
+
+
+def test_verdicts_are_not_failures_of_the_tool(bad_second: Any) -> None:
+    assert bad_second.done.code == 0, bad_second.done.err
+    assert manifest(bad_second.bundle)["status"] == "complete"
+
+
+def test_row_that_takes_its_judge_down_is_told_with_exit_2(bounded: Any) -> None:
+    assert bounded.done.code == 2
+    assert "1 of 6 rows" in bounded.done.complaint and "kills_judge" in bounded.done.complaint
+    assert manifest(bounded.bundle)["status"] == "incomplete"
+    assert rows(bounded.bundle)["L1_36/L1_36_kills_judge"]["status"] == "failed"
+
+
+@pytest.mark.parametrize("which", ["bad_first", "bad_second", "bounded"])
+def test_bundle_of_bad_solutions_is_strict_and_hashed(which: str, request: pytest.FixtureRequest) -> None:
+    judged = request.getfixturevalue(which)
+    facts = manifest(judged.bundle)
+    assert list(rows(judged.bundle)) == facts["plan"]
+    strict_json((judged.bundle / "report.json").read_text())
+    for name, digest in facts["files"].items():
+        assert hashlib.sha256((judged.bundle / name).read_bytes()).hexdigest() == digest, name
+
+
+@scenario
+def reserved_names(tool: Tool) -> SimpleNamespace:
+    """Solutions called as the judge calls its baselines, where --engine auto finds no engine."""
+    for name in ("eager", "baseline"):
+        (tool.folder / f"{name}.py").write_text(CONVOLUTION.format(name="conv2d"))
+    files = ("eager.py", "baseline.py", "--problem", "L1_82", "--device", "cpu", "--budget-s", "1", "--strict")
+    done = tool("evaluate", *files, **DEAD_SOCKET)
+    return SimpleNamespace(done=done, rows=rows(tool.bundles()[0]))
+
+
+@pytest.mark.parametrize("name", ["eager", "baseline"])
+def test_solution_named_like_a_baseline_is_timed_against_the_baseline(name: str, reserved_names: Any) -> None:
+    assert reserved_names.done.code == 0, reserved_names.done.err
+    result = reserved_names.rows[f"L1_82/{name}"]["result"]
+    assert result["results"][0]["verdict"] == "correct" and result["results"][0]["speedup"]["eager"]
+    assert len(result["samples_ms"]) == 2 and set(result["baselines"]) == {"eager"}
+
+
+def test_engine_auto_says_that_it_runs_without_containers(reserved_names: Any) -> None:
+    assert "running without containers" in reserved_names.done.err
+
+
+# -- fixtures and problems that cannot judge --------------------------------------------------------------------------
+
+CONSTANT_PROBLEM = """import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 0.0
+
+def get_inputs():
+    return [torch.rand(8, 8)]
+
+def get_init_inputs():
+    return []
+"""
+ZEROS = """import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.zeros_like(x)
+"""
+
+
+@scenario
+def broken_fixtures(tool: Tool) -> SimpleNamespace:
+    """One folder of solutions, each with another fault in its fixture, one without; then again with --resume."""
+    folder = tool.results / "fixtures" / "smoke-cpu"
+    intact = (folder / "L1_36.json").read_text()
+    fixture = json.loads(intact)
+    broken = {
+        "L1_04": None,
+        "L1_36": json.dumps(fixture | {"refused": "the cheat 'zeros' passes every trial"}),
+        "L1_43": intact[: len(intact) // 2],
+        "L1_77": "[]",
+        "L1_97": '{"schema_version": 1}',
+        "L2_84": json.dumps(fixture | {"problem_sha256": "0" * 64}),
+        "L2_99": json.dumps(fixture | {"schema_version": 0}),
+    }
+    solutions = tool.folder / "solutions"
+    solutions.mkdir()
+    for name, text in broken.items():
+        (solutions / f"{name}_mine.py").write_text(GOOD)
+        if text is not None:
+            (folder / f"{name}.json").write_text(text)
+    (solutions / "L1_82_mine.py").write_text(CONVOLUTION.format(name="conv2d"))
+    first = tool("evaluate", solutions, *JUDGE, "--json", "out.json")
+    before = rows(tool.bundles()[0])
+    status = manifest(tool.bundles()[0])["status"]
+    (folder / "L1_36.json").write_text(intact)
+    (solutions / "L1_82_mine.py").write_text(CONVOLUTION.format(name="conv2d").replace("(x)", "(x) * 0"))
+    again = tool("evaluate", solutions, *JUDGE, "--resume")
+    return SimpleNamespace(first=first, before=before, status=status, again=again, tool=tool)
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        ("L1_04", ("no fixture for L1_04", "repro fixtures")),
+        ("L1_36", ("refused", "the cheat 'zeros' passes", "suites.toml")),
+        ("L1_43", ("L1_43.json cannot be read", "repro fixtures")),
+        ("L1_77", ("L1_77.json", "repro fixtures")),
+        ("L1_97", ("L1_97.json", "repro fixtures")),
+        ("L2_84", ("of another version of L2_84", "repro fixtures")),
+        ("L2_99", ("another schema", "repro fixtures")),
+    ],
+)
+def test_unusable_fixture_fails_its_row_with_what_to_do(
+    problem: str, words: tuple[str, ...], broken_fixtures: Any
+) -> None:
+    row = broken_fixtures.before[f"{problem}/{problem}_mine"]
+    assert row["status"] == "unmet" and all(word in row["error"] for word in words), row["error"]
+
+
+def test_unusable_fixtures_exit_1_and_the_next_problem_still_runs(broken_fixtures: Any) -> None:
+    assert broken_fixtures.first.code == 1
+    assert "7 of 8 rows" in broken_fixtures.first.complaint and "L1_04" in broken_fixtures.first.complaint
+    assert broken_fixtures.before["L1_82/L1_82_mine"]["result"]["results"][0]["verdict"] == "correct"
+    assert broken_fixtures.status == "incomplete"
+
+
+def test_resume_judges_what_was_mended_and_what_was_edited_meanwhile(broken_fixtures: Any) -> None:
+    (bundle,) = broken_fixtures.tool.bundles()
+    after = rows(bundle)
+    assert after["L1_36/L1_36_mine"]["result"]["results"][0]["verdict"] == "correct"
+    assert after["L1_82/L1_82_mine"]["result"]["results"][0]["verdict"] == "incorrect", "its file had changed"
+    assert broken_fixtures.again.code == 1 and "6 of 8 rows" in broken_fixtures.again.complaint
+
+
+@scenario
+def constant_problem(tool: Tool) -> SimpleNamespace:
+    """A problem file of the user's whose answer is always zero, and a solution that answers zero."""
+    (tool.folder / "constant.py").write_text(CONSTANT_PROBLEM)
+    (tool.folder / "zeros.py").write_text(ZEROS)
+    done = tool("evaluate", "zeros.py", "--problem", "./constant.py", *JUDGE, "--json", "out.json")
+    return SimpleNamespace(done=done, results=strict_json((tool.folder / "out.json").read_text())["results"])
+
+
+def test_problem_that_a_cheat_solves_judges_nobody(constant_problem: Any) -> None:
+    (entry,) = constant_problem.results
+    assert entry["verdict"] == "error" and "refused" in entry["reasons"][0]["detail"], entry
+    assert constant_problem.done.code == 1 and "refused" in constant_problem.done.complaint
+
+
+@scenario
+def broken_artifacts(tool: Tool) -> SimpleNamespace:
+    """A folder in the published layout in which four of five artifacts lack something."""
+    artifacts = tool.folder / "artifacts"
+    shipped = settings.ARTIFACTS_DIR / "36_RMSNorm"
+    for name in ("4_no_problem", "36_RMSNorm", "43_no_kernel", "77_not_python", "82_kernel_is_a_folder"):
+        shutil.copytree(shipped, artifacts / name)
+    (artifacts / "4_no_problem" / "problem.py").unlink()
+    for file in ("input_kernel.py", "optimized_kernel_beam_search.py"):
+        (artifacts / "43_no_kernel" / file).unlink()
+    (artifacts / "77_not_python" / "problem.py").write_text("def (")
+    (artifacts / "82_kernel_is_a_folder" / "input_kernel.py").unlink()
+    (artifacts / "82_kernel_is_a_folder" / "input_kernel.py").mkdir()
+    done = tool("benchmark", "--artifacts", artifacts, *JUDGE, "--json", "out.json")
+    entries = strict_json((tool.folder / "out.json").read_text())
+    return SimpleNamespace(done=done, entries={entry["problem"]: entry for entry in entries})
+
+
+def test_artifacts_that_lack_something_are_told_and_the_others_judged(broken_artifacts: Any) -> None:
+    entries = broken_artifacts.entries
+    assert {kernel["verdict"] for kernel in entries["36_RMSNorm"]["kernels"].values()} == {"correct"}
+    assert "problem.py" in entries["4_no_problem"]["reasons"][0]
+    assert "holds no kernel" in entries["43_no_kernel"]["reasons"][-1]
+    assert "is not Python" in entries["77_not_python"]["reasons"][0]
+    assert "input_kernel.py" in entries["82_kernel_is_a_folder"]["reasons"][0]
+    assert broken_artifacts.done.code == 1 and "4 of 5 rows" in broken_artifacts.done.complaint
+
+
+# -- disks ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, options: str) -> Iterator[None]:
+    """A file system of its own at this folder; skips where the machine refuses to mount one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no mount here: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """A file that takes what is left of a disk."""
+    ballast = folder / "ballast"
+    with ballast.open("wb", buffering=0) as stream, contextlib.suppress(OSError):
+        while stream.write(bytes(4096)) == 4096:
+            continue
+    return ballast
+
+
+@scenario
+def full_disk(tool: Tool) -> SimpleNamespace:
+    """The disk of the results is full after the first row; then space is freed and the command resumed."""
+    solutions = tool.folder / "solutions"
+    solutions.mkdir()
+    for number in range(4):
+        (solutions / f"L1_36_{number}.py").write_text(GOOD)
+    fixtures = tool.results / "fixtures"
+    fixtures.rename(tool.folder / "fixtures")
+    with small_disk(tool.results, "size=1m"):
+        shutil.copytree(tool.folder / "fixtures", fixtures)
+        process = tool.start("evaluate", solutions, *JUDGE)
+        wait_for("the first row", lambda: lines(tool), process)
+        ballast = fill(tool.results)
+        full = tool.finish(process)
+        bundle = tool.bundles()[0]
+        text = (bundle / "rows.jsonl").read_text()
+        kept = [strict_json(line) for line in text.split("\n")[:-1]]
+        cut = text.split("\n")[-1]
+        ballast.unlink()
+        again = tool("evaluate", solutions, *JUDGE, "--resume")
+        found = SimpleNamespace(full=full, kept=kept, cut=cut, again=again, count=len(tool.bundles()))
+        found.rows, found.status, found.plan = rows(bundle), manifest(bundle)["status"], manifest(bundle)["plan"]
+    return found
+
+
+def test_full_disk_exits_2_and_keeps_the_rows_written_before(full_disk: Any) -> None:
+    assert full_disk.full.code == 2
+    assert "No space left" in full_disk.full.complaint and "--resume" in full_disk.full.complaint
+    assert 1 <= len(full_disk.kept) < 4 and all(row["status"] == "done" for row in full_disk.kept)
+
+
+def test_resume_on_a_freed_disk_completes_with_the_same_rows(full_disk: Any) -> None:
+    assert full_disk.again.code == 0, full_disk.again.err
+    assert full_disk.count == 1 and full_disk.status == "complete"
+    assert list(full_disk.rows) == full_disk.plan
+    assert all(full_disk.rows[row["row"]] == row for row in full_disk.kept)
+
+
+def test_read_only_results_exit_1(judge_tool: Tool) -> None:
+    (judge_tool.folder / "L1_36.py").write_text(GOOD)
+    with small_disk(judge_tool.folder / "read_only", "ro"):
+        done = judge_tool("evaluate", "L1_36.py", *JUDGE, "--results", "read_only")
+    assert done.code == 1
+    assert "Read-only file system" in done.complaint and "Choose another --results" in done.complaint
+
+
+@scenario
+def no_place_for_fixtures(tool: Tool) -> SimpleNamespace:
+    """`repro fixtures` where `results/fixtures` is a file."""
+    shutil.rmtree(tool.results / "fixtures")
+    (tool.results / "fixtures").write_text("")
+    done = tool("fixtures", "--problem", "L1_82", *CPU)
+    return SimpleNamespace(done=done, bundle=tool.bundles()[0])
+
+
+def test_fixtures_that_cannot_be_written_exit_2_and_stay_in_the_bundle(no_place_for_fixtures: Any) -> None:
+    assert no_place_for_fixtures.done.code == 2
+    assert "cannot write" in no_place_for_fixtures.done.complaint
+    assert {row["status"] for row in rows(no_place_for_fixtures.bundle).values()} == {"done"}
+
+
+@scenario
+def no_place_for_json(tool: Tool) -> SimpleNamespace:
+    """--json names a file below a file, and there is no space for temporary files."""
+    (tool.folder / "L1_36.py").write_text(GOOD)
+    with small_disk(tool.folder / "small", "size=64k"):
+        fill(tool.folder / "small")
+        done = tool("evaluate", "L1_36.py", *JUDGE, TMPDIR=str(tool.folder / "small"))
+    (bundle,) = tool.bundles()
+    return SimpleNamespace(done=done, row=rows(bundle)["L1_36/L1_36"])
+
+
+def test_full_temporary_folder_exits_2_with_the_reason(no_place_for_json: Any) -> None:
+    assert no_place_for_json.done.code == 2
+    assert "No space left" in no_place_for_json.done.complaint
+    assert no_place_for_json.row["status"] == "failed"
+
+
+def test_json_that_cannot_be_written_exits_1(judge_tool: Tool) -> None:
+    (judge_tool.folder / "L1_04.py").write_text(GOOD)  # its fixture is missing: no need to judge anything
+    done = judge_tool("evaluate", "L1_04.py", *JUDGE, "--json", "L1_04.py/out.json")
+    assert done.code == 1
+    assert "L1_04.py/out.json" in done.complaint
+
+
+# -- interruptions ----------------------------------------------------------------------------------------------------
+
+
+@scenario
+def interrupted(tool: Tool) -> SimpleNamespace:
+    """`run` of two rows: Ctrl-C in the second, resumed and killed in the second, resumed to its end."""
+    command = ("run", "--problem", "L1_36", *JUDGE)
+    process = tool.start(*command)
+    wait_for("the first row", lambda: lines(tool), process)
+    time.sleep(2)  # into the second row, with its worker
+    os.killpg(process.pid, signal.SIGINT)
+    stopped = tool.finish(process)
+    bundle = tool.bundles()[0]
+    found = SimpleNamespace(stopped=stopped, left=tool.processes(), tmp=sorted(tool.tmp.glob("repro-*")))
+    found.first, found.status = rows(bundle), manifest(bundle)["status"]
+
+    process = tool.start(*command, "--resume")
+    wait_for("the second row's cell", lambda: any(" cell " in line for line in tool.processes()), process)
+    process.kill()
+    tool.finish(process)
+    found.killed_status = manifest(bundle)["status"]
+
+    found.again = tool(*command, "--resume")
+    found.bundles, found.rows, found.manifest = tool.bundles(), rows(bundle), manifest(bundle)
+    return found
+
+
+def test_ctrl_c_exits_130_with_a_bundle_that_says_so(interrupted: Any) -> None:
+    assert interrupted.stopped.code == 130
+    assert "interrupted: 1 of 2 rows" in interrupted.stopped.complaint and "--resume" in interrupted.stopped.complaint
+    assert interrupted.status == "interrupted"
+
+
+def test_ctrl_c_leaves_no_process_and_no_temporary_folder(interrupted: Any) -> None:
+    assert not interrupted.left and not interrupted.tmp
+
+
+def test_resume_after_ctrl_c_and_kill_equals_the_plan(interrupted: Any) -> None:
+    assert interrupted.killed_status == "running"
+    assert interrupted.again.code == 0, interrupted.again.err
+    assert len(interrupted.bundles) == 1 and interrupted.manifest["status"] == "complete"
+    assert list(interrupted.rows) == interrupted.manifest["plan"] == ["L1_36/oracle/0", "L1_36/nop/0"]
+    assert interrupted.rows["L1_36/oracle/0"] == interrupted.first["L1_36/oracle/0"], "it was measured before"
+    verdicts = [row["result"]["results"][0]["verdict"] for row in interrupted.rows.values()]
+    assert verdicts == ["correct", "incorrect"]
+
+
+def _hang_that_tells(flag: Path) -> str:
+    return rms_norm(f"open({str(flag)!r}, 'w').close(); time.sleep(600)")
+
+
+@scenario
+def killed(tool: Tool) -> list[str]:
+    """SIGKILL for the tool while a solution hangs; returns the processes that work on after ten seconds."""
+    flag = tool.folder / "hangs"
+    (tool.folder / "L1_36.py").write_text(_hang_that_tells(flag))
+    process = tool.start("evaluate", "L1_36.py", *JUDGE)
+    wait_for("the solution", flag.exists, process)
+    process.kill()
+    tool.finish(process)
+    deadline = time.monotonic() + 10
+    while (left := tool.processes()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def test_killed_tool_takes_its_cell_and_worker_with_it(killed: Any) -> None:
+    assert not killed, "the next run would be timed against these"
+
+
+@scenario
+def two_at_once(tool: Tool) -> SimpleNamespace:
+    """The same command twice at the same time, the second with --resume while the first still works."""
+    (tool.folder / "L1_36.py").write_text(GOOD)
+    (tool.folder / "L1_82.py").write_text(CONVOLUTION.format(name="conv2d"))
+    command = ("evaluate", "L1_36.py", "L1_82.py", *JUDGE)
+    first = tool.start(*command)
+    wait_for("the first bundle", lambda: tool.bundles(), first)
+    second = tool.start(*command, "--resume")
+    return SimpleNamespace(done=[tool.finish(first), tool.finish(second)], bundles=tool.bundles())
+
+
+def test_two_runs_in_one_results_folder_do_not_mix(two_at_once: Any) -> None:
+    assert [done.code for done in two_at_once.done] == [0, 0], two_at_once.done
+    assert len(two_at_once.bundles) == 2, "--resume took over a bundle that another process was writing"
+    for bundle in two_at_once.bundles:
+        assert manifest(bundle)["status"] == "complete"
+        written = [strict_json(line)["row"] for line in (bundle / "rows.jsonl").read_text().splitlines()]
+        assert written == ["L1_36/L1_36", "L1_82/L1_82"]
+
+
+def _hanging_cell(results: Path, engine: Any) -> Any:
+    problem = problems.load("L1_36", size="smoke")
+    submission = evaluation.Submission("hang", HANG.encode(), "ModelNew")
+    return evaluation.cell("hang", problem, [submission], results, engine, evaluation.JudgeOptions(timing=False))
+
+
+def test_cell_that_outlives_its_bound_is_killed_whole(judge_tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(judge_tool.tmp))
+    engine = local.LocalEngine(gpus="none", device="cpu")
+    outcomes, ending = engine.attempt([_hanging_cell(judge_tool.results, engine)], 6.0, lambda _: None)
+    assert not outcomes and ending == "timed out after 6 s and was killed"
+    assert not judge_tool.processes() and not list(judge_tool.tmp.glob("repro-*"))
+
+
+# -- containers -------------------------------------------------------------------------------------------------------
+
+DOCKER = ("--engine", "docker", "--device", "cpu", "--size", "smoke", "--no-timing")
+
+
+def ask(*args: str) -> str:
+    """What the docker client prints."""
+    return subprocess.run(["docker", *args], capture_output=True, text=True, check=True).stdout
+
+
+@functools.cache
+def missing_image() -> str | None:
+    """Why nothing can run in containers here, or None."""
+    try:
+        ask("image", "inspect", settings.image())
+    except FileNotFoundError:
+        return "there is no docker client"
+    except subprocess.CalledProcessError as error:
+        return f"{error.stderr.strip()}; run: make image"
+    return None
+
+
+@pytest.fixture(scope="session")
+def image() -> None:
+    """Without an image there is nothing to test, which REPRO_REQUIRE_DOCKER=1 makes a failure."""
+    if missing_image() is not None:
+        (pytest.fail if os.environ.get("REPRO_REQUIRE_DOCKER") == "1" else pytest.skip)(missing_image())
+
+
+def containers(process: subprocess.Popen[str], *flags: str) -> list[str]:
+    """Ids of the containers that belong to a command."""
+    text = ask(
+        "ps", "--no-trunc", *flags, "--filter", "label=repro.owner", "--format", '{{.ID}} {{.Label "repro.owner"}}'
+    )
+    return [line.split()[0] for line in text.splitlines() if f"-{process.pid}-" in line]
+
+
+def volumes(process: subprocess.Popen[str]) -> list[str]:
+    """Names of the volumes that belong to a command."""
+    text = ask("volume", "ls", "--filter", "label=repro.owner", "--format", '{{.Name}} {{.Label "repro.owner"}}')
+    return [line.split()[0] for line in text.splitlines() if f"-{process.pid}-" in line]
+
+
+class Proxy:
+    """A unix socket that leads to the engine until it is cut: an engine that goes away, with the real one untouched."""
+
+    def __init__(self, path: Path) -> None:
+        self.address = f"unix://{path}"
+        self._path, self._open = path, []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                engine = socket.socket(socket.AF_UNIX)
+                engine.connect(ask("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").strip()[7:])
+                self._open += [client, engine]
+                for pair in ((client, engine), (engine, client)):
+                    threading.Thread(target=self._copy, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _copy(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def cut(self) -> None:
+        """Ends the listener and every connection."""
+        self._path.unlink()
+        for end in (self._listener, *self._open):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+@scenario
+def docker_run(tool: Tool) -> SimpleNamespace:
+    """Solutions judged in containers, the first container inspected while it runs."""
+    solutions = {name: {**BAD, **BOUNDED}[name] for name in ("zeros", "segfault", "hangs")}
+    folder = write(tool.folder / "solutions", solutions)
+    process = tool.start("evaluate", folder, *DOCKER, "--timeout-s", 10, "--json", "out.json")
+    (running,) = wait_for("a container", lambda: containers(process), process)
+    inspected = json.loads(ask("inspect", running))[0]
+    done = tool.finish(process)
+    results = strict_json((tool.folder / "out.json").read_text())["results"]
+    verdicts = {entry["solution"].removesuffix(".py"): entry for entry in results}
+    left = containers(process, "--all") + volumes(process)
+    engine = manifest(tool.bundles()[0])["engine"]
+    return SimpleNamespace(done=done, inspected=inspected, verdicts=verdicts, left=left, engine=engine)
+
+
+@pytest.mark.docker
+def test_containers_give_the_verdicts_of_local_processes(docker_run: Any) -> None:
+    assert docker_run.done.code == 0, docker_run.done.err
+    for name in ("zeros", "segfault", "hangs"):
+        _check(name, {**BAD, **BOUNDED}[name], docker_run)
+    assert docker_run.verdicts["L1_82_zz_good"]["verdict"] == "correct"
+    assert docker_run.engine["engine"] == "docker" and docker_run.engine["image_id"].startswith("sha256:")
+
+
+@pytest.mark.docker
+def test_container_of_a_solution_is_hardened(docker_run: Any) -> None:
+    host, config = docker_run.inspected["HostConfig"], docker_run.inspected["Config"]
+    assert host["ReadonlyRootfs"] and not host["Privileged"]
+    assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["NetworkMode"] == "none" and not host["PortBindings"]
+    assert host["IpcMode"] == "private" and host["PidMode"] == "" and host["UTSMode"] == ""
+    assert 0 < host["PidsLimit"] <= 4096 and host["Memory"] > 0
+    assert config["User"] not in ("", "0", "root") and not config["User"].startswith("0:")
+    assert [(m["Type"], m["Destination"]) for m in docker_run.inspected["Mounts"]] == [("volume", "/cell")]
+    assert not host["Binds"] and not host["Devices"]
+    assert {"repro.run", "repro.owner"} <= config["Labels"].keys()
+    assert not [line for line in config["Env"] if "KEY" in line or "TOKEN" in line]
+
+
+@pytest.mark.docker
+def test_containers_and_volumes_go_with_their_cells(docker_run: Any) -> None:
+    assert not docker_run.left
+
+
+@pytest.mark.docker
+def test_container_that_outlives_its_bound_is_killed(image: None, judge_tool: Tool) -> None:
+    from repro.engines import docker
+
+    engine = docker.DockerEngine(gpus="none", device="cpu")
+    with contextlib.closing(engine.client):
+        outcomes, ending = engine.attempt([_hanging_cell(judge_tool.results, engine)], 8.0, lambda _: None)
+    assert not outcomes and ending == "timed out after 8 s; its container was killed"
+    assert not ask("ps", "--all", "--quiet", "--filter", f"label=repro.run={engine.run_id}")
+    assert not ask("volume", "ls", "--quiet", "--filter", f"label=repro.run={engine.run_id}")
+
+
+@pytest.mark.docker
+def test_missing_image_exits_1(image: None, tool: Tool) -> None:
+    done = tool("run", *DOCKER, REPRO_IMAGE="repro-of-no-one")
+    assert done.code == 1
+    assert "no image 'repro-of-no-one'" in done.complaint and "make image" in done.complaint
+
+
+@scenario
+def docker_gone(tool: Tool) -> SimpleNamespace:
+    """The engine goes away in the second cell of two; then it is back, and the command resumed."""
+    (tool.folder / "L1_36.py").write_text(GOOD)
+    (tool.folder / "L1_82.py").write_text(CONVOLUTION.format(name="conv2d"))
+    proxy = Proxy(tool.folder / "docker.sock")
+    command = ("evaluate", "L1_36.py", "L1_82.py", *DOCKER)
+    process = tool.start(*command, DOCKER_HOST=proxy.address)
+    wait_for("the first row", lambda: lines(tool), process)
+    wait_for("the second container", lambda: containers(process), process)
+    proxy.cut()
+    gone = tool.finish(process)
+    (bundle,) = tool.bundles()
+    found = SimpleNamespace(gone=gone, rows=rows(bundle), status=manifest(bundle)["status"])
+    found.again = tool(*command, "--resume")
+    found.bundles, found.after, found.final = tool.bundles(), rows(bundle), manifest(bundle)
+    found.garbage = containers(process, "--all") + volumes(process)
+    found.gc = tool("gc")
+    found.left = containers(process, "--all") + volumes(process)
+    return found
+
+
+@pytest.mark.docker
+def test_engine_that_goes_away_exits_2_and_keeps_the_rows(docker_gone: Any) -> None:
+    assert docker_gone.gone.code == 2
+    assert "went away" in docker_gone.gone.complaint and "--resume" in docker_gone.gone.complaint
+    assert docker_gone.rows["L1_36/L1_36"]["status"] == "done"
+    assert docker_gone.rows["L1_82/L1_82"]["status"] == "lost"
+    assert docker_gone.status == "incomplete"
+
+
+@pytest.mark.docker
+def test_resume_after_the_engine_is_back_finishes(docker_gone: Any) -> None:
+    assert docker_gone.again.code == 0, docker_gone.again.err
+    assert len(docker_gone.bundles) == 1 and docker_gone.final["status"] == "complete"
+    assert docker_gone.after["L1_36/L1_36"] == docker_gone.rows["L1_36/L1_36"]
+    assert docker_gone.after["L1_82/L1_82"]["result"]["results"][0]["verdict"] == "correct"
+
+
+@pytest.mark.docker
+def test_gc_removes_what_a_lost_engine_kept(docker_gone: Any) -> None:
+    assert docker_gone.garbage, "the container could not be removed, so it must still be there"
+    assert docker_gone.gc.code == 0 and not docker_gone.left
+
+
+@scenario
+def docker_dead_and_live(tool: Tool) -> SimpleNamespace:
+    """Two runs in containers with a solution that hangs: one is killed, then `gc`, then Ctrl-C for the other."""
+    (tool.folder / "L1_36.py").write_text(HANG)
+    dead, live = (tool.start("evaluate", "L1_36.py", *DOCKER) for _ in range(2))
+    for process in (dead, live):
+        wait_for("a container", lambda process=process: containers(process), process)
+    dead.kill()
+    tool.finish(dead)
+    found = SimpleNamespace(garbage=containers(dead) + volumes(dead), kept=containers(live) + volumes(live))
+    found.gc = tool("gc")
+    found.dead_after, found.live_after = containers(dead, "--all") + volumes(dead), containers(live) + volumes(live)
+    os.killpg(live.pid, signal.SIGINT)
+    found.stopped = tool.finish(live)
+    found.left = containers(live, "--all") + volumes(live)
+    return found
+
+
+@pytest.mark.docker
+def test_gc_removes_what_dead_runs_left_and_nothing_of_live_ones(docker_dead_and_live: Any) -> None:
+    assert len(docker_dead_and_live.garbage) == 2, "a killed tool leaves its container and its volume"
+    assert docker_dead_and_live.gc.code == 0, docker_dead_and_live.gc.err
+    assert not docker_dead_and_live.dead_after
+    assert docker_dead_and_live.live_after == docker_dead_and_live.kept and len(docker_dead_and_live.kept) == 2
+
+
+@pytest.mark.docker
+def test_ctrl_c_leaves_no_container_and_no_volume(docker_dead_and_live: Any) -> None:
+    assert docker_dead_and_live.stopped.code == 130
+    assert "interrupted: 0 of 1 rows" in docker_dead_and_live.stopped.complaint
+    assert not docker_dead_and_live.left

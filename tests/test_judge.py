@@ -1,0 +1,1025 @@
+"""The judge's parts one by one, its fixtures at smoke size, and answers without work through the real worker."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from repro import inputs, jsonio, problems
+from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
+from repro.judge import binder, calibrate, ceilings, evaluate, gates, limits, metric, provenance, stats, timing, verdict
+from repro.judge.evaluate import Options, Subject
+from repro.judge.metric import Distance
+from repro.judge.precision import TF32Operands, exact_float32, round_mantissa
+from repro.judge.process import WorkerProcess
+from repro.judge.protocol import MAX_LINE_BYTES, Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
+from repro.judge.timing import Series
+
+CPU = torch.device("cpu")
+KEYS = [p.key for suite in problems.suites() for p in problems.suite(suite, size="smoke")]
+# One key a problem: the agent study's where a problem is in both suites.
+ONCE = [key for key in KEYS if key.partition("@")[0] not in KEYS[: KEYS.index(key)]]
+
+# -- metric ---------------------------------------------------------------------------------------------------------
+
+
+def distance(output: torch.Tensor, reference: torch.Tensor) -> Distance:
+    found = Distance()
+    found.add(output, reference)
+    return found
+
+
+@pytest.fixture
+def reference() -> torch.Tensor:
+    """100 rows of 50 values of root mean square 1."""
+    x = torch.randn(100, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return x / x.square().mean().sqrt()
+
+
+def test_an_equal_output_is_at_distance_zero(reference: torch.Tensor) -> None:
+    found = distance(reference.clone(), reference)
+    assert found.values() == {"rel_l2": 0.0, "max": 0.0, "row": 0.0}
+    assert found.legacy == {"allclose_1e-2": True, "allclose_1e-4": True}
+
+
+def test_the_metric_does_not_depend_on_scale(reference: torch.Tensor) -> None:
+    output = reference * 1.01
+    tiny = distance(output * 1e-20, reference * 1e-20).values()
+    assert tiny == pytest.approx(distance(output, reference).values())
+    assert tiny["rel_l2"] == pytest.approx(0.01)
+
+
+def test_one_destroyed_element_shows_in_the_maximum(reference: torch.Tensor) -> None:
+    """Off by 10 deviations: relative L2 of 5000 elements is 0.14 and says little, the maximum is 10."""
+    output = reference.clone()
+    output[3, 4] += 10
+    assert distance(output, reference).values() == pytest.approx(
+        {"rel_l2": 10 / math.sqrt(5000), "max": 10.0, "row": 10 / math.sqrt(50)}
+    )
+
+
+def test_one_destroyed_row_shows_in_the_row_guard(reference: torch.Tensor) -> None:
+    output = reference.clone()
+    output[7] = 0
+    found = distance(output, reference).values()
+    norm = float(reference[7].norm())
+    assert found["row"] == pytest.approx(norm / math.sqrt(50)) and found["row"] > 0.7
+    assert found["rel_l2"] == pytest.approx(norm / math.sqrt(5000)) and found["rel_l2"] < 0.15
+
+
+def test_zeros_are_at_distance_one(reference: torch.Tensor) -> None:
+    found = distance(torch.zeros_like(reference), reference)
+    assert found.values()["rel_l2"] == pytest.approx(1.0)
+    assert not any(found.legacy.values())
+
+
+@pytest.mark.parametrize("hole", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_must_be_so_in_the_reference_too(reference: torch.Tensor, hole: float) -> None:
+    output = reference.clone()
+    output[0, 0] = hole
+    assert set(distance(output, reference).values().values()) == {math.inf}
+    assert not distance(output, reference).finite
+    assert not any(distance(output, reference).legacy.values())
+
+
+@pytest.mark.parametrize("hole", [math.nan, math.inf, -math.inf])
+def test_where_both_are_not_finite_the_rest_still_counts(reference: torch.Tensor, hole: float) -> None:
+    """An infinity in the reference must not swallow every error, nor a NaN make an honest output fail."""
+    expected = reference.clone()
+    expected[0, 0] = hole
+    assert distance(expected.clone(), expected).values() == {"rel_l2": 0.0, "max": 0.0, "row": 0.0}
+    wrong = expected.clone()
+    wrong[1:] = 0
+    assert distance(wrong, expected).values()["rel_l2"] > 0.9
+    other = expected.clone()
+    other[0, 0] = 1.0
+    assert set(distance(other, expected).values().values()) == {math.inf}
+    assert distance(expected.clone(), expected).legacy["allclose_1e-2"] is (not math.isnan(hole)), "as torch.allclose"
+
+
+def test_infinities_of_the_other_sign_differ(reference: torch.Tensor) -> None:
+    expected, output = reference.clone(), reference.clone()
+    expected[0, 0], output[0, 0] = math.inf, -math.inf
+    assert not distance(output, expected).finite
+
+
+def test_a_zero_reference_admits_only_zero() -> None:
+    zero = torch.zeros(4, 5, dtype=torch.float64)
+    assert distance(zero.clone(), zero).values()["rel_l2"] == 0.0
+    assert set(distance(zero + 1e-30, zero).values().values()) == {math.inf}
+
+
+def test_nothing_compared_is_never_right() -> None:
+    assert set(Distance().values().values()) == {math.inf}
+
+
+@pytest.mark.parametrize("slice_elements", [1, 7, 100, 1 << 22])
+@pytest.mark.parametrize("steps", [(100,), (1, 99), (33, 33, 34)])
+def test_chunked_equals_whole(
+    reference: torch.Tensor, steps: tuple[int, ...], slice_elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither chunks of rows nor slices of columns change the sums."""
+    output = (reference + 0.01 * reference.roll(1)).float()
+    output[42, 42] += 3
+    whole = distance(output, reference)
+    monkeypatch.setattr(metric, "SLICE_ELEMENTS", slice_elements)
+    found, start = Distance(), 0
+    for step in steps:
+        found.add(output[start : start + step], reference[start : start + step])
+        start += step
+    assert found.values() == pytest.approx(whole.values(), rel=1e-12)
+    assert (found.legacy, found.rows, found.elements) == (whole.legacy, 100, 5000)
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (7, 3, 2, 2), (1, 1)])
+def test_outputs_of_any_rank_are_measured(shape: tuple[int, ...]) -> None:
+    expected = torch.rand(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) + 1
+    assert distance(expected * 1.5, expected).values()["rel_l2"] == pytest.approx(0.5)
+
+
+def test_legacy_is_torch_allclose(reference: torch.Tensor) -> None:
+    """Reported beside the verdict for comparison with published numbers, never decisive."""
+    for error in (0.009, 0.011, 9e-5, 1.1e-4):
+        output = reference + error * (1 + reference.abs())
+        found = distance(output, reference).legacy
+        for name, tolerance in (("allclose_1e-2", 1e-2), ("allclose_1e-4", 1e-4)):
+            assert found[name] == torch.allclose(output, reference, rtol=tolerance, atol=tolerance), (error, name)
+
+
+def test_score_is_the_worst_guard_and_knows_no_guard_as_failure() -> None:
+    bounds = {"rel_l2": 0.1, "max": 1.0, "row": 1.0}
+    assert metric.score({"rel_l2": 0.05, "max": 2.0, "row": 0.1}, bounds) == 2.0
+    assert metric.score({}, bounds) == math.inf
+    assert not metric.score({"rel_l2": math.nan, "max": 0.0, "row": 0.0}, bounds) <= 1, "NaN must not pass"
+    first, second = Distance(), Distance()
+    first.add(torch.full((2, 2), 1.1), torch.ones(2, 2, dtype=torch.float64))
+    second.add(torch.full((2, 2), 1.5), torch.ones(2, 2, dtype=torch.float64))
+    assert metric.worst([first, second])["rel_l2"] == pytest.approx(0.5)
+
+
+# -- limits ---------------------------------------------------------------------------------------------------------
+
+
+def even(value: float) -> dict[str, float]:
+    return {"rel_l2": value, "max": value, "row": value}
+
+
+@pytest.mark.parametrize(
+    "honest, klass, sensitivity, expected",
+    [
+        (1e-7, "fp32", 1.0, 5e-6),  # the floor: honest kernels sum in other orders
+        (2e-6, "fp32", 1.0, 8e-6),  # four times the honest error
+        (1e-5, "fp32", 1.0, 2e-5),  # the cap
+        (1.9e-2, "bf16", 1.0, 1.5 * 1.9e-2),  # an honest kernel near the cap keeps headroom
+        (1e-3, "bf16", 0.02, 0.35 * 0.02),  # an output must follow its inputs
+        (6e-3, "bf16", 0.02, 2e-2),  # no room for that guard beside the honest error
+        (1e-7, "fp32", 0.0, 5e-6),
+    ],
+)
+def test_limits_follow_the_honest_error(honest: float, klass: str, sensitivity: float, expected: float) -> None:
+    found = limits.limits(even(honest), klass, sensitivity)
+    assert found["rel_l2"] == pytest.approx(expected)
+    assert found["max"] == found["row"] == pytest.approx(8 * max(honest, expected))
+
+
+def trial_of(honest: float, cheats: dict[str, float]) -> dict[str, Any]:
+    return {
+        "honest": {"bf16": even(honest)},
+        "cheats": {name: even(value) for name, value in cheats.items()},
+        "limits": {"bf16": {"rel_l2": 0.01, "max": 0.08, "row": 0.08}},
+    }
+
+
+def test_separation_takes_each_cheats_worst_trial_and_the_worst_honest_one() -> None:
+    measured = {
+        "native": trial_of(0.004, {"zeros": 0.001, "stale": 0.5}),
+        "stress": trial_of(0.008, {"zeros": 1.0, "stale": 0.1}),
+    }
+    found = limits.separation(measured, ("bf16",))
+    assert found["best_cheat"] == "stale" and found["best_cheat_score"] == pytest.approx(50)
+    assert found["worst_honest_score"] == pytest.approx(0.8) and found["margin"] == pytest.approx(50 / 0.8)
+    assert found["refused"] == ""
+
+
+def test_separation_refuses_a_cheat_that_passes_and_a_margin_that_is_too_small() -> None:
+    passes = limits.separation({"native": trial_of(0.004, {"zeros": 0.009})}, ("bf16",))
+    assert passes["refused"] == "the cheat 'zeros' passes every trial"
+    narrow = limits.separation({"native": trial_of(0.009, {"zeros": 0.013})}, ("bf16",))
+    assert narrow["margin"] < limits.MIN_MARGIN and "margin" in narrow["refused"]
+    exact = limits.separation({"native": trial_of(0.0, {"zeros": 1.0})}, ("bf16",))
+    assert exact["margin"] == pytest.approx(400), "an exact answer has a finite margin"
+
+
+def made_fixture(**classes: float) -> dict[str, Any]:
+    """A fixture with one limit a class, the same for all guards and both trial kinds."""
+    trial = {"limits": {name: even(value) for name, value in classes.items()}}
+    dtype = "float32" if "fp32" in classes else "bfloat16"
+    return {"dtype": dtype, "trials": {"native": trial, "stress": copy.deepcopy(trial)}}
+
+
+def test_the_class_is_the_most_precise_one_that_every_trial_meets() -> None:
+    fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
+    for native, stress, expected in (
+        (1e-6, 1e-6, "fp32"),
+        (1e-6, 9e-4, "tf32"),
+        (9e-3, 1e-6, "bf16"),
+        (1e-6, 2e-2, None),
+        (math.nan, 1e-6, None),
+        (1e-6, math.inf, None),
+    ):
+        found = limits.class_of({"native": [even(1e-6), even(native)], "stress": [even(stress)]}, fixture)
+        assert found == expected, (native, stress)
+    assert limits.class_of({}, fixture) is None, "nothing judged is nothing passed"
+
+
+# -- statistics -----------------------------------------------------------------------------------------------------
+
+
+def test_the_interval_of_the_median_covers_it() -> None:
+    """Of 200 experiments with a known median, 95 % within what their number allows."""
+    generator = np.random.default_rng(3)
+    covered = 0
+    for _ in range(200):
+        low, high = stats.summary(list(generator.lognormal(0, 0.3, 60)))["ci95"]
+        covered += low <= 1.0 <= high
+    assert 180 <= covered <= 199
+
+
+def test_summary_of_known_samples() -> None:
+    found = stats.summary([1.0, 2.0, 3.0, 4.0, 100.0])
+    assert (found["median"], found["iqr"], found["n"]) == (3.0, 2.0, 5)
+    assert stats.summary([2.0] * 9) == {"median": 2.0, "ci95": [2.0, 2.0], "iqr": 0.0, "n": 9}
+    assert stats.summary([1.0, 5.0, 2.0]) == stats.summary([1.0, 5.0, 2.0]), "the resampling is seeded"
+    with pytest.raises(ValueError, match="no samples"):
+        stats.summary([])
+
+
+def test_paired_ratio_is_exact_where_every_block_agrees() -> None:
+    """Drift that hits both of a block cancels: the ratio is 2 however much blocks differ."""
+    base = [4.0, 8.0, 1.0, 100.0]
+    found = stats.paired_ratio(base, [b / 2 for b in base])
+    assert found["ratio"] == pytest.approx(2.0) and found["ci95"] == pytest.approx([2.0, 2.0]) and found["blocks"] == 4
+    mixed = stats.paired_ratio([1.0, 4.0], [1.0, 1.0])
+    assert mixed["ratio"] == pytest.approx(2.0) and mixed["ci95"] == pytest.approx([1.0, 4.0])
+    for pair in (([1.0], [1.0, 2.0]), ([], [])):
+        with pytest.raises(ValueError, match="pair"):
+            stats.paired_ratio(*pair)
+
+
+def test_geometric_mean_of_ratios_and_of_their_intervals() -> None:
+    same = {"ratio": 2.0, "ci95": [1.0, 4.0]}
+    assert stats.geometric_mean([same])["ci95"] == pytest.approx([1.0, 4.0])
+    found = stats.geometric_mean([{"ratio": 1.0, "ci95": [1.0, 1.0]}, {"ratio": 4.0, "ci95": [4.0, 4.0]}])
+    assert found["ratio"] == pytest.approx(2.0) and found["ci95"] == pytest.approx([2.0, 2.0]) and found["n"] == 2
+    narrower = stats.geometric_mean([same] * 4)
+    assert narrower["ci95"] == pytest.approx([1.0 * 2**0.5, 2 * 2**0.5]), "four of them: half the width in logs"
+    with pytest.raises(ValueError, match="no ratios"):
+        stats.geometric_mean([])
+
+
+# -- gates ----------------------------------------------------------------------------------------------------------
+
+SPEC = {"shape": [4, 6], "dtype": "float32"}
+GOOD = {
+    "kind": "tensor",
+    "type": "Tensor",
+    "plain": True,
+    "layout": "torch.strided",
+    "dtype": "float32",
+    "shape": [4, 6],
+    "dense": True,
+    "device": "cpu",
+    "storage_bytes": 96,
+    "aliases_input": False,
+}
+
+
+def test_gates_let_an_honest_description_through() -> None:
+    gates.check(GOOD, SPEC, "cpu")
+    gates.check({"kind": "sequence", "items": [GOOD, GOOD]}, [SPEC, SPEC], "cpu")
+    gates.check(GOOD | {"storage_bytes": 4096}, SPEC, "cpu")
+
+
+@pytest.mark.parametrize(
+    "described, spec, code",
+    [
+        ({"kind": "other", "type": "NoneType"}, SPEC, "wrong_structure"),
+        ({"kind": "sequence", "items": [GOOD]}, SPEC, "wrong_structure"),
+        ({"kind": "sequence", "items": [GOOD]}, [SPEC, SPEC], "wrong_structure"),
+        ({"kind": "sequence", "items": [GOOD, {"kind": "other", "type": "int"}]}, [SPEC, SPEC], "wrong_structure"),
+        (GOOD, [SPEC], "wrong_structure"),
+        (None, SPEC, "wrong_structure"),
+        ("tensor", SPEC, "wrong_structure"),
+        (GOOD | {"plain": False, "type": "Lazy"}, SPEC, "wrong_type"),
+        (GOOD | {"layout": "torch.sparse_coo"}, SPEC, "wrong_layout"),
+        (GOOD | {"dtype": "bfloat16"}, SPEC, "wrong_dtype"),
+        (GOOD | {"shape": [6, 4]}, SPEC, "wrong_shape"),
+        (GOOD | {"shape": [4, 6.0000001]}, SPEC, "wrong_shape"),
+        (GOOD | {"device": "cuda"}, SPEC, "wrong_device"),
+        (GOOD | {"dense": False}, SPEC, "not_dense"),
+        (GOOD | {"dense": "yes"}, SPEC, "not_dense"),
+        (GOOD | {"storage_bytes": 95}, SPEC, "no_storage"),
+        (GOOD | {"storage_bytes": "many"}, SPEC, "no_storage"),
+        (GOOD | {"aliases_input": True}, SPEC, "aliases_input"),
+    ],
+)
+def test_every_gate_has_its_reason_code(described: Any, spec: Any, code: str) -> None:
+    with pytest.raises(SolutionRejected) as caught:
+        gates.check(described, spec, "cpu")
+    assert caught.value.code == code and caught.value.verdict == "incorrect"
+
+
+@pytest.mark.parametrize("missing", [key for key in GOOD if key not in ("kind", "type")])
+def test_gates_fail_closed(missing: str) -> None:
+    """A fact that is not reported is not taken for granted."""
+    with pytest.raises(SolutionRejected):
+        gates.check({key: value for key, value in GOOD.items() if key != missing}, SPEC, "cpu")
+
+
+# -- binder ---------------------------------------------------------------------------------------------------------
+
+
+class Conv(nn.Module):
+    def __init__(self, bias: bool = False) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, (3, 3), stride=2, padding=(1, 1), dilation=1, groups=4, bias=bias)
+
+
+class RMSNorm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_features, self.eps = 64, 1e-3
+
+
+class Biased(nn.Module):
+    """A layer's bias, and one of the model itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matmul = nn.Linear(3, 5)
+        self.bias = nn.Parameter(torch.zeros(5))
+        self.scaling_factor = 1.5
+        self.group_norm = nn.GroupNorm(5, 5, eps=0.25)
+
+
+def called_with(function: Callable[..., Any], model: nn.Module, *values: Any) -> Any:
+    """What `function` gets; it returns its arguments."""
+    return binder.bind(function, model, len(values))(*values)
+
+
+def test_named_parameters_take_the_models_values_by_name() -> None:
+    def function(x, weight, stride, padding, dilation, groups):
+        return x, weight, stride, padding, dilation, groups
+
+    model = Conv()
+    x, weight, *rest = called_with(function, model, "x")
+    assert x == "x" and weight is model.conv.weight and rest == [2, 1, 1, 4], "tuples of equal numbers as the number"
+
+
+def test_the_first_parameter_is_an_input_whatever_its_name() -> None:
+    assert called_with(lambda weight, stride: (weight, stride), Conv(), "x") == ("x", 2)
+
+
+def test_defaults_give_way_to_the_model_and_stay_where_it_has_nothing() -> None:
+    """As published kernels declare them: (x, num_features, eps=1e-5), eps from the model."""
+    found = called_with(lambda x, num_features=1, eps=1e-5, axis=1: (x, num_features, eps, axis), RMSNorm(), "x")
+    assert found == ("x", 64, 1e-3, 1)
+
+
+@pytest.mark.parametrize("alias", ["w", "weights", "kernel", "conv_weight"])
+def test_aliases_of_the_weight(alias: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"def function(x, {alias}): return {alias}", scope)
+    model = Conv()
+    assert called_with(scope["function"], model, "x") is model.conv.weight
+
+
+def test_the_layers_bias_and_the_models_own() -> None:
+    model = Biased()
+    for function in (
+        lambda x, weight, bias, model_bias: (bias, model_bias),
+        lambda x, w, b, add_bias: (b, add_bias),
+        lambda x, weight, conv_bias, add_bias: (conv_bias, add_bias),
+    ):
+        bias, own = called_with(function, model, "x")
+        assert bias is model.matmul.bias and own is model.bias
+    values = called_with(
+        lambda x, scaling_factor, num_groups, epsilon: (scaling_factor, num_groups, epsilon), model, "x"
+    )
+    assert values == (1.5, 5, 0.25)
+
+
+def test_a_bias_that_is_none_is_passed_as_none() -> None:
+    assert called_with(lambda x, weight, bias: bias, Conv(), "x") is None
+    assert called_with(lambda x, weight, bias=7: bias, Conv(), "x") == 7
+    model = Conv(bias=True)
+    assert called_with(lambda x, weight, bias=None: bias, model, "x") is model.conv.bias
+
+
+def test_several_inputs_fill_the_parameters_that_the_model_has_no_value_for() -> None:
+    assert called_with(lambda A, B: (A, B), nn.Identity(), "a", "b") == ("a", "b")
+    assert called_with(lambda q, k, v, scale=None: (q, k, v, scale), nn.Identity(), 1, 2, 3) == (1, 2, 3, None)
+
+
+def test_varargs_get_the_inputs_then_the_weights_and_kwargs_the_configuration() -> None:
+    model = Conv(bias=True)
+    args, kwargs = called_with(lambda *args, **kwargs: (args, kwargs), model, "x")
+    assert args[0] == "x" and args[1] is model.conv.weight and args[2] is model.conv.bias and len(args) == 3
+    assert kwargs == {
+        "stride": 2,
+        "padding": 1,
+        "dilation": 1,
+        "groups": 4,
+        "kernel_size": 3,
+        "output_padding": 0,
+    }
+    assert called_with(lambda *args: len(args), Conv(), "x") == 2
+
+
+def test_varargs_name_a_models_own_bias_once() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = nn.Parameter(torch.zeros(5))
+
+    assert called_with(lambda *args: len(args), Own(), "x") == 2
+
+
+def test_keyword_only_parameters_get_the_configuration_too() -> None:
+    """A stride that is silently left at its default is a wrong answer."""
+    model = Conv()
+    assert called_with(lambda *args, stride=1, padding=0: (stride, padding), model, "x") == (2, 1)
+    assert called_with(lambda x, weight, *, stride, padding=0: (stride, padding), model, "x") == (2, 1)
+
+
+def test_kwargs_beside_named_parameters_get_the_rest_of_the_configuration() -> None:
+    assert called_with(lambda x, weight, stride, **kwargs: (stride, kwargs.get("padding")), Conv(), "x") == (2, 1)
+
+
+def test_positional_only_parameters_are_bound() -> None:
+    scope: dict[str, Any] = {}
+    exec("def function(x, w, /, stride): return x, w, stride", scope)
+    model = Conv()
+    x, weight, stride = called_with(scope["function"], model, "x")
+    assert x == "x" and weight is model.conv.weight and stride == 2
+
+
+def test_what_stays_unbound_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="'temperature' .* matches no input and no model value"):
+        binder.bind(lambda x, temperature: x, Conv(), 1)
+    with pytest.raises(TypeError, match="takes 1 of the problem's 2 inputs"):
+        binder.bind(lambda x: x, Conv(), 2)
+
+
+# -- precision ------------------------------------------------------------------------------------------------------
+
+
+def test_tf32_rounding_is_to_ten_mantissa_bits_to_nearest_even() -> None:
+    step = 2.0**-10
+    values = [
+        1.0,
+        1 + step,
+        1 + step / 2,
+        1 + 1.5 * step,
+        1 + 0.49 * step,
+        1 + 0.51 * step,
+        -1 - 1.5 * step,
+        2**-20,
+        0.0,
+    ]
+    expected = [1.0, 1 + step, 1.0, 1 + 2 * step, 1.0, 1 + step, -1 - 2 * step, 2**-20, 0.0]
+    assert round_mantissa(torch.tensor(values)).tolist() == expected
+    x = torch.randn(10000, generator=torch.Generator().manual_seed(4))
+    assert torch.equal(round_mantissa(x), x.half().float()), "inside fp16's range the two mantissas are the same"
+    assert bool(round_mantissa(torch.tensor([math.inf, -math.inf])).isinf().all())
+
+
+def test_tf32_mode_rounds_the_operands_of_contractions_alone() -> None:
+    a, b = torch.randn(8, 8), torch.randn(8, 8)
+    with TF32Operands():
+        products = [a @ b, torch.matmul(a, b), nn.functional.linear(a, b.t())]
+        total = a + b
+    expected = round_mantissa(a) @ round_mantissa(b)
+    assert all(torch.allclose(product, expected, rtol=1e-6, atol=1e-6) for product in products)
+    assert not torch.allclose(a @ b, expected, rtol=1e-6, atol=1e-6) and torch.equal(total, a + b)
+
+
+def test_exact_float32_restores_the_flags_that_it_found() -> None:
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = (cudnn.allow_tf32, matmul.allow_tf32)
+    try:
+        cudnn.allow_tf32, matmul.allow_tf32 = False, True
+        with exact_float32():
+            assert not cudnn.allow_tf32 and not matmul.allow_tf32
+        assert (cudnn.allow_tf32, matmul.allow_tf32) == (False, True)
+    finally:
+        cudnn.allow_tf32, matmul.allow_tf32 = before
+
+
+# -- provenance -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        ("@triton.jit\ndef k(x): pass\n", ["triton"]),
+        ("@triton.autotune([], [])\n@triton.jit\ndef k(x): pass\n", ["autotuned", "triton"]),
+        ("y = torch.matmul(a, b)\n", ["no_custom_kernel", "torch_fallback"]),
+        ("y = a @ b\n", ["no_custom_kernel", "torch_fallback"]),
+        ("y = F.conv2d(a, b)\n", ["no_custom_kernel", "torch_fallback"]),
+        ("y = torch.nn.functional.softmax(a)\n", ["no_custom_kernel", "torch_fallback"]),
+        ("y = nn.functional.linear(a, b)\n", ["no_custom_kernel", "torch_fallback"]),
+        ("f = torch.compile(g)\n", ["no_custom_kernel", "torch_compile"]),
+        (
+            "with torch.cuda.graph(g): pass\ns = torch.cuda.Stream()\n",
+            ["cuda_graph", "no_custom_kernel", "side_stream"],
+        ),
+        ("torch.backends.cuda.matmul.allow_tf32 = True\n", ["no_custom_kernel", "sets_tf32"]),
+        ("torch.set_float32_matmul_precision('high')\n", ["no_custom_kernel", "sets_tf32"]),
+        ("m = torch.utils.cpp_extension.load_inline('m', '')\n", ["inline_cuda"]),
+        ("x = torch.empty(3)\n", ["no_custom_kernel"]),
+        ("def broken(:\n", ["unreadable"]),
+    ],
+)
+def test_labels_say_what_a_source_uses(tmp_path: Path, source: str, expected: list[str]) -> None:
+    file = tmp_path / "solution.py"
+    file.write_text(source)
+    assert provenance.labels(file) == expected
+
+
+def test_labels_of_no_file() -> None:
+    assert provenance.labels(None) == []
+    assert provenance.labels(Path("nowhere.py")) == ["unreadable"]
+
+
+# -- protocol -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[Channel, int]]:
+    """A channel, and the descriptor whose bytes it reads."""
+    read, write = os.pipe()
+    channel = Channel(read, os.open(os.devnull, os.O_WRONLY))
+    yield channel, write
+    channel.close()
+    try:
+        os.close(write)
+    except OSError:
+        pass
+
+
+def test_messages_arrive_whole_in_order_and_in_pieces(pipe: tuple[Channel, int]) -> None:
+    channel, write = pipe
+    os.write(write, b'{"a": 1}\n{"b": ')
+    assert channel.receive(5) == {"a": 1}
+    os.write(write, b"[2, NaN]}\n")
+    assert channel.receive(5)["b"][0] == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"hello\n", b"\n", b"[1]\n", b'"text"\n', b"\xff\xfe\n", b'{"a": }\n', b"[" * 200000 + b"\n", b"1" * 5000 + b"\n"],
+    ids=["text", "empty", "list", "string", "not utf-8", "broken", "nested too deep", "a number too long"],
+)
+def test_garbage_is_named_so(pipe: tuple[Channel, int], data: bytes) -> None:
+    """Whatever a worker writes, the judge gets one kind of exception and goes on."""
+    channel, write = pipe
+    writer = threading.Thread(target=os.write, args=(write, data))
+    writer.start()
+    with pytest.raises(ChannelGarbage):
+        channel.receive(20)
+    writer.join()
+
+
+def test_a_line_without_end_is_cut_off(pipe: tuple[Channel, int]) -> None:
+    """The judge's memory is not the worker's to fill."""
+    channel, write = pipe
+    stop = threading.Event()
+
+    def flood() -> None:
+        while not stop.is_set():
+            try:
+                os.write(write, b"x" * 65536)
+            except OSError:
+                return
+
+    writer = threading.Thread(target=flood)
+    writer.start()
+    try:
+        with pytest.raises(ChannelGarbage, match="more than"):
+            channel.receive(60)
+        assert len(channel._buffer) <= MAX_LINE_BYTES + 65536
+    finally:
+        stop.set()
+        os.close(channel.read_fd)
+        writer.join()
+
+
+def test_silence_times_out_also_in_the_middle_of_a_line(pipe: tuple[Channel, int]) -> None:
+    channel, write = pipe
+    for data in (b"", b'{"a": '):
+        os.write(write, data)
+        begin = time.monotonic()
+        with pytest.raises(ChannelTimeout):
+            channel.receive(0.2)
+        assert 0.15 < time.monotonic() - begin < 5
+
+
+def test_a_closed_end_is_seen_by_reader_and_writer(pipe: tuple[Channel, int]) -> None:
+    channel, write = pipe
+    os.write(write, b'{"half": ')
+    os.close(write)
+    with pytest.raises(ChannelClosed):
+        channel.receive(5)
+    read, other = os.pipe()
+    os.close(read)
+    sender = Channel(os.open(os.devnull, os.O_RDONLY), other)
+    with pytest.raises(ChannelClosed):
+        sender.send({"op": "hello"})
+    sender.close()
+
+
+@pytest.fixture
+def worker() -> Iterator[WorkerProcess]:
+    """A real worker with nothing loaded."""
+    process = WorkerProcess("test", CPU, {}, trusted=False)
+    process.ask({"op": "hello"}, 120)
+    yield process
+    process.close()
+
+
+def test_a_worker_that_ends_by_any_signal_is_told_so(worker: WorkerProcess) -> None:
+    """Real-time signals have no name of their own."""
+    os.kill(worker.process.pid, 40)
+    with pytest.raises(SolutionDied, match="signal 40") as caught:
+        worker.ask({"op": "hello"}, 60)
+    assert caught.value.code == "worker_died"
+
+
+def test_a_worker_answers_what_it_does_not_know_with_an_error_and_goes_on(worker: WorkerProcess) -> None:
+    with pytest.raises(SolutionError) as caught:
+        worker.ask({"op": "nothing_of_that_name"}, 60)
+    assert caught.value.code == "exception"
+    assert worker.ask({"op": "hello"}, 60)["torch"] == torch.__version__
+
+
+def test_a_worker_that_does_not_answer_is_killed(worker: WorkerProcess) -> None:
+    os.kill(worker.process.pid, 19)  # SIGSTOP
+    with pytest.raises(SolutionTimeout, match="longer than 1 s"):
+        worker.ask({"op": "hello"}, 1)
+    assert worker.process.poll() is not None
+
+
+# -- timing ---------------------------------------------------------------------------------------------------------
+
+
+def series(device_ms: list[list[float]], host_ms: list[list[float]] | None = None) -> Series:
+    return Series(device_ms, host_ms if host_ms is not None else device_ms)
+
+
+def test_convergence_needs_blocks_samples_and_a_narrow_interval() -> None:
+    steady = [[1.0, 1.001, 0.999, 1.0] for _ in range(8)]
+    assert timing.converged(series(steady))
+    assert not timing.converged(series(steady[:7])), "8 blocks at least"
+    assert not timing.converged(series([[1.0, 1.0, 1.0]] * 8)), "30 samples at least"
+    generator = np.random.default_rng(5)
+    assert not timing.converged(series([list(generator.normal(1, 0.2, 4)) for _ in range(8)])), "5 permille"
+
+
+def test_measure_pairs_blocks_discards_the_first_and_sets_the_number_of_calls() -> None:
+    seen: dict[str, list[int]] = {"fast": [], "slow": []}
+    fresh = []
+
+    def runner(name: str, ms: float) -> timing.Runner:
+        def run(calls: int) -> tuple[list[float], list[float]]:
+            seen[name].append(calls)
+            first = 50.0 if len(seen[name]) == 1 else ms
+            return [first] * calls, [first] * calls
+
+        return timing.Runner(name, run)
+
+    found, status = timing.measure([runner("fast", 1.0), runner("slow", 5.0)], lambda: fresh.append(1), 60, warm=True)
+    assert status == "converged"
+    assert seen["fast"][:3] == [1, 1, 15] and seen["slow"][2] == 3, "blocks of about 15 ms"
+    assert len(found["fast"].blocks) == len(found["slow"].blocks) == len(fresh) - 1
+    assert set(found["fast"].flat) == {1.0} and set(found["slow"].flat) == {5.0}, "the warm-up block is not kept"
+
+
+def test_measure_stops_at_its_budget_and_says_so() -> None:
+    generator = np.random.default_rng(6)
+
+    def run(calls: int) -> tuple[list[float], list[float]]:
+        times = list(generator.uniform(1, 3, calls))
+        return times, times
+
+    found, status = timing.measure([timing.Runner("noisy", run)], lambda: None, 0.0, warm=False)
+    assert status == "not_converged" and len(found["noisy"].device_ms) == 1
+    _, status = timing.measure([timing.Runner("noisy", run)], lambda: None, 60, warm=True)
+    assert status == "not_converged"
+
+
+def test_measure_hands_a_runners_error_on() -> None:
+    def run(calls: int) -> tuple[list[float], list[float]]:
+        raise SolutionRejected("timed_output_wrong")
+
+    with pytest.raises(SolutionRejected):
+        timing.measure([timing.Runner("bad", run)], lambda: None, 1, warm=False)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [None, "fast", [], [1.0], [1.0, 0.0], [1.0, -1.0], [1.0, math.nan], [1.0, math.inf], [1.0, "1"], [1.0, None],
+     [1.0, [1.0]], [1.0, 1.0, 1.0], [1.0, 10**400], [1.0, 5e-324], [1.0, 9e-7]],
+    ids=lambda value: str(value)[:20],
+)  # fmt: skip
+def test_times_that_cannot_be_are_refused(values: Any) -> None:
+    """Two positive times are due; nothing takes less than a nanosecond."""
+    with pytest.raises(SolutionRejected) as caught:
+        timing.times(values, 2)
+    assert caught.value.code == "impossible_time"
+
+
+def test_times_that_can_be_are_taken() -> None:
+    assert timing.times([1, 0.002], 2) == [1.0, 0.002]
+
+
+@pytest.mark.parametrize(
+    "device, host, expected",
+    [
+        (1.0, 1.02, False),
+        (1.0, 1.3, False),
+        (1.0, 1.4, True),
+        (0.01, 5.0, True),
+        (0.05, 0.15, False),
+        (10.0, 13.0, True),
+    ],
+)
+def test_a_device_clock_that_shows_less_than_the_host_saw_is_suspect(
+    device: float, host: float, expected: bool
+) -> None:
+    """Launch latency aside: work on another stream, or a patched event."""
+    assert timing.suspect(series([[device] * 4] * 8, [[host] * 4] * 8)) is expected
+
+
+# -- verdicts -------------------------------------------------------------------------------------------------------
+
+
+def judged_subject(**distances: float) -> Subject:
+    subject = Subject("mine", Path("mine.py"), "ModelNew", ["mine"])
+    subject.distances = {kind: [even(value)] for kind, value in distances.items()}
+    return subject
+
+
+FIXTURE = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
+
+
+def test_correct_needs_every_planned_trial() -> None:
+    found = verdict.judge(judged_subject(native=1e-6, stress=5e-4), FIXTURE)
+    assert (found["verdict"], found["precision_class"], found["reasons"]) == ("correct", "tf32", [])
+    assert found["rel_l2"] == 5e-4
+
+
+@pytest.mark.parametrize("distances", [{}, {"native": 0.0}])
+def test_missing_trials_are_inconclusive(distances: dict[str, float]) -> None:
+    found = verdict.judge(judged_subject(**distances), FIXTURE)
+    assert found["verdict"] == "inconclusive" and found["precision_class"] is None
+    assert found["reasons"][0]["code"] == "trials_missing" and "stress" in found["reasons"][0]["detail"]
+
+
+def test_incorrect_names_each_trial_and_its_worst_guard() -> None:
+    subject = judged_subject(native=1e-6, stress=1.0)
+    subject.distances["stress"][0]["row"] = 30.0
+    found = verdict.judge(subject, FIXTURE)
+    assert found["verdict"] == "incorrect"
+    assert [(r["code"], r["trial"]) for r in found["reasons"]] == [("row", "stress")]
+    assert "30 over the limit 0.01 of class bf16" in found["reasons"][0]["detail"]
+
+
+def test_a_nan_distance_is_incorrect() -> None:
+    assert verdict.judge(judged_subject(native=math.nan, stress=0.0), FIXTURE)["verdict"] == "incorrect"
+
+
+def test_the_first_fault_decides_the_verdict() -> None:
+    subject = judged_subject(native=0.0, stress=0.0)
+    subject.fail(SolutionTimeout("timeout", "slow"), "native")
+    subject.fail(SolutionRejected("wrong_shape", "later"), "stress")
+    found = verdict.judge(subject, FIXTURE)
+    assert found["verdict"] == "timeout" and [r["code"] for r in found["reasons"]] == ["timeout", "wrong_shape"]
+
+
+CEILINGS = {"copy_tb_s": 4.0, "fp32_tflop_s": 50.0, "fp16_tflop_s": 700.0, "bf16_tflop_s": 700.0}
+
+
+def result_of(ms: float, base_ms: float = 4.0, host_ms: float | None = None, **changes: Any) -> dict[str, Any]:
+    """The result of a correct fp32 solution of L1_36 whose blocks all take `ms`."""
+    subject = judged_subject(native=1e-6, stress=1e-6)
+    judged = verdict.judge(subject, FIXTURE)
+    blocks = lambda t: series([[t] * 4 for _ in range(8)], [[host_ms or t] * 4 for _ in range(8)])  # noqa: E731
+    timed = {"mine": blocks(ms), "eager": blocks(base_ms), "compile": blocks(base_ms / 2)}
+    facts = {"status": "converged", "baseline_classes": {"eager": "fp32", "compile": "tf32"}}
+    given = {"series": timed, "facts": facts, "reached": CEILINGS} | changes
+    return verdict.result(
+        problems.load("L1_36"), subject, judged, given["series"], given["facts"], given["reached"], ["triton"]
+    )
+
+
+FLOOR_MS = 2 * 1879048192 * 4 / 4.0 / 1e9  # L1_36: one read and one write in fp32 at 4 TB/s
+
+
+def test_a_possible_time_stays_correct_with_its_floor() -> None:
+    found = result_of(FLOOR_MS * 1.25)
+    assert found["verdict"] == "correct" and found["floor_ms"] == pytest.approx(FLOOR_MS)
+    assert found["floor_fraction"] == pytest.approx(0.8)
+    assert result_of(FLOOR_MS * 0.92)["verdict"] == "correct", "the ceilings are known to a few per cent"
+    assert found["speedup"]["eager"]["ratio"] == pytest.approx(4.0 / (FLOOR_MS * 1.25))
+    assert found["speedup"]["best_same_class"]["baseline"] == "eager", "an fp32 solution is not held against TF32"
+
+
+@pytest.mark.parametrize("ms", [FLOOR_MS * 0.88, 1e-3, timing.MIN_MS])
+def test_a_time_below_the_floor_is_rejected(ms: float) -> None:
+    """Impossible, not good: down to the smallest time that a worker may report."""
+    found = result_of(ms)
+    assert found["verdict"] == "rejected"
+    assert found["reasons"][-1]["code"] == "below_floor"
+    json.loads(jsonio.dumps(found))
+
+
+def test_the_floor_is_the_larger_of_traffic_and_arithmetic_of_the_class() -> None:
+    gemm = problems.load("L2_99")
+    assert gemm.work is not None
+    assert ceilings.floor_ms(gemm, "fp32", CEILINGS) == pytest.approx(gemm.work.flop / 50.0 / 1e9)
+    assert ceilings.floor_ms(gemm, "bf16", CEILINGS) == pytest.approx(gemm.work.flop / 700.0 / 1e9)
+    half = problems.load("L1_36@bf16")
+    assert ceilings.floor_ms(half, "bf16", CEILINGS) == pytest.approx(FLOOR_MS / 2)
+    assert ceilings.floor_ms(problems.load("L1_36", size="smoke"), "fp32", CEILINGS) is None
+
+
+def test_what_is_missing_says_why() -> None:
+    cpu = result_of(1.0, reached=None)
+    assert cpu["floor_ms"] is None and "CPU" in cpu["floor_reason"]
+    untimed = result_of(1.0, series={}, facts={"status": "not_timed"})
+    assert untimed["time_ms"] is None and untimed["time_reason"] == "not_timed"
+    assert result_of(FLOOR_MS * 1.1, host_ms=50.0)["reasons"][-1]["code"] == "timing_suspect"
+
+
+# -- fixtures -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_fixtures_of_every_suite_tell_cheats_from_work(
+    key: str, smoke_fixture: Callable[[str], dict[str, Any]]
+) -> None:
+    """Not refused, margin at least 1.5, every planned trial measured, small, no tensor in it, the same when remade."""
+    fixture = smoke_fixture(key)
+    assert fixture["refused"] == "" and fixture["margin"] >= 1.5
+    assert fixture["worst_honest_score"] <= 1 < fixture["best_cheat_score"]
+    plan = inputs.plan(problems.load(key, size="smoke"))
+    assert len(fixture["trials"]) >= 2 and len(fixture["trials"]) + len(fixture["trials_left_out"]) == 4
+    for trial in fixture["trials"].values():
+        assert {"zeros", "constant", "feature_mean", "stale"} < set(trial["cheats"]), "and a skip list of its own"
+        assert set(trial["honest"]) == set(trial["limits"]) == set(limits.CLASSES[fixture["dtype"]])
+        for name, honest in trial["honest"].items():
+            assert metric.score(honest, trial["limits"][name]) <= 1
+    assert [len(entry["checksum64"]) for entry in fixture["inputs"]] == [16] * len(plan.spec)
+    assert len((jsonio.dumps(fixture, indent=1) + "\n").encode()) < 10 << 10, "as `repro fixtures` writes it"
+
+    again = calibrate.build(problems.load(key, size="smoke"), CPU)
+    for timed in ("build_s", "reference_timing"):
+        assert timed in again and timed in fixture
+    untimed = [{k: v for k, v in f.items() if k not in ("build_s", "reference_timing")} for f in (fixture, again)]
+    assert untimed[0] == untimed[1]
+
+
+def test_the_checksum_sees_every_bit_and_its_place() -> None:
+    x = torch.arange(100, dtype=torch.float32)
+    swapped = x.clone()
+    swapped[[3, 4]] = swapped[[4, 3]]
+    negative_zero = x.clone()
+    negative_zero[0] = -0.0
+    sums = {calibrate.checksum(t) for t in (x, swapped, negative_zero, x[:99], x.bfloat16(), x.to(torch.uint8))}
+    assert len(sums) == 6
+    assert calibrate.checksum(x) == calibrate.checksum(x.clone()) and len(calibrate.checksum(x)) == 16
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "uint8", "int8", "bool", "float32"])
+def test_checksums_of_drawn_inputs_are_those_of_the_whole_tensor(tmp_path: Path, dtype: str) -> None:
+    """In pieces or at once, for every dtype that a problem may draw."""
+    file = tmp_path / "p.py"
+    body = f"[torch.rand(60, 4), torch.randint(0, 99, (60, 4), dtype=torch.{dtype}), 3]"
+    file.write_text(SMALL.format(forward="x * 2 + y", inputs=body))
+    plan = inputs.plan(problems.load_file(file))
+    facts = calibrate._input_facts(plan, 5, CPU)
+    values = plan.make(5, CPU)
+    assert [f.get("checksum64") for f in facts] == [calibrate.checksum(values[0]), calibrate.checksum(values[1]), None]
+    assert facts[2] == {"value": "3"}
+
+
+SMALL = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y=None, z=None):
+        return {forward}
+
+
+def get_inputs():
+    return {inputs}
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def small_fixture(tmp_path: Path, forward: str) -> dict[str, Any]:
+    file = tmp_path / "small.py"
+    file.write_text(SMALL.format(forward=forward, inputs="[torch.rand(32, 16)]"))
+    return calibrate.build(problems.load_file(file), CPU)
+
+
+@pytest.mark.parametrize(
+    "forward, cheat",
+    [
+        ("torch.ones_like(x)", "constant"),
+        ("torch.zeros_like(x)", "zeros"),
+        ("torch.arange(16.0, device=x.device, dtype=x.dtype).expand(32, 16) + 0 * x", "feature_mean"),
+        ("torch.arange(512.0, device=x.device, dtype=x.dtype).view(32, 16) + 0 * x", "stale"),
+        ("torch.softmax(1e-4 * x, dim=1)", "constant"),
+    ],
+    ids=["constant", "zero", "one row for all", "free of the input", "all but constant"],
+)
+def test_a_fixture_that_a_cheat_passes_is_refused(tmp_path: Path, forward: str, cheat: str) -> None:
+    """Problems whose output can be had without the input judge nothing."""
+    fixture = small_fixture(tmp_path, forward)
+    assert "passes every trial" in fixture["refused"]
+    loosest = fixture["trials"]["native"]
+    assert metric.score(loosest["cheats"][cheat], loosest["limits"]["bf16"]) <= 1
+
+
+def test_tiny_outputs_that_follow_their_input_are_accepted(tmp_path: Path) -> None:
+    """Relative L2 has no scale: the absolute tolerance that lets zeros pass elsewhere plays no part."""
+    fixture = small_fixture(tmp_path, "1e-30 * x")
+    assert fixture["refused"] == "" and fixture["trials"]["native"]["cheats"]["zeros"]["legacy"]["allclose_1e-4"]
+
+
+def test_a_problem_whose_state_begins_with_integers_is_measured(tmp_path: Path) -> None:
+    """`Module.to(dtype)` leaves them alone; so must the output's spec."""
+    file = tmp_path / "small.py"
+    text = SMALL.format(forward="x[:, self.order]", inputs="[torch.rand(32, 16)]")
+    register = (
+        "def __init__(self):\n        super().__init__()\n        self.register_buffer('order', torch.arange(8))\n\n"
+    )
+    file.write_text(text.replace("def forward", register + "    def forward", 1))
+    assert calibrate.build(problems.load_file(file), CPU)["output"] == {"shape": [32, 8], "dtype": "float32"}
+
+
+def test_a_problem_that_fails_is_the_problems_fault(tmp_path: Path) -> None:
+    with pytest.raises(JudgeError, match="only tensors can be judged"):
+        small_fixture(tmp_path, "3.0")
+    with pytest.raises(JudgeError, match="nothing_of_that_name"):
+        small_fixture(tmp_path, "torch.nothing_of_that_name(x)")
+
+
+# -- answers without work -------------------------------------------------------------------------------------------
+
+CHEATS = {
+    "zeros": "return torch.zeros_like(super().forward(*inputs))",
+    "mean": "y = super().forward(*inputs)\n        return y.mean(0, keepdim=True).expand_as(y).contiguous()",
+    "stale": "y = super().forward(*inputs)\n        ModelNew.first = y if ModelNew.first is None else ModelNew.first\n"
+    "        return ModelNew.first.clone()",
+    "honest": "return super().forward(*inputs)",
+}
+
+
+@pytest.mark.parametrize("key", ONCE)
+def test_answers_without_work_are_incorrect_on_every_problem(
+    key: str, tmp_path: Path, smoke_fixture: Callable[[str], dict[str, Any]]
+) -> None:
+    """Zeros, the mean over the batch and the first output ever computed, through the real worker; work is correct."""
+    problem = problems.load(key, size="smoke")
+    names = ["zeros", "mean", "stale"] + (["honest"] if key in ("L1_36", "L3_44", "L1_77@bf16") else [])
+    solutions = []
+    for name in names:
+        file = tmp_path / f"{name}.py"
+        wrapper = "\n\nclass ModelNew(Model):\n    first = None\n\n    def forward(self, *inputs):\n        "
+        file.write_text(problem.path.read_text() + wrapper + CHEATS[name] + "\n")
+        solutions.append((name, file, "ModelNew"))
+    found = evaluate.evaluate(problem, smoke_fixture(key), solutions, Options(device="cpu", timing=False))
+    assert len(found["trials"]) >= 2
+    for entry in found["results"]:
+        assert entry["verdict"] == ("correct" if entry["solution"] == "honest" else "incorrect"), entry
+        assert entry["verdict"] == "correct" or entry["reasons"][0]["code"] in metric.GUARDS
+    assert json.loads(jsonio.dumps(found))["timing"]["status"] == "not_timed"

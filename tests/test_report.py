@@ -1,0 +1,345 @@
+"""Reports of bundles that are made here on disk, row by row as a run writes them.
+
+The report of one is held to tests/golden/report.md; REPRO_WRITE_GOLDEN=1 writes that file anew.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro import cells, jsonio, problems
+from repro.agents.nop import Nop
+from repro.agents.oracle import Oracle
+from repro.bundle.write import MANIFEST, Bundle
+from repro.cells import Cell, Outcome
+from repro.engines.base import Engine
+from repro.errors import EngineError, EngineGone
+from repro.judge import stats, verdict
+from repro.judge.evaluate import Subject
+from repro.judge.timing import Series
+from repro.progress import Progress
+from repro.report import markdown, model
+from repro.runs import Row, execute
+
+GOLDEN = Path(__file__).parent / "golden" / "report.md"
+CEILINGS = {"copy_tb_s": 4.3, "fp32_tflop_s": 52.0, "fp16_tflop_s": 700.0, "bf16_tflop_s": 700.0}
+
+
+def fingerprint(device: str, **off_pin: str) -> dict[str, Any]:
+    """As `repro.fingerprint.collect` makes it, with the values that the headline shows."""
+    names = {"torch": "2.9.1+cu128", "triton": "3.5.1", "python": "3.12.3"} | off_pin
+    names |= {"gpu_name": "NVIDIA H200", "driver": "580.1"} if device == "cuda" else {"cpu_model": "a CPU"}
+    values = {name: {"value": v, "source": "test", "status": "ok", "class": "V"} for name, v in names.items()}
+    return {"schema_version": 1, "taken": "2025-11-21T12:00:00Z", "device": device, "sku_id": "5ku",
+            "fingerprint_id": f"{device}{len(off_pin)}", "off_pin": off_pin, "values": values}  # fmt: skip
+
+
+def series(ms: float) -> Series:
+    """Eight blocks of four samples around `ms`."""
+    blocks = [[ms * (1 + 0.001 * (block % 3 - 1))] * 4 for block in range(8)]
+    return Series(blocks, [[1.01 * t for t in block] for block in blocks])
+
+
+def result(
+    key: str, ms: dict[str, float], *, device: str = "cuda", bad: dict[str, str] | None = None, **timing: Any
+) -> dict[str, Any]:
+    """What a cell returns. ms: solution or baseline -> time; bad: solution -> why it is wrong (untimed)."""
+    problem = problems.load(key)
+    baselines = {"eager": "fp32", "eager_tf32": "tf32", "compile": "fp32", "compile_tf32": "tf32"}
+    facts = {"status": "converged", "left_out": {}, "baseline_classes": baselines} | timing
+    timed = {name: series(value) for name, value in ms.items()}
+    reached = CEILINGS if device == "cuda" else None
+    entries = []
+    for name in [*(n for n in ms if n not in baselines), *(bad or {})]:
+        subject = Subject(name, Path(f"{name}.py"), "ModelNew", [name])
+        subject.distances = {"native": [dict.fromkeys(("rel_l2", "max", "row"), 2.5e-4)]}
+        subject.legacy = {"native": {"allclose_1e-2": True, "allclose_1e-4": False}}
+        judged = {"verdict": "correct", "reasons": [], "precision_class": "bf16" if "bf16" in key else "tf32",
+                  "rel_l2": 2.5e-4, "distances": subject.distances}  # fmt: skip
+        if bad and name in bad:
+            reason = {"code": "rel_l2", "trial": "native", "detail": bad[name]}
+            judged |= {"verdict": "incorrect", "reasons": [reason], "precision_class": None, "rel_l2": 1.0}
+        entries.append(verdict.result(problem, subject, judged, timed, facts, reached, ["triton"]))
+    return {
+        "results": entries,
+        "baselines": {n: verdict.baseline(s) for n, s in timed.items() if n in baselines},
+        "samples_ms": {n: {"device": s.device_ms, "host": s.host_ms} for n, s in timed.items()},
+        "timing": facts | {"clock": "CUDA events, cold L2"},
+        "ceilings": reached,
+        "trials": [{"kind": "native", "seed": 7}],
+        "trials_left_out": {},
+        "margin": 29.5,
+        "wall_s": 12.5,
+    }
+
+
+class Scripted(Engine):
+    """Answers every cell with what `script` holds for it: a result, or an error."""
+
+    name = "docker"
+
+    def __init__(self, device: str, script: dict[str, Any], **off_pin: str) -> None:
+        self.device, self.script, self.machine = device, script, fingerprint(device, **off_pin)
+
+    def describe(self) -> dict[str, Any]:
+        return {"engine": "docker", "isolation": "containers", "version": "28.0", "image_id": "sha256:abc"}
+
+    def attempt(
+        self, cells: list[Cell], timeout_s: float, progress: Callable[[str], None]
+    ) -> tuple[list[Outcome], str]:
+        (cell,) = cells
+        answer = self.script[cell.id]
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, str):
+            return [Outcome(cell.id, "failed", error=answer, fingerprint=self.machine)], ""
+        return [Outcome(cell.id, "done", answer, fingerprint=self.machine)], ""
+
+
+def bundle_of(
+    folder: Path, verb: str, script: dict[str, Any], columns: dict[str, dict[str, Any]], *, device: str = "cuda",
+    parameters: dict[str, Any] | None = None, unplanned: dict[str, str] | None = None, **off_pin: str,
+) -> Bundle:  # fmt: skip
+    """A bundle of scripted rows, read again from disk. unplanned: row -> why it never became a cell."""
+    rows = [
+        Row(name, None if unplanned and name in unplanned else Cell(name, "evaluate"), columns[name],
+            error=(unplanned or {}).get(name, ""))
+        for name in columns
+    ]  # fmt: skip
+    given = {"size": "full" if device == "cuda" else "smoke", "device": device} | (parameters or {})
+    bundle = Bundle.create(folder, verb, [row.id for row in rows], given)
+    bundle.manifest["started"] = "2025-11-21T12:00:00Z"
+    engine = Scripted(device, script, **off_pin)
+    try:
+        judged = execute(rows, engine, bundle, Progress(), lambda row: "")
+        bundle.finish("complete" if all(row["status"] == "done" for row in judged) else "incomplete")
+    except EngineError:
+        pass
+    named = bundle.path.with_name(f"20251121T120000Z-{verb}")
+    bundle.path.rename(named)
+    return Bundle.open(named)
+
+
+def study(folder: Path, device: str = "cuda", **off_pin: str) -> Bundle:
+    """An agent study: two repeats, one not converged, an incorrect solution, a failed cell, a missing fixture."""
+    fast = {"eager": 4.0, "eager_tf32": 2.0, "compile": 3.0, "compile_tf32": 1.5}
+    script: dict[str, Any] = {
+        "L2_99/oracle/0": result("L2_99", fast | {"mine": 1.0}, device=device),
+        "L2_99/oracle/1": result("L2_99", fast | {"mine": 1.1}, device=device, status="not_converged"),
+        "L2_84/oracle/0": result("L2_84", fast, device=device, bad={"mine": "0.4 over the limit 0.02 of class bf16"}),
+        "L1_36/oracle/0": "the container ran out of memory",
+        "L2_99/nop/0": result("L2_99", {}, device=device, bad={"mine": "1 over the limit 0.02 of class bf16"}),
+    }
+    columns = {
+        name: {"problem": name.split("/")[0], "arm": name.split("/")[1], "control": "/nop/" in name,
+               "repeat": int(name[-1])}
+        for name in [*script, "L3_20/oracle/0"]
+    }  # fmt: skip
+    arms = {"arms": {agent.name: agent.label for agent in (Oracle(), Nop())}}
+    return bundle_of(folder, "run", script, columns, device=device, parameters=arms,
+                     unplanned={"L3_20/oracle/0": "no fixture for L3_20"}, **off_pin)  # fmt: skip
+
+
+def artifacts(folder: Path, device: str = "cuda") -> Bundle:
+    """An artifact study: one good folder, one with a wrong kernel, one without a kernel, one that failed."""
+    times = {"eager": 4.0, "compile": 3.0, "input_kernel": 2.8, "optimized": 2.4}
+    some = {"eager": 4.0, "compile": 3.0, "input_kernel": 2.8}
+    script: dict[str, Any] = {
+        "36_RMSNorm": result("L1_36@bf16", times, device=device),
+        "43_Max_Pooling_3D": result("L1_43@bf16", some, device=device, bad={"optimized": "1 over the limit 0.02"}),
+        "82_conv": "the cell's process ended with signal SIGKILL",
+    }
+    columns = {name: {"problem": name, "number": int(name[:2]), "missing": []} for name in [*script, "04_Matrix"]}
+    columns["04_Matrix"]["missing"] = ["input_kernel.py", "optimized_kernel_beam_search.py"]
+    return bundle_of(folder, "benchmark", script, columns, device=device, parameters={"artifacts": "artifacts"},
+                     unplanned={"04_Matrix": "04_Matrix holds no kernel"})  # fmt: skip
+
+
+def drawn(bundle: Bundle) -> str:
+    return markdown.render(model.build(bundle))
+
+
+def line_with(text: str, *words: str) -> str:
+    """The one table row in which all these words stand."""
+    found = [line for line in text.splitlines() if line.startswith("|") and all(word in line for word in words)]
+    assert found, f"no row with {words} in\n{text}"
+    return found[0]
+
+
+def test_a_report_is_the_golden_one(tmp_path: Path) -> None:
+    """The whole text of one run's report: a change of it is made on purpose, and is seen in review."""
+    text = drawn(study(tmp_path, triton="3.6.0"))
+    if os.environ.get("REPRO_WRITE_GOLDEN") == "1":
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text(), "if this is meant: REPRO_WRITE_GOLDEN=1 python -m pytest tests/test_report.py"
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_every_row_that_failed_stands_there_with_its_reason(tmp_path: Path, device: str) -> None:
+    text = drawn(study(tmp_path, device))
+    line_with(text, "L2_84", "rel_l2 native 0.4 over the limit 0.02 of class bf16")
+    line_with(text, "L1_36/oracle/0", "the container ran out of memory")
+    line_with(text, "L3_20/oracle/0", "no fixture for L3_20")
+    assert "not measured" in line_with(text, "L1_36 ") and "not measured" in line_with(text, "L3_20 ")
+    line_with(text, "L2_99", "1 over the limit 0.02 of class bf16")
+    assert "status incomplete" in text and "4 of 6 rows measured" in text.splitlines()[0]
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_solutions_of_one_problem_are_told_apart(tmp_path: Path, device: str) -> None:
+    """`repro evaluate good.py bad.py --problem L1_36`: which of the two is wrong?"""
+    script = {
+        "L1_36/good": result("L1_36", {"eager": 4.0, "mine": 3.6}, device=device),
+        "L1_36/bad": result("L1_36", {"eager": 4.0}, device=device, bad={"mine": "too far"}),
+        "L1_36/dead": "the container ran out of memory",
+    }
+    columns = {name: {"problem": "L1_36", "file": f"{name[6:]}.py"} for name in script}
+    text = drawn(bundle_of(tmp_path, "evaluate", script, columns, device=device))
+    assert "| correct" in line_with(text, "L1_36", "good.py")
+    assert "| incorrect" in line_with(text, "L1_36", "bad.py")
+    line_with(text, "L1_36", "bad.py", "too far")
+    line_with(text, "L1_36", "dead.py", "out of memory")
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_every_artifact_that_failed_stands_there_with_its_reason(tmp_path: Path, device: str) -> None:
+    text = drawn(artifacts(tmp_path, device))
+    line_with(text, "43_Max_Pooling_3D", "optimized: incorrect: rel_l2 native 1 over the limit 0.02")
+    line_with(text, "82_conv", "signal SIGKILL")
+    line_with(text, "04_Matrix", "04_Matrix holds no kernel")
+    line_with(text, "04_Matrix", "optimized_kernel_beam_search.py is missing")
+    assert "2 of 4 rows measured" in text.splitlines()[0] and "incomplete" in text.splitlines()[0]
+
+
+def test_rows_that_a_lost_engine_left_out_are_named(tmp_path: Path) -> None:
+    """What ran before is kept; what did not run says why."""
+    gone = "the Docker engine went away in the middle of a cell"
+    script = {"a": result("L1_36", {"eager": 4.0, "mine": 3.6}), "b": EngineGone(gone), "c": None}
+    columns = {name: {"problem": f"P_{name}", "file": f"{name}.py"} for name in script}
+    report = model.build(bundle_of(tmp_path, "evaluate", script, columns))
+    assert report["status"] == "incomplete" and (report["planned"], report["finished"]) == (3, 1)
+    assert {entry["row"] for entry in report["not_measured"]} == {"b", "c"}
+    text = markdown.render(report)
+    line_with(text, "| b ", gone)
+    line_with(text, "| c ", gone)
+
+
+@pytest.mark.parametrize("make", [study, artifacts])
+def test_times_of_the_cpu_are_no_measurement(tmp_path: Path, make: Callable[..., Bundle]) -> None:
+    """The report says so and shows neither a time nor a speedup; on a GPU it shows both and does not say so."""
+    cpu = drawn(make(tmp_path / "cpu", "cpu"))
+    assert "not a measurement" in " ".join(cpu.replace("*", "").split())
+    tables = "\n".join(line for line in cpu.splitlines() if line.startswith("|"))
+    assert " ms" not in tables and "x [" not in tables
+    gpu = drawn(make(tmp_path / "gpu", "cuda"))
+    assert "not a measurement" not in " ".join(gpu.replace("*", "").split())
+    assert " ms" in gpu and "x [" in gpu
+
+
+def test_a_stack_that_is_not_the_pinned_one_is_stamped(tmp_path: Path) -> None:
+    assert "off-pin: torch 2.11.0, triton 3.6.0" in drawn(study(tmp_path / "a", torch="2.11.0", triton="3.6.0"))
+    pinned = drawn(study(tmp_path / "b"))
+    assert "off-pin" not in pinned and "NVIDIA H200, driver 580.1 · torch 2.9.1+cu128 · Triton 3.5.1" in pinned
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_shipped_solutions_are_never_presented_as_an_agents(tmp_path: Path, device: str) -> None:
+    """The arm's title says whose they are, and the word agent is nowhere else."""
+    text = drawn(study(tmp_path, device))
+    label = "hand-written solutions shipped with repro, not an agent's"
+    assert f"## oracle: {label}" in text
+    assert "agent" not in text.replace(label, "").lower()
+    assert "## nop: negative control" in text
+    report = model.build(study(tmp_path / "again", device))
+    assert [arm["label"] for arm in report["arms"]] == [Oracle.label, Nop.label]
+
+
+def test_the_geometric_mean_is_over_correct_solutions_and_says_how_many(tmp_path: Path) -> None:
+    """Failed problems are neither left out silently nor counted as 1x; the control has no mean."""
+    report = model.build(study(tmp_path))
+    oracle, nop = report["arms"]
+    assert (oracle["correct"], oracle["attempted"]) == (2, 5) and nop["geometric_mean"] == {}
+    ratios = [entry["speedup"]["eager"] for entry in oracle["entries"] if entry["verdict"] == "correct"]
+    assert [round(ratio["ratio"], 6) for ratio in ratios] == [4.0, round(4 / 1.1, 6)]
+    assert oracle["geometric_mean"]["eager"] == stats.geometric_mean(ratios) | {"of": 5}
+    text = markdown.render(report)
+    assert line_with(text, "| eager ", "2 of 5") and "oracle 2/5 correct" in text
+    assert "(compile_tf32)" in line_with(text, "L2_99", "tf32"), "the best baseline of the class is named"
+    assert " * " in line_with(text, "L2_99 #1") and "budget" in text, "a median that is not known is marked"
+
+
+def test_nothing_correct_has_no_mean(tmp_path: Path) -> None:
+    script = {"a": result("L1_36", {"eager": 4.0}, bad={"mine": "wrong"})}
+    text = drawn(bundle_of(tmp_path, "evaluate", script, {"a": {"problem": "L1_36", "file": "mine.py"}}))
+    assert "No geometric mean: nothing correct was timed." in text and "solutions 0/1 correct" in text
+
+
+def test_artifacts_show_all_four_times_and_the_floor(tmp_path: Path) -> None:
+    report = model.build(artifacts(tmp_path))
+    first = report["artifacts"][0]
+    assert [first[k] for k in ("eager_ms", "compile_ms", "input_kernel_ms", "optimized_ms")] == [4.0, 3.0, 2.8, 2.4]
+    assert first["line"] == "eager=4.000 compile=3.000 input=2.800 opt=2.400 1.25x"
+    floor = 2 * 1879048192 * 2 / 4.3 / 1e9
+    row = line_with(markdown.render(report), "36_RMSNorm")
+    for text in (
+        "| 4 ",
+        "| 3 ",
+        "| 2.8 ",
+        "| 2.4 ",
+        "1.25x [1.25, 1.25]",
+        f"{floor:.4g}",
+        f"{100 * floor / 2.4:.0f} %",
+    ):
+        assert text in row, (text, row)
+    mean = report["benchmark"]["compile"]
+    assert (mean["n"], mean["of"]) == (1, 4), "folders that failed are counted, not left out silently"
+
+
+@pytest.mark.parametrize("make", [study, artifacts])
+def test_the_model_is_the_same_in_memory_and_from_disk_and_is_strict_json(
+    tmp_path: Path, make: Callable[..., Bundle]
+) -> None:
+    bundle = make(tmp_path)
+    report = model.build(bundle)
+    assert json.loads(jsonio.dumps(report)) == report == model.build(Bundle.open(bundle.path))
+    assert json.loads((bundle.path / MANIFEST).read_text())["status"] == "incomplete"
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+@pytest.mark.parametrize("verb", ["benchmark", "evaluate"])
+def test_distances_without_end_are_drawn(tmp_path: Path, verb: str, value: float) -> None:
+    """On disk an infinity is a word: a report of such a row must still come out."""
+    found = result("L1_36", {"eager": 4.0}, bad={"optimized": "no end"})
+    found["results"][0] |= {"rel_l2": value, "distances": {"native": [{"rel_l2": value, "max": value, "row": value}]}}
+    columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": [], "file": "mine.py"}}
+    bundle = bundle_of(tmp_path, verb, {"36_RMSNorm": found}, columns)
+    assert "no end" in line_with(drawn(bundle), "no end")
+
+
+def test_a_refused_fixture_is_shown_with_its_reason(tmp_path: Path) -> None:
+    made = {
+        "problem": "L2_84", "margin": 0.8, "best_cheat": "zeros", "refused": "the cheat 'zeros' passes every trial",
+        "trials": {"native": {}, "stress": {}}, "trials_left_out": {}, "build_s": 1.25,
+        "reference_timing": {"eager_ms": None, "reason": "no GPU"},
+    }  # fmt: skip
+    good = made | {"problem": "L1_36", "refused": "", "margin": 29.5, "best_cheat": "half_of_channels"}
+    script = {"L2_84": made, "L1_36": good, "L1_82": "no space left on device"}
+    bundle = bundle_of(tmp_path, "fixtures", script, {name: {"problem": name} for name in script}, device="cpu")
+    text = drawn(bundle)
+    line_with(text, "L2_84", "zeros", "native, stress", "the cheat 'zeros' passes every trial")
+    assert "| no " in line_with(text, "L1_36", "29.5")
+    line_with(text, "L1_82", "no space left on device")
+
+
+def test_outcomes_of_a_cell_carry_what_a_report_needs() -> None:
+    """The scripted engine above answers as a real one: an outcome's fields are those that a cell writes."""
+    assert set(Outcome("a", "done").to_json()) == {"cell", "status", "result", "error", "wall_s", "fingerprint"}
+    assert cells.OUTCOMES == "outcomes.jsonl"
