@@ -160,7 +160,7 @@ class Plan:
         chosen = self.problem.batch_inputs
         if not chosen or any(self.recipes[i] is None for i in chosen):
             return None
-        return math.prod(self.spec[chosen[0]][0][: self.problem.batch_dims])
+        return int(math.prod(self.spec[chosen[0]][0][: self.problem.batch_dims]))
 
     def nbytes(self, i: int) -> int:
         """Bytes of tensor input i."""
@@ -187,8 +187,8 @@ class Plan:
     def rows(
         self, i: int, rows: slice | None, made: Any, seed: int, device: torch.device, stress: Stress | None
     ) -> Any:
-        """Input i, or its rows [rows.start, rows.stop) with the batch dimensions flattened into the first; `made` where it
-        has no recipe."""
+        """Input i, or its rows [rows.start, rows.stop), the batch dimensions flattened into the first; `made` without
+        a recipe."""
         recipe = self.recipe(i, stress)
         if recipe is None:
             return self._cast(made, stress)
