@@ -15,12 +15,11 @@ from repro.bundle.write import Bundle
 from repro.cells import Cell
 from repro.engines.base import Engine
 from repro.errors import BundleError, PrerequisiteError
+from repro.judge import FIXTURE_SCHEMA_VERSION
 from repro.problems import Problem
 from repro.progress import Progress
 from repro.runs import Row, execute, open_bundle
 
-SCHEMA_VERSION = 1
-GENERATOR = "philox4x32-10/1"
 # What judging reads.
 NEEDED = ("problem_sha256", "weights_sha256", "dtype", "trials", "margin", "refused")
 
@@ -39,7 +38,7 @@ def load(file: Path, problem: Problem) -> dict[str, Any]:
         raise PrerequisiteError(f"no fixture for {problem.key}", f"{file} is missing", remedy) from None
     except (OSError, ValueError) as error:
         raise PrerequisiteError(f"fixture {file} cannot be read", str(error), remedy) from error
-    if not isinstance(fixture, dict) or fixture.get("schema_version") != SCHEMA_VERSION:
+    if not isinstance(fixture, dict) or fixture.get("schema_version") != FIXTURE_SCHEMA_VERSION:
         raise PrerequisiteError(f"fixture {file} has another schema", "", remedy)
     missing = [name for name in NEEDED if name not in fixture]
     if missing:

@@ -94,6 +94,12 @@ def in_container() -> bool:
     return "REPRO_GIT_SHA" in os.environ
 
 
+def visible_gpu() -> str:
+    """The UUID of the first GPU that this process was given, or the empty string where it was given none by UUID."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
+    return first if first.startswith("GPU-") else ""
+
+
 def compiler() -> str:
     """The C compiler named by the environment, or the empty string."""
     return os.environ.get("CC", "")

@@ -23,13 +23,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conftest import CPU, Done, Tool, manifest, rows, strict_json
 
 from repro import evaluation, problems, settings
 from repro.engines import local
+from repro.errors import EngineGone
+
+pytestmark = pytest.mark.timeout(600)  # a test waits for its scenario, and for those before it
 
 JUDGE = (*CPU, "--no-timing")
 WAIT_S = 120
@@ -89,12 +92,10 @@ class Bad:
 
 BAD = {
     "syntax_error": Bad("error", "syntax_error", "def ModelNew(:\n"),
-    "null_byte": Bad("error", "syntax_error", "x = 1\0\n"),
     "nested_too_deep": Bad("error", "import_error", "x = " + "-" * 100_000 + "1\n"),
     "import_raises": Bad("error", "import_error", rms_norm(top="raise RuntimeError('at import')")),
     "import_exits": Bad("error", "import_error", rms_norm(top="sys.exit(0)")),
     "no_entry": Bad("error", "no_entry", "class Model:\n    pass\n"),
-    "not_a_module": Bad("error", "not_a_module", "def ModelNew(features):\n    return len\n"),
     "wrong_state_dict": Bad("error", "state_dict_mismatch", CONVOLUTION.format(name="convolution"), "L1_82"),
     "none": Bad("incorrect", "wrong_structure", rms_norm("return None")),
     "tuple": Bad("incorrect", "wrong_structure", rms_norm("return (y,)")),
@@ -165,7 +166,7 @@ def scenario(play: Play) -> Any:
 
 @pytest.fixture(scope="module")
 def pool(request: pytest.FixtureRequest) -> ThreadPoolExecutor:
-    workers = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
+    workers = ThreadPoolExecutor(max_workers=min(4, 1 + (os.cpu_count() or 1)))  # some of them mostly wait
     request.addfinalizer(lambda: workers.shutdown(cancel_futures=True))
     return workers
 
@@ -375,19 +376,20 @@ def test_bundle_of_bad_solutions_is_strict_and_hashed(which: str, request: pytes
 @scenario
 def reserved_names(tool: Tool) -> SimpleNamespace:
     """Solutions called as the judge calls its baselines, where --engine auto finds no engine."""
-    for name in ("eager", "baseline"):
+    for name in ("eager_fp32", "baseline"):
         (tool.folder / f"{name}.py").write_text(CONVOLUTION.format(name="conv2d"))
-    files = ("eager.py", "baseline.py", "--problem", "L1_82", "--device", "cpu", "--budget-s", "1", "--strict")
+    files = ("eager_fp32.py", "baseline.py", "--problem", "L1_82", "--device", "cpu", "--budget-s", "1", "--strict")
     done = tool("evaluate", *files, **DEAD_SOCKET)
     return SimpleNamespace(done=done, rows=rows(tool.bundles()[0]))
 
 
-@pytest.mark.parametrize("name", ["eager", "baseline"])
+@pytest.mark.parametrize("name", ["eager_fp32", "baseline"])
 def test_solution_named_like_a_baseline_is_timed_against_the_baseline(name: str, reserved_names: Any) -> None:
     assert reserved_names.done.code == 0, reserved_names.done.err
     result = reserved_names.rows[f"L1_82/{name}"]["result"]
     assert result["results"][0]["verdict"] == "correct" and result["results"][0]["speedup"]["eager"]
-    assert len(result["samples_ms"]) == 2 and set(result["baselines"]) == {"eager"}
+    assert set(result["baselines"]) == {"eager", "eager_fp32"}
+    assert len(result["samples_ms"]) == 3
 
 
 def test_engine_auto_says_that_it_runs_without_containers(reserved_names: Any) -> None:
@@ -614,20 +616,24 @@ def test_fixtures_that_cannot_be_written_exit_2_and_stay_in_the_bundle(no_place_
 
 
 @scenario
-def no_place_for_json(tool: Tool) -> SimpleNamespace:
-    """--json names a file below a file, and there is no space for temporary files."""
-    (tool.folder / "L1_36.py").write_text(GOOD)
-    with small_disk(tool.folder / "small", "size=64k"):
-        fill(tool.folder / "small")
-        done = tool("evaluate", "L1_36.py", *JUDGE, TMPDIR=str(tool.folder / "small"))
-    (bundle,) = tool.bundles()
-    return SimpleNamespace(done=done, row=rows(bundle)["L1_36/L1_36"])
+def full_temporary_folder(tool: Tool) -> SimpleNamespace:
+    """A solution fills the disk of the temporary files and leaves it full."""
+    fills = (
+        "f = open('../ballast', 'wb', buffering=0)\ntry:\n    while f.write(bytes(4096)): pass\nexcept OSError: pass"
+    )
+    (tool.folder / "L1_36.py").write_text(rms_norm(top=fills))
+    (tool.folder / "L1_82.py").write_text(CONVOLUTION.format(name="conv2d"))
+    with small_disk(tool.folder / "small", "size=1m"):
+        done = tool("evaluate", "L1_36.py", "L1_82.py", *JUDGE, TMPDIR=str(tool.folder / "small"))
+        left = list((tool.folder / "small").iterdir())
+    return SimpleNamespace(done=done, rows=rows(tool.bundles()[0]), left=left)
 
 
-def test_full_temporary_folder_exits_2_with_the_reason(no_place_for_json: Any) -> None:
-    assert no_place_for_json.done.code == 2
-    assert "No space left" in no_place_for_json.done.complaint
-    assert no_place_for_json.row["status"] == "failed"
+def test_full_temporary_folder_fails_its_row_with_the_reason(full_temporary_folder: Any) -> None:
+    assert full_temporary_folder.done.code == 2
+    assert "No space left" in full_temporary_folder.done.complaint
+    assert full_temporary_folder.rows["L1_36/L1_36"]["status"] == "failed"
+    assert full_temporary_folder.rows["L1_82/L1_82"]["status"] == "done" and not full_temporary_folder.left
 
 
 def test_json_that_cannot_be_written_exits_1(judge_tool: Tool) -> None:
@@ -646,7 +652,7 @@ def interrupted(tool: Tool) -> SimpleNamespace:
     command = ("run", "--problem", "L1_36", *JUDGE)
     process = tool.start(*command)
     wait_for("the first row", lambda: lines(tool), process)
-    time.sleep(2)  # into the second row, with its worker
+    wait_for("the second row's worker", lambda: any("judge.worker" in line for line in tool.processes()), process)
     os.killpg(process.pid, signal.SIGINT)
     stopped = tool.finish(process)
     bundle = tool.bundles()[0]
@@ -815,8 +821,11 @@ class Proxy:
             target.shutdown(socket.SHUT_WR)
 
     def cut(self) -> None:
-        """Ends the listener and every connection."""
+        """Ends the listener and every connection, those that follow a container's output in the middle of a message."""
         self._path.unlink()
+        for client in self._open[::2]:
+            with contextlib.suppress(OSError):
+                client.sendall(b"20\r\n\1\0\0")
         for end in (self._listener, *self._open):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -882,6 +891,26 @@ def test_container_that_outlives_its_bound_is_killed(image: None, judge_tool: To
 
 
 @pytest.mark.docker
+def test_every_way_in_which_a_connection_breaks_means_that_the_engine_is_gone(image: None) -> None:
+    import requests
+    import urllib3
+
+    from repro.engines import docker
+
+    for error in (
+        requests.exceptions.ConnectionError("refused"),
+        requests.exceptions.ChunkedEncodingError("cut"),
+        urllib3.exceptions.ProtocolError("Connection broken: ConnectionResetError(104, 'Connection reset by peer')"),
+    ):
+
+        def call(error: Exception = error) -> None:
+            raise error
+
+        with pytest.raises(EngineGone, match="went away"):
+            docker.DockerEngine._guard(cast(Any, None), call)
+
+
+@pytest.mark.docker
 def test_missing_image_exits_1(image: None, tool: Tool) -> None:
     done = tool("run", *DOCKER, REPRO_IMAGE="repro-of-no-one")
     assert done.code == 1
@@ -898,6 +927,7 @@ def docker_gone(tool: Tool) -> SimpleNamespace:
     process = tool.start(*command, DOCKER_HOST=proxy.address)
     wait_for("the first row", lambda: lines(tool), process)
     wait_for("the second container", lambda: containers(process), process)
+    time.sleep(1)  # by now the tool follows its output
     proxy.cut()
     gone = tool.finish(process)
     (bundle,) = tool.bundles()
@@ -964,3 +994,28 @@ def test_ctrl_c_leaves_no_container_and_no_volume(docker_dead_and_live: Any) -> 
     assert docker_dead_and_live.stopped.code == 130
     assert "interrupted: 0 of 1 rows" in docker_dead_and_live.stopped.complaint
     assert not docker_dead_and_live.left
+
+
+@pytest.mark.docker
+def test_gc_minds_no_container_that_goes_meanwhile(image: None) -> None:
+    """Live runs and other `gc` remove theirs at any time, between our listing of a container and our removing it."""
+    from repro.engines import docker
+
+    labels = ("--label", "repro.run=churn", "--label", "repro.owner=dead-1-1")
+    ended = threading.Event()
+
+    def churn() -> None:
+        while not ended.is_set():
+            made = ask("create", "--volume", "/cell", *labels, settings.image()).strip()
+            subprocess.run(["docker", "rm", "--force", "--volumes", made], capture_output=True, check=False)
+
+    threads = [threading.Thread(target=churn) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(20):
+            docker.collect_garbage(everything=False)
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()

@@ -20,6 +20,7 @@ from torch import nn
 from repro import inputs, jsonio, problems
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
 from repro.judge import binder, calibrate, ceilings, evaluate, gates, limits, metric, provenance, stats, timing, verdict
+from repro.judge import reference as reference_module
 from repro.judge.evaluate import Options, Subject
 from repro.judge.metric import Distance
 from repro.judge.precision import TF32Operands, exact_float32, round_mantissa
@@ -1023,3 +1024,68 @@ def test_answers_without_work_are_incorrect_on_every_problem(
         assert entry["verdict"] == ("correct" if entry["solution"] == "honest" else "incorrect"), entry
         assert entry["verdict"] == "correct" or entry["reasons"][0]["code"] in metric.GUARDS
     assert json.loads(jsonio.dumps(found))["timing"]["status"] == "not_timed"
+
+
+def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
+    tmp_path: Path, smoke_fixture: Callable[[str], dict[str, Any]]
+) -> None:
+    """Its worker ends with its verdict: one that filled the GPU must not make the next one run out of memory."""
+    problem = problems.load("L1_04@bf16", size="smoke")
+    pid = tmp_path / "pid"
+    hoarder = f"open({str(pid)!r}, 'w').write(str(__import__('os').getpid()))\n        raise MemoryError('all mine')"
+    waiting = f"import pathlib\n        alive = pathlib.Path('/proc', open({str(pid)!r}).read()).exists()\n" + (
+        "        return super().forward(*inputs) * (0 if alive else 1)"
+    )
+    solutions = []
+    for name, body in (("hoarder", hoarder), ("next", waiting)):
+        file = tmp_path / f"{name}.py"
+        file.write_text(
+            f"{problem.path.read_text()}\n\nclass ModelNew(Model):\n    def forward(self, *inputs):\n        {body}\n"
+        )
+        solutions.append((name, file, "ModelNew"))
+    options = Options(device="cpu", timing=False)
+    first, second = evaluate.evaluate(problem, smoke_fixture(problem.key), solutions, options)["results"]
+    assert (first["verdict"], first["reasons"][0]["code"]) == ("error", "out_of_memory")
+    assert second["verdict"] == "correct", second
+
+
+@pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16", "L3_43"])
+def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(
+    key: str, smoke_fixture: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At full size nothing fits at once; cheats agree closely, honest kernels as far as torch sums in another order."""
+    whole = smoke_fixture(key)
+    monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
+    chunked = calibrate.build(problems.load(key, size="smoke"), CPU)
+    assert chunked["output"] == whole["output"] and chunked["trials"].keys() == whole["trials"].keys()
+    for kind, trial in whole["trials"].items():
+        again = chunked["trials"][kind]
+        assert again["sensitivity"] == pytest.approx(trial["sensitivity"], rel=1e-4)
+        for name, values in trial["cheats"].items():
+            assert {g: again["cheats"][name][g] for g in metric.GUARDS} == pytest.approx(
+                {g: values[g] for g in metric.GUARDS}, rel=1e-4
+            ), (kind, name)
+        for name, values in trial["honest"].items():
+            assert again["honest"][name]["rel_l2"] == pytest.approx(values["rel_l2"], rel=0.2, abs=1e-7), (kind, name)
+
+
+@pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16"])
+def test_every_row_is_compared_also_where_the_reference_comes_in_chunks(
+    key: str, tmp_path: Path, smoke_fixture: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row by row: an output with permuted strides is right, one whose last row alone is wrong is not."""
+    problem, fixture = problems.load(key, size="smoke"), smoke_fixture(key)
+    monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
+    bodies = {
+        "permuted": "y = super().forward(*inputs)\n        return y.transpose(-1, 1).contiguous().transpose(-1, 1)",
+        "last row": "y = super().forward(*inputs).clone()\n        y[-1, -1] = y[0, 0]\n        return y",
+    }
+    solutions = []
+    for name, body in bodies.items():
+        file = tmp_path / f"{name}.py"
+        file.write_text(
+            f"{problem.path.read_text()}\n\nclass ModelNew(Model):\n    def forward(self, *inputs):\n        {body}\n"
+        )
+        solutions.append((name, file, "ModelNew"))
+    found = evaluate.evaluate(problem, fixture, solutions, Options(device="cpu", timing=False))["results"]
+    assert [entry["verdict"] for entry in found] == ["correct", "incorrect"], found

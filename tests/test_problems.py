@@ -186,7 +186,7 @@ def test_smoke_size_runs_on_the_cpu_and_is_small(problem_id: str) -> None:
     with torch.no_grad():
         output = model(*plan.make(1, torch.device("cpu")))
     assert bool(output.isfinite().all()) and output.numel() <= 1 << 20
-    assert plan.batch == output.shape[0], "rows of the output are rows of the batched inputs"
+    assert plan.batch == math.prod(output.shape[: problem.batch_dims]), "the output's rows are those of its inputs"
     full = problems.load(problem_id)
     assert problem.work is None and full.work is not None and full.overrides == {}
     assert sum(recipe.numel for recipe in plan.recipes if recipe) <= 1 << 18
@@ -194,15 +194,15 @@ def test_smoke_size_runs_on_the_cpu_and_is_small(problem_id: str) -> None:
 
 @pytest.mark.parametrize("problem_id", problems.ids())
 def test_rows_of_the_output_depend_on_the_same_rows_of_the_batched_inputs_alone(problem_id: str) -> None:
-    """What `batch_inputs` promises, and what lets the reference be computed in chunks."""
+    """What `batch_inputs` and `batch_dims` promise, and what lets the reference be computed in chunks."""
     problem = problems.load(problem_id, size="smoke")
     plan = inputs.plan(problem)
     model = inputs.build(problem, plan.module, problem.init_inputs(plan.module)).double()
     values = [value.double() for value in plan.make(1, torch.device("cpu"))]
-    rows = slice(1, 3)
-    part = [value[rows] if i in problem.batch_inputs else value for i, value in enumerate(values)]
+    rows, last = slice(1, 3), problem.batch_dims - 1
+    part = [value.flatten(0, last)[rows] if i in problem.batch_inputs else value for i, value in enumerate(values)]
     with torch.no_grad():
-        torch.testing.assert_close(model(*part), model(*values)[rows])
+        torch.testing.assert_close(model(*part), model(*values).flatten(0, last)[rows])
 
 
 def test_unknown_ids_suites_and_members_are_wrong_use() -> None:

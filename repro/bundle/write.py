@@ -16,7 +16,7 @@ from repro import __version__, jsonio
 from repro.errors import BundleError, PrerequisiteError, UsageError
 
 SCHEMA_VERSION = 1
-MANIFEST, ROWS, FINGERPRINTS, LOCK = "manifest.json", "rows.jsonl", "fingerprints", ".lock"
+MANIFEST, ROWS, FINGERPRINTS = "manifest.json", "rows.jsonl", "fingerprints"
 
 
 def _now() -> str:
@@ -97,21 +97,31 @@ class Bundle:
         for path in sorted(results.glob(f"*-{verb}*"), reverse=True):
             if (path / MANIFEST).exists():
                 bundle = Bundle.open(path)
-                if bundle.manifest["plan_digest"] == digest and bundle.manifest["status"] != "complete":
-                    if not bundle._hold():
-                        continue
-                    bundle._guard(lambda found=bundle: jsonio.mend(found.path / ROWS))
-                    bundle.manifest["status"] = "running"
-                    bundle._save()
+                if bundle.manifest["plan_digest"] == digest and bundle._take():
                     return bundle
         return None
+
+    def _take(self) -> bool:
+        """Goes on with this bundle, unless it is complete or another process has it."""
+        if self.manifest["status"] == "complete" or not self._hold():
+            return False
+        now = Bundle.open(self.path)  # whoever held it may have written since
+        if now.manifest["status"] == "complete":
+            self._release()
+            return False
+        self.manifest, self.rows = now.manifest, now.rows
+        self._guard(lambda: jsonio.mend(self.path / ROWS))
+        self.manifest["status"] = "running"
+        self.manifest.pop("error", None)
+        self._save()
+        return True
 
     def _save(self) -> None:
         self._guard(lambda: jsonio.write(self.path / MANIFEST, self.manifest))
 
     def _hold(self) -> bool:
         """Takes the bundle for this process until it is finished or the process ends; False where another has it."""
-        lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
+        lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         self._release = weakref.finalize(self, os.close, lock)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

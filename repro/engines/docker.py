@@ -13,10 +13,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import docker
 import requests
+import urllib3
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.types import DeviceRequest, Mount
 
@@ -36,7 +38,13 @@ CONNECT_TIMEOUT_S = 10
 LABEL_RUN, LABEL_OWNER = f"{settings.LABEL}.run", f"{settings.LABEL}.owner"
 
 T = TypeVar("T")
-GONE = (requests.exceptions.ConnectionError, requests.exceptions.ReadTimeout, ConnectionError)
+GONE = (
+    requests.exceptions.ConnectionError,
+    requests.exceptions.ReadTimeout,
+    requests.exceptions.ChunkedEncodingError,
+    urllib3.exceptions.HTTPError,  # a stream that is followed is read past requests
+    ConnectionError,
+)
 
 
 def connect() -> docker.DockerClient:
@@ -242,6 +250,17 @@ def _quietly(call: Callable[[], Any]) -> None:
         return
 
 
+def _removes(call: Callable[[], Any]) -> bool:
+    """Whether this call removed its object; False where another process does so at the same time."""
+    try:
+        call()
+    except APIError as error:
+        if error.status_code not in (404, 409):
+            raise
+        return False
+    return True
+
+
 def collect_garbage(*, everything: bool) -> list[str]:
     """Removes containers and volumes of runs whose process is gone (`everything`: of live ones too).
 
@@ -250,12 +269,12 @@ def collect_garbage(*, everything: bool) -> list[str]:
     client = connect()
     removed = []
     filters = {"label": LABEL_RUN}
-    for container in client.containers.list(all=True, filters=filters):
-        if everything or not alive(container.labels.get(LABEL_OWNER, "")):
-            container.remove(force=True, v=True)
+    for container in client.containers.list(all=True, filters=filters, ignore_removed=True):
+        dead = everything or not alive(container.labels.get(LABEL_OWNER, ""))
+        if dead and _removes(partial(container.remove, force=True, v=True)):
             removed.append(f"container {container.name}")
     for volume in client.volumes.list(filters=filters):
-        if everything or not alive((volume.attrs.get("Labels") or {}).get(LABEL_OWNER, "")):
-            volume.remove(force=True)
+        dead = everything or not alive((volume.attrs.get("Labels") or {}).get(LABEL_OWNER, ""))
+        if dead and _removes(partial(volume.remove, force=True)):
             removed.append(f"volume {volume.name}")
     return removed

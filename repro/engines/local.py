@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import shutil
@@ -19,6 +20,9 @@ from repro.engines import lease
 from repro.engines.base import Engine, Progress, inbox, outcomes
 from repro.errors import EngineError, PrerequisiteError
 
+# A disk with less than this left is full.
+FULL_BYTES = 64 << 10
+
 
 class LocalEngine(Engine):
     """`python entrypoint.py cell FOLDER` in a temporary folder. What it does not isolate: docs/judging.md."""
@@ -32,12 +36,8 @@ class LocalEngine(Engine):
             raise PrerequisiteError(
                 "no NVIDIA GPU here", "NVML reports none", "Use DEVICE=cpu SIZE=smoke (--device cpu --size smoke)."
             )
-        try:
-            import torch  # noqa: F401
-        except ImportError as error:
-            raise PrerequisiteError(
-                "torch is not installed here", str(error), "Run `make setup ENGINE=local`."
-            ) from error
+        if importlib.util.find_spec("torch") is None:  # importing it takes seconds, and this process has no use for it
+            raise PrerequisiteError("torch is not installed here", "", "Run `make setup ENGINE=local`.")
 
     def describe(self) -> dict[str, Any]:
         return {"engine": "local", "isolation": "processes", "python": platform.python_version()}
@@ -101,6 +101,8 @@ class LocalEngine(Engine):
         if code == 0:
             return ""
         tail = (folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
+        if shutil.disk_usage(folder).free < FULL_BYTES:  # then the reason could not be written either
+            tail = [f"No space left in {folder.parent}"]
         signals = {s.value: s.name for s in signal.Signals}  # real-time ones have no name
         how = f"signal {signals.get(-code, -code)}" if code < 0 else f"exit code {code}"
         return f"the cell's process ended with {how}" + (f": {tail[0]}" if tail else "")

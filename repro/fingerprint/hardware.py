@@ -11,6 +11,8 @@ from typing import Any
 
 import pynvml
 
+from repro import settings
+
 # The salt keeps a UUID from being looked up in a table; equal hashes still mean the same physical GPU.
 IDENTITY_SALT = "repro/gpu/1"
 STATUS: dict[Any, str] = {
@@ -85,8 +87,8 @@ def _gpu() -> dict[str, Any]:
     for name, query in system.items():
         values[name] = _ask(name, "V", query)
     try:
-        handle = pynvml.nvmlDeviceGetHandleByUUID(_visible_uuid() or "") if _visible_uuid() else None
-        handle = handle or pynvml.nvmlDeviceGetHandleByIndex(0)
+        uuid = settings.visible_gpu()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid) if uuid else pynvml.nvmlDeviceGetHandleByIndex(0)
     except pynvml.NVMLError as error:
         return values | {"gpu_name": entry(None, "nvml", "H", f"absent: {error}")}
     for name, (klass, query) in _queries(handle).items():
@@ -95,11 +97,6 @@ def _gpu() -> dict[str, Any]:
     if clock and bus:
         values["bandwidth_signature_gb_s"] = entry(2 * clock * bus / 8000, "2 * max_memory_mhz * memory_bus_bits", "H")
     return values
-
-
-def _visible_uuid() -> str | None:
-    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return names[0] if names[0].startswith("GPU-") else None
 
 
 def _ask(name: str, klass: str, query: Callable[[], Any]) -> dict[str, Any]:

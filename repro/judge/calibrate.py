@@ -15,9 +15,8 @@ from typing import Any
 import torch
 
 from repro import inputs
-from repro.fixtures import GENERATOR, SCHEMA_VERSION
 from repro.inputs import Plan, Weights
-from repro.judge import cheats, trials
+from repro.judge import FIXTURE_SCHEMA_VERSION, GENERATOR, cheats, trials
 from repro.judge.limits import CLASSES, limits, separation
 from repro.judge.metric import Distance, worst
 from repro.judge.reference import Reference, chunks, leaves, output_spec, rows_per_chunk
@@ -180,7 +179,7 @@ def build(problem: Problem, device: torch.device, progress: Progress = lambda _:
         state = perturbed if trial.perturbed and perturbed is not None else native
         measured[trial.kind] = _measure(plan, trial, state, spec, models, device)
     fixture = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": FIXTURE_SCHEMA_VERSION,
         "problem": problem.key,
         "size": problem.size,
         "dtype": problem.dtype,

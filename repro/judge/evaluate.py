@@ -165,6 +165,8 @@ class Evaluation:
             subject.worker.ask({"op": "release"}, self.options.timeout_s)
         except SolutionError as error:
             subject.fail(error, trial.kind)
+            if subject.failed != "incorrect":
+                self.end(subject)
 
     def verify(self, planned: list[trials.Trial]) -> None:
         """All trials of all solutions; trials that share weights follow each other."""
@@ -197,6 +199,13 @@ class Evaluation:
             subject.worker.ask(message | {"inputs": len(self.plan.spec)}, self.options.timeout_s)
         except SolutionError as error:
             subject.fail(error, "import")
+            self.end(subject)
+
+    def end(self, subject: Subject) -> None:
+        """Ends the worker of a solution that is done with, so that what it holds of the GPU is free for the others."""
+        if subject.worker is not None:
+            subject.worker.close()
+            subject.worker = None
 
     # -- timing ---------------------------------------------------------------------------------------------------
 
@@ -269,8 +278,7 @@ class Evaluation:
     def close(self) -> None:
         """Ends every worker and gives the buffers back."""
         for subject in self.subjects:
-            if subject.worker is not None:
-                subject.worker.close()
+            self.end(subject)
         self.slots.close()
 
 
@@ -299,9 +307,7 @@ def evaluate(
     watch = memory.DeviceMemory(str(torch.cuda.get_device_properties(0).uuid) if cuda else None)
     watch.start()
     reached = ceilings.measure(torch.device("cuda")) if cuda else None
-    reserved = ("baseline", *options.baselines)  # what the judge itself calls a worker and its timed variants
-    named = [(f"{name} (solution)" if name in reserved else name, source, entry) for name, source, entry in solutions]
-    subjects = [Subject(name, source, entry, [name]) for name, source, entry in named]
+    subjects = [Subject(name, source, entry, [name]) for name, source, entry in map(_named, solutions)]
     evaluation = Evaluation(problem, fixture, subjects, options, progress)
     planned = trials.make(evaluation.plan)
     try:
@@ -335,6 +341,13 @@ def evaluate(
         evaluation.close()
 
 
+def _named(solution: tuple[str, Path, str]) -> tuple[str, Path, str]:
+    """Keeps a solution apart from what the judge itself calls so: `baseline`, `eager`, `compile_tf32`."""
+    name, source, entry = solution
+    reserved = name.partition("_")[0] in ("baseline", *Options.baselines)
+    return f"{name} (solution)" if reserved else name, source, entry
+
+
 def _timed(
     evaluation: Evaluation, good: list[Subject], judged: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -357,10 +370,10 @@ def _timed(
                     f"timing of {evaluation.problem.key} failed", f"{error.code}: {error.detail}"
                 ) from error
             blamed.subject.fail(error, "timing")
+            evaluation.end(blamed.subject)
             judged[blamed.subject.name] = verdict.judge(blamed.subject, evaluation.fixture)
             good = [s for s in good if s is not blamed.subject]
         finally:
-            if baseline.worker is not None:
-                baseline.worker.close()
+            evaluation.end(baseline)
             evaluation.subjects.remove(baseline)
     return {}, {"status": "not_timed"}

@@ -1,0 +1,324 @@
+"""A bundle on disk: whole after any crash, strict JSON, hashed, and written by one process at a time."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Tool, manifest, strict_json
+
+from repro import jsonio
+from repro.bundle.write import Bundle, latest
+from repro.errors import BundleError, PrerequisiteError, UsageError
+
+PLAN = ["a", "b", "c"]
+PARAMETERS = {"size": "smoke"}
+
+
+def create(results: Path, plan: list[str] = PLAN) -> Bundle:
+    return Bundle.create(results, "run", plan, PARAMETERS)
+
+
+def resume(results: Path, plan: list[str] = PLAN) -> Bundle | None:
+    gc.collect()  # a bundle that is no longer used gives its lock back, as the end of its process does
+    return Bundle.resume(results, "run", plan, PARAMETERS)
+
+
+def row(name: str, **values: Any) -> dict[str, Any]:
+    return {"row": name, "status": "done", "error": "", "result": values}
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """The rows file of a bundle whose process ended after two rows of three."""
+    bundle = create(tmp_path)
+    bundle.add(row("a", value=1))
+    bundle.add(row("b", value=2))
+    return bundle.path / "rows.jsonl"
+
+
+# -- crashes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [1, 20, len(jsonio.dumps(row("c"))) - 1])
+def test_cut_last_line_is_dropped_and_its_row_can_be_added_again(begun: Path, tmp_path: Path, length: int) -> None:
+    with begun.open("a") as stream:
+        stream.write(jsonio.dumps(row("c"))[:length])
+    bundle = resume(tmp_path)
+    assert bundle is not None and list(bundle.rows) == ["a", "b"] and not bundle.done("c")
+    bundle.add(row("c", value=3))
+    assert [strict_json(line)["row"] for line in begun.read_text().splitlines()] == PLAN
+    assert list(Bundle.open(begun.parent).rows) == PLAN
+
+
+def test_last_line_that_lacks_only_its_end_is_kept(begun: Path, tmp_path: Path) -> None:
+    with begun.open("a") as stream:
+        stream.write(jsonio.dumps(row("c", value=3)))
+    bundle = resume(tmp_path)
+    assert bundle is not None and bundle.done("c")
+    bundle.add(row("a", value=4))
+    assert Bundle.open(begun.parent).rows["c"] == row("c", value=3)
+    assert Bundle.open(begun.parent).rows["a"] == row("a", value=4), "the last row of an id counts"
+
+
+def test_reading_does_not_change_a_cut_bundle(begun: Path) -> None:
+    text = begun.read_text() + '{"row": "c"'
+    begun.write_text(text)
+    assert list(Bundle.open(begun.parent).rows) == ["a", "b"]
+    assert begun.read_text() == text
+
+
+@pytest.mark.parametrize("line", ['{"row": "b", "sta', "[]", '{"status": "done"}', "\0\0\0"])
+def test_damage_in_the_middle_is_told_and_not_passed_over(begun: Path, line: str) -> None:
+    lines = begun.read_text().splitlines()
+    begun.write_text("\n".join([lines[0], line, lines[1]]) + "\n")
+    with pytest.raises(BundleError, match=r"rows.jsonl is damaged"):
+        Bundle.open(begun.parent)
+
+
+def test_report_on_a_damaged_bundle_exits_2(begun: Path, tool: Tool) -> None:
+    begun.write_text("damaged\n" + begun.read_text())
+    done = tool("report", begun.parent)
+    assert done.code == 2 and "rows.jsonl is damaged" in done.complaint
+
+
+def test_crash_leaves_a_bundle_that_says_running_and_resumes(tmp_path: Path) -> None:
+    """SIGKILL right after a row was added: the row is on disk."""
+    program = (
+        "import os, pathlib, sys; from repro.bundle.write import Bundle\n"
+        "bundle = Bundle.create(pathlib.Path(sys.argv[1]), 'run', ['a', 'b', 'c'], {'size': 'smoke'})\n"
+        "bundle.add({'row': 'a', 'status': 'done'})\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=False)
+    assert done.returncode == -9
+    bundle = resume(tmp_path)
+    assert bundle is not None and bundle.done("a") and bundle.manifest["status"] == "running"
+
+
+# -- whose bundle it is -----------------------------------------------------------------------------------------------
+
+
+def test_bundle_in_use_is_not_resumed(tmp_path: Path) -> None:
+    used = create(tmp_path)
+    assert resume(tmp_path) is None
+    used.finish("interrupted")
+    found = resume(tmp_path)
+    assert found is not None and found.path == used.path
+
+
+@pytest.mark.parametrize("status", ["running", "interrupted", "incomplete", "failed"])
+def test_unfinished_bundle_is_resumed(tmp_path: Path, status: str) -> None:
+    path = create(tmp_path)
+    path.finish(status)
+    found = resume(tmp_path)
+    assert found is not None and found.path == path.path and manifest(found.path)["status"] == "running"
+
+
+def test_error_of_an_earlier_attempt_is_not_told_of_the_next(tmp_path: Path) -> None:
+    create(tmp_path).finish("incomplete", error="the engine went away")
+    found = resume(tmp_path)
+    assert found is not None
+    found.finish("complete")
+    assert "error" not in manifest(found.path)
+
+
+def test_bundle_finished_while_it_was_read_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process writes its last row and ends, just before this one takes the bundle."""
+    create(tmp_path, ["a"])
+    hold = Bundle._hold
+
+    def late(bundle: Bundle) -> bool:
+        other = Bundle.open(bundle.path)
+        other.add(row("a"))
+        other.finish("complete")
+        return hold(bundle)
+
+    monkeypatch.setattr(Bundle, "_hold", late)
+    assert resume(tmp_path, ["a"]) is None
+
+
+def test_complete_bundle_is_not_resumed(tmp_path: Path) -> None:
+    create(tmp_path).finish("complete")
+    assert resume(tmp_path) is None
+
+
+def test_bundle_of_another_plan_is_not_resumed(tmp_path: Path) -> None:
+    create(tmp_path).finish("interrupted")
+    assert resume(tmp_path, ["a"]) is None
+    assert Bundle.resume(tmp_path, "run", PLAN, {"size": "full"}) is None
+    assert Bundle.resume(tmp_path, "benchmark", PLAN, PARAMETERS) is None
+
+
+def test_newest_of_several_is_resumed(tmp_path: Path) -> None:
+    for _ in range(2):
+        create(tmp_path).finish("interrupted")
+    newest = create(tmp_path)
+    newest.finish("interrupted")
+    found = resume(tmp_path)
+    assert found is not None and found.path == newest.path
+    assert (newest_on_disk := latest(tmp_path, ("run",))) is not None and newest_on_disk.path == newest.path
+
+
+def test_bundles_of_the_same_second_get_different_folders(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        bundles = list(pool.map(lambda _: create(tmp_path), range(24)))
+    assert len({bundle.path for bundle in bundles}) == 24
+    assert all(manifest(bundle.path)["plan"] == PLAN for bundle in bundles)
+
+
+def test_row_counts_as_done_only_for_the_text_that_it_judged(tmp_path: Path) -> None:
+    bundle = create(tmp_path)
+    bundle.add(row("a") | {"content": "one"})
+    assert bundle.done("a") and bundle.done("a", "one") and not bundle.done("a", "another")
+    assert not bundle.done("b")
+
+
+def test_failed_row_is_not_done(tmp_path: Path) -> None:
+    bundle = create(tmp_path)
+    bundle.add(row("a") | {"status": "failed"})
+    assert not bundle.done("a")
+
+
+# -- what it says -----------------------------------------------------------------------------------------------------
+
+
+def digests(bundle: Path) -> dict[str, str]:
+    """The hashes of all files of a bundle but the manifest."""
+    files = [f for f in bundle.rglob("*") if f.is_file() and f.name != "manifest.json"]
+    return {str(f.relative_to(bundle)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+
+
+def test_manifest_hashes_every_file(tmp_path: Path) -> None:
+    bundle = create(tmp_path)
+    bundle.add(row("a"))
+    bundle.file("solutions/oracle/0/a.py", b"pass\n")
+    assert bundle.fingerprint({"fingerprint_id": "f00", "values": {}}) == "f00"
+    bundle.finish("incomplete")
+    assert manifest(bundle.path)["files"] == digests(bundle.path)
+    assert len(digests(bundle.path)) == 3
+
+    bundle.file("report.md", b"# report\n")
+    bundle.add(row("b"))
+    assert manifest(bundle.path)["files"] != digests(bundle.path)
+    bundle.finish("complete")
+    assert manifest(bundle.path)["files"] == digests(bundle.path)
+
+
+def test_rows_and_manifest_are_strict_json_whatever_the_numbers(tmp_path: Path) -> None:
+    numbers = {"inf": math.inf, "minus": -math.inf, "nan": math.nan, "tuple": (math.inf, 1.0), "plain": 0.5}
+    bundle = Bundle.create(tmp_path, "run", PLAN, {"limit": math.inf})
+    bundle.add(row("a", **numbers, nested=[{"distances": [numbers]}]))
+    bundle.finish("complete", worst=math.nan)
+    (line,) = (bundle.path / "rows.jsonl").read_text().splitlines()
+    result = strict_json(line)["result"]
+    expected = {"inf": "inf", "minus": "-inf", "nan": "nan", "tuple": ["inf", 1.0], "plain": 0.5}
+    assert result == expected | {"nested": [{"distances": [expected]}]}
+    assert manifest(bundle.path)["worst"] == "nan"
+    assert float(result["inf"]) == math.inf and math.isnan(float(result["nan"])), "the words are what float() reads"
+
+
+def test_row_of_several_lines_stays_on_one(tmp_path: Path) -> None:
+    bundle = create(tmp_path)
+    bundle.add(row("a", text="two\nlines \u2028 and \x85 more"))
+    bundle.add(row("b"))
+    assert Bundle.open(bundle.path).rows == bundle.rows
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema_version": 1}'])
+def test_manifest_of_something_else_is_no_bundle(tmp_path: Path, text: str) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(UsageError, match="is not a bundle"):
+        Bundle.open(tmp_path)
+
+
+def test_results_that_are_a_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for results in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(PrerequisiteError, match="Choose another --results"):
+            create(results)
+        assert resume(results) is None
+
+
+# -- jsonio -----------------------------------------------------------------------------------------------------------
+
+
+def test_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "value.json"
+    jsonio.write(file, {"old": True})
+    with pytest.raises(TypeError):
+        jsonio.write(file, {"new": object()})
+    assert strict_json(file.read_text()) == {"old": True}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 KiB; skips where the machine refuses to mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no mount here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_full_disk_keeps_the_old_manifest_and_the_rows_before(tiny_disk: Path) -> None:
+    bundle = create(tiny_disk)
+    bundle.add(row("a"))
+    with pytest.raises(BundleError, match=r"No space left.*1 rows written before are kept.*--resume"):
+        bundle.add(row("b", text="x" * (80 << 10)))
+    with pytest.raises(BundleError, match="No space left"):
+        bundle.finish("failed", error="x" * (80 << 10))
+    assert manifest(bundle.path)["status"] == "running"
+    path = bundle.path
+    del bundle
+    found = resume(tiny_disk)
+    assert found is not None and found.path == path and list(found.rows) == ["a"]
+    found.add(row("b"))
+    assert list(Bundle.open(path).rows) == ["a", "b"]
+
+
+def test_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "value.json"
+    jsonio.write(file, ["0"] * 10_000)
+    ended = threading.Event()
+    torn: list[str] = []
+
+    def read() -> None:
+        while not ended.is_set():
+            try:
+                if len(set(json.loads(file.read_text()))) != 1:
+                    torn.append("mixed")
+            except ValueError as error:
+                torn.append(str(error))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for number in range(40):
+            jsonio.write(file, [str(number)] * 10_000)
+    finally:
+        ended.set()
+        reader.join()
+    assert not torn
+    assert os.listdir(tmp_path) == ["value.json"]
+
+
+def test_dumps_refuses_what_json_does_not_know() -> None:
+    for value in (object(), {1, 2}, b"bytes"):
+        with pytest.raises(TypeError):
+            jsonio.dumps(value)

@@ -1,0 +1,280 @@
+"""What the design fixes once and every file must hold to: pins, the direction of imports, nothing of one machine."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import repro
+from repro import settings
+
+ROOT = settings.ROOT
+REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
+SOURCES = [ROOT / "entrypoint.py", *sorted((ROOT / "repro").rglob("*.py"))]
+
+# -- pins -----------------------------------------------------------------------------------------------------------
+
+
+def locked(file: Path) -> dict[str, tuple[str, list[str]]]:
+    """name -> (version, hashes) of a compiled requirement file; every line must be one."""
+    found = {}
+    text = re.sub(r"^\s*#.*$", "", file.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    for line in filter(None, map(str.strip, text.splitlines())):
+        match = re.fullmatch(r"([\w.-]+)==([\w.+!-]+)( ;[^#]*?)?((?:\s+--hash=sha256:[0-9a-f]{64})*)", line)
+        assert match, f"{file.name}: {line[:100]}"
+        found[match[1]] = (match[2], match[4].split())
+    return found
+
+
+def test_the_pins_agree_with_each_other() -> None:
+    """The base image is one digest of the CUDA version that torch is built for."""
+    image, _, digest = settings.PINS["base_image"].partition("@")
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
+    assert image.partition(":")[2].startswith(settings.PINS["cuda"] + ".")
+
+
+def test_the_dockerfile_starts_from_the_pinned_base_and_installs_by_hash() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    assert re.findall(r"^ARG BASE_IMAGE=(.+)$", text, re.MULTILINE) == [settings.PINS["base_image"]]
+    assert re.findall(r"^FROM (.+)$", text, re.MULTILINE) == ["${BASE_IMAGE}"]
+    assert re.search(r"--require-hashes --requirement \S*requirements/image\.txt", text)
+    assert f"image.version={repro.__version__}" in text and f"USER {settings.CONTAINER_UID}" in text
+    assert "RUN --mount" not in text and "<<" not in text, "the classic builder knows neither"
+
+
+@pytest.mark.parametrize("file", REQUIREMENTS, ids=lambda file: file.name)
+def test_every_requirement_is_locked_by_version_and_hash(file: Path) -> None:
+    """And no file names an index: each machine brings its own."""
+    packages = locked(file)
+    assert packages and all(hashes for _, hashes in packages.values())
+    text = file.read_text()
+    assert "://" not in text and not re.search(r"^\s*-", re.sub(r"\s+--hash=\S+", "", text), re.MULTILINE)
+    for line in file.with_suffix(".in").read_text().splitlines():
+        wanted = re.match(r"([\w.-]+)==(\S+)", line)
+        assert not wanted or packages[wanted[1]][0] == wanted[2], line
+
+
+def test_requirement_files_agree_with_each_other_and_with_the_pins() -> None:
+    versions: dict[str, set[str]] = {}
+    for file in REQUIREMENTS:
+        for name, (version, _) in locked(file).items():
+            versions.setdefault(name, set()).add(version)
+    assert {name: found for name, found in versions.items() if len(found) > 1} == {}
+    for name in ("torch", "triton"):
+        assert versions[name] == {settings.PINS[name]}
+    image = locked(ROOT / "requirements" / "image.txt")
+    assert {"torch", "triton", "numpy"} <= image.keys() and "docker" not in image
+    host = locked(ROOT / "requirements" / "host.txt")
+    assert "docker" in host and "torch" not in host
+
+
+def test_pyproject_names_the_same_packages_and_pins() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert extras["gpu"] == [f"{name}=={settings.PINS[name]}" for name in ("torch", "triton")]
+    core = locked(ROOT / "requirements" / "core.txt")
+    assert set(project["dependencies"]) <= core.keys()
+    everything = locked(ROOT / "requirements" / "dev.txt")
+    named = {re.split(r"[=<>]", name)[0] for extra in extras.values() for name in extra}
+    assert named <= everything.keys()
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/judging.md"])
+def test_versions_that_the_documentation_names_are_the_pins(name: str) -> None:
+    """Outside generated blocks, which show what a bundle was measured with."""
+    file = ROOT / name
+    if not file.exists():
+        pytest.skip(f"{name} is not written yet")
+    text = re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", "", file.read_text(), flags=re.DOTALL)
+    named = re.findall(r"\b(CUDA|PyTorch|torch|Triton)[ =`*]{1,3}(\d+\.\d[\d.]*\d|\d+\.\d)", text)
+    for package, version in named:
+        pin = settings.PINS["torch" if package == "PyTorch" else package.lower()]
+        assert version == pin or version.startswith(pin + "."), f"{name} names {package} {version}, the pin is {pin}"
+    for digest in re.findall(r"sha256:[0-9a-f]{64}", text):
+        assert settings.PINS["base_image"].endswith(digest)
+
+
+# -- nothing of one machine -----------------------------------------------------------------------------------------
+
+
+def shipped() -> Iterator[tuple[Path, str]]:
+    """Every file that a checkout holds, with its text: what .gitignore names and other tools' folders left out."""
+    own = {".ci", ".dockerignore", ".gitignore", ".env.example"}
+    for top in sorted(ROOT.iterdir()):
+        if (top.name.startswith(".") and top.name not in own) or top.name in ("build", "results", "shared"):
+            continue
+        for file in [top] if top.is_file() else sorted(top.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts and not top.name.endswith(".egg-info"):
+                yield file.relative_to(ROOT), file.read_bytes().decode(errors="replace")
+
+
+def own_sources() -> set[str]:
+    """Hosts and folders from which this machine installs packages, as its pip is set up."""
+    done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
+    found = set()
+    for line in done.stdout.splitlines():
+        key, _, value = line.partition("=")
+        if re.search(r"index|links|host|proxy", key):
+            for word in value.strip("'\"").split():
+                parts = urlsplit(word)
+                found.add(parts.hostname or parts.path.removesuffix("/").removesuffix("/simple"))
+    return {word for word in found if len(word) > 5 and word != "localhost"}
+
+
+def test_no_file_names_a_folder_of_one_machine_or_a_package_registry() -> None:
+    """The patterns are put together here, so that this file does not hold what it looks for."""
+    folders = "|".join(("wo" + "rk", "ho" + "me", "ro" + "ot", "Us" + "ers", "mn" + "t"))
+    patterns = [
+        rf"(?<![\w.$}}/-])/({folders})/\w",
+        "file:" + "///",
+        r"\bpy" + r"pi\.",
+        "python" + "hosted",
+        r"download\." + r"py" + r"torch",
+        "(?<!emit-)index" + "-url",
+        *map(re.escape, own_sources()),
+    ]
+    wrong = [
+        f"{name}: {match[0]!r}"
+        for name, text in shipped()
+        for p in patterns
+        if (match := re.search(p, text)) is not None
+    ]
+    assert wrong == []
+
+
+# -- arrows go one way ----------------------------------------------------------------------------------------------
+
+
+def module_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_of(file): file for file in SOURCES}
+
+
+def imported(file: Path) -> set[str]:
+    """Every module that a file imports anywhere in it, at whatever level; `if TYPE_CHECKING` blocks left out."""
+    found = set()
+    pending: list[ast.AST] = [ast.parse(file.read_text())]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0 and node.module, f"{file.name}: imports are absolute here"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in names}
+        pending += ast.iter_child_nodes(node)
+    return found
+
+
+IMPORTS = {name: imported(file) for name, file in MODULES.items()}
+
+
+def reached(start: str) -> set[str]:
+    """Our own modules that importing one may lead to."""
+    found: set[str] = set()
+    pending = [start]
+    while pending:
+        for name in IMPORTS[pending.pop()] & MODULES.keys() - found:
+            found.add(name)
+            pending.append(name)
+    return found
+
+
+def belongs(module: str, *packages: str) -> bool:
+    return any(module == package or module.startswith(package + ".") for package in packages)
+
+
+def importers(*packages: str) -> set[str]:
+    return {name for name, targets in IMPORTS.items() if any(belongs(target, *packages) for target in targets)}
+
+
+def test_nothing_imports_the_command_line_but_the_entry_point() -> None:
+    assert importers("repro.cli") == {"entrypoint"}
+
+
+def test_only_the_docker_engine_imports_docker() -> None:
+    assert importers("docker", "requests") == {"repro.engines.docker"}
+
+
+def test_the_judge_knows_nothing_of_what_stands_above_it() -> None:
+    """Not even through others: it can be read, tested and run without agents, engines, bundles or reports."""
+    above = ("agents", "report", "engines", "bundle", "cli", "cells", "runs", "evaluation", "benchmark", "fixtures")
+    for module in MODULES:
+        if belongs(module, "repro.judge"):
+            wrong = {name for name in reached(module) if belongs(name, *(f"repro.{word}" for word in above))}
+            assert wrong == set(), f"{module} leads to {wrong}"
+
+
+def test_the_foundations_import_nothing_above_them() -> None:
+    allowed = {
+        "repro.errors": set(),
+        "repro.settings": set(),
+        "repro.jsonio": set(),
+        "repro.problems": {"repro.errors", "repro.settings"},
+        "repro.philox": {"repro.philox_triton"},
+        "repro.inputs": {"repro.errors", "repro.philox", "repro.problems", "repro.settings", "repro.philox_triton"},
+    }
+    for module, targets in allowed.items():
+        assert reached(module) - {"repro"} <= targets, module
+    for module in MODULES:
+        if belongs(module, "repro.fingerprint", "repro.bundle"):
+            upper = {name for name in reached(module) if belongs(name, "repro.judge", "repro.engines", "repro.report")}
+            assert upper == set(), module
+
+
+def test_the_worker_reaches_no_expected_value() -> None:
+    """The untrusted process imports neither reference nor limits nor verdicts."""
+    secret = {f"repro.judge.{name}" for name in ("reference", "calibrate", "limits", "verdict", "metric", "cheats")}
+    assert reached("repro.judge.worker") & secret == set()
+
+
+def test_only_settings_reads_the_environment() -> None:
+    readers = set()
+    for name, file in MODULES.items():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.environb", "os.getenv"):
+                readers.add(name)
+            if isinstance(node, ast.ImportFrom) and node.module == "os":
+                readers |= {name for alias in node.names if alias.name in ("environ", "environb", "getenv")}
+    assert readers == {"repro.settings"}
+
+
+def test_modules_are_short() -> None:
+    assert {name: n for name, f in MODULES.items() if (n := len(f.read_text().splitlines())) >= 400} == {}
+
+
+HOST_SIDE = ("repro.cli", "repro.evaluation", "repro.benchmark", "repro.report.model", "repro.agents.study",
+             "repro.engines.docker")  # fmt: skip
+BLOCKED = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "triton"):
+            raise ImportError(f"{name} is blocked")
+sys.meta_path.insert(0, Block())
+import importlib
+importlib.import_module(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("module", HOST_SIDE)
+def test_the_host_needs_no_torch(module: str) -> None:
+    """What runs on the machine that launches containers is imported with torch and Triton out of reach."""
+    if module.endswith("docker") and importlib.util.find_spec("docker") is None:
+        pytest.skip("the docker package is not installed here")
+    command = [sys.executable, "-W", "error", "-c", BLOCKED, module]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
