@@ -98,7 +98,7 @@ def execute(
         raise
     if lost:
         bundle.finish("incomplete", error=lost)
-        raise EngineError(lost, f"the rows measured before are in {bundle.path}")
+        raise EngineError(lost.rstrip("."), f"the rows measured before are in {bundle.path}")
     return [bundle.rows[row.id] for row in rows if row.id in bundle.rows]
 
 
