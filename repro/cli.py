@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -278,9 +279,15 @@ def _cell(args: argparse.Namespace, progress: Progress) -> int:
     return 0
 
 
+def _terminate(*_: object) -> None:
+    """SIGTERM ends a run as Ctrl-C does: cells are stopped, what was measured is kept."""
+    raise KeyboardInterrupt
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs one verb and returns the exit code; an expected failure is printed as one line."""
     settings.load_dotenv()
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         args = parser().parse_args(argv)
     except SystemExit as stop:  # argparse exits 2 for wrong use; ours is 1

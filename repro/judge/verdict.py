@@ -12,7 +12,6 @@ from repro.problems import Problem
 if TYPE_CHECKING:
     from repro.judge.evaluate import Subject
 
-SCHEMA_VERSION = 1
 # What this release's judge separates; docs/judging.md says what it does not stop.
 TRUST = "isolated"
 # Baselines that the published speedups divide by, and their names in a result.
