@@ -1020,3 +1020,19 @@ def test_gc_minds_no_container_that_goes_meanwhile(image: None) -> None:
         ended.set()
         for thread in threads:
             thread.join()
+
+
+@pytest.mark.docker
+def test_gc_leaves_what_runs_for_another_machine_and_takes_it_once_it_has_ended(image: None) -> None:
+    """An engine may serve several machines; a run of another one cannot be looked up here."""
+    from repro.engines import docker
+
+    labels = ("--label", "repro.run=elsewhere", "--label", "repro.owner=0badb007-1-1")
+    made = ask("run", "--detach", "--entrypoint", "sleep", *labels, settings.image(), "60").strip()
+    name = ask("inspect", "--format", "{{.Name}}", made).strip().removeprefix("/")
+    try:
+        assert f"container {name}" not in docker.collect_garbage(everything=False)
+        ask("kill", made)
+        assert f"container {name}" in docker.collect_garbage(everything=False)
+    finally:
+        subprocess.run(["docker", "rm", "--force", made], capture_output=True, check=False)

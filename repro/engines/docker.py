@@ -62,22 +62,22 @@ def connect() -> docker.DockerClient:
 
 def _owner() -> str:
     """This process, so that `gc` can tell live runs from dead ones: host boot, pid, start time."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as stream:
-            boot = stream.read().strip()[:8]
-        with open(f"/proc/{os.getpid()}/stat") as stream:
-            start = stream.read().rsplit(")", 1)[1].split()[19]
-    except OSError:
-        return f"?-{os.getpid()}-0"
-    return f"{boot}-{os.getpid()}-{start}"
+    with open(f"/proc/{os.getpid()}/stat") as stream:
+        start = stream.read().rsplit(")", 1)[1].split()[19]
+    return f"{_boot()}-{os.getpid()}-{start}"
+
+
+def _boot() -> str:
+    """This machine's current boot."""
+    with open("/proc/sys/kernel/random/boot_id") as stream:
+        return stream.read().strip()[:8]
 
 
 def alive(owner: str) -> bool:
     """Whether the process that an owner label names still runs on this machine."""
     try:
         boot, pid, start = owner.split("-")
-        with open("/proc/sys/kernel/random/boot_id") as stream:
-            same = stream.read().strip()[:8] == boot
+        same = _boot() == boot
         with open(f"/proc/{int(pid)}/stat") as stream:
             return same and stream.read().rsplit(")", 1)[1].split()[19] == start
     except (OSError, ValueError):
@@ -262,7 +262,8 @@ def _removes(call: Callable[[], Any]) -> bool:
 
 
 def collect_garbage(*, everything: bool) -> list[str]:
-    """Removes containers and volumes of runs whose process is gone (`everything`: of live ones too).
+    """Removes containers and volumes of runs whose process is gone (`everything`: of live ones too). A container that
+    runs for another machine stays.
 
     Returns the names of what was removed. Raises PrerequisiteError where no engine answers.
     """
@@ -270,8 +271,10 @@ def collect_garbage(*, everything: bool) -> list[str]:
     removed = []
     filters = {"label": LABEL_RUN}
     for container in client.containers.list(all=True, filters=filters, ignore_removed=True):
-        dead = everything or not alive(container.labels.get(LABEL_OWNER, ""))
-        if dead and _removes(partial(container.remove, force=True, v=True)):
+        owner = container.labels.get(LABEL_OWNER, "")
+        # an engine may serve several machines: what runs for another one is not ours to judge
+        foreign = container.status == "running" and not owner.startswith(f"{_boot()}-")
+        if (everything or not (foreign or alive(owner))) and _removes(partial(container.remove, force=True, v=True)):
             removed.append(f"container {container.name}")
     for volume in client.volumes.list(filters=filters):
         dead = everything or not alive((volume.attrs.get("Labels") or {}).get(LABEL_OWNER, ""))
