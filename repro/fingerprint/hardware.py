@@ -23,7 +23,8 @@ STATUS: dict[Any, str] = {
 
 
 def entry(value: Any, source: str, klass: str, status: str = "ok") -> dict[str, Any]:
-    """One fingerprint value."""
+    """One fingerprint value; an empty one is never `ok`."""
+    status = "absent" if value is None and status == "ok" else status
     return {"value": value, "source": source, "status": status, "class": klass}
 
 
