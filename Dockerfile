@@ -20,11 +20,12 @@ RUN python3 -m venv /opt/venv \
     && /opt/venv/bin/pip install --cert /etc/ssl/certs/ca-certificates.crt --disable-pip-version-check --no-cache-dir \
         --require-hashes --requirement /opt/repro/requirements/image.txt
 
-# A volume mounted at /cell takes this folder's owner and mode; any uid may write there. /results is where a plain
-# `docker run repro benchmark` leaves its bundle.
+# A volume mounted at /cell takes this folder's owner and mode: the judge's alone, workers are of other users. /results is
+# where a plain `docker run repro benchmark` leaves its bundle.
 RUN groupadd --gid 10001 repro \
     && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin repro \
-    && install --directory --owner 10001 --group 10001 --mode 0777 /cell /results
+    && install --directory --owner 10001 --group 10001 --mode 0700 /cell \
+    && install --directory --owner 10001 --group 10001 --mode 0777 /results
 
 # USER: torch asks for a user name, and a uid without an account has none.
 ENV HOME=/tmp \

@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from repro import fingerprint, jsonio, problems
+from repro import fingerprint, jsonio, problems, settings
 from repro.errors import PrerequisiteError, ReproError, UsageError
+from repro.judge import launch
 from repro.problems import Problem
 
 CELLS, OUTCOMES = "cells.jsonl", "outcomes.jsonl"
@@ -94,7 +95,7 @@ def run(cell: Cell, folder: Path, progress: Progress) -> dict[str, Any]:
     import torch
 
     from repro import fixtures
-    from repro.judge import calibrate, evaluate
+    from repro.judge import calibrate, evaluate, subject
 
     if cell.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("no GPU is visible", "torch.cuda.is_available() is false", "Use DEVICE=cpu SIZE=smoke.")
@@ -112,7 +113,7 @@ def run(cell: Cell, folder: Path, progress: Progress) -> dict[str, Any]:
             fixture = calibrate.build(problem, torch.device(cell.device), progress)
             if fixture["refused"]:
                 raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
-        options = evaluate.Options(device=cell.device, **{k: _tuple(v) for k, v in cell.options.items()})
+        options = subject.Options(device=cell.device, **{k: _tuple(v) for k, v in cell.options.items()})
         solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in cell.solutions]
         return evaluate.evaluate(problem, fixture, solutions, options, progress)
     raise UsageError(f"no cell verb {cell.verb!r}")
@@ -126,6 +127,8 @@ def serve(folder: Path) -> None:
     """Runs the cells of a folder; a failing cell does not stop the next one."""
     # Nobody reads the outcomes when the process that started this one is gone; its lease of the GPU is gone too.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    launch.divide()  # returns in the judge; the folder may be its alone
+    settings.own_caches(folder)
 
     def progress(line: str) -> None:
         print(line, flush=True)

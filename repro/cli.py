@@ -52,9 +52,17 @@ def _judging(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
     parser.add_argument("--no-timing", action="store_true", help="verdicts only")
+    parser.add_argument(
+        "--trust", choices=("audited", "dev"), default="audited",
+        help="audited: apart from the solution, every time checked; dev: in one process, quick, for an inner loop",
+    )  # fmt: skip
     parser.add_argument("--no-compile", action="store_true", help="leave the torch.compile baselines out")
     parser.add_argument("--timeout-s", type=float, default=180.0, help="bound of one request to a solution, seconds")
-    parser.add_argument("--budget-s", type=float, default=20.0, help="bound of the timing of one problem, seconds")
+    parser.add_argument(
+        "--compile-timeout-s", type=float, default=30.0,
+        help="bound of torch.compile's max-autotune, seconds; beyond it that baseline is left out and named",
+    )  # fmt: skip
+    parser.add_argument("--budget-s", type=float, default=10.0, help="bound of the timing of one problem, seconds")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -84,7 +92,10 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--agent", choices=("oracle", "nop"), default="oracle", help="who writes the solutions")
     run.add_argument("--repeats", type=int, default=1, help="judgements a problem")
     evaluate = verb("evaluate", "judge solutions: a file or a folder of ID_Name.py files", _evaluate)
-    evaluate.add_argument("path", type=Path, nargs="+")
+    evaluate.add_argument("path", type=Path, nargs="*")
+    evaluate.add_argument(
+        "--self-test", action="store_true", help="judge the judge: the adversarial and honest suites, narrowed by PATH"
+    )
     _common(evaluate)
     _judging(evaluate)
     evaluate.add_argument(
@@ -121,9 +132,11 @@ def _engine(args: argparse.Namespace, progress: Progress) -> tuple[Engine, str]:
 def _options(args: argparse.Namespace) -> Any:
     from repro.evaluation import JudgeOptions
 
-    if not all(math.isfinite(value) and value > 0 for value in (args.timeout_s, args.budget_s)):
-        raise UsageError("--timeout-s and --budget-s must be positive numbers of seconds")
-    return JudgeOptions(not args.no_timing, not args.no_compile, args.timeout_s, args.budget_s)
+    if not all(math.isfinite(value) and value > 0 for value in (args.timeout_s, args.budget_s, args.compile_timeout_s)):
+        raise UsageError("--timeout-s, --budget-s and --compile-timeout-s must be positive numbers of seconds")
+    return JudgeOptions(
+        not args.no_timing, not args.no_compile, args.timeout_s, args.budget_s, args.trust, args.compile_timeout_s
+    )
 
 
 def _write_json(path: Path | None, value: Any) -> None:
@@ -216,6 +229,10 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
     from repro import evaluation
 
     engine, size = _engine(args, progress)
+    if args.self_test:
+        return _self_test(args, engine, progress)
+    if not args.path:
+        raise UsageError("nothing to evaluate", "no file or folder was named", "Give a path, or --self-test.")
     bundle, results = evaluation.evaluate(
         args.path, args.problem, size, args.dtype, args.results, engine, _options(args), progress, resume=args.resume
     )
@@ -224,6 +241,24 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
         args.json, {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path), "results": results}
     )
     return _exit_code(bundle, strict=args.strict, verdicts=[entry["verdict"] for entry in results])
+
+
+def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> int:
+    """Exit 2 where the judge is wrong about a case: that is the tool's failure."""
+    from repro import selftest
+
+    names = [str(path) for path in args.path]
+    suites = [name for name in names if name in selftest.SUITES]
+    bundle, entries = selftest.run(
+        suites or list(selftest.SUITES), [name for name in names if name not in suites], args.results, engine,
+        _options(args), progress, resume=args.resume,
+    )  # fmt: skip
+    _draw(bundle)
+    _write_json(args.json, {"schema_version": 1, "bundle": str(bundle.path), "cases": entries})
+    wrong = [entry for entry in entries if entry["complaints"]]
+    for entry in wrong:
+        print(f"repro: {entry['case']}: {'; '.join(entry['complaints'])}", file=sys.stderr)
+    return 2 if wrong else _exit_code(bundle, strict=False, verdicts=[])
 
 
 def _benchmark(args: argparse.Namespace, progress: Progress) -> int:

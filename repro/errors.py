@@ -76,9 +76,18 @@ class SolutionError(ReproError):
 
 
 class SolutionRejected(SolutionError):
-    """A hard gate refused an output."""
+    """A gate refused an output (`incorrect`), or a rule of the contest was broken (`rejected`)."""
 
+    RULES = frozenset(
+        "banned protocol_tampered impossible_time clocks_disagree background_work baseline_disturbed "
+        "deferred_write below_floor".split()
+    )
     verdict = "incorrect"
+
+    def __init__(self, code: str, detail: str = "") -> None:
+        super().__init__(code, detail)
+        if code in self.RULES:
+            self.verdict = "rejected"
 
 
 class SolutionTimeout(SolutionError):

@@ -27,15 +27,21 @@ class JudgeOptions:
     timing: bool = True
     compiled: bool = True
     timeout_s: float = 180.0
-    timing_budget_s: float = 20.0
+    timing_budget_s: float = 10.0
+    trust: str = "audited"
+    compile_timeout_s: float = 30.0
 
     def for_cell(self, device: str) -> dict[str, Any]:
-        """The judge's options on this device: torch.compile is a baseline on a GPU only."""
+        """The judge's options on this device: torch.compile is a baseline on a GPU only, and not of a quick look."""
+        full = device == "cuda" and self.compiled and self.trust == "audited"
+        budget = self.timing_budget_s if device == "cuda" else min(1.0, self.timing_budget_s)
         return {
+            "trust": self.trust,
             "timing": self.timing,
-            "baselines": ["eager", "compile"] if device == "cuda" and self.compiled else ["eager"],
+            "modes": ["eager", "compile", "reduce_overhead", "max_autotune"] if full else ["eager"],
             "timeout_s": self.timeout_s,
-            "timing_budget_s": self.timing_budget_s if device == "cuda" else min(1.0, self.timing_budget_s),
+            "compile_timeout_s": self.compile_timeout_s,
+            "timing_budget_s": min(2.0, budget) if self.trust == "dev" else budget,
         }
 
     def cell_timeout_s(self, solutions: int) -> float:
@@ -64,14 +70,14 @@ def read(path: Path) -> Submission:
     return Submission(path.stem, source, entry_of(source))
 
 
-def entry_of(source: bytes) -> str:
-    """ModelNew, or kernel_function where the file defines that alone."""
+def entry_of(source: bytes, otherwise: str = ENTRIES[0]) -> str:
+    """ModelNew, or kernel_function where the file defines that alone; `otherwise` where it defines neither."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
-        return ENTRIES[0]
+        return otherwise
     names = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    return "kernel_function" if "kernel_function" in names and "ModelNew" not in names else "ModelNew"
+    return next((entry for entry in ENTRIES if entry in names), otherwise)
 
 
 def cell(
@@ -84,20 +90,22 @@ def cell(
     *,
     known_as: str = "",
     repeat: int = 0,
+    prefix: str = "",
 ) -> Cell:
     """The cell that judges submissions of one problem.
 
     A shipped problem needs its fixture on disk; any other file's is measured in the cell, unless one on disk is of the
-    same text. known_as: the shipped id whose sizes another file shares.
+    same text. known_as: the shipped id whose sizes another file shares. prefix: of file names, for cells that share a
+    folder.
     Raises PrerequisiteError where the fixture is missing, stale or refused.
     """
-    files = {f"solution_{i}.py": s.source for i, s in enumerate(submissions)}
+    files = {f"{prefix}solution_{i}.py": s.source for i, s in enumerate(submissions)}
     shipped = problem.path.is_relative_to(settings.PROBLEMS_DIR)
     fixture = ""
     source = fixtures.path(results, problem, engine.device)
     if shipped or (known_as and fixtures.matches(source, problem)):
         fixtures.load(source, problem)
-        fixture = "fixture.json"
+        fixture = f"{prefix}fixture.json"
         files[fixture] = source.read_bytes()
     if not shipped:
         files["problem.py"] = problem.path.read_bytes()
@@ -111,7 +119,7 @@ def cell(
         device=engine.device,
         variant=known_as,
         repeat=repeat,
-        solutions=tuple((s.name, f"solution_{i}.py", s.entry) for i, s in enumerate(submissions)),
+        solutions=tuple((s.name, f"{prefix}solution_{i}.py", s.entry) for i, s in enumerate(submissions)),
         fixture=fixture,
         options=options.for_cell(engine.device),
         files=files,

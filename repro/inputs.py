@@ -11,15 +11,15 @@ import hashlib
 import math
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from repro import philox
 from repro.errors import JudgeError
 from repro.problems import Problem, Stress
+from repro.recipes import Recipe, spike
 
 WEIGHT_SEED = 42
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -28,41 +28,6 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 def torch_dtype(name: str) -> torch.dtype:
     """float32, bfloat16 or float16 as torch's object."""
     return _DTYPES[name]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """One input that is a bare draw. `std` is for kind normal, `low` and `high` for kind integer, `sign` for all."""
-
-    kind: str
-    index: int
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    low: int = 0
-    high: int = 1
-    std: float = 1.0
-    sign: int = 1
-
-    @property
-    def numel(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.numel * self.dtype.itemsize
-
-    def fill(self, out: torch.Tensor, seed: int, start: int = 0) -> torch.Tensor:
-        """Elements [start, start + out.numel()) into `out` (contiguous, this dtype)."""
-        philox.fill(out, self.kind, seed, self.index, start=start, low=self.low, high=self.high, std=self.std)
-        return out.neg_() if self.sign < 0 else out
-
-    def stressed(self, stress: Stress) -> Recipe:
-        """The stressed form: normal with that deviation, or the negated draw. Integer draws stay as they are."""
-        if self.kind == "integer":
-            return self
-        if stress == "negative":
-            return replace(self, sign=-1)
-        return Recipe("normal", self.index, self.shape, self.dtype, std=float(stress))
 
 
 def _shape(args: Sequence[Any]) -> tuple[int, ...]:
@@ -170,7 +135,9 @@ class Plan:
     def recipe(self, i: int, stress: Stress | None) -> Recipe | None:
         """The recipe of input i, stressed where `stress` is given."""
         recipe = self.recipes[i]
-        return recipe.stressed(stress) if recipe is not None and stress is not None else recipe
+        if recipe is None or stress is None:
+            return recipe
+        return recipe.stressed(stress, self.problem.spike, self.problem.stress_run)
 
     def make(self, seed: int, device: torch.device, *, stress: Stress | None = None) -> list[Any]:
         """All inputs, newly allocated."""
@@ -191,7 +158,7 @@ class Plan:
         a recipe."""
         recipe = self.recipe(i, stress)
         if recipe is None:
-            return self._cast(made, stress)
+            return self._cast(made, stress, seed, i)
         shape, start = recipe.shape, 0
         if rows is not None and i in self.problem.batch_inputs:
             dims = self.problem.batch_dims
@@ -199,10 +166,17 @@ class Plan:
             shape = (rows.stop - rows.start, *[1] * (dims - 1), *shape[dims:])
         return recipe.fill(torch.empty(shape, dtype=recipe.dtype, device=device), seed, start)
 
-    def _cast(self, value: Any, stress: Stress | None) -> Any:
+    def _cast(self, value: Any, stress: Stress | None, seed: int, i: int) -> Any:
+        """An input without a recipe, stressed, in the problem's dtype. Spikes are in units of its own deviation, to
+        four digits, because devices sum in other orders."""
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             if stress == "negative":
                 value = -value
+            elif stress == "spike":
+                deviation = float(f"{float(value.double().std(correction=0)):.4g}") if value.numel() else 0.0
+                if deviation > 0 and math.isfinite(deviation):
+                    value = value.clone(memory_format=torch.contiguous_format)
+                    spike(value, self.problem.spike * deviation, seed, i, value.numel())
             elif stress is not None:
                 value = (value - 0.5) * (math.sqrt(12) * float(stress))
             return value.to(torch_dtype(self.problem.dtype)).contiguous()

@@ -16,18 +16,28 @@ from repro.errors import JudgeError, UsageError
 
 SIZES = ("full", "smoke")
 ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
-# Standard deviation of signed normal inputs, or "negative": the published draw with its sign turned.
+# Standard deviation of signed normal inputs; "negative": the published draw with its sign turned; or "spike": the
+# published draw with one element in 8191 far outside it.
 Stress = float | str
+# Height of those elements in deviations of the draw.
+SPIKE_FACTOR = 16.0
+# The share of the counted arithmetic that the best known algorithm needs: one level of Strassen is 7/8 and two are
+# 0.77; a convolution by Winograd's F(4x4, 3x3) is a quarter.
+FAST_ALGORITHM = 0.75
 SHORT = {"float32": "", "bfloat16": "@bf16", "float16": "@fp16"}
 
 
 @dataclass(frozen=True)
 class Work:
-    """Compulsory traffic in elements and arithmetic in operations, at full size. Source: suites.toml."""
+    """Compulsory traffic in elements and arithmetic in operations, at full size. Source: suites.toml.
+
+    fast_algorithm: the share of `flop` that an algorithm other than the plain one may get away with.
+    """
 
     read_elements: int
     written_elements: int
     flop: int
+    fast_algorithm: float = FAST_ALGORITHM
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,9 @@ class Problem:
     batch_inputs: tuple[int, ...] = ()
     batch_dims: int = 1
     stress: Stress = 1.0
+    stress_run: int = 1
+    spike: float = SPIKE_FACTOR
+    neighbour: dict[str, Any] = field(default_factory=dict)
     native_signal: bool = True
     perturbed_init: dict[int, Any] = field(default_factory=dict)
     work: Work | None = None
@@ -51,6 +64,12 @@ class Problem:
     def key(self) -> str:
         """The id with its dtype where that is not float32: `L1_36`, `L1_36@bf16`."""
         return self.id + SHORT[self.dtype]
+
+    def neighbouring(self) -> Problem | None:
+        """The same problem, constructor arguments and weights at other sizes, or None where it has none."""
+        if not self.neighbour:
+            return None
+        return replace(self, overrides=self.overrides | self.neighbour, neighbour={}, work=None)
 
     def module(self) -> types.ModuleType:
         """A fresh execution of the problem file with this size's overrides.
@@ -116,10 +135,18 @@ def load(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Prob
         batch_inputs=tuple(entry["batch_inputs"]),
         batch_dims=entry.get("batch_dims", 1),
         stress=entry["stress"],
+        stress_run=entry.get("stress_run_smoke" if size == "smoke" else "stress_run", 1),
+        spike=entry.get("spike", SPIKE_FACTOR),
+        neighbour=_overrides(entry.get("neighbour_smoke" if size == "smoke" else "neighbour", {})),
         native_signal=entry.get("native_signal", True),
         perturbed_init={int(k): v for k, v in entry.get("perturbed_init", {}).items()},
-        work=Work(entry["read_elements"], entry["written_elements"], entry["flop"]) if size == "full" else None,
+        work=_work(entry) if size == "full" else None,
     )
+
+
+def _work(entry: dict[str, Any]) -> Work:
+    share = entry.get("fast_algorithm", FAST_ALGORITHM)
+    return Work(entry["read_elements"], entry["written_elements"], entry["flop"], share)
 
 
 def load_file(path: Path, *, dtype: str = "float32", size: str = "full") -> Problem:

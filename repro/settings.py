@@ -116,7 +116,7 @@ def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
         "TMPDIR": str(scratch),
         "TRITON_CACHE_DIR": str(scratch / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1" if interpret else "8",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1" if interpret else str(min(32, len(os.sched_getaffinity(0)))),
         "PYTHONDONTWRITEBYTECODE": "1",
         "USER": "repro",
     }
@@ -124,6 +124,12 @@ def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
         env["TRITON_INTERPRET"] = "1"
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path and "zip" not in path)
     return env
+
+
+def own_caches(folder: Path) -> None:
+    """Puts what the judge itself compiles into its cell's folder, where no worker can write."""
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "cache" / "triton")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "cache" / "inductor")
 
 
 def cell_env(extra: dict[str, str]) -> dict[str, str]:

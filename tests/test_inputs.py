@@ -19,7 +19,7 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from repro import inputs, philox, problems  # noqa: E402
+from repro import inputs, philox, problems, recipes  # noqa: E402
 from repro.judge import trials  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -336,13 +336,95 @@ def test_stress_turns_signs_or_replaces_the_distribution(plan_of) -> None:
 
 def test_rows_made_apart_are_the_rows_of_the_whole() -> None:
     """The reference is computed in chunks of rows; each must see what a solution sees."""
-    for key, stress in (("L1_97", None), ("L1_97", 2.0), ("L1_43", "negative")):
+    for key, stress in (("L1_97", None), ("L1_97", 2.0), ("L1_97", "spike"), ("L1_43", "negative")):
         plan = inputs.plan(problems.load(key, size="smoke"))
         whole = plan.make(11, CPU, stress=stress)
         for rows in (slice(0, 1), slice(1, plan.batch)):
             for part, value in zip(plan.chunk(rows, 11, CPU, stress), whole, strict=True):
                 expected = value.flatten(0, plan.problem.batch_dims - 1)[rows]
                 assert torch.equal(part.reshape(expected.shape), expected)
+
+
+SPIKED = ("uniform", "normal")
+
+
+def spiked(kind: str, count: int, dtype: torch.dtype = torch.float32, index: int = 0) -> recipes.Recipe:
+    return recipes.Recipe(kind, index, (count,), dtype, std=2.0).stressed("spike")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("kind, deviation", [("uniform", 12**-0.5), ("normal", 2.0)])
+def test_spikes_are_one_element_in_each_run_by_turns_up_and_down(
+    kind: str, deviation: float, dtype: torch.dtype
+) -> None:
+    """16 deviations of the draw, at one place of every run of 8191; every other element is the published draw's."""
+    count = 6 * 8191
+    value = spiked(kind, count, dtype).fill(torch.empty(count, dtype=dtype), SEED)
+    plain = philox.fill(torch.empty(count, dtype=dtype), kind, SEED, 0, std=2.0)
+    places = (value != plain).nonzero().flatten().tolist()
+    assert [place // 8191 for place in places] == list(range(6)) and len({place % 8191 for place in places}) == 1
+    height = torch.tensor([16 * deviation, -16 * deviation] * 3, dtype=torch.float64).to(dtype)
+    assert torch.equal(value[places], height)
+    assert float(plain.float().abs().max()) < 16 * deviation
+
+
+def test_the_place_of_spikes_follows_from_seed_and_tensor_and_lies_within_short_tensors() -> None:
+    def place(seed: int, index: int, count: int) -> int:
+        value = spiked("uniform", count, index=index).fill(torch.empty(count), seed)
+        (found,) = (value.abs() > 1).nonzero().flatten().tolist()
+        return int(found)
+
+    assert len({place(seed, index, 8191) for seed in (1, 2, 3) for index in (0, 1, 2)}) == 9
+    assert all(0 <= place(SEED, 0, count) < count for count in (1, 2, 7, 100, 8190))
+    assert spiked("uniform", 0).fill(torch.empty(0), 1).numel() == 0
+
+
+@pytest.mark.parametrize("kind", SPIKED)
+def test_spiked_ranges_made_apart_equal_those_of_the_whole(kind: str) -> None:
+    """Whatever the chunk: none, one or several spikes in it, beginning on one, before it, behind it."""
+    count = 40000
+    recipe = spiked(kind, count)
+    whole = recipe.fill(torch.empty(count), SEED)
+    place = int((whole.abs() > 4.6).nonzero()[0]) if kind == "uniform" else int(whole.abs().argmax()) % 8191
+    edges = [0, place, place + 1, place + 8190, place + 8191, place + 8192, place + 3 * 8191]
+    for first in edges:
+        for last in [*(e for e in edges if e > first), first + 1, first + 8191, count]:
+            part = recipe.fill(torch.empty(last - first), SEED, first)
+            assert torch.equal(part, whole[first:last]), (first, last)
+
+
+def test_runs_of_equal_elements_are_the_same_in_any_chunk() -> None:
+    """Signed normal inputs of which so many in a row are equal: a coarser draw, each element repeated."""
+    recipe = recipes.Recipe("uniform", 1, (10000,), torch.float32).stressed(3.0, run=128)
+    whole = recipe.fill(torch.empty(10000), SEED)
+    drawn = philox.fill(torch.empty(79), "normal", SEED, 1, std=3.0)
+    assert torch.equal(whole, drawn.repeat_interleave(128)[:10000])
+    for first, last in ((0, 1), (127, 129), (128, 256), (5000, 10000), (9999, 10000), (77, 77)):
+        assert torch.equal(recipe.fill(torch.empty(last - first), SEED, first), whole[first:last])
+
+
+@pytest.mark.gpu
+def test_spikes_on_the_gpu_are_those_of_the_cpu() -> None:
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        recipe = spiked("normal", 100000, dtype)
+        ours = recipe.fill(torch.empty(50000, dtype=dtype, device="cuda"), SEED, 8000)
+        assert torch.equal(ours.cpu(), recipe.fill(torch.empty(50000, dtype=dtype), SEED, 8000))
+
+
+def test_spikes_in_inputs_that_the_problem_remakes_are_in_their_own_deviations(plan_of) -> None:
+    """Constants have none to be far outside of; integers are left alone."""
+    body = "return [torch.rand(300, 60) * 5 + 1, torch.ones(9), torch.randint(9, (9,)), torch.rand(60, 300).T]"
+    plan = plan_of(body)
+    plain, spikes = plan.make(11, CPU), plan.make(11, CPU, stress="spike")
+    for i in (0, 3):
+        changed = spikes[i] != plain[i]
+        assert int(changed.sum()) in (2, 3) and spikes[i].is_contiguous()
+        assert spikes[i][changed].abs().tolist() == pytest.approx(
+            [16 * float(plain[i].std())] * int(changed.sum()), rel=1e-3
+        )
+        assert len(spikes[i][changed].sign().unique()) == 2
+    assert torch.equal(spikes[1], plain[1]) and torch.equal(spikes[2], plain[2])
+    assert torch.equal(plan.make(11, CPU, stress="spike")[0], spikes[0]), "as often as it is asked for"
 
 
 # -- weights --------------------------------------------------------------------------------------------------------
@@ -377,9 +459,12 @@ def test_the_hash_of_weights_sees_names_types_shapes_and_bits() -> None:
     assert len({inputs.Weights([], state).sha256 for state in variants}) == len(variants)
 
 
-@pytest.mark.parametrize("problem_id", ["L2_34", "L2_37", "L2_84", "L3_20", "L3_43", "L3_44"])
+@pytest.mark.parametrize(
+    "problem_id", ["L1_77", "L1_82", "L2_34", "L2_37", "L2_84", "L2_99", "L3_20", "L3_43", "L3_44"]
+)
 def test_perturbed_weights_move_every_affine_parameter_and_running_statistic(problem_id: str) -> None:
-    """So that an output which takes weight 1, bias 0, mean 0 or variance 1 for granted is wrong; deterministic."""
+    """So that an output which takes weight 1, bias 0, mean 0 or variance 1 for granted, or remembers the published
+    weights, is wrong; deterministic."""
     problem = problems.load(problem_id, size="smoke")
     plan = inputs.plan(problem)
     native = inputs.weights(problem, plan.module)
@@ -389,13 +474,15 @@ def test_perturbed_weights_move_every_affine_parameter_and_running_statistic(pro
     assert torch.equal(torch.random.get_rng_state(), before)
     assert list(moved.state) == list(native.state)
     assert moved.sha256 == trials.perturbed_weights(plan, CPU).sha256
-    assert (moved.sha256 == native.sha256) == (problem_id == "L3_43"), "only L3_43 has no parameter at a default"
+    parameters = {name for name, _ in plan.module.Model(*moved.init).named_parameters()}
     for name, value in moved.state.items():
         was = native.state[name]
         assert value.shape == was.shape and value.dtype == was.dtype and bool(value.isfinite().all())
         constant = was.is_floating_point() and bool((was == was.flatten()[0]).all())
         if constant:
             assert not bool((value == was).any()), f"{name} still holds its default somewhere"
+        if name in parameters:
+            assert float((value == was).float().mean()) < 0.1, f"{name} is the published one"
     if problem_id == "L2_34":
         assert (native.init[7], moved.init[7]) == (1.0, 1.37)
     if problem_id in ("L3_43", "L3_44"):
@@ -403,12 +490,42 @@ def test_perturbed_weights_move_every_affine_parameter_and_running_statistic(pro
         assert len(masks) == 1 and torch.equal(moved.state[masks[0]], native.state[masks[0]]), "a mask is no parameter"
 
 
-def test_problems_without_parameters_have_no_perturbed_trials() -> None:
-    for key, kinds in {"L1_36": ["native", "stress"], "L3_20": ["perturbed", "perturbed_stress"]}.items():
+KINDS = {
+    "L1_36": ["native", "stress", "spiked"],
+    "L2_37": ["native", "stress", "spiked", "perturbed", "perturbed_stress"],
+    "L3_20": ["perturbed", "perturbed_stress", "perturbed_spiked"],
+}
+
+
+@pytest.mark.parametrize("key", KINDS)
+def test_trials_follow_from_what_a_problem_has(key: str) -> None:
+    """No perturbed ones without parameters, no native ones without a signal; what is left out says why."""
+    plan = inputs.plan(problems.load(key, size="smoke"))
+    left_out = trials.kinds(plan)
+    assert [kind for kind, why in left_out.items() if not why] == KINDS[key] and len(left_out) == 6
+    planned = trials.make(plan)
+    deciding = [t for t in planned if t.decides]
+    assert list(dict.fromkeys(t.kind for t in deciding)) == KINDS[key]
+    assert [t.kind for t in deciding].count("native") == (2 if "native" in KINDS[key] else 0)
+    assert len({t.seed for t in planned}) == len(planned), "every trial has a secret seed of its own"
+    for trial in deciding:
+        assert trial.perturbed == trial.kind.startswith("perturbed")
+        assert trial.stress == {"stress": plan.problem.stress, "spiked": "spike"}.get(trial.kind.rpartition("_")[2])
+    public = trials.make(plan, public=True, count_native=1)
+    assert public == trials.make(plan, public=True, count_native=1)
+    assert len({t.seed for t in public}) == len(public) and all(t.judged for t in public)
+
+
+def test_a_neighbour_is_planned_last_and_a_warm_up_first_and_neither_decides() -> None:
+    """The warm-up makes the weights change under a solution where no deciding trial has the published ones."""
+    for key, perturbed, warm in (("L1_36", False, False), ("L2_37", True, False), ("L3_20", True, True)):
         plan = inputs.plan(problems.load(key, size="smoke"))
-        assert [kind for kind, why in trials.kinds(plan).items() if not why] == kinds
-        planned = trials.make(plan)
-        assert [t.kind for t in planned].count("native") == (2 if "native" in kinds else 0)
-        assert len({t.seed for t in planned}) == len(planned), "every trial has a secret seed of its own"
-        public = trials.make(plan, public=True, count_native=1)
-        assert public == trials.make(plan, public=True, count_native=1)
+        first, *_, last = trials.make(plan)
+        assert (last.kind, last.neighbour, last.perturbed, last.stress, last.decides) == (
+            "neighbour", True, perturbed, None, False,
+        )  # fmt: skip
+        assert (first.kind == "warmup") is warm
+        if warm:
+            assert not first.perturbed and not first.judged and not first.decides and first.stress is None
+    elsewhere = problems.load_file(problems.load("L1_36").path)
+    assert not any(t.neighbour for t in trials.make(inputs.plan(elsewhere))), "a file from elsewhere has none"

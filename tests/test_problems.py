@@ -192,6 +192,61 @@ def test_smoke_size_runs_on_the_cpu_and_is_small(problem_id: str) -> None:
     assert sum(recipe.numel for recipe in plan.recipes if recipe) <= 1 << 18
 
 
+@pytest.mark.parametrize("size", problems.SIZES)
+@pytest.mark.parametrize("problem_id", problems.ids())
+def test_a_neighbouring_shape_leaves_weights_and_constructor_arguments_as_they_are(problem_id: str, size: str) -> None:
+    """It is another shape with an odd size, and it fits where the problem's own inputs and outputs fit."""
+    problem = problems.load(problem_id, size=size)
+    other = problem.neighbouring()
+    assert other is not None and other.neighbouring() is None and other.key == problem.key and other.work is None
+    module, changed = problem.module(), other.module()
+    assert changed.get_init_inputs() == module.get_init_inputs()
+    assert any(value % 2 for value in problem.neighbour.values())
+    with torch.device("meta"):
+        model = module.Model(*module.get_init_inputs()).eval()
+        values, others = module.get_inputs(), changed.get_inputs()
+        assert any(a.shape != b.shape for a, b in zip(values, others, strict=True))
+        assert all(b.numel() <= a.numel() for a, b in zip(values, others, strict=True))
+        assert model(*others).numel() <= model(*values).numel()
+
+
+def test_a_smoke_sized_neighbour_runs_with_the_problems_own_weights() -> None:
+    for problem_id in problems.ids():
+        problem = problems.load(problem_id, size="smoke")
+        plan = inputs.plan(problem)
+        other = problem.neighbouring()
+        assert other is not None
+        state = inputs.weights(problem, plan.module)
+        model = inputs.build(other, other.module(), state.init, seed=1)
+        model.load_state_dict(state.state, strict=True)
+        with torch.no_grad():
+            assert bool(model(*inputs.plan(other).make(1, torch.device("cpu"))).isfinite().all()), problem_id
+
+
+def test_faster_algorithms_are_allowed_for_where_they_exist() -> None:
+    """Winograd and FFT for convolutions with spatial kernels, Strassen for the rest."""
+    shares = {i: problems.load(i).work.fast_algorithm for i in problems.ids()}
+    assert {i for i, share in shares.items() if share <= 0.25} == {"L1_77", "L1_82", "L2_34"}
+    assert {share for i, share in shares.items() if i not in ("L1_77", "L1_82", "L2_34", "L3_20")} == {0.75}
+    spatial, pointwise = mobilenet_flop()
+    assert shares["L3_20"] <= (0.25 * spatial + 0.75 * pointwise) / (spatial + pointwise)
+
+
+def mobilenet_flop() -> tuple[int, int]:
+    """Arithmetic of the convolutions with spatial kernels, and of the others."""
+    model, (x,) = on_meta("L3_20")
+    counted = {True: 0, False: 0}
+
+    def count(layer: nn.Conv2d, _: object, y: torch.Tensor) -> None:
+        counted[layer.kernel_size[0] > 1] += 2 * y.numel() * layer.weight[0].numel()
+
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.register_forward_hook(count)
+    model(x)
+    return counted[True], counted[False]
+
+
 @pytest.mark.parametrize("problem_id", problems.ids())
 def test_rows_of_the_output_depend_on_the_same_rows_of_the_batched_inputs_alone(problem_id: str) -> None:
     """What `batch_inputs` and `batch_dims` promise, and what lets the reference be computed in chunks."""

@@ -1,7 +1,8 @@
 """Cells in hardened containers of the one image, through the Docker SDK; `DOCKER_HOST=ssh://...` works too.
 
 Nothing is mounted from the host: a cell's folder is a named volume, filled and read as an archive. The container has
-no network, a read-only root, no capability, no new privileges, bounded processes and memory, and a non-root user.
+no network, a read-only root, no new privileges, bounded processes and memory. It starts as root without any right but
+to become others: the launcher makes itself a judge and its workers, each of a user of its own (judge/launch.py).
 """
 
 from __future__ import annotations
@@ -173,12 +174,14 @@ class DockerEngine(Engine):
             "name": name,
             "labels": labels,
             "environment": environment,
-            "user": f"{settings.CONTAINER_UID}:{settings.CONTAINER_UID}",
+            # root with the right to become others and nothing else: the cell gives it up for the judge and the workers
+            "user": "0:0",
             "network_mode": "none",
             "read_only": True,
             "tmpfs": {"/tmp": TMPFS},  # noqa: S108
             "mounts": [Mount(CELL_FOLDER, name, type="volume")],
             "cap_drop": ["ALL"],
+            "cap_add": ["SETUID", "SETGID"],
             "security_opt": ["no-new-privileges"],
             "pids_limit": PIDS_LIMIT,
             "mem_limit": int(self.memory * MEMORY_SHARE) or None,

@@ -19,6 +19,7 @@ from repro.cells import OUTCOMES, Cell, Outcome
 from repro.engines import lease
 from repro.engines.base import Engine, Progress, inbox, outcomes
 from repro.errors import EngineError, PrerequisiteError
+from repro.judge import launch
 
 # A disk with less than this left is full.
 FULL_BYTES = 64 << 10
@@ -44,7 +45,13 @@ class LocalEngine(Engine):
 
     def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> tuple[list[Outcome], str]:
         try:
-            folder = Path(tempfile.mkdtemp(prefix="repro-cell-"))
+            # the cell's files are its alone; what workers write lies beside them, whoever their user is
+            root = Path(tempfile.mkdtemp(prefix="repro-cell-"))
+            folder, scratch = root / "cell", root / "tmp"
+            folder.mkdir(0o700)
+            scratch.mkdir()
+            scratch.chmod(0o1777)
+            root.chmod(0o711)
         except OSError as error:
             raise EngineError(
                 "cannot make a temporary folder", error.strerror or str(error), "Free disk space."
@@ -60,12 +67,12 @@ class LocalEngine(Engine):
             file = folder / OUTCOMES
             return outcomes(file.read_text() if file.exists() else ""), ending
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(root, ignore_errors=True)
 
     def _serve(self, folder: Path, gpu: str | None, timeout_s: float, progress: Progress) -> str:
         """Runs the cell process to its end; returns how it ended, "" for well."""
-        # the cell's own temporary files lie in its folder, so that they go with it however it ends
-        environment = settings.cell_env({"CUDA_VISIBLE_DEVICES": gpu or "", "TMPDIR": str(folder)})
+        # temporary files lie beside the cell's folder, so that they go with it however it ends
+        environment = settings.cell_env({"CUDA_VISIBLE_DEVICES": gpu or "", "TMPDIR": str(folder.parent / "tmp")})
         command = [sys.executable, "-P", str(settings.ROOT / "entrypoint.py"), "cell", str(folder)]
         with (folder / "stderr").open("wb") as stderr:
             child = subprocess.Popen(
@@ -110,25 +117,9 @@ class LocalEngine(Engine):
 
 def _kill(child: subprocess.Popen[str]) -> None:
     """Kills the cell and its workers: those are sessions of their own, found as children before the parent dies."""
-    for pid in _descendants(child.pid):
+    for pid in launch.descendants(child.pid):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
     child.wait()
-
-
-def _descendants(root: int) -> list[int]:
-    """root and all processes below it."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(fields[1])
-    found = [root] if root in parents else []
-    for pid in found:
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found

@@ -1,12 +1,11 @@
 """Memory that judge and worker share: CUDA IPC on a GPU, an anonymous file in memory on the CPU.
 
-The judge allocates; a worker opens by ticket. On a GPU each buffer comes from a pool of its own, so that an IPC
-handle never maps a segment in which the judge also keeps a reference.
+The judge allocates; a worker opens by ticket. On a GPU every buffer is an allocation of its own, so that a handle never
+maps memory in which the judge keeps a reference.
 """
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import mmap
 import os
@@ -14,18 +13,10 @@ from typing import Any
 
 import torch
 
+from repro.judge import driver
+
 # A worker that could cut a shared file would take the judge down with SIGBUS at the judge's next look at it.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-
-_pool: Any = None
-
-
-def _allocate_cuda(nbytes: int, device: torch.device) -> torch.Tensor:
-    global _pool
-    if _pool is None:
-        _pool = torch.cuda.MemPool()
-    with torch.cuda.use_mem_pool(_pool):
-        return torch.empty(nbytes, dtype=torch.uint8, device=device)
 
 
 def _map(fd: int, nbytes: int) -> torch.Tensor:
@@ -38,23 +29,18 @@ class SharedBuffer:
     def __init__(self, nbytes: int, device: torch.device) -> None:
         self.nbytes = max(int(nbytes), 1)
         self.fd: int | None = None
+        self._handle = ""
         if device.type == "cuda":
-            self.bytes = _allocate_cuda(self.nbytes, device)
+            self.bytes, self._handle = driver.allocate(self.nbytes, device)
         else:
             self.fd = os.memfd_create("repro-buffer", os.MFD_ALLOW_SEALING)
             os.ftruncate(self.fd, self.nbytes)
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, SEALS)
             self.bytes = _map(self.fd, self.nbytes)
 
-    def ticket(self) -> dict[str, Any]:
-        """What one worker needs to open this buffer."""
-        if self.fd is not None:
-            return {"fd": self.fd, "nbytes": self.nbytes}
-        device, handle, size, offset, counter, counter_offset, event, sync = self.bytes.untyped_storage()._share_cuda_()
-        blobs = {"handle": handle, "counter": counter, "event": event}
-        return {"device": device, "size": size, "offset": offset, "counter_offset": counter_offset, "sync": sync} | {
-            name: base64.b64encode(blob).decode() for name, blob in blobs.items()
-        }
+    def ticket(self, fd: int | None = None) -> dict[str, Any]:
+        """What one worker needs to open this buffer. fd: its number in the worker, where it is another one there."""
+        return {"fd": self.fd if fd is None else fd, "handle": self._handle, "nbytes": self.nbytes}
 
     def view(self, dtype: torch.dtype, shape: tuple[int, ...], offset: int = 0) -> torch.Tensor:
         """The first elements behind byte `offset` as a tensor of this dtype and shape."""
@@ -65,10 +51,13 @@ class SharedBuffer:
         self.bytes.fill_(0xFF)
 
     def close(self) -> None:
-        """Gives the descriptor back; the memory goes with the last tensor over it."""
+        """Gives the memory back."""
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
+        elif self._handle:
+            driver.free(self.bytes)
+            self._handle = ""
 
 
 def view(data: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], offset: int = 0) -> torch.Tensor:
@@ -79,19 +68,8 @@ def view(data: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], offset:
     return data[offset : offset + count * dtype.itemsize].view(dtype).view(shape)
 
 
-def open_ticket(ticket: dict[str, Any]) -> torch.Tensor:
+def open_ticket(ticket: dict[str, Any], device: torch.device) -> torch.Tensor:
     """Worker side: the flat uint8 tensor behind a ticket."""
-    if "fd" in ticket:
+    if ticket["fd"] is not None:
         return _map(ticket["fd"], ticket["nbytes"])
-    blob = {name: base64.b64decode(ticket[name]) for name in ("handle", "counter", "event")}
-    storage = torch.UntypedStorage._new_shared_cuda(
-        ticket["device"],
-        blob["handle"],
-        ticket["size"],
-        ticket["offset"],
-        blob["counter"],
-        ticket["counter_offset"],
-        blob["event"],
-        ticket["sync"],
-    )
-    return torch.empty(0, dtype=torch.uint8, device=f"cuda:{ticket['device']}").set_(storage)
+    return driver.open_handle(ticket["handle"], ticket["nbytes"], device)

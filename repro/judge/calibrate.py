@@ -8,8 +8,10 @@ or whose margin is too small, is refused: it is written with its reason and judg
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,35 +19,31 @@ import torch
 from repro import inputs
 from repro.inputs import Plan, Weights
 from repro.judge import FIXTURE_SCHEMA_VERSION, GENERATOR, cheats, trials
-from repro.judge.limits import CLASSES, limits, separation
-from repro.judge.metric import Distance, worst
+from repro.judge.limits import CLASSES, limits, separation, zero_limit
+from repro.judge.metric import Distance, digest, worst
 from repro.judge.reference import Reference, chunks, leaves, output_spec, rows_per_chunk
-from repro.problems import Problem, Stress
+from repro.problems import Problem
+from repro.recipes import Recipe
 
 HEAD_BYTES = 1 << 20
 SKETCH_ROWS = 8
 CHECKSUM_STEP = 1 << 25
+# From a trial's seed to that of the outputs which a stale answer gives.
+OTHER_SEED = 8
+# Trials whose sensitivity is that of the same weights without spikes, and on which cheats are not measured.
+SHARED = ("spiked", "perturbed_spiked")
+# fp64 differences of squares under this fraction of them are rounding.
+ROUNDING = 1e-13
 
 Progress = Callable[[str], None]
 
 
 def checksum(tensor: torch.Tensor) -> str:
-    """Position-weighted sum of the elements' bits modulo 2**64: exact, so equal on every device."""
-    flat = tensor.contiguous().view(-1)
-    total = 0
-    for start in range(0, flat.numel(), CHECKSUM_STEP):
-        total = (total + _weighted(flat[start : start + CHECKSUM_STEP], start)) % (1 << 64)
-    return f"{total:016x}"
+    """The digest of a tensor's bits as text."""
+    return f"{digest(tensor):016x}"
 
 
-def _weighted(part: torch.Tensor, start: int) -> int:
-    """The share of the elements from `start` on; `part` is flat."""
-    width = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[part.element_size()]
-    weight = torch.arange(start, start + part.numel(), dtype=torch.int64, device=part.device).mul_(2).add_(1)
-    return int(weight.mul_(part.view(width)).sum().item())
-
-
-def head_digest(recipe: inputs.Recipe, seed: int, device: torch.device) -> str:
+def head_digest(recipe: Recipe, seed: int, device: torch.device) -> str:
     """sha256 of the first MiB that a recipe makes."""
     count = min(recipe.numel, HEAD_BYTES // recipe.dtype.itemsize)
     data = recipe.fill(torch.empty(count, dtype=recipe.dtype, device=device), seed)
@@ -68,7 +66,7 @@ def _input_facts(plan: Plan, seed: int, device: torch.device) -> list[dict[str, 
         for start in range(0, recipe.numel, step):
             count = min(step, recipe.numel - start)
             part = recipe.fill(torch.empty(count, dtype=recipe.dtype, device=device), seed, start)
-            total = (total + _weighted(part, start)) % (1 << 64)
+            total = (total + digest(part, start)) % (1 << 64)
         facts.append(entry | {"checksum64": f"{total:016x}", "sha256_head": head_digest(recipe, seed, device)})
     return facts
 
@@ -85,75 +83,103 @@ def _sketch(first: list[torch.Tensor]) -> dict[str, Any]:
     }
 
 
+@dataclass
+class Means:
+    """What answers without an input would be, and how far they are, from sums over the batch alone.
+
+    `other` are the outputs of another seed, from which the means are taken; `sums` and `square` are of the reference.
+    """
+
+    rows: int = 0
+    square: float = 0.0
+    sums: list[torch.Tensor] = field(default_factory=list)
+    other: list[torch.Tensor] = field(default_factory=list)
+
+    def add(self, expected: list[torch.Tensor], others: list[torch.Tensor]) -> None:
+        """Both lists: one fp64 tensor (rows, ...) an output. What is not finite counts as 0."""
+        known, others = ([x.nan_to_num(0.0, 0.0, 0.0) for x in outputs] for outputs in (expected, others))
+        self.rows += known[0].shape[0] if known[0].dim() else 1
+        self.square += sum(float(x.square().sum()) for x in known)
+        for kept, values in ((self.sums, known), (self.other, others)):
+            columns = [x.sum(0) if x.dim() else x.clone() for x in values]
+            kept[:] = [a + b for a, b in zip(kept, columns, strict=True)] if kept else columns
+
+    def distances(self) -> dict[str, dict[str, float]]:
+        """Relative L2 of `constant` and of `feature_mean`."""
+        features = [x / self.rows for x in self.other]
+        mean = sum(float(x.sum()) for x in features) / sum(x.numel() for x in features)
+        found = {}
+        for name, answer in (("constant", [torch.full_like(x, mean) for x in features]), ("feature_mean", features)):
+            pairs = list(zip(answer, self.sums, strict=True))
+            error = self.square + sum(float((self.rows * m.square() - 2 * m * s).sum()) for m, s in pairs)
+            equal = error <= ROUNDING * self.square
+            found[name] = {"rel_l2": 0.0 if equal else math.sqrt(error / self.square) if self.square else math.inf}
+        return found
+
+
 def _measure(
-    plan: Plan, trial: trials.Trial, state: Weights, spec: Any, models: dict[str, Reference], device: torch.device
+    plan: Plan,
+    trial: trials.Trial,
+    state: Weights,
+    spec: Any,
+    models: dict[str, Reference],
+    sensitivity: float | None = None,
 ) -> dict[str, Any]:
-    """Honest and cheating distances of one trial kind, in two passes over the rows. models: precision -> model."""
+    """Honest and cheating distances of one trial kind, in one pass over the rows. models: precision -> model.
+
+    sensitivity: known from a like trial; cheats are not measured then.
+    """
     for model in models.values():
         model.load(state)
     reference = models["fp64"]
-    honest_models = {name: model for name, model in models.items() if name != "fp64"}
-    classes = tuple(honest_models)
     rows = rows_per_chunk(plan, reference, spec)
-    other = trial.seed + 8
     count = len(leaves(spec))
-    sums: list[torch.Tensor] = []
-    total, elements, batch = 0.0, 0, 0
-    kept: list[torch.Tensor] = []
-    for part in chunks(plan, rows):
-        outputs = reference(plan.chunk(part, other, device, trial.stress))
-        columns = [o.sum(0, keepdim=True) if o.dim() else o.clone() for o in outputs]
-        sums = [a + b for a, b in zip(sums, columns, strict=True)] if sums else columns
-        total += sum(float(o.sum()) for o in outputs)
-        elements += sum(o.numel() for o in outputs)
-        batch += outputs[0].shape[0] if outputs[0].dim() else 1
-        kept = outputs if rows is None or rows >= (plan.batch or 0) else []
-    feature_mean = [s / batch for s in sums]
-    constant = total / elements
-
-    skips = cheats.SKIPS.get(plan.problem.id, {})
-    names = ["zeros", "constant", "feature_mean", "stale", *skips]
-    honest = {name: [Distance() for _ in range(count)] for name in classes}
-    cheated = {name: [Distance() for _ in range(count)] for name in names}
+    honest = {name: [Distance(legacy={}) for _ in range(count)] for name in models if name != "fp64"}
+    cheated: dict[str, list[Distance]] = {}
+    means = Means()
     sketch: dict[str, Any] = {}
+
+    def cheat(name: str, outputs: list[torch.Tensor]) -> None:
+        _add(cheated.setdefault(name, [Distance() for _ in range(count)]), outputs, expected)
+
     for part in chunks(plan, rows):
-        values = plan.chunk(part, trial.seed, device, trial.stress)
+        values = plan.chunk(part, trial.seed, reference.device, trial.stress)
         expected = reference(list(values))
         sketch = sketch or _sketch(expected)
-        for name, model in honest_models.items():
-            _add(honest[name], model(list(values)), expected)
-        _add(cheated["zeros"], [torch.zeros_like(r) for r in expected], expected)
-        _add(cheated["constant"], [torch.full_like(r, constant) for r in expected], expected)
-        _add(cheated["feature_mean"], [m.expand_as(r) for m, r in zip(feature_mean, expected, strict=True)], expected)
-        _add(cheated["stale"], kept or _stale(reference, plan, part, other, trial.stress), expected)
-        for name, skip in skips.items():
-            cast = [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in values]
-            with torch.no_grad():
-                _add(cheated[name], [skip(reference.model, cast)], expected)
+        for name, distances in honest.items():
+            _add(distances, models[name](list(values)), expected)
+        if sensitivity is not None:
+            continue
+        cast = [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in values]
+        with torch.no_grad():
+            for name, output in cheats.answers(plan.problem.id, reference.model, cast, trial.kind):
+                cheat(name, [output])
+        cheat("zeros", [torch.zeros_like(r) for r in expected])
+        others = reference(plan.chunk(part, trial.seed + OTHER_SEED, reference.device, trial.stress))
+        cheat("stale", others)
+        means.add(expected, others)
     honest_values = {name: _short(worst(d)) for name, d in honest.items()}
-    sensitivity = _short(worst(cheated["stale"]))["rel_l2"]
-    return {
-        "seed": trial.seed,
-        "stress": trial.stress,
-        "weights_sha256": state.sha256,
+    found: dict[str, Any] = {"seed": trial.seed, "stress": trial.stress, "weights_sha256": state.sha256}
+    if sensitivity is None:
+        sensitivity = _short(worst(cheated["stale"]))["rel_l2"]
+        analytic = {name: _short(values) for name, values in means.distances().items()}
+        found["cheats"] = analytic | {n: _short(worst(d)) | {"legacy": d[0].legacy} for n, d in cheated.items()}
+    some = next(iter(honest.values()))
+    share = sum(d.zeros for d in some) / max(1, sum(d.elements for d in some))
+    zero = zero_limit(honest_values, share)
+    limit = {name: _short(limits(v, name, sensitivity)) | zero for name, v in honest_values.items()}
+    return {"cheats": {}} | found | {
         "sensitivity": sensitivity,
+        "zero_share": float(f"{share:.4g}"),
         "honest": honest_values,
-        "cheats": {name: _short(worst(d)) | {"legacy": d[0].legacy} for name, d in cheated.items()},
-        "limits": {name: _short(limits(v, name, sensitivity)) for name, v in honest_values.items()},
+        "limits": limit,
         "sketch": sketch,
-    }
+    }  # fmt: skip
 
 
 def _short(values: dict[str, float]) -> dict[str, float]:
     """Six digits are enough, and a quarter of a fixture's size less."""
     return {name: float(f"{value:.6g}") for name, value in values.items()}
-
-
-def _stale(
-    reference: Reference, plan: Plan, part: slice | None, seed: int, stress: Stress | None
-) -> list[torch.Tensor]:
-    """The outputs of the same rows under another seed."""
-    return reference(plan.chunk(part, seed, reference.device, stress))
 
 
 def _add(distances: list[Distance], outputs: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
@@ -171,13 +197,19 @@ def build(problem: Problem, device: torch.device, progress: Progress = lambda _:
     spec = output_spec(plan, native)
     models = {name: Reference(plan, native, device, name) for name in ("fp64", *classes)}
     measured: dict[str, Any] = {}
+    neighbour: dict[str, Any] = {"reason": "no neighbouring shape is known for this problem"}
     skipped = {kind: why for kind, why in trials.kinds(plan).items() if why}
     for trial in trials.make(plan, public=True, count_native=1):
         progress(f"{problem.key}: {trial.kind}")
         if trial.perturbed and perturbed is None:
             perturbed = trials.perturbed_weights(plan, device)
         state = perturbed if trial.perturbed and perturbed is not None else native
-        measured[trial.kind] = _measure(plan, trial, state, spec, models, device)
+        like = measured.get("perturbed" if trial.perturbed else "native", {}).get("sensitivity")
+        if trial.neighbour:
+            neighbour = _neighbour(problem, trial, state, models, like)
+        else:
+            known = like if trial.kind in SHARED else None
+            measured[trial.kind] = _measure(plan, trial, state, spec, models, known)
     fixture = {
         "schema_version": FIXTURE_SCHEMA_VERSION,
         "problem": problem.key,
@@ -193,12 +225,25 @@ def build(problem: Problem, device: torch.device, progress: Progress = lambda _:
         "foreign_random": list(plan.foreign),
         "trials": measured,
         "trials_left_out": skipped,
+        "neighbour": neighbour,
         **separation(measured, classes),
         "reference_timing": _eager_ms(plan, models[classes[0]], native, device),
     }
     if device.type == "cuda":
         torch.cuda.empty_cache()
     return fixture | {"build_s": round(time.monotonic() - begin, 3)}
+
+
+def _neighbour(
+    problem: Problem, trial: trials.Trial, state: Weights, models: dict[str, Reference], sensitivity: float
+) -> dict[str, Any]:
+    """Limits at the neighbouring shape. They inform, so that cheats are not measured there."""
+    other = problem.neighbouring()
+    assert other is not None
+    plan = inputs.plan(other)
+    found = _measure(plan, trial, state, output_spec(plan, state), models, sensitivity)
+    left_out = ("cheats", "sketch")
+    return {"overrides": problem.neighbour} | {name: value for name, value in found.items() if name not in left_out}
 
 
 def _eager_ms(plan: Plan, reference: Reference, state: Weights, device: torch.device, calls: int = 7) -> dict[str, Any]:

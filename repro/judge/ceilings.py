@@ -1,24 +1,50 @@
-"""What this GPU really reaches, and the floor that follows for a problem. Measured in the run that uses it."""
+"""What this GPU really reaches, and the times that follow for a problem: the floor, and what is impossible.
+
+Ceilings are measured once and kept for a week in a file of the state folder, one a GPU, driver and torch version; what
+is kept is measured again where the GPU's limits have changed or a short copy disagrees with it.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
+import math
+import os
+import stat
 import statistics
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import pynvml
 import torch
 
+from repro import jsonio, settings
 from repro.judge.precision import exact_float32
 from repro.problems import ITEMSIZE, Problem
 
 COPY_BYTES = 512 << 20
 MATMUL_SIZE = 8192
 BURST = 8
-# Precision class of a result -> the matmul rate that bounds it.
-RATE = {"fp32": "fp32_tflop_s", "tf32": "fp16_tflop_s", "bf16": "bf16_tflop_s"}
-# A time under this fraction of the floor is impossible, not good: the ceilings are known to a few per cent.
+# A time under this fraction of what the ceilings allow is impossible, not good: they are known to a few per cent.
 IMPOSSIBLE = 0.9
+# Changes with what is measured and how, so that an older file is not taken for a newer one.
+CACHE_VERSION = 1
+KEPT_S = 7 * 86400.0
+# Copies of the check of a kept entry: 20 ms at 4.3 TB/s.
+CHECK_REPEATS, CHECK_TOLERANCE = 10, 0.03
+RATES = (
+    "copy_tb_s",
+    "read_tb_s",
+    "write_tb_s",
+    "bf16_tflop_s",
+    "fp16_tflop_s",
+    "tf32_tflop_s",
+    "fp32_tflop_s",
+)
 
 
 def _median_ms(call: Callable[[], Any], repeats: int) -> float:
@@ -36,15 +62,22 @@ def _median_ms(call: Callable[[], Any], repeats: int) -> float:
     return statistics.median(samples)
 
 
-@functools.cache
-def measure(device: torch.device) -> dict[str, float]:
-    """Copy, write and matmul ceilings: TB/s (bytes read plus written) and TFLOP/s on random data."""
-    result: dict[str, float] = {}
+def _copy_tb_s(device: torch.device, repeats: int) -> float:
+    """Bytes read plus bytes written."""
     source = torch.randn(COPY_BYTES // 4, device=device)
     target = torch.empty_like(source)
-    result["copy_tb_s"] = 2 * COPY_BYTES / _median_ms(lambda: target.copy_(source), 20) / 1e9
-    result["write_tb_s"] = COPY_BYTES / _median_ms(lambda: target.fill_(1.0), 20) / 1e9
-    source = target = torch.empty(0)
+    return 2 * COPY_BYTES / _median_ms(lambda: target.copy_(source), repeats) / 1e9
+
+
+def _rates(device: torch.device) -> dict[str, float]:
+    """Copy, read, write and matmul ceilings: TB/s and TFLOP/s on random data."""
+    result = {"copy_tb_s": _copy_tb_s(device, 20)}
+    source = torch.randn(COPY_BYTES // 4, device=device)
+    # a sum over half of the elements, twice as wide, is bound by memory where one over all of them is by additions
+    wide = source.view(torch.float64)
+    result["read_tb_s"] = COPY_BYTES / min(_median_ms(s.sum, 20) for s in (source, wide)) / 1e9
+    result["write_tb_s"] = COPY_BYTES / _median_ms(lambda: source.fill_(1.0), 20) / 1e9
+    source = wide = torch.empty(0)
     torch.cuda.empty_cache()
     flop = 2.0 * MATMUL_SIZE**3
     for name, dtype, tf32, repeats in (
@@ -63,15 +96,121 @@ def measure(device: torch.device) -> dict[str, float]:
     return {name: round(value, 3) for name, value in result.items()}
 
 
-def floor_ms(problem: Problem, klass: str, ceilings: dict[str, float]) -> float | None:
-    """The larger of compulsory bytes over bandwidth and operations over the class's rate, in ms.
+def _identity(device: torch.device) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(what an entry is of, the clocks in MHz now). What NVML does not tell is None."""
+    uuid = str(torch.cuda.get_device_properties(device).uuid)
+    of: dict[str, Any] = {"gpu": uuid, "torch": torch.__version__, "driver": None}
+    now: dict[str, Any] = {}
+    try:
+        pynvml.nvmlInit()
+        h = pynvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
+        driver = pynvml.nvmlSystemGetDriverVersion()
+    except pynvml.NVMLError:
+        return of, now
+    of["driver"] = driver.decode() if isinstance(driver, bytes) else driver
+    sm, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
+    limits: dict[str, Callable[[], Any]] = {
+        "max_sm_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(h, sm),
+        "max_memory_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(h, memory),
+        "power_limit_w": lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(h) / 1000,
+    }
+    clocks: dict[str, Callable[[], Any]] = {
+        "sm_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(h, sm),
+        "memory_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(h, memory),
+    }
+    return of | {name: _told(query) for name, query in limits.items()}, {n: _told(query) for n, query in clocks.items()}
 
-    Memory: all bytes at the copy rate. The tf32 class also holds fp16 kernels, so its rate is fp16's. None where the
-    problem's work is not known. Problems without contractions are bound by memory alone.
+
+def _told(query: Callable[[], Any]) -> Any:
+    try:
+        return query()
+    except pynvml.NVMLError:
+        return None
+
+
+def _file(of: dict[str, Any]) -> Path:
+    name = hashlib.sha256(f"{of['gpu']}|{of['torch']}|{of['driver']}".encode()).hexdigest()[:16]
+    return settings.state_dir() / "ceilings" / f"{name}.json"
+
+
+def _kept(path: Path, of: dict[str, Any], now_s: float) -> dict[str, Any] | None:
+    """The entry of a file, or None where it is missing, broken, old, of other limits, or not this user's alone."""
+    try:
+        with path.open() as stream:
+            facts = os.fstat(stream.fileno())
+            entry = json.load(stream)
+        if facts.st_uid != os.geteuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return None
+        whole = entry["version"] == CACHE_VERSION and entry["of"] == of
+        fresh = 0 <= now_s - float(entry["measured_s"]) <= KEPT_S
+        rates = {name: float(entry["rates"][name]) for name in RATES}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    usable = all(math.isfinite(rate) and rate > 0 for rate in rates.values())
+    return entry if whole and fresh and usable else None
+
+
+def _keep(path: Path, entry: dict[str, Any]) -> None:
+    """Writes an entry; a folder that cannot be written costs the next run a measurement and no more."""
+    try:
+        jsonio.write(path, entry)
+        path.chmod(0o644)
+    except OSError:
+        return
+
+
+@functools.cache
+def measure(device: torch.device) -> dict[str, Any]:
+    """TB/s and TFLOP/s under the names of RATES, with `cached`, `measured_at` (UTC), the limits and the clocks."""
+    of, clocks = _identity(device)
+    path, now_s = _file(of), time.time()
+    entry = _kept(path, of, now_s)
+    if entry is not None:
+        short = _copy_tb_s(device, CHECK_REPEATS)
+        torch.cuda.empty_cache()
+        if abs(short / entry["rates"]["copy_tb_s"] - 1) > CHECK_TOLERANCE:
+            entry = None
+    cached = entry is not None
+    if entry is None:
+        rates = _rates(device)
+        clocks = _identity(device)[1]
+        entry = {"version": CACHE_VERSION, "of": of, "measured_s": now_s, "rates": rates, "clocks": clocks}
+        _keep(path, entry)
+    told = {name: value for name, value in of.items() if name.startswith(("max_", "power_"))}
+    at = datetime.fromtimestamp(entry["measured_s"], UTC).isoformat(timespec="seconds")
+    measured = {name: entry["rates"][name] for name in RATES}
+    return measured | {"cached": cached, "measured_at": at, "limits": told, "clocks": entry.get("clocks", {})}
+
+
+def rate(klass: str, ceilings: Mapping[str, Any]) -> float:
+    """TFLOP/s that bound a result of this precision class.
+
+    The tf32 class also holds fp16 kernels, so its rate is fp16's. An honest fp32 product can be split into three of
+    half the mantissa (tf32 or bf16), so its rate is at least a third of theirs.
     """
+    if klass == "fp32":
+        return float(max(ceilings["fp32_tflop_s"], ceilings["tf32_tflop_s"] / 3, ceilings["bf16_tflop_s"] / 3))
+    return float(ceilings[{"tf32": "fp16_tflop_s", "bf16": "bf16_tflop_s"}[klass]])
+
+
+def _bytes(problem: Problem) -> int:
+    assert problem.work is not None
+    return (problem.work.read_elements + problem.work.written_elements) * ITEMSIZE[problem.dtype]
+
+
+def floor_ms(problem: Problem, klass: str, ceilings: Mapping[str, Any]) -> float | None:
+    """The larger of compulsory bytes at the copy rate and operations at the class's rate, in ms: what a floor fraction
+    divides. None where the problem's work is not known. Problems without contractions are bound by memory alone."""
     if problem.work is None:
         return None
-    size = ITEMSIZE[problem.dtype]
-    moved = (problem.work.read_elements + problem.work.written_elements) * size
-    memory = moved / ceilings["copy_tb_s"] / 1e9
-    return max(memory, problem.work.flop / ceilings[RATE[klass]] / 1e9)
+    return max(_bytes(problem) / float(ceilings["copy_tb_s"]), problem.work.flop / rate(klass, ceilings)) / 1e9
+
+
+def impossible_ms(problem: Problem, klass: str, ceilings: Mapping[str, Any]) -> float | None:
+    """The time in ms under which no honest kernel can be: bytes at the fastest of the memory rates, and the share of
+    the operations that the best known algorithm needs, less the ceilings' uncertainty. None as for `floor_ms`."""
+    if problem.work is None:
+        return None
+    fastest = max(float(ceilings[name]) for name in ("copy_tb_s", "read_tb_s", "write_tb_s"))
+    needed = problem.work.flop * problem.work.fast_algorithm
+    return IMPOSSIBLE * max(_bytes(problem) / fastest, needed / rate(klass, ceilings)) / 1e9

@@ -1,137 +1,228 @@
 """Answers that do not do the work: a fixture that one of them passes is refused.
 
 zeros, constant (the mean of all outputs), feature_mean (the mean over the batch, per position) and stale (another
-input's output) exist for every problem; `SKIPS` adds, per problem, an answer that leaves a sub-operation out.
+input's output) exist for every problem; `answers` adds, per problem, answers that leave a sub-operation out. Each is
+made on the trials where it is meant to fail: what takes weights for granted under perturbed ones, the rest under native
+ones where the problem has those. An epsilon left out and a GELU in its tanh form are below every class and no cheats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-Skip = Callable[[nn.Module, list[Any]], torch.Tensor]
+Answers = Iterator[tuple[str, torch.Tensor]]
+# model (fp64), inputs (fp64), perturbed
+Maker = Callable[[Any, list[Any], bool], Answers]
 
 
-def _matvec_half(model: Any, inputs: list[Any]) -> torch.Tensor:
+def answers(problem_id: str, model: nn.Module, inputs: list[Any], kind: str) -> Answers:
+    """(name, output) of every cheat of a problem that is measured on this trial kind, one at a time."""
+    if kind in ("native", "stress", "perturbed", "perturbed_stress") and problem_id in MAKERS:
+        yield from MAKERS[problem_id](model, inputs, kind.startswith("perturbed"))
+
+
+def _matvec(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
     a, b = inputs
     half = a.shape[1] // 2
-    product: torch.Tensor = torch.matmul(a[:, :half], b[:half]) * (a.shape[1] / half)
-    return product
+    yield "half_of_k", torch.matmul(a[:, :half], b[:half]) * (a.shape[1] / half)
 
 
-def _rms_half(model: Any, inputs: list[Any]) -> torch.Tensor:
-    x: torch.Tensor = inputs[0]
+def _rms_norm(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+    x = inputs[0]
     square = x[:, : x.shape[1] // 2].square().mean(1, keepdim=True)
-    return x / torch.sqrt(square + model.eps)
+    yield "half_of_channels", x / torch.sqrt(square + model.eps)
+    yield "one_rms_for_all", x / torch.sqrt(x.square().mean((1, 2, 3), keepdim=True) + model.eps)
 
 
-def _zero_padded_max(model: Any, inputs: list[Any]) -> torch.Tensor:
-    return model.maxpool(inputs[0]).clamp_min(0.0)  # type: ignore[no-any-return]
+def _max_pool(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+    x, pool = inputs[0], model.maxpool
+    y = pool(x)
+    yield "padded_with_zero", y.clamp_min(0.0)
+    size, rest = pool.kernel_size, (pool.stride, pool.padding, pool.dilation)
+    fewer = functional.max_pool3d(x, (size - 1, size, size), *rest)
+    yield "without_a_plane", fewer[:, :, : y.shape[2]]
 
 
-def _conv_without_tap(layer: Any, forward: Callable[[], torch.Tensor]) -> torch.Tensor:
-    weight = layer.weight.data
-    kept = weight.clone()
-    weight.view(weight.shape[0], weight.shape[1], -1)[..., 0] = 0
+def _kept(parameter: nn.Parameter, change: Callable[[torch.Tensor], object], answer: Callable[[], Any]) -> torch.Tensor:
+    """An answer under a parameter that is changed in place for it."""
+    kept = parameter.data.clone()
+    change(parameter.data)
     try:
-        return forward()
+        return answer()  # type: ignore[no-any-return]
     finally:
-        layer.weight.data.copy_(kept)
+        parameter.data.copy_(kept)
 
 
-def _mean_of_values(model: Any, inputs: list[Any]) -> torch.Tensor:
-    value: torch.Tensor = inputs[2]
-    return value.mean(dim=-2, keepdim=True).expand_as(value)
+def _without_tap(weight: torch.Tensor) -> None:
+    weight.view(weight.shape[0], weight.shape[1], -1)[..., 0] = 0
 
 
-def _layer_norm_only(model: Any, inputs: list[Any]) -> torch.Tensor:
-    y = model.conv_transpose(inputs[0])
-    return functional.gelu(functional.layer_norm(y, model.layer_norm.normalized_shape))
+def _transposed(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+    if not perturbed:
+        yield "without_a_tap", _kept(model.conv_transpose3d.weight, _without_tap, lambda: model(*inputs))
 
 
-def _half_swish(model: Any, inputs: list[Any]) -> torch.Tensor:
-    return model.group_norm(model.matmul(inputs[0]) / 2 + model.bias)  # type: ignore[no-any-return]
+def _depthwise(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+    if not perturbed:
+        weight = model.conv2d.weight
+        yield "without_a_tap", _kept(weight, _without_tap, lambda: model(*inputs))
+        yield "one_kernel_for_all", _kept(weight, lambda w: w.copy_(w[:1].clone().expand_as(w)), lambda: model(*inputs))
 
 
-def _skip_batch_norm(model: Any, inputs: list[Any]) -> torch.Tensor:
-    return torch.softmax(model.scale * model.gemm(inputs[0]), dim=1)
+def _attention(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+    q, k, v = inputs
+    half = k.shape[-2] // 2
+    yield "mean_of_values", v.mean(dim=-2, keepdim=True).expand_as(v)
+    mean_query = functional.scaled_dot_product_attention(q.mean(dim=-2, keepdim=True), k, v)
+    yield "mean_query", mean_query.expand_as(v)
+    yield "half_of_keys", functional.scaled_dot_product_attention(q, k[..., :half, :], v[..., :half, :])
 
 
-def _skip_gelu(model: Any, inputs: list[Any]) -> torch.Tensor:
-    return torch.softmax(model.linear(inputs[0]), dim=1)
+def _norm_gelu(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+    y, scale = model.conv_transpose(inputs[0]), model.scaling_factor
+    if perturbed:
+        plain = functional.gelu(functional.layer_norm(y, model.layer_norm.normalized_shape))
+        yield "affine_and_scale_ignored", plain
+        yield "affine_ignored", plain * scale
+        yield "scale_ignored", functional.gelu(model.layer_norm(y))
+        return
+    normed = model.layer_norm(y)
+    yield "gelu_skipped", normed * scale
+    yield "gelu_as_relu", functional.relu(normed) * scale
+    yield "norm_skipped", functional.gelu(y) * scale
+    taken = _kept(model.conv_transpose.weight, _without_tap, lambda: model(*inputs))
+    yield "without_a_tap", taken
 
 
-def _half_k(layer_name: str, rest: Callable[[Any, torch.Tensor], torch.Tensor]) -> Skip:
-    def skip(model: nn.Module, inputs: list[Any]) -> torch.Tensor:
-        layer = getattr(model, layer_name)
-        half = layer.weight.shape[1] // 2
-        return rest(model, functional.linear(inputs[0][:, :half], layer.weight[:, :half], layer.bias))
+def _swish_norm(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+    layer, norm, bias = model.matmul, model.group_norm, model.bias
+    y = layer(inputs[0])
+    if perturbed:
+        yield "affine_ignored", functional.group_norm(functional.silu(y) + bias, norm.num_groups)
+        yield "linear_bias_ignored", norm(functional.silu(y - layer.bias) + bias)
+        return
+    yield "swish_as_half", norm(y / 2 + bias)
+    yield "swish_skipped", norm(y + bias)
+    yield "bias_alone", norm(bias.expand_as(y))
+    yield "bias_skipped", norm(functional.silu(y))
+    yield "half_of_k", norm(functional.silu(_half(layer, inputs[0])) + bias)
 
-    return skip
+
+def _half(layer: Any, x: torch.Tensor) -> torch.Tensor:
+    half = layer.weight.shape[1] // 2
+    return functional.linear(x[:, :half], layer.weight[:, :half], layer.bias)
 
 
-def _attention(attn: Any, x: torch.Tensor, exact: int) -> torch.Tensor:
-    """Causal attention that is exact for the first `exact` positions and a running mean of the values after them."""
+def _norm_softmax(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+    y, bn, scale = model.gemm(inputs[0]), model.bn, model.scale
+    softmax = lambda z: torch.softmax(z, dim=1)  # noqa: E731
+    if perturbed:
+        yield "batch_norm_skipped", softmax(scale * y)
+        yield "statistics_ignored", softmax(scale * (y * bn.weight + bn.bias))
+        yield "affine_ignored", softmax(scale * functional.batch_norm(y, bn.running_mean, bn.running_var, eps=bn.eps))
+        yield "scale_ignored", softmax(bn(y))
+    yield "half_of_k", softmax(scale * bn(_half(model.gemm, inputs[0])))
+    yield "uniform", torch.full_like(y, 1 / y.shape[1])
+
+
+def _gelu_softmax(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+    y = model.linear(inputs[0])
+    softmax = lambda z: torch.softmax(z, dim=1)  # noqa: E731
+    if perturbed:
+        yield "bias_ignored", softmax(functional.gelu(y - model.linear.bias))
+        return
+    yield "gelu_skipped", softmax(y)
+    yield "gelu_as_relu", softmax(functional.relu(y))
+    yield "half_of_k", softmax(functional.gelu(_half(model.linear, inputs[0])))
+    yield "uniform", torch.full_like(y, 1 / y.shape[1])
+
+
+def _heads(attn: Any, x: torch.Tensor) -> list[torch.Tensor]:
+    """q, k and v of a causal self-attention, each (batch, heads, length, width of a head)."""
     batch, length, width = x.shape
     heads = (batch, length, attn.n_head, width // attn.n_head)
-    q, k, v = (part.view(heads).transpose(1, 2) for part in attn.c_attn(x).split(width, dim=2))
-    steps = torch.arange(1, length + 1, device=x.device, dtype=x.dtype).view(1, 1, length, 1)
-    y = v.cumsum(2) / steps
-    if exact:
-        y[:, :, :exact] = functional.scaled_dot_product_attention(
-            q[:, :, :exact], k[:, :, :exact], v[:, :, :exact], is_causal=True
-        )
-    return attn.c_proj(y.transpose(1, 2).reshape(batch, length, width))  # type: ignore[no-any-return]
+    return [part.view(heads).transpose(1, 2) for part in attn.c_attn(x).split(width, dim=2)]
 
 
-def _running_mean(model: Any, inputs: list[Any]) -> torch.Tensor:
-    length = inputs[0].shape[1]
-    return _attention(model, inputs[0], min(64, length // 4))
+def _joined(attn: Any, y: torch.Tensor) -> torch.Tensor:
+    return attn.c_proj(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
-def _block_running_mean(model: Any, inputs: list[Any]) -> torch.Tensor:
+def _running_mean(v: torch.Tensor) -> torch.Tensor:
+    """What causal attention gives where every score is the same."""
+    steps = torch.arange(1, v.shape[2] + 1, device=v.device, dtype=v.dtype).view(1, 1, -1, 1)
+    return v.cumsum(2) / steps
+
+
+def _causal(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+    if perturbed:
+        return
+    q, k, v = _heads(model, inputs[0])
+    mean = _running_mean(v)
+    yield "running_mean_of_values", _joined(model, mean)
+    exact = min(64, v.shape[2] // 4)
+    first = functional.scaled_dot_product_attention(q[:, :, :exact], k[:, :, :exact], v[:, :, :exact], is_causal=True)
+    yield "running_mean_after_an_exact_start", _joined(model, torch.cat([first, mean[:, :, exact:]], 2))
+    yield "not_causal", _joined(model, functional.scaled_dot_product_attention(q, k, v))
+
+
+def _block(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
+    x, mlp = inputs[0], model.mlp
+
+    def after(y: torch.Tensor, normed: torch.Tensor, act: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        return y + mlp["c_proj"](act(mlp["c_fc"](normed)))  # type: ignore[no-any-return]
+
+    if perturbed:
+        plain = lambda z: functional.layer_norm(z, z.shape[-1:])  # noqa: E731
+        y = x + model.attn(plain(x))
+        yield "affine_ignored", after(y, plain(y), mlp["act"])
+        return
+    y = x + _joined(model.attn, _running_mean(_heads(model.attn, model.ln_1(x))[2]))
+    yield "running_mean_of_values", after(y, model.ln_2(y), mlp["act"])
+    yield "attention_skipped", after(x, model.ln_2(x), mlp["act"])
+    y = x + model.attn(model.ln_1(x))
+    yield "mlp_skipped", y
+    yield "gelu_as_relu", after(y, model.ln_2(y), functional.relu)
+
+
+def _mobilenet(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
     x = inputs[0]
-    x = x + _attention(model.attn, model.ln_1(x), 0)
-    hidden = model.mlp["act"](model.mlp["c_fc"](model.ln_2(x)))
-    return x + model.mlp["c_proj"](hidden)  # type: ignore[no-any-return]
-
-
-def _ignore_affine(model: Any, inputs: list[Any]) -> torch.Tensor:
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
-    kept = [(m.weight.data.clone(), m.bias.data.clone()) for m in norms]
-    for norm in norms:
-        norm.weight.data.fill_(1)
-        norm.bias.data.fill_(0)
-    try:
-        return model(inputs[0])  # type: ignore[no-any-return]
-    finally:
-        for norm, (weight, bias) in zip(norms, kept, strict=True):
-            norm.weight.data.copy_(weight)
-            norm.bias.data.copy_(bias)
+
+    def without(name: str, value: float) -> torch.Tensor:
+        tensors = [getattr(norm, name).data for norm in norms]
+        kept = [tensor.clone() for tensor in tensors]
+        for tensor in tensors:
+            tensor.fill_(value)
+        output: torch.Tensor = model(x)
+        for tensor, old in zip(tensors, kept, strict=True):
+            tensor.copy_(old)
+        return output
+
+    yield "means_ignored", without("running_mean", 0.0)
+    yield "norm_weights_ignored", without("weight", 1.0)
+    yield "norm_biases_ignored", without("bias", 0.0)
+    yield "constant_input", model(x.mean((1, 2, 3), keepdim=True).expand_as(x))
+    yield "half_resolution", model(functional.avg_pool2d(x, 2))
 
 
-SKIPS: dict[str, dict[str, Skip]] = {
-    "L1_04": {"half_of_k": _matvec_half},
-    "L1_36": {"half_of_channels": _rms_half},
-    "L1_43": {"padded_with_zero": _zero_padded_max},
-    "L1_77": {"without_a_tap": lambda m, x: _conv_without_tap(m.conv_transpose3d, lambda: m(*x))},
-    "L1_82": {"without_a_tap": lambda m, x: _conv_without_tap(m.conv2d, lambda: m(*x))},
-    "L1_97": {"mean_of_values": _mean_of_values},
-    "L2_34": {"affine_and_scale_ignored": _layer_norm_only},
-    "L2_37": {"swish_as_half": _half_swish},
-    "L2_84": {
-        "batch_norm_skipped": _skip_batch_norm,
-        "half_of_k": _half_k("gemm", lambda m, y: torch.softmax(m.scale * m.bn(y), dim=1)),
-    },
-    "L2_99": {
-        "gelu_skipped": _skip_gelu,
-        "half_of_k": _half_k("linear", lambda m, y: torch.softmax(functional.gelu(y), dim=1)),
-    },
-    "L3_43": {"running_mean_of_values": _running_mean},
-    "L3_44": {"running_mean_of_values": _block_running_mean},
-    "L3_20": {"affine_ignored": _ignore_affine},
+MAKERS: dict[str, Maker] = {
+    "L1_04": _matvec,
+    "L1_36": _rms_norm,
+    "L1_43": _max_pool,
+    "L1_77": _transposed,
+    "L1_82": _depthwise,
+    "L1_97": _attention,
+    "L2_34": _norm_gelu,
+    "L2_37": _swish_norm,
+    "L2_84": _norm_softmax,
+    "L2_99": _gelu_softmax,
+    "L3_43": _causal,
+    "L3_44": _block,
+    "L3_20": _mobilenet,
 }

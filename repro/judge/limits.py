@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from repro.judge.metric import score
+from repro.judge.metric import ZERO, score
 
 CLASSES = {"float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("tf32",)}
 
@@ -23,6 +23,9 @@ SENSITIVITY = 0.35
 # Max-norm and row guards look at extremes, which vary more from kernel to kernel than the average does.
 EXTREME_HEADROOM = 8.0
 MIN_MARGIN = 1.5
+# Where a share of the reference is exactly 0 and every honest kernel leaves it so, a solution must too: a region of
+# zeros that is filled with garbage hides in every average. In units of the rms of the other elements.
+ZERO_LIMIT, MIN_ZERO_SHARE = 1e-6, 0.01
 
 
 def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str, float]:
@@ -37,36 +40,53 @@ def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str
     return {"rel_l2": rel} | extremes
 
 
+def zero_limit(honest: dict[str, dict[str, float]], share: float) -> dict[str, float]:
+    """The limit on zeros that all classes of a trial share, or none. honest: class -> distances; share: of the
+    reference's elements that are exactly 0."""
+    if share >= MIN_ZERO_SHARE and all(ZERO in v and v[ZERO] <= ZERO_LIMIT for v in honest.values()):
+        return {ZERO: ZERO_LIMIT}
+    return {}
+
+
+def _margin(measured: dict[str, Any], klass: str) -> tuple[str, float, float, float]:
+    """The best cheat by one class's limits, its score, the worst honest score and the margin between the two."""
+    strength: dict[str, float] = {}
+    for trial in measured.values():
+        for name, values in trial["cheats"].items():
+            strength[name] = max(strength.get(name, 0.0), score(values, trial["limits"][klass]))
+    honest = max(score(t["honest"][klass], t["limits"][klass]) for t in measured.values())
+    best = min(sorted(strength), key=lambda name: strength[name])
+    return best, strength[best], honest, strength[best] / max(honest, 1 / HEADROOM)
+
+
 def separation(measured: dict[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
     """How far the best cheat is from the worst honest kernel, in units of the loosest class's limits.
 
-    measured: trial kind -> {"honest", "cheats", "limits"}. The margin counts an honest kernel as at least a quarter of
-    its limit, so that a problem with an exact answer has a finite one. `refused` says why a fixture must not judge.
+    measured: deciding trial kind -> {"honest", "cheats", "limits"}; a cheat counts on the trials that it was measured
+    on. The margin counts an honest kernel as at least a quarter of its limit, so that a problem with an exact answer
+    has a finite one; `margins` has it by each class's own limits. `refused` says why a fixture must not judge.
     """
-    loosest = classes[-1]
-    names = sorted({name for trial in measured.values() for name in trial["cheats"]})
-    strength = {name: max(score(t["cheats"][name], t["limits"][loosest]) for t in measured.values()) for name in names}
-    honest = max(score(t["honest"][loosest], t["limits"][loosest]) for t in measured.values())
-    best = min(strength, key=lambda name: strength[name])
-    margin = strength[best] / max(honest, 1 / HEADROOM)
+    best, strength, honest, margin = _margin(measured, classes[-1])
     refused = ""
-    if strength[best] <= 1:
+    if strength <= 1:
         refused = f"the cheat {best!r} passes every trial"
     elif margin < MIN_MARGIN:
         refused = f"margin {margin:.2f} between the cheat {best!r} and an honest kernel is under {MIN_MARGIN}"
     return {
         "best_cheat": best,
-        "best_cheat_score": strength[best],
+        "best_cheat_score": strength,
         "worst_honest_score": honest,
         "margin": margin,
+        "margins": {klass: float(f"{_margin(measured, klass)[3]:.6g}") for klass in classes},
         "refused": refused,
     }
 
 
 def class_of(distances: dict[str, list[dict[str, float]]], fixture: dict[str, Any]) -> str | None:
-    """The most precise class whose limits every trial meets, or None."""
+    """The most precise class whose limits every deciding trial meets, or None. Other kinds are ignored."""
+    deciding = {kind: values for kind, values in distances.items() if kind in fixture["trials"]}
     for klass in CLASSES[fixture["dtype"]]:
         limit = {kind: trial["limits"][klass] for kind, trial in fixture["trials"].items()}
-        if distances and all(score(v, limit[kind]) <= 1 for kind, values in distances.items() for v in values):
+        if deciding and all(score(v, limit[kind]) <= 1 for kind, values in deciding.items() for v in values):
             return klass
     return None

@@ -1,8 +1,10 @@
-"""How far an output is from the fp64 reference, accumulated over chunks of rows.
+"""How far an output is from the fp64 reference, accumulated over chunks of rows; and the digest of its bits.
 
 rel_l2   ||y - r|| / ||r|| over everything
 max      max |y - r| / rms(r): one destroyed element cannot hide in the average
 row      max over rows of ||y_i - r_i||, over the root mean square row norm of r: one destroyed row cannot hide
+zero     max |y| where r is exactly 0, over the rms of the other elements of r: a region of zeros that is filled with
+         something small cannot hide; there only where the reference has zeros, and limited only where a fixture says so
 """
 
 from __future__ import annotations
@@ -12,15 +14,24 @@ from dataclasses import dataclass, field
 
 import torch
 
+# Measured of every output. `zero` joins them in the values of a reference that has zeros.
 GUARDS = ("rel_l2", "max", "row")
+ZERO = "zero"
+# Guard -> reason code of an output that exceeds its limit.
+CODES = {name: name for name in GUARDS} | {ZERO: "zero_region"}
 LEGACY = {"allclose_1e-2": 1e-2, "allclose_1e-4": 1e-4}
 # fp64 elements that are compared at once: 32 MiB a temporary.
 SLICE_ELEMENTS = 1 << 22
+# Elements that are digested at once: two temporaries of 64 MiB.
+DIGEST_STEP = 1 << 23
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+# Odd multipliers of SplitMix64 (Steele et al., OOPSLA'14), as signed 64-bit integers.
+GOLDEN, MIX = 0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64)
 
 
 @dataclass
 class Distance:
-    """Running sums over chunks. Rows are the entries of dimension 0."""
+    """Running sums over chunks. Rows are the entries of dimension 0. Empty `legacy` saves its comparisons."""
 
     error_sq: float = 0.0
     reference_sq: float = 0.0
@@ -28,6 +39,8 @@ class Distance:
     max_row_sq: float = 0.0
     rows: int = 0
     elements: int = 0
+    zeros: int = 0
+    max_at_zero: float = 0.0
     finite: bool = True
     legacy: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(LEGACY, True))
 
@@ -47,38 +60,76 @@ class Distance:
     def _slice(self, ours: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
         """Adds one slice (rows, columns) and returns its squared error a row."""
         magnitude, known = (ours.to(torch.float64) - expected).abs_(), expected
-        if not bool(torch.isfinite(magnitude).all()):
+        largest = float(magnitude.max())
+        if not math.isfinite(largest):
             same = (ours == expected) | (ours.isnan() & expected.isnan())
             magnitude = magnitude.masked_fill_(same, 0.0)
-            self.finite = self.finite and bool(torch.isfinite(magnitude).all())
+            largest = float(magnitude.max())
+            self.finite = self.finite and math.isfinite(largest)
             known = expected.masked_fill(~torch.isfinite(expected), 0.0)
         self.reference_sq += float(known.square().sum())
-        self.max_error = max(self.max_error, float(magnitude.max()))
-        for name, tolerance in LEGACY.items():
-            if self.legacy[name]:
-                allowed = expected.abs().mul_(tolerance).add_(tolerance)
+        self.max_error = max(self.max_error, largest)
+        zeros = expected.numel() - int(torch.count_nonzero(expected))
+        if zeros:
+            self.zeros += zeros
+            self.max_at_zero = max(self.max_at_zero, float(magnitude.masked_fill(expected != 0, 0.0).max()))
+        for name, passes in self.legacy.items():
+            if passes:
+                allowed = expected.abs().mul_(LEGACY[name]).add_(LEGACY[name])
                 self.legacy[name] = bool((magnitude <= allowed).all())
         return magnitude.square_().sum(1)
 
+    @property
+    def zero_share(self) -> float:
+        """The share of the reference's elements that are exactly 0."""
+        return self.zeros / self.elements if self.elements else 0.0
+
     def values(self) -> dict[str, float]:
-        """The three guards; infinity where the output is not finite while the reference is."""
+        """The guards; infinity where the output is not finite while the reference is."""
         if not self.finite or self.elements == 0:
             return dict.fromkeys(GUARDS, math.inf)
         norm = math.sqrt(self.reference_sq)
         if norm == 0.0:
             return {name: 0.0 if self.error_sq == 0.0 else math.inf for name in GUARDS}
-        return {
+        found = {
             "rel_l2": math.sqrt(self.error_sq) / norm,
             "max": self.max_error / (norm / math.sqrt(self.elements)),
             "row": math.sqrt(self.max_row_sq) / (norm / math.sqrt(self.rows)),
         }
+        if self.zeros:
+            found[ZERO] = self.max_at_zero / (norm / math.sqrt(self.elements - self.zeros))
+        return found
 
 
 def worst(distances: list[Distance]) -> dict[str, float]:
     """Each guard's largest value over several outputs."""
-    return {name: max(d.values()[name] for d in distances) for name in GUARDS}
+    found: dict[str, float] = {}
+    for values in (d.values() for d in distances):
+        for name, value in values.items():
+            found[name] = max(found.get(name, value), value)
+    return found
 
 
 def score(values: dict[str, float], limits: dict[str, float]) -> float:
     """The worst guard as a fraction of its limit: at most 1 passes."""
     return max((values[name] / limit for name, limit in limits.items() if name in values), default=math.inf)
+
+
+def digest(tensor: torch.Tensor, start: int = 0) -> int:
+    """64 bits that depend on every bit of the tensor and on its place: exact, so equal on every device and chunking.
+
+    A sum modulo 2**64, so that the digests of the pieces of a flat tensor add up to the whole's; `start` is a piece's
+    first element. The bits are mixed with their place before they are added, because plain weights let small
+    differences cancel. Two tensors of unequal type are not compared by it.
+    """
+    flat = tensor.contiguous().view(-1)
+    flat = flat.view(BITS.get(flat.element_size(), torch.uint8))
+    total = torch.zeros((), dtype=torch.int64, device=flat.device)
+    for begin in range(0, flat.numel(), DIGEST_STEP):
+        part = flat[begin : begin + DIGEST_STEP]
+        first = start + begin + 1
+        mixed = torch.arange(first, first + part.numel(), dtype=torch.int64, device=flat.device).mul_(GOLDEN)
+        mixed.bitwise_xor_(part).mul_(MIX)
+        mixed.bitwise_xor_(mixed >> 31)
+        total += mixed.sum()
+    return int(total.item()) % (1 << 64)

@@ -1,70 +1,85 @@
-"""The judge's end of a worker: start it, ask it with a bounded wait, end it."""
+"""The judge's end of a worker: start it, ask it with a bounded wait, stop and wake it, end it."""
 
 from __future__ import annotations
 
 import os
-import shutil
+import secrets
 import signal
-import subprocess
-import sys
-import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from repro import settings
 from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
+from repro.judge import launch
 from repro.judge.buffers import SharedBuffer
 from repro.judge.protocol import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
 
 START_TIMEOUT_S = 120.0
 STDERR_TAIL_BYTES = 4000
+ENDING_TIMEOUT_S = 10.0
+
+
+class Asked(Protocol):
+    """What the judge needs of whoever runs a solution."""
+
+    def start(self) -> dict[str, Any]: ...
+    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]: ...
+    def stop(self) -> None: ...
+    def wake(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class WorkerProcess:
-    """One worker: a fresh interpreter, session and scratch folder, with an allow-listed environment."""
+    """One worker: a fresh interpreter, session and scratch folder, with an allow-listed environment, and where the
+    launcher can give it one a user of its own."""
 
     def __init__(self, name: str, device: torch.device, buffers: dict[str, SharedBuffer], *, trusted: bool) -> None:
-        self.name, self.device, self.trusted = name, device, trusted
-        self.scratch = Path(tempfile.mkdtemp(prefix=f"repro-{name}-"))
-        self._log = (self.scratch / "stderr").open("wb+")
+        self.name, self.device, self.trusted, self.buffers = name, device, trusted, buffers
+        self.launcher = launch.current()
+        self._log = os.memfd_create("repro-log")
         to_worker, from_judge = os.pipe()
         to_judge, from_worker = os.pipe()
-        inherited = [to_worker, from_worker, *(b.fd for b in buffers.values() if b.fd is not None)]
-        interpret = device.type == "cpu"
-        command = [sys.executable, "-P", "-m", "repro.judge.worker", str(to_worker), str(from_worker), str(device)]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            cwd=self.scratch,
-            env=settings.worker_env(self.scratch, interpret=interpret),
-            pass_fds=inherited,
-            start_new_session=True,
-        )
-        os.close(to_worker)
-        os.close(from_worker)
+        shared = [(key, buffer.fd) for key, buffer in buffers.items() if buffer.fd is not None]
+        try:
+            fds = [to_worker, from_worker, *(fd for _, fd in shared)]
+            self.started = self.launcher.start(_plain(name), str(device), fds, self._log)
+        finally:
+            os.close(to_worker)
+            os.close(from_worker)
+        self.numbers = dict(zip((key for key, _ in shared), self.started.fds[2:], strict=True))
         self.channel = Channel(to_judge, from_judge)
-        self.buffers = buffers
+        self.stopped = self.ended = False
+
+    @property
+    def scratch(self) -> Path:
+        """The worker's own folder."""
+        return Path(self.started.scratch)
 
     def start(self) -> dict[str, Any]:
         """Waits for the worker and opens the buffers in it; returns what it says of its software."""
         hello = self.ask({"op": "hello"}, START_TIMEOUT_S)
-        self.ask({"op": "attach", "buffers": {name: b.ticket() for name, b in self.buffers.items()}}, START_TIMEOUT_S)
+        tickets = {name: buffer.ticket(self.numbers.get(name)) for name, buffer in self.buffers.items()}
+        self.ask({"op": "attach", "buffers": tickets}, START_TIMEOUT_S)
         return hello
 
     def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """One request and its answer.
+        """One request and its answer, which must carry the request's number and be the only thing on the wire.
 
         Raises SolutionTimeout (the worker is killed), SolutionDied with how it ended, SolutionError with the
         exception that the solution raised, SolutionRejected where the answer is not one.
         """
+        number = secrets.randbits(53)
+        self.wake()
         try:
-            self.channel.send(message)
+            if self.channel.waiting():
+                raise ChannelGarbage("an answer to nothing")
+            self.channel.send({**message, "n": number})
             answer = self.channel.receive(timeout_s)
+            if answer.pop("n", None) != number:
+                raise ChannelGarbage("an answer to another request")
         except ChannelTimeout:
             self.kill()
             raise SolutionTimeout("timeout", f"{message['op']} took longer than {timeout_s:.0f} s") from None
@@ -79,9 +94,10 @@ class WorkerProcess:
         return answer
 
     def _death(self, op: str) -> SolutionDied:
-        try:
-            code = self.process.wait(10)
-        except subprocess.TimeoutExpired:
+        deadline = time.monotonic() + ENDING_TIMEOUT_S
+        while (code := self.launcher.poll(self.started.pid)) is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if code is None:
             self.kill()
             return SolutionDied("worker_closed_pipe", f"during {op}")
         tail = self.stderr_tail()
@@ -94,27 +110,74 @@ class WorkerProcess:
         return SolutionDied("worker_exited", f"the worker ended with code {code} during {op}. {tail}")
 
     def stderr_tail(self) -> str:
-        """The end of what the worker printed."""
-        self._log.flush()
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - STDERR_TAIL_BYTES))
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return " | ".join(lines[-3:])
+        """The end of what the worker printed. Nothing of it is ever taken for a result."""
+        size = os.fstat(self._log).st_size
+        data = os.pread(self._log, STDERR_TAIL_BYTES, max(0, size - STDERR_TAIL_BYTES))
+        return " | ".join(data.decode(errors="replace").strip().splitlines()[-3:])
+
+    def stop(self) -> None:
+        """Stops every process of this worker. Raises SolutionRejected where its warden was tampered with."""
+        if not self.stopped and not self.ended:
+            self._signal(launch.STOP)
+            self.stopped = True
+
+    def wake(self) -> None:
+        """Lets them run again."""
+        if self.stopped:
+            self._signal(launch.GO)
+            self.stopped = False
+
+    def _signal(self, command: bytes) -> None:
+        if not self.started.signal(command):
+            self.kill()
+            raise SolutionRejected("protocol_tampered", "the process that stops and wakes the worker is gone")
 
     def kill(self) -> None:
-        """Kills the worker and everything in its session."""
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            self.process.poll()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            time.sleep(0)
+        """Kills the worker and everything that it started."""
+        self.launcher.kill(self.started.pid)
 
     def close(self) -> None:
         """Ends the worker and removes its scratch folder."""
-        self.kill()
-        self.channel.close()
-        self._log.close()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        if not self.ended:
+            self.ended = True
+            self.launcher.remove(self.started.pid)
+            self.started.close()
+            self.channel.close()
+            os.close(self._log)
+
+
+class InProcess:
+    """A solution in the judge's own process: quick, for an agent's inner loop (`--trust dev`). It protects nothing:
+    no bound on time, no separation of memory."""
+
+    def __init__(self, device: torch.device, buffers: dict[str, SharedBuffer]) -> None:
+        from repro.judge import worker
+
+        self._answer: Callable[[Any, dict[str, Any]], dict[str, Any]] = worker.answer
+        self._worker = worker.Worker(device, None)
+        self._worker.buffers = {name: buffer.bytes for name, buffer in buffers.items()}
+
+    def start(self) -> dict[str, Any]:
+        """Opens nothing: the buffers are here."""
+        return self._answer(self._worker, {"op": "hello"})
+
+    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """One request and its answer, without a bound. Raises SolutionError."""
+        answer = self._answer(self._worker, dict(message))
+        if "error" in answer:
+            raise SolutionError(str(answer["code"]), str(answer["error"]))
+        return answer
+
+    def stop(self) -> None:
+        """Nothing can be stopped here."""
+
+    def wake(self) -> None:
+        """Nothing was stopped."""
+
+    def close(self) -> None:
+        """Lets go of the solution."""
+        self._worker.drop()
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:40]

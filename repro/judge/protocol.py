@@ -67,6 +67,16 @@ class Channel:
             raise ChannelGarbage("not a JSON object")
         return message
 
+    def waiting(self) -> bool:
+        """Whether something has come that nobody asked for."""
+        return bool(self._buffer) or bool(select.select([self.read_fd], [], [], 0)[0] and not self._at_end())
+
+    def _at_end(self) -> bool:
+        """Whether what is ready is the end: `receive` tells of that."""
+        data = os.read(self.read_fd, 1 << 16)
+        self._buffer += data
+        return not data
+
     def close(self) -> None:
         """Closes both ends."""
         for fd in (self.read_fd, self.write_fd):

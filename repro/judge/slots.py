@@ -19,7 +19,7 @@ CHECK_BYTES = 64 << 20
 class Slots:
     """One slot a tensor input, and `staging`: one chunk of `rows` rows of the largest output, or a piece of weights.
 
-    `seed` and `stress` say what lies in the slots now.
+    `seed` and `stress` say what lies in the slots now, `plan` in which shape.
     """
 
     def __init__(self, plan: Plan, spec: Any, rows: int | None, device: torch.device) -> None:
@@ -29,8 +29,15 @@ class Slots:
         chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
         self.staging = SharedBuffer(max(STAGING_BYTES, chunk), device)
         self.buffers = {"staging": self.staging}
+        self.output_bytes = sum(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
         for i in plan.tensors:
             self.buffers[f"input{i}"] = SharedBuffer(plan.nbytes(i), device)
+
+    def fits(self, plan: Plan, spec: Any, rows: int | None) -> bool:
+        """Whether another shape of the problem has room in these buffers."""
+        chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
+        smaller = all(plan.nbytes(i) <= self.buffers[f"input{i}"].nbytes for i in plan.tensors)
+        return smaller and chunk <= self.staging.nbytes
 
     def told(self) -> list[dict[str, Any]]:
         """The inputs as a worker is told of them."""

@@ -1,7 +1,6 @@
-"""Paired timing: blocks in which every variant runs on the same fresh inputs, in random order, with a cold L2.
+"""Paired timing: blocks in which every variant runs once, in random order, on inputs that are new to it.
 
-The first form: events in the worker with the host's clock beside them, one fresh input set a block, a random part of
-each block's last output checked against the reference.
+This module knows samples and when there are enough of them; `contest.py` knows workers, gates and flushes.
 """
 
 from __future__ import annotations
@@ -17,87 +16,159 @@ from typing import Any
 from repro.errors import SolutionRejected
 from repro.judge import stats
 
-MIN_BLOCKS, MAX_BLOCKS = 8, 40
-MIN_SAMPLES = 30
-BLOCK_MS = 15.0
-MAX_CALLS = 20
+# Blocks before the first check of the stop rule, between checks, and at most.
+MIN_BLOCKS, CHECK_BLOCKS, MAX_BLOCKS = 32, 16, 400
+# Of so many blocks one measures the whole latency, without the gate that hides the launch.
+LATENCY_EVERY = 4
+# Blocks that are run and thrown away first.
+WARM_BLOCKS = 2
 # A worker's word for a time is taken between a nanosecond and a day.
 MIN_MS, MAX_MS = 1e-6, 86_400_000.0
-# Half-width of the 95 % interval of the median, as a fraction of it, at which sampling stops.
+# Half-width of a 95 % interval, of a median or of a speedup, as a fraction of it, at which sampling stops.
 PRECISION = 0.005
-# Device and host clock may differ by launch latency only; above this many ms a ratio over HOST_RATIO is suspect.
-HOST_FROM_MS, HOST_RATIO = 0.2, 1.25
+# What a solution's clock may keep from the judge's: the larger of these, over what the trusted variants keep.
+CLOCK_SLACK, CLOCK_SLACK_MS = 0.1, 0.08
+
+
+@dataclass
+class Sample:
+    """One call: device time (events) and host time as the worker says, and the judge's own clock around it. ms."""
+
+    device_ms: float
+    host_ms: float
+    wall_ms: float
+    gate_ms: float
 
 
 @dataclass
 class Series:
-    """The samples of one variant: per block, per call, in ms."""
+    """The samples of one variant, one a block, behind a gate or without one; hot_ms: back to back, cache as it is."""
 
-    device_ms: list[list[float]] = field(default_factory=list)
-    host_ms: list[list[float]] = field(default_factory=list)
-
-    @property
-    def flat(self) -> list[float]:
-        return [sample for block in self.device_ms for sample in block]
+    gated: list[Sample] = field(default_factory=list)
+    open: list[Sample] = field(default_factory=list)
+    hot_ms: float | None = None
 
     @property
-    def blocks(self) -> list[float]:
-        return [statistics.median(block) for block in self.device_ms]
+    def device_ms(self) -> list[float]:
+        return [s.device_ms for s in self.gated]
+
+    @property
+    def latency_ms(self) -> list[float]:
+        return [s.host_ms for s in self.open]
+
+    @property
+    def unexplained_ms(self) -> list[float]:
+        """What the judge saw pass beyond the gate and the device time that the worker reported."""
+        return [s.wall_ms - s.gate_ms - s.device_ms for s in self.gated]
+
+    def to_json(self) -> dict[str, Any]:
+        """Every raw sample."""
+        names = ("device_ms", "host_ms", "wall_ms")
+        return {
+            "gated": {name: [round(getattr(s, name), 6) for s in self.gated] for name in names},
+            "open": {name: [round(getattr(s, name), 6) for s in self.open] for name in names},
+            "hot_ms": self.hot_ms,
+        }
 
 
 @dataclass(frozen=True)
 class Runner:
-    """One variant. `run(calls)` makes that many timed calls and returns device and host times, ms a call."""
+    """One variant. `run(gated)` makes one timed call and returns its sample; candidate: others are compared with it."""
 
     name: str
-    run: Callable[[int], tuple[list[float], list[float]]]
+    run: Callable[[bool], Sample]
+    candidate: bool = False
 
 
-def converged(series: Series) -> bool:
-    """Whether the median is known to PRECISION from enough samples."""
-    if len(series.device_ms) < MIN_BLOCKS or len(series.flat) < MIN_SAMPLES:
+def converged(series: dict[str, Series], candidates: list[str]) -> bool:
+    """Whether every candidate's median, and its ratio to the fastest and to the first of the others, is known to
+    PRECISION; of what is slower than the fastest, three times that is enough."""
+    if any(len(s.gated) < MIN_BLOCKS for s in series.values()):
         return False
-    summary = stats.summary(series.flat)
-    low, high = summary["ci95"]
-    return bool((high - low) / 2 <= PRECISION * summary["median"])
+    others = [name for name in series if name not in candidates]
+    fastest = min(others, key=lambda name: statistics.median(series[name].device_ms), default="")
+    for name in candidates:
+        ours = series[name].device_ms
+        summary = stats.summary(ours)
+        if _half(summary["ci95"]) > PRECISION * summary["median"]:
+            return False
+        for other in others:
+            ratio = stats.paired_ratio(series[other].device_ms, ours)
+            wanted = PRECISION if other in (fastest, others[0]) else 3 * PRECISION
+            if _half(ratio["ci95"]) > wanted * ratio["ratio"]:
+                return False
+    return True
+
+
+def _half(interval: list[float]) -> float:
+    return (interval[1] - interval[0]) / 2
 
 
 def measure(
-    runners: list[Runner], fresh: Callable[[], None], budget_s: float, *, warm: bool
+    runners: list[Runner], fresh: Callable[[], None], budget_s: float, *, warm: bool, most: int = MAX_BLOCKS
 ) -> tuple[dict[str, Series], str]:
-    """Runs blocks until every variant has converged, or the budget or MAX_BLOCKS is reached.
+    """Runs blocks until everything has converged, or the budget or `most` blocks are reached.
 
-    warm: a first block is run and thrown away; it also sets the number of calls.
-    Returns the series and `converged` or `not_converged`. A runner that raises ends the measurement with its error.
+    fresh: makes new inputs before a block. Returns the series and `converged` or `not_converged`. A runner that raises
+    ends the measurement with its error.
     """
     series = {runner.name: Series() for runner in runners}
-    calls = dict.fromkeys(series, 1)
+    candidates = [runner.name for runner in runners if runner.candidate]
     deadline = time.monotonic() + budget_s
-    for block in range(0 if warm else 1, MAX_BLOCKS + 1):
+    for block in range(-WARM_BLOCKS if warm else 0, most):
         fresh()
+        gated = block % LATENCY_EVERY != LATENCY_EVERY - 1
         for runner in random.sample(runners, len(runners)):
-            device, host = runner.run(calls[runner.name])
-            calls[runner.name] = max(1, min(MAX_CALLS, math.ceil(BLOCK_MS / max(1e-4, statistics.median(device)))))
-            if block:
-                series[runner.name].device_ms.append(device)
-                series[runner.name].host_ms.append(host)
-        if block and all(converged(s) for s in series.values()):
+            sample = runner.run(gated)
+            if block >= 0:
+                (series[runner.name].gated if gated else series[runner.name].open).append(sample)
+        if block >= MIN_BLOCKS and block % CHECK_BLOCKS == 0 and converged(series, candidates):
             return series, "converged"
-        if block and time.monotonic() > deadline:
+        if block >= 0 and time.monotonic() > deadline:
             break
-    return series, "not_converged"
+    return series, "converged" if converged(series, candidates) else "not_converged"
 
 
-def times(values: Any, count: int) -> list[float]:
-    """What a worker reported, as `count` positive times in ms. Raises SolutionRejected where it is not that."""
-    numbers = [v for v in values if isinstance(v, int | float)] if isinstance(values, list) else []
-    if len(numbers) != count or not all(MIN_MS <= t < MAX_MS for t in numbers):
-        raise SolutionRejected("impossible_time", f"{count} positive times were due")
-    return [float(t) for t in numbers]
+def reported(value: Any) -> float:
+    """A time as a worker reported it, ms. Raises SolutionRejected where it cannot be one."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not MIN_MS <= value < MAX_MS:
+        raise SolutionRejected("impossible_time", f"a positive time was due, got {str(value)[:40]}")
+    return float(value)
 
 
-def suspect(series: Series) -> bool:
-    """Whether the device clock shows much less than the host's clock saw pass."""
-    device = statistics.median(series.flat)
-    host = statistics.median(sample for block in series.host_ms for sample in block)
-    return host > HOST_FROM_MS and host > HOST_RATIO * device + 0.1
+def disagreement(ours: Series, trusted: list[Series]) -> str:
+    """Why the worker's clocks do not fit the judge's, or the empty string.
+
+    The judge sees request to answer. Beyond gate and device time that holds the way there and back, which is the same
+    for everyone: what a solution takes more than the trusted variants do is time that it did not report.
+    """
+    if not ours.gated or not trusted:
+        return ""
+    device = statistics.median(ours.device_ms)
+    mine = statistics.median(ours.unexplained_ms)
+    usual = max(statistics.median(s.unexplained_ms) for s in trusted)
+    slack = max(CLOCK_SLACK_MS, CLOCK_SLACK * device)
+    if mine - usual > slack:
+        return f"{mine - usual:.3g} ms a call passed on the judge's clock and not on the solution's ({device:.4g} ms)"
+    if mine < 0 or any(s.host_ms > s.wall_ms or s.device_ms > s.wall_ms for s in ours.gated):
+        return f"the solution reports more time ({device:.4g} ms) than passed on the judge's clock"
+    return ""
+
+
+def word(ratio: dict[str, Any], noise: float) -> str:
+    """FAST, SLOW, SAME or AMBIGUOUS, from a speedup's interval and the half-width of the A/A control's.
+
+    SAME: the whole interval lies within the noise, or 1 % where that is larger.
+    """
+    low, high = ratio["ci95"]
+    if low > 1 + noise:
+        return "FAST"
+    if high < 1 - noise:
+        return "SLOW"
+    edge = max(noise, 0.01)
+    return "SAME" if 1 - edge <= low and high <= 1 + edge else "AMBIGUOUS"
+
+
+def noise(control: dict[str, Any] | None) -> float:
+    """How far from 1 the A/A control's interval reaches."""
+    return max(abs(math.log(edge)) for edge in control["ci95"]) if control else 0.0

@@ -1,10 +1,16 @@
 """Trials: which inputs and which weights a solution must get right.
 
 native            the published distribution and weights (two secret seeds)
-stress            signed normal inputs with the problem's deviation, or the published ones with their sign turned
+stress            signed normal inputs with the problem's deviation, in runs of equal ones where it says so, or the
+                  published ones with their sign turned
+spiked            published inputs with one element in 8191 far outside their range, of either sign
 perturbed         published inputs; every parameter and running statistic away from its default, so that an output
                   that ignores a sub-operation or assumes scale 1 and bias 0 is wrong
 perturbed_stress  both
+perturbed_spiked  spiked inputs with perturbed weights, where the published weights carry no signal
+
+Two more kinds decide nothing: `neighbour`, published inputs of the problem's neighbouring shape with perturbed weights,
+informs; `warmup`, the published weights where no trial has them, makes the weights change under a solution.
 """
 
 from __future__ import annotations
@@ -30,21 +36,40 @@ CALIBRATION_ROWS = 8
 
 @dataclass(frozen=True)
 class Trial:
-    """One set of inputs and weights. kind: native, stress, perturbed or perturbed_stress."""
+    """One set of inputs and weights.
+
+    neighbour: its inputs are those of `problem.neighbouring()`, its weights the problem's own, and it informs only.
+    judged: whether the output is compared; where not, it must pass the gates alone.
+    """
 
     kind: str
     seed: int
     stress: Stress | None
     perturbed: bool
+    neighbour: bool = False
+    judged: bool = True
+
+    @property
+    def decides(self) -> bool:
+        """Whether the verdict depends on its distances."""
+        return self.judged and not self.neighbour
 
 
 def kinds(plan: Plan) -> dict[str, str]:
-    """Trial kind -> why it is left out, or the empty string where it is run."""
+    """Deciding trial kind -> why it is left out, or the empty string where it is run."""
     problem = plan.problem
     constant = not weights_vary(plan)
     dead = "" if problem.native_signal else "the published weights carry no signal"
     untouched = "the problem has no parameters" if constant else ""
-    return {"native": dead, "stress": dead, "perturbed": untouched, "perturbed_stress": untouched}
+    spiked = untouched or ("" if dead else "spiked inputs meet the published weights")
+    return {
+        "native": dead,
+        "stress": dead,
+        "spiked": dead,
+        "perturbed": untouched,
+        "perturbed_stress": untouched,
+        "perturbed_spiked": spiked,
+    }
 
 
 def weights_vary(plan: Plan) -> bool:
@@ -60,16 +85,30 @@ def secret_seed() -> int:
     return secrets.randbits(63)
 
 
+def _stress(plan: Plan, kind: str) -> Stress | None:
+    if kind.endswith("spiked"):
+        return "spike"
+    return plan.problem.stress if kind.endswith("stress") else None
+
+
 def make(plan: Plan, *, public: bool = False, count_native: int = 2) -> list[Trial]:
-    """The trials of an evaluation under secret seeds, or those of a fixture under public ones."""
+    """The trials of an evaluation under secret seeds, or those of a fixture under public ones (without a warm-up).
+
+    A warm-up comes first, a neighbour last.
+    """
+    left_out = kinds(plan)
     trials = []
-    for position, (kind, skipped) in enumerate(kinds(plan).items()):
-        if skipped:
-            continue
-        for repeat in range(count_native if kind == "native" else 1):
-            seed = PUBLIC_SEED + 16 * position + repeat if public else secret_seed()
-            stress = plan.problem.stress if kind.endswith("stress") else None
-            trials.append(Trial(kind, seed, stress, kind.startswith("perturbed")))
+
+    def seed(position: int) -> int:
+        return PUBLIC_SEED + 16 * position if public else secret_seed()
+
+    if left_out["native"] and not public:
+        trials.append(Trial("warmup", secret_seed(), None, perturbed=False, judged=False))
+    for position, (kind, why) in enumerate(left_out.items()):
+        for repeat in range(count_native if kind == "native" else 1) if not why else ():
+            trials.append(Trial(kind, seed(position) + repeat, _stress(plan, kind), kind.startswith("perturbed")))
+    if plan.problem.neighbouring() is not None:
+        trials.append(Trial("neighbour", seed(len(left_out)), None, not left_out["perturbed"], neighbour=True))
     return trials
 
 
@@ -78,9 +117,10 @@ def _draw(shape: torch.Size, kind: str, index: int, seed: int, std: float = 1.0)
 
 
 def perturbed_weights(plan: Plan, device: torch.device, seed: int = PERTURBATION_SEED) -> Weights:
-    """The published weights moved: norm weights U(.5, 1.5) (batch norms U(.75, 1.25)), biases +.2 (.1) normal, constant
-    parameters times 1.37 or plus .2 normal where they are zero; running statistics calibrated on a few rows (one scalar
-    mean square a layer, means of a tenth of that deviation).
+    """The published weights moved: norm weights U(.5, 1.5) (batch norms U(.75, 1.25)), biases plus .2 (.1) normal,
+    constant parameters times 1.37 or plus .2 normal where they are zero, vectors plus .2 normal, and all others in
+    reversed order, so that their distribution stays; running statistics calibrated on a few rows (one scalar mean
+    square a layer, means of a tenth of that deviation).
 
     The scalar variance keeps a deep untrained net well conditioned: per-channel statistics amplify rounding.
     """
@@ -102,6 +142,10 @@ def perturbed_weights(plan: Plan, device: torch.device, seed: int = PERTURBATION
                     parameter.copy_(_draw(parameter.shape, "normal", index, seed, 0.2))
                 else:
                     parameter.mul_(1.37)
+            elif parameter.dim() == 1:
+                parameter.add_(_draw(parameter.shape, "normal", index, seed, 0.2))
+            else:
+                parameter.copy_(parameter.flip(tuple(range(parameter.dim()))))
         if any(isinstance(m, BATCH_NORMS) for m in model.modules()):
             _calibrate(model, plan, device, seed)
     dtype = torch_dtype(plan.problem.dtype)

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import os
 from typing import TYPE_CHECKING, Any
 
-from repro.judge import ceilings, stats, timing
+from repro.judge import ceilings, provenance, stats, timing
 from repro.judge.limits import CLASSES, class_of
-from repro.judge.metric import GUARDS
+from repro.judge.metric import CODES, GUARDS
 from repro.problems import Problem
 
 if TYPE_CHECKING:
-    from repro.judge.evaluate import Subject
+    from repro.judge.subject import Subject
 
-# What this release's judge separates; docs/judging.md says what it does not stop.
-TRUST = "isolated"
 # Baselines that the published speedups divide by, and their names in a result.
 PUBLISHED_BASELINES = ("eager", "compile")
-
-
-def baselines(plain: tuple[str, ...], dtype: str, classes: set[str]) -> list[str]:
-    """The torch baselines to time: the plain ones with torch's default flags, and each again with the flags at which it
-    may be as precise as the solutions are. Torch's defaults let cuDNN use TF32 and matmul not."""
-    if dtype != "float32":
-        return list(plain)
-    flags = (["fp32"] if "fp32" in classes else []) + (["tf32"] if classes - {"fp32"} else [])
-    return [*plain, *(f"{name}_{flag}" for flag in flags for name in plain)]
+NOT_TIMED = "only correct solutions are timed"
 
 
 def judge(subject: Subject, fixture: dict[str, Any]) -> dict[str, Any]:
@@ -45,23 +37,29 @@ def judge(subject: Subject, fixture: dict[str, Any]) -> dict[str, Any]:
 
 
 def _excesses(subject: Subject, fixture: dict[str, Any]) -> list[dict[str, Any]]:
-    """One reason a trial kind: the guard that is furthest over the loosest class's limit."""
+    """One reason a deciding trial kind: the guard that is furthest over the loosest class's limit."""
     loosest = CLASSES[fixture["dtype"]][-1]
     found = []
     for kind, values in subject.distances.items():
+        if kind not in fixture["trials"]:
+            continue
         limits = fixture["trials"][kind]["limits"][loosest]
-        excess = {name: max(v[name] for v in values) / limits[name] for name in GUARDS}
-        name = max(excess, key=lambda n: excess[n])
-        if excess[name] > 1:
-            value = max(v[name] for v in values)
-            detail = f"{value:.3g} over the limit {limits[name]:.3g} of class {loosest}"
-            found.append({"code": name, "trial": kind, "detail": detail})
+        worst = {name: max(v.get(name, 0.0) for v in values) for name in limits}
+        name = max(worst, key=lambda n: worst[n] / limits[n])
+        if worst[name] > limits[name] or math.isnan(worst[name]):
+            detail = f"{worst[name]:.3g} over the limit {limits[name]:.3g} of class {loosest}"
+            found.append({"code": CODES[name], "trial": kind, "detail": detail})
     return found
 
 
 def baseline(series: timing.Series) -> dict[str, Any]:
-    """Times of one torch baseline."""
-    return {"time_ms": stats.summary(series.flat), "host_ms": stats.summary([h for b in series.host_ms for h in b])}
+    """Times of one torch baseline, in ms: device (cold), latency (cold, launch included) and hot."""
+    return {"time_ms": stats.summary(series.device_ms)} | _others(series)
+
+
+def _others(series: timing.Series) -> dict[str, Any]:
+    latency = stats.summary(series.latency_ms) if series.latency_ms else None
+    return {"latency_ms": latency, "hot_ms": series.hot_ms}
 
 
 def result(
@@ -70,11 +68,12 @@ def result(
     judged: dict[str, Any],
     series: dict[str, timing.Series],
     facts: dict[str, Any],
-    reached: dict[str, float] | None,
-    labels: list[str],
+    reached: dict[str, Any] | None,
+    trust: str,
 ) -> dict[str, Any]:
     """One entry of `results` as design.md draws it; what is missing has its reason beside it."""
     legacy_kinds = [k for k in ("native", "perturbed") if k in subject.legacy][:1] or list(subject.legacy)[:1]
+    uid = subject.hello.get("uid")
     entry: dict[str, Any] = {
         "problem": problem.key,
         "solution": subject.name,
@@ -84,33 +83,56 @@ def result(
         "rel_l2": judged["rel_l2"],
         "legacy": subject.legacy[legacy_kinds[0]] if legacy_kinds else {},
         "distances": judged["distances"],
+        "neighbour": subject.neighbour,
         "time_ms": None,
+        "latency_ms": None,
+        "hot_ms": None,
         "speedup": {},
+        "word": None,
         "floor_ms": None,
         "floor_fraction": None,
         "own_kernel_share": None,
-        "own_kernel_share_reason": "not measured by this release",
-        "labels": labels,
-        "trust": TRUST,
+        "labels": sorted({*provenance.labels(subject.source), *subject.observed}),
+        "trust": trust,
+        "separation": _separation(trust, uid),
+        "confined": subject.hello.get("confined", {}),
         "measurement": reached is not None,
         "memory": subject.memory,
-    }
+    } | _provenance(subject)
     ours = series.get(subject.name)
-    if ours is None or not ours.device_ms:
-        why = facts.get("status", "not_timed") if judged["verdict"] == "correct" else "only correct solutions are timed"
-        return entry | {"time_reason": why}
-    entry["time_ms"] = stats.summary(ours.flat)
-    entry["host_ms"] = stats.summary([h for b in ours.host_ms for h in b])
+    if judged["verdict"] != "correct" or ours is None or not ours.gated:
+        return entry | {"time_reason": facts["status"] if judged["verdict"] == "correct" else NOT_TIMED}
+    entry["time_ms"] = stats.summary(ours.device_ms)
+    entry |= _others(ours)
+    entry["modes"] = subject.modes
     names = [n for n in facts["baseline_classes"] if n in series]
-    ratio = {n: stats.paired_ratio(series[n].blocks, ours.blocks) for n in names}
-    entry["speedup"] = {n: ratio[n] for n in PUBLISHED_BASELINES if n in ratio} | _best(problem, judged, facts, ratio)
+    ratio = {n: stats.paired_ratio(series[n].device_ms, ours.device_ms) for n in names}
+    for name, found in ratio.items():
+        found["word"] = timing.word(found, timing.noise(facts.get("aa")))
+        if series[name].latency_ms and ours.latency_ms:
+            found["latency"] = stats.paired_ratio(series[name].latency_ms, ours.latency_ms)
+    best = _best(problem, judged, facts, ratio)
+    entry["speedup"] = {n: ratio[n] for n in PUBLISHED_BASELINES if n in ratio} | best
+    entry["speedup_all"] = ratio
+    entry["word"] = best["best_same_class"]["word"] if best else None
     _floor(problem, entry, reached)
-    if timing.suspect(ours) and reached is not None:
-        entry["reasons"] = [
-            *entry["reasons"],
-            {"code": "timing_suspect", "detail": "the host clock saw more time pass"},
-        ]
     return entry
+
+
+def _separation(trust: str, uid: int | None) -> str:
+    """What lies between judge and solution: nothing (one process), a process, or a process of another user."""
+    if trust == "dev":
+        return "none"
+    return "process" if uid is None or uid == os.geteuid() else "user"
+
+
+def _provenance(subject: Subject) -> dict[str, Any]:
+    """Share of GPU time in the solution's own kernels, as its process's profiler told it."""
+    kernels, reason = subject.profile.get("kernels"), subject.profile.get("reason", "")
+    if not isinstance(kernels, list) or not kernels:
+        return {"own_kernel_share": None, "own_kernel_share_reason": str(reason or "not profiled")[:200]}
+    shares = provenance.share(kernels, subject.source)
+    return {"own_kernel_share": shares["own"], "kernel_shares": shares}
 
 
 def _best(problem: Problem, judged: dict[str, Any], facts: dict[str, Any], ratio: dict[str, Any]) -> dict[str, Any]:
@@ -124,18 +146,20 @@ def _best(problem: Problem, judged: dict[str, Any], facts: dict[str, Any], ratio
     return {"best_same_class": same[best] | {"baseline": best}}
 
 
-def _floor(problem: Problem, entry: dict[str, Any], reached: dict[str, float] | None) -> None:
-    """Adds the floor; a time under it by more than the ceilings' uncertainty rejects the solution."""
+def _floor(problem: Problem, entry: dict[str, Any], reached: dict[str, Any] | None) -> None:
+    """Adds the floor; a time under what any algorithm could reach rejects the solution."""
     if reached is None:
         entry["floor_reason"] = "no GPU: there is no floor for a time on the CPU"
         return
     floor = ceilings.floor_ms(problem, entry["precision_class"], reached)
-    if floor is None:
+    impossible = ceilings.impossible_ms(problem, entry["precision_class"], reached)
+    if floor is None or impossible is None:
         entry["floor_reason"] = "the work of this problem at this size is not known"
         return
+    median = entry["time_ms"]["median"]
     entry["floor_ms"] = floor
-    entry["floor_fraction"] = floor / entry["time_ms"]["median"]
-    if entry["floor_fraction"] * ceilings.IMPOSSIBLE > 1:
+    entry["floor_fraction"] = floor / median
+    if median < impossible:
         entry["verdict"] = "rejected"
-        detail = f"{entry['time_ms']['median']:.4g} ms is under {ceilings.IMPOSSIBLE} of the floor {floor:.4g} ms"
+        detail = f"{median:.4g} ms is under {impossible:.4g} ms, less than this GPU's measured ceilings allow"
         entry["reasons"] = [*entry["reasons"], {"code": "below_floor", "detail": detail}]

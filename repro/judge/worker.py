@@ -1,19 +1,19 @@
 """The untrusted process: imports one solution and runs it on what the judge hands it.
 
-Started as `python -m repro.judge.worker READ_FD WRITE_FD DEVICE`. It answers one JSON line to each request. It holds
-no expected value, no threshold and no result: what it says of its own outputs is a tripwire, the bytes that it copies
-into the judge's buffer are what counts. A trusted instance of the same program holds the torch baselines.
+`__main__.py` starts it, confined. It answers one JSON line to each request. It holds no expected value, no threshold
+and no result: what it says of its own outputs is a tripwire, the bytes that it copies into the judge's buffer are what
+counts. Trusted instances of the same program hold the torch baselines.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
-import ctypes
+import functools
 import importlib.util
 import os
-import resource
-import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -25,40 +25,50 @@ import torch
 from repro import problems
 from repro.errors import SolutionError
 from repro.inputs import WEIGHT_SEED, torch_dtype
-from repro.judge import binder, interpreter
+from repro.judge import baselines, binder, driver, interpreter, provenance
 from repro.judge.buffers import open_ticket, view
 from repro.judge.protocol import Channel, ChannelClosed
-
-PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
-MAX_FILE_BYTES = 4 << 30
 
 # Bound before a solution is imported, so that patching torch.cuda.Event or time later changes nothing here.
 _Event = torch.cuda.Event
 _elapsed = torch.cuda.Event.elapsed_time
 _record = torch.cuda.Event.record
 _synchronize = torch.cuda.synchronize
+_stream = torch.cuda.current_stream
 _clock_ns = time.perf_counter_ns
+_no_grad = torch.no_grad
+_sum = torch.sum
+# Bytes of an output that lies across words of eight of which a digest is taken.
+SMALL_BYTES = 1 << 20
 
-# variant -> (TF32 for cuDNN, TF32 for matmul, through torch.compile)
-BASELINES = {
-    "eager": (True, False, False),
-    "eager_fp32": (False, False, False),
-    "eager_tf32": (True, True, False),
-    "compile": (True, False, True),
-    "compile_fp32": (False, False, True),
-    "compile_tf32": (True, True, True),
-}
+# What a process may hold beside the judge's own memory is left to it; this much stays free for the judge's chunks.
+JUDGE_RESERVE_BYTES = 3 << 30
+# Outputs up to this size are held while the next call runs, to see whether it returns the same memory.
+HOLD_BYTES = 256 << 20
 
 
-def confine() -> None:
-    """No new privileges, no core files, bounded files, first to go when memory is short, gone with the judge."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
+def sums(value: Any) -> list[torch.Tensor]:
+    """Sums of an output's bits as integers, enqueued and not waited for: enough to see that it changes afterwards.
+
+    Eight bytes at a time, because torch would first make a whole copy of narrower integers.
+    """
+    if isinstance(value, tuple | list):
+        return [part for item in value for part in sums(item)]
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
+        return []
+    if not value.numel() or not _dense(value):
+        return []
+    flat = value.detach().as_strided((value.numel(),), (1,)).view(torch.uint8)
+    even = flat.numel() // 8 * 8 if value.storage_offset() * value.element_size() % 8 == 0 else 0
+    if even == 0 and flat.numel() > SMALL_BYTES:
+        return [_sum(flat[:: flat.numel() // SMALL_BYTES], dtype=torch.int64)]
+    rest = _sum(flat[even:], dtype=torch.int64)
+    return [_sum(flat[:even].view(torch.int64)), rest] if even else [rest]
+
+
+def digest(parts: list[torch.Tensor]) -> list[int]:
+    """Waits for the sums."""
+    return [int(part) for part in parts]
 
 
 def describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
@@ -91,41 +101,51 @@ def _dense(value: torch.Tensor) -> bool:
 class Worker:
     """State of one worker: opened buffers, the solution's module, its callables, its last output."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, device: torch.device, scratch: Path | None, confined: dict[str, str] | None = None) -> None:
+        self.device, self.confined = device, confined or {}
+        self.scratch = scratch or Path(tempfile.mkdtemp(prefix="repro-dev-"))
+        self.cuda = device.type == "cuda"
         self.buffers: dict[str, torch.Tensor] = {}
         self.state: dict[str, torch.Tensor] = {}
         self.calls: dict[str, Callable[..., Any]] = {}
         self.output: Any = None
-        self.flush: torch.Tensor | None = None
+        self.gate: driver.Gate | None = None
         self.module: Any = None
+        self.source: Path | None = None
         self.model: torch.nn.Module | None = None
         self.built_with: Any = None
+        self.static = False
+        self.pending: list[torch.Tensor] = []
 
     def hello(self) -> dict[str, Any]:
-        return {"pid": os.getpid(), "torch": torch.__version__}
+        """Who this is, and what confines it."""
+        return {"pid": os.getpid(), "uid": os.getuid(), "torch": torch.__version__, "confined": self.confined}
 
     def attach(self, buffers: dict[str, Any]) -> dict[str, Any]:
-        if self.device.type == "cuda":
+        """Opens the shared buffers."""
+        if self.cuda:
             torch.cuda.init()  # opening an IPC handle before the context exists is a segmentation fault
-        self.buffers = {name: open_ticket(ticket) for name, ticket in buffers.items()}
-        if self.device.type == "cuda":
-            size = torch.cuda.get_device_properties(self.device).L2_cache_size
-            self.flush = torch.empty(max(2 * size, 1 << 20), dtype=torch.uint8, device=self.device)
+            torch.empty(1, device=self.device)
+            total = torch.cuda.get_device_properties(self.device).total_memory
+            torch.cuda.set_per_process_memory_fraction(max(0.1, 1 - JUDGE_RESERVE_BYTES / total))
+        self.buffers = {name: open_ticket(ticket, self.device) for name, ticket in buffers.items()}
         return {}
 
     def define(self, source: str | None, entry: str, problem: dict[str, Any], inputs: int) -> dict[str, Any]:
-        """Imports the problem file and, where `source` is given, the solution; checks that `entry` is there."""
+        """Imports the problem and, where `source` (base64) is given, the solution; checks that `entry` is there."""
         overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in problem["overrides"].items()}
-        self.problem = problems.Problem(
-            problem["id"], problem["id"], Path(problem["path"]), problem["dtype"], "", overrides
-        )
+        file = self.scratch / "problem.py"
+        file.write_bytes(base64.b64decode(problem["source"]))
+        self.problem = problems.Problem(problem["id"], problem["id"], file, problem["dtype"], "", overrides)
         self.entry, self.input_count = entry, inputs
         self.problem_module = self.problem.module()
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
         if source is None:
             self.module = self.problem_module
             return {}
-        spec = importlib.util.spec_from_file_location("solution", source)
+        self.source = self.scratch / "solution.py"
+        self.source.write_bytes(base64.b64decode(source))
+        spec = importlib.util.spec_from_file_location("solution", self.source)
         assert spec is not None and spec.loader is not None
         self.module = importlib.util.module_from_spec(spec)
         sys.modules["solution"] = self.module
@@ -172,14 +192,12 @@ class Worker:
         return {}
 
     def bind(self, variants: list[str]) -> None:
+        """A callable for each variant."""
         assert self.model is not None
         for variant in variants:
-            if variant in BASELINES and self.entry == "Model":
-                if BASELINES[variant][2]:
-                    if variant not in self.calls:
-                        self.calls[variant] = torch.compile(self.model)
-                else:
-                    self.calls[variant] = self.model
+            if self.entry == "Model":
+                if variant not in self.calls:
+                    self.calls[variant] = baselines.callable_of(variant, self.model)
             elif self.entry == "kernel_function":
                 self.calls[variant] = binder.bind(self.module.kernel_function, self.model, self.input_count)
             else:
@@ -193,19 +211,40 @@ class Worker:
 
     def _flags(self, variant: str) -> None:
         if self.entry == "Model":
-            cudnn, matmul, _ = BASELINES[variant]
-            torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = cudnn, matmul
+            baselines.set_flags(variant)
+
+    def modes(self) -> dict[str, Any]:
+        """The global modes that change what a call computes or costs."""
+        return {
+            "grad": torch.is_grad_enabled(),
+            "cudnn_tf32": torch.backends.cudnn.allow_tf32,
+            "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+            "allocator": os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
+            "threads": torch.get_num_threads(),
+        }
 
     def run(self, variant: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """One call; its output is kept for `fetch`."""
+        values = self._inputs(inputs)
+        before = _address(self.output)
+        held = self.output if before is not None and _nbytes(self.output) <= HOLD_BYTES else None
         self.output = None
         self._flags(variant)
-        values = self._inputs(inputs)
-        with torch.no_grad():
+        with _no_grad():
             self.output = self.calls[variant](*values)
-        if self.device.type == "cuda":
+        bits = digest(sums(self.output))
+        if self.cuda:
             _synchronize()
-        return {"output": describe(self.output, values)}
+        self.static = self.static or (held is not None and _address(self.output) == before)
+        return {"output": describe(self.output, values), "digest": bits, "static": self.static}
+
+    def again(self) -> dict[str, Any]:
+        """The digest of the kept output as it is now."""
+        if self.cuda:
+            _synchronize()
+        return {"digest": digest(sums(self.output))}
 
     def fetch(self, path: list[int], start: int, count: int) -> dict[str, Any]:
         """Elements [start, start + count) of one output tensor into the staging buffer."""
@@ -238,34 +277,90 @@ class Worker:
         torch.cuda.reset_peak_memory_stats()
         return facts
 
-    def time(self, variant: str, inputs: list[dict[str, Any]], calls: int) -> dict[str, Any]:
-        """`calls` timed calls with a flushed L2 before each; milliseconds by events and by the host's clock."""
+    def call(self, variant: str, inputs: list[dict[str, Any]], gate_us: float) -> dict[str, Any]:
+        """One timed call, milliseconds by events and by the host's clock. gate_us: how long a gate holds the stream, so
+        that the launch latency is hidden; 0 for the whole latency from a waiting device to a waiting host."""
         self.output = None
         self._flags(variant)
         values, call = self._inputs(inputs), self.calls[variant]
-        device_ms, host_ms = [], []
-        cuda = self.device.type == "cuda"
-        with torch.no_grad():
-            if cuda:  # the block before let go of all memory: this call takes it again
+        device_ms = None
+        with _no_grad():
+            before = self.modes()
+            if self.cuda:
+                driver.reset_persisting()
+                stream = _stream()
+                start, end = _Event(enable_timing=True), _Event(enable_timing=True)
+                _synchronize()
+                begin = _clock_ns()
+                if gate_us and self.gate is not None:
+                    self.gate(gate_us, stream)
+                _record(start, stream)
                 self.output = call(*values)
+                _record(end, stream)
+                _synchronize()
+                host_ms = (_clock_ns() - begin) / 1e6
+                device_ms = float(_elapsed(start, end))
+            else:
+                begin = _clock_ns()
+                self.output = call(*values)
+                host_ms = (_clock_ns() - begin) / 1e6
+            self.pending = sums(self.output)
+            after = self.modes()
+        return {"device_ms": host_ms if device_ms is None else device_ms, "host_ms": host_ms,
+                "modes": [before, after]}  # fmt: skip
+
+    def look(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """What the last timed call returned, and the digest of it; outside the judge's clock."""
+        return {"output": describe(self.output, self._inputs(inputs)), "digest": digest(self.pending)}
+
+    def prepare(self) -> dict[str, Any]:
+        """Loads the gate."""
+        if self.cuda and self.gate is None:
+            self.gate = driver.Gate(self.device)
+            self.gate(10, _stream())
+            _synchronize()
+        return {}
+
+    def hot(self, variant: str, inputs: list[dict[str, Any]], calls: int) -> dict[str, Any]:
+        """Mean milliseconds of `calls` calls back to back on the same inputs, caches as they are."""
+        self.output = None
+        self._flags(variant)
+        values, call = self._inputs(inputs), self.calls[variant]
+        with _no_grad():
+            self.output = call(*values)
+            start, end = _Event(enable_timing=True), _Event(enable_timing=True)
+            _synchronize()
+            _record(start, _stream())
             for _ in range(calls):
                 self.output = None
-                if cuda and self.flush is not None:
-                    self.flush.zero_()
-                    start, end = _Event(enable_timing=True), _Event(enable_timing=True)
-                    _synchronize()
-                    begin = _clock_ns()
-                    _record(start)
-                    self.output = call(*values)
-                    _record(end)
-                    _synchronize()
-                    host_ms.append((_clock_ns() - begin) / 1e6)
-                    device_ms.append(float(_elapsed(start, end)))
-                else:
-                    begin = _clock_ns()
-                    self.output = call(*values)
-                    host_ms.append((_clock_ns() - begin) / 1e6)
-        return {"device_ms": device_ms or host_ms, "host_ms": host_ms, "output": describe(self.output, values)}
+                self.output = call(*values)
+            _record(end, _stream())
+            _synchronize()
+        return {"ms": float(_elapsed(start, end)) / calls}
+
+    def profile(self, variant: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """The kernels of one call, as the profiler names them."""
+        self.output = None
+        self._flags(variant)
+        values = self._inputs(inputs)
+        with _no_grad():
+            kernels, reason = provenance.profile(functools.partial(self.calls[variant], *values))
+        return {"kernels": kernels[:200], "reason": reason}
+
+    def drop(self) -> dict[str, Any]:
+        """Lets go of everything."""
+        self.output = self.model = None
+        self.calls.clear()
+        self.state.clear()
+        return self.release()
+
+
+def _address(value: Any) -> int | None:
+    return value.data_ptr() if type(value) is torch.Tensor and value.layout is torch.strided else None
+
+
+def _nbytes(value: torch.Tensor) -> int:
+    return value.numel() * value.element_size()
 
 
 def answer(worker: Worker, message: dict[str, Any]) -> dict[str, Any]:
@@ -288,20 +383,17 @@ def answer(worker: Worker, message: dict[str, Any]) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error} ({where})", "code": code}
 
 
-def main() -> None:
-    """Serves requests until the judge closes the pipe."""
-    confine()
-    channel = Channel(int(sys.argv[1]), int(sys.argv[2]))
+def serve(read_fd: int, write_fd: int, device: str, scratch: Path, confined: dict[str, str]) -> None:
+    """Answers requests until the judge closes the pipe."""
+    channel = Channel(read_fd, write_fd)
     for fd in (channel.read_fd, channel.write_fd):
         os.set_inheritable(fd, False)
-    worker = Worker(torch.device(sys.argv[3]))
-    if worker.device.type == "cpu":
+    worker = Worker(torch.device(device), scratch, confined)
+    if not worker.cuda:
         torch.set_num_threads(1)
         interpreter.mend()
     with contextlib.suppress(ChannelClosed):
         while True:
-            channel.send(answer(worker, channel.receive()))
-
-
-if __name__ == "__main__":
-    main()
+            message = channel.receive()
+            number = message.pop("n")
+            channel.send(answer(worker, message) | {"n": number})

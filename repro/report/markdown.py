@@ -39,6 +39,8 @@ def render(report: dict[str, Any]) -> str:
         parts.append(NOT_A_MEASUREMENT)
     if "fixtures" in report:
         parts.append(_fixtures(report["fixtures"]))
+    if "cases" in report:
+        parts.append(_cases(report))
     for arm in report.get("arms", []):
         parts.append(_arm(arm, report["measurement"]))
     if "artifacts" in report:
@@ -177,6 +179,20 @@ def _artifacts(report: dict[str, Any]) -> str:
     if reasons:
         text += "\n\n" + _table(["problem", "reason"], reasons)
     return text + "\n\n" + _geomean(report["benchmark"])
+
+
+def _cases(report: dict[str, Any]) -> str:
+    wrong = [case for case in report["cases"] if case["complaints"]]
+    rows = [
+        [case["case"], case["problem"], case["verdict"], ", ".join(r["code"] for r in case["reasons"]) or "–",
+         "; ".join(case["complaints"]) or "as it must be"]
+        for case in report["cases"]
+    ]  # fmt: skip
+    text = f"## Self-test\n\n{len(report['cases'])} cases, {len(wrong)} wrong, {len(report['skipped'])} skipped.\n\n"
+    text += _table(["case", "problem", "verdict", "reasons", "judged"], rows)
+    if report["skipped"]:
+        text += "\n\n" + _table(["skipped", "because"], [[name, why] for name, why in report["skipped"].items()])
+    return text
 
 
 def _fixtures(fixtures: list[dict[str, Any]]) -> str:

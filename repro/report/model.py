@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from repro import benchmark, evaluation, fingerprint
+from repro import benchmark, evaluation, fingerprint, selftest
 from repro.bundle.write import Bundle
 from repro.judge import stats
 
@@ -32,6 +32,8 @@ def build(bundle: Bundle) -> dict[str, Any]:
     }
     if manifest["verb"] == "fixtures":
         return report | {"fixtures": [_fixture(row) for row in rows if row["status"] == "done"]}
+    if manifest["verb"] == "self-test":
+        return report | {"cases": selftest.outcomes(bundle), "skipped": manifest["parameters"]["skipped"]}
     if manifest["verb"] == "benchmark":
         entries = [benchmark.entry(row) for row in rows]
         return report | {"artifacts": [_artifact(entry) for entry in entries], "benchmark": _benchmark_means(entries)}

@@ -1,0 +1,26 @@
+"""`python -m repro.judge READ_FD WRITE_FD DEVICE SCRATCH JUDGE_PID`: a worker, confined before all other imports.
+
+Landlock binds the thread that asks for it and what that starts, and importing torch starts threads.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from repro.judge import confine
+
+
+def main() -> None:
+    """Confines this process, then serves the judge."""
+    read_fd, write_fd, device, scratch, judge = sys.argv[1:6]
+    os.chdir(scratch)
+    confined = confine.confine(Path(scratch), [], [int(judge)])
+    from repro.judge import worker
+
+    worker.serve(int(read_fd), int(write_fd), device, Path(scratch), confined)
+
+
+if __name__ == "__main__":
+    main()

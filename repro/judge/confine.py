@@ -1,0 +1,343 @@
+"""What the kernel lets an ordinary user give up: a worker calls `confine` before it reads a solution.
+
+No image, no root and no helper program are needed, so it holds in a container and under ENGINE=local alike. Landlock
+bounds files, TCP and signals; a seccomp filter bounds system calls; capabilities, core files, file sizes and the ways
+to win privileges back go. What a kernel refuses is reported and never fatal: the judge writes it beside the result.
+Everything is inherited by threads and processes that start later, and none of it can be undone.
+
+Neither sees a change of mode, owner or times: whoever owns a file may still make one. Landlock binds the calling thread
+and what that starts, so `confine` comes before `import torch`, whose libraries start threads. Sources: landlock(7),
+seccomp(2), prctl(2), and the kernel's userspace-api/landlock and userspace-api/seccomp_filter.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import pwd
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from repro import settings
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
+PR_CAPBSET_READ, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 23, 36, 38
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+CAPABILITY_VERSION_3 = 0x20080522
+MAX_FILE_BYTES = 4 << 30
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _prctl(option: int, *values: int) -> int:
+    """prctl(2) with unsigned longs; raises OSError."""
+    padded = [*values, 0, 0, 0, 0][:4]
+    done = int(_libc.prctl(option, *map(ctypes.c_ulong, padded)))
+    if done < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return done
+
+
+def _syscall(number: int, *values: int | ctypes._Pointer[ctypes.Structure] | None) -> int:
+    """syscall(2); numbers go as longs, which a variadic function needs. Raises OSError."""
+    given = [ctypes.c_long(v) if isinstance(v, int) else v for v in values]
+    done = int(_libc.syscall(ctypes.c_long(number), *given))
+    if done < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return done
+
+
+# -- files, TCP and signals: Landlock ----------------------------------------------------------------------------------
+
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on x86_64 and aarch64
+RULESET_VERSION, RULE_PATH_BENEATH = 1, 1
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+MAKE_CHAR, MAKE_BLOCK, REFER, TRUNCATE, IOCTL_DEV = 1 << 6, 1 << 11, 1 << 13, 1 << 14, 1 << 15
+READ = EXECUTE | READ_FILE | READ_DIR
+OWN = (1 << 15) - 1 & ~(MAKE_CHAR | MAKE_BLOCK)  # everything up to TRUNCATE, but no device nodes
+DEVICE = READ_FILE | WRITE_FILE | IOCTL_DEV | READ_DIR
+ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # what a rule for a file may name
+NET_TCP = 1 << 0 | 1 << 1  # bind, connect
+SCOPE_SIGNAL = 1 << 1  # sockets are left to the filter
+OLDEST_ABI = 2  # the first one lets nobody rename from folder to folder, which Triton's cache does
+
+SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/sys")
+OWN_THREADS = Path("/proc/self/task")
+DEVICES = ("null", "zero", "full", "random", "urandom", "nvidia*", "dxg")
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("files", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+def _abi() -> int:
+    """The version of Landlock that this kernel speaks. Raises OSError where it speaks none."""
+    return _syscall(CREATE_RULESET, None, 0, RULESET_VERSION)
+
+
+def _ruleset(abi: int) -> _Ruleset:
+    """All that a kernel of this version can handle; it refuses what it does not know."""
+    newest = {1: 12, 2: 13, 3: 14, 4: 14}.get(abi, 15)
+    return _Ruleset((2 << newest) - 1, NET_TCP if abi >= 4 else 0, SCOPE_SIGNAL if abi >= 6 else 0)
+
+
+def _hidden() -> list[Path]:
+    """Folders of which only named parts may be read: the user's own, and the checkout with its results."""
+    found = [settings.ROOT] if (settings.ROOT / "pyproject.toml").exists() else []
+    try:
+        found.append(Path(pwd.getpwuid(os.getuid()).pw_dir).resolve())
+    except KeyError:
+        pass
+    return found
+
+
+def _around(path: Path, hidden: list[Path]) -> Iterator[Path]:
+    """`path`, or where a hidden folder lies at or below it, what lies around that one: Landlock has no exceptions."""
+    if path in hidden:
+        return
+    if not any(folder.is_relative_to(path) for folder in hidden):
+        yield path
+        return
+    try:
+        children = list(path.iterdir())
+    except OSError:
+        return
+    for child in children:
+        if not child.is_symlink():
+            yield from _around(child, hidden)
+
+
+def _rules(scratch: Path, readable: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+    """(path, what is allowed at and below it)."""
+    hidden = _hidden()
+    for name in (*SYSTEM, sys.prefix, sys.base_prefix, *filter(None, sys.path)):
+        path = Path(name).resolve()
+        yield from ((part, READ) for part in _around(path, hidden))
+        if name in sys.path and any(folder.is_relative_to(path) for folder in hidden):
+            yield path, READ_DIR  # the import system lists it
+    yield settings.ROOT / "repro", READ
+    yield from ((path, READ) for path in readable)
+    yield Path("/proc"), READ_FILE | READ_DIR
+    # The CUDA driver writes to /proc/self/task/*/comm and gives up where it may not. No more of /proc: root without
+    # capabilities still writes to /proc/sys.
+    yield OWN_THREADS, READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE
+    yield Path("/dev"), READ_DIR
+    for pattern in DEVICES:
+        yield from ((node, DEVICE) for node in Path("/dev").glob(pattern))
+    yield Path("/dev") / "shm", OWN
+    yield scratch, OWN
+
+
+def _landlock(scratch: Path, readable: Iterable[Path]) -> str:
+    """Applies the rules; returns what they cover. Raises OSError where the kernel refuses."""
+    abi = _abi()
+    if abi < OLDEST_ABI:
+        return f"not applied: ABI {abi} is too old"
+    ruleset = _ruleset(abi)
+    fd = _syscall(CREATE_RULESET, ctypes.pointer(ruleset), ctypes.sizeof(ruleset), 0)
+    left_out = []
+    try:
+        for path, access in _rules(scratch, readable):
+            try:
+                at = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    left_out.append(f"{path} ({error.strerror})")
+                continue
+            try:
+                allowed = access & ruleset.files & (-1 if path.is_dir() else ON_FILES)
+                rule = _PathBeneath(allowed, at)
+                _syscall(ADD_RULE, fd, RULE_PATH_BENEATH, ctypes.pointer(rule), 0)
+            except OSError as error:
+                left_out.append(f"{path} ({error.strerror})")
+            finally:
+                os.close(at)
+        os.open(OWN_THREADS, os.O_PATH | os.O_CLOEXEC)  # stays open: /proc may make the folder anew, without its rule
+        _syscall(RESTRICT_SELF, fd, 0)
+    finally:
+        os.close(fd)
+    covers = "files" + (", TCP" if ruleset.net else "") + (", signals" if ruleset.scoped else "")
+    threads = len(os.listdir("/proc/self/task")) - 1
+    late = f"; {threads} threads that ran before are not bound" if threads else ""
+    return f"applied: ABI {abi}: {covers}{late}" + (f"; not readable: {', '.join(left_out)}" if left_out else "")
+
+
+# -- system calls: seccomp ---------------------------------------------------------------------------------------------
+
+LOAD, JUMP_EQUAL, JUMP_GE, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF: LD|W|ABS, JMP|J{EQ,GE,SET}|K, RET|K
+ALLOW, REFUSE = 0x7FFF0000, 0x00050000
+NR_OFFSET, ARCH_OFFSET, ARGS_OFFSET = 0, 4, 16  # struct seccomp_data; both machines are little-endian
+SECCOMP_SET_MODE_FILTER, MODE_FILTER = 1, 2
+TSYNC, SPEC_ALLOW = 1 << 0, 1 << 2  # every thread; without slowing the processor down, which would show in the times
+X32_BIT = 0x40000000
+NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
+AF_UNIX, AF_NETLINK = 1, 16
+
+# name: numbers on x86_64 and aarch64. Memory and descriptors of other processes; the kernel itself; mounts and
+# namespaces; keys; clocks; io_uring, which runs system calls that no filter sees; signals that hide their sender;
+# connections to a container engine or a bus, which would act for the caller: Landlock does not see their sockets.
+DENIED = {
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "bpf": (321, 280),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105), "finit_module": (313, 273),
+    "delete_module": (176, 106), "reboot": (169, 142), "mount": (165, 40), "umount2": (166, 39),
+    "pivot_root": (155, 41), "chroot": (161, 51), "open_tree": (428, 428), "move_mount": (429, 429),
+    "fsopen": (430, 430), "mount_setattr": (442, 442), "unshare": (272, 97), "setns": (308, 268),
+    "open_by_handle_at": (304, 265), "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266),
+    "io_uring_setup": (425, 425), "tkill": (200, 130), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
+    "pidfd_send_signal": (424, 424), "connect": (42, 203),
+}  # fmt: skip
+# name: (numbers, argument that must be 0: the caller itself). A worker could starve or end the others of its user.
+ON_ITSELF_ALONE = {
+    "prlimit64": ((302, 261), 0), "sched_setaffinity": ((203, 122), 0), "sched_setscheduler": ((144, 119), 0),
+    "sched_setparam": ((142, 118), 0), "sched_setattr": ((314, 274), 0), "setpriority": ((141, 140), 1),
+    "ioprio_set": ((251, 30), 1),
+}  # fmt: skip
+SOCKET, CLONE, CLONE3, KILL, TGKILL, SECCOMP = (41, 198), (56, 220), (435, 435), (62, 129), (234, 131), (317, 277)
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the tables, AUDIT_ARCH
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def _bpf(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    """One struct sock_filter."""
+    return struct.pack("=HBBI", code, yes, no, value & 0xFFFFFFFF)
+
+
+def _on_argument(number: int, argument: int, *tests: bytes) -> bytes:
+    """For this call alone: loads an argument's lower half and runs the tests; what passes them all is allowed."""
+    body = [_bpf(LOAD, ARGS_OFFSET + 8 * argument), *tests, _bpf(RETURN, ALLOW)]
+    return _bpf(JUMP_EQUAL, number, 0, sum(map(len, body)) // 8) + b"".join(body)
+
+
+def filter_program(machine: str, untouchable: Iterable[int]) -> bytes:
+    """The filter of one machine as an array of struct sock_filter. untouchable: what kill(2) may not name."""
+    column, arch = MACHINES[machine]
+    refuse, allow = _bpf(RETURN, REFUSE | errno.EPERM), _bpf(RETURN, ALLOW)
+    parts = [_bpf(LOAD, ARCH_OFFSET), _bpf(JUMP_EQUAL, arch, 1, 0), refuse, _bpf(LOAD, NR_OFFSET)]
+    parts += [_bpf(JUMP_GE, X32_BIT, 0, 1), refuse]
+    for numbers in DENIED.values():
+        parts += [_bpf(JUMP_EQUAL, numbers[column], 0, 1), refuse]
+    # clone3 keeps its flags where no filter can look; told that there is none, the C library takes clone
+    parts += [_bpf(JUMP_EQUAL, CLONE3[column], 0, 1), _bpf(RETURN, REFUSE | errno.ENOSYS)]
+    parts.append(_on_argument(CLONE[column], 0, _bpf(JUMP_SET, NAMESPACES, 0, 1), refuse))
+    known = [_bpf(JUMP_EQUAL, AF_UNIX, 2, 0), _bpf(JUMP_EQUAL, AF_NETLINK, 1, 0), refuse]
+    parts.append(_on_argument(SOCKET[column], 0, *known))
+    for numbers, argument in ON_ITSELF_ALONE.values():
+        parts.append(_on_argument(numbers[column], argument, _bpf(JUMP_EQUAL, 0, 1, 0), refuse))
+    tests = [part for pid in untouchable for part in (_bpf(JUMP_EQUAL, pid, 0, 1), refuse)]
+    parts += [_on_argument(numbers[column], 0, *tests) for numbers in (KILL, TGKILL)]
+    return b"".join(parts) + allow
+
+
+def _seccomp(shielded: Iterable[int]) -> str:
+    """Installs the filter in every thread. Raises OSError."""
+    machine = platform.machine()
+    if machine not in MACHINES:
+        return f"not applied: no table for {machine}"
+    untouchable = [-1]
+    for pid in {os.getppid(), *shielded} - {0}:
+        untouchable.append(pid)
+        try:
+            untouchable.append(-os.getpgid(pid))
+        except OSError:
+            continue
+    code = filter_program(machine, untouchable)
+    program = _Program(len(code) // 8, code)
+    try:
+        flags = TSYNC | SPEC_ALLOW
+        stray = _syscall(SECCOMP[MACHINES[machine][0]], SECCOMP_SET_MODE_FILTER, flags, ctypes.pointer(program))
+        if stray == 0:
+            return "applied"
+    except OSError:
+        pass
+    _prctl(PR_SET_SECCOMP, MODE_FILTER, ctypes.addressof(program))
+    return "applied: to this thread and its children"
+
+
+# -- privileges and limits ---------------------------------------------------------------------------------------------
+
+
+def _capabilities() -> str:
+    """Drops every capability, and from the bounding set, so that not even a file can give one back."""
+    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+    kept = []
+    for capability in range(last + 1):
+        try:
+            if _prctl(PR_CAPBSET_READ, capability):
+                _prctl(PR_CAPBSET_DROP, capability)
+        except OSError:
+            kept.append(capability)
+    _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    header = ctypes.create_string_buffer(struct.pack("=Ii", CAPABILITY_VERSION_3, 0))
+    if _libc.capset(header, ctypes.create_string_buffer(24)) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return "applied" + (f": the bounding set keeps {len(kept)}, which no_new_privs makes useless" if kept else "")
+
+
+def _limits() -> str:
+    """No core files, bounded files. Processes are not bounded: the kernel counts them by user, not by worker."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    size = MAX_FILE_BYTES if hard == resource.RLIM_INFINITY else min(MAX_FILE_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    return "applied"
+
+
+def _first_to_go() -> str:
+    Path("/proc/self/oom_score_adj").write_text("1000")
+    return "applied"
+
+
+def _do(option: int, value: int) -> str:
+    _prctl(option, value)
+    return "applied"
+
+
+def _tried(measure: Callable[[], str]) -> str:
+    """What a measure says, or why the kernel refused it."""
+    try:
+        return measure()
+    except (OSError, ValueError) as error:
+        return f"not applied: {error}"
+
+
+def confine(scratch: Path, readable: list[Path], shielded: Iterable[int] = ()) -> dict[str, str]:
+    """Confines this process for good; says of each measure that it was applied, or why not.
+
+    scratch: the one folder, beside shared memory, that it may write. readable: files and folders that it may read
+    beyond the system's and Python's own. shielded: processes that it may not signal, beside its parent.
+    """
+    measures = {
+        "oom_score_adj": _first_to_go,
+        "limits": _limits,
+        "no_new_privs": lambda: _do(PR_SET_NO_NEW_PRIVS, 1),
+        "capabilities": _capabilities,
+        "landlock": lambda: _landlock(scratch, readable),
+        "pdeathsig": lambda: _do(PR_SET_PDEATHSIG, signal.SIGKILL),
+        "seccomp": lambda: _seccomp(shielded),
+    }
+    return {name: _tried(measure) for name, measure in measures.items()}
+
+
+def shield() -> dict[str, str]:
+    """For the judge and for trusted workers: no process of the same user may trace this one or read its memory,
+    environment and descriptors; processes that lose their parent become this one's children."""
+    return {
+        "undumpable": _tried(lambda: _do(PR_SET_DUMPABLE, 0)),
+        "subreaper": _tried(lambda: _do(PR_SET_CHILD_SUBREAPER, 1)),
+    }

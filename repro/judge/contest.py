@@ -1,0 +1,351 @@
+"""The timing of an evaluation: baselines, an A/A control and the correct solutions, one at a time, against each other.
+
+A call of a variant goes so. Everybody is stopped. The judge makes new inputs, flushes the L2 from its own process and
+sees that the GPU is idle. It notes its clock, wakes one worker, and that makes one call behind a gate that hides the
+launch; the answer ends the judge's clock, and the worker is stopped again. Then one secret row of what it returned is
+compared with the reference, and now and then all of it. A solution therefore runs only while it is timed, and its
+inputs are not there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import statistics
+import threading
+import time
+from typing import Any
+
+import torch
+
+from repro.errors import JudgeError, SolutionError, SolutionRejected
+from repro.judge import baselines, stats, timing
+from repro.judge.subject import Subject
+from repro.judge.timing import Runner, Sample, Series
+from repro.judge.trials import secret_seed
+from repro.judge.verify import Evaluation, meets
+
+COMPILE_TIMEOUT_S = 600.0
+# How long the gate holds the stream, microseconds: the launch of a kernel from Python takes 20 to 50.
+GATE_US = 100.0
+# A flush that takes so much longer than on an idle GPU shared it with somebody.
+BUSY_RATIO, BUSY_MS, BUSY_TRIES = 3.0, 0.5, 25
+# One in so many timed outputs, by chance and at least one, is compared whole; of the others one row.
+WHOLE_EVERY = 20
+# Blocks of the baselines alone, when every solution is gone, and how much faster they may be then.
+ALONE_BLOCKS, DISTURBED = 8, 0.05
+HOT_MS, HOT_CALLS = 30.0, 200
+# Workers keep what their allocators hold between calls where all of it is under this share of the GPU's memory.
+KEEP_SHARE = 0.75
+
+
+class Blamed(Exception):
+    """A failure while timing, and whose it is."""
+
+    def __init__(self, subject: Subject, error: SolutionError) -> None:
+        super().__init__(error.code)
+        self.subject, self.error = subject, error
+
+
+class Contest:
+    """One timing of the correct solutions against the baselines."""
+
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        solutions: list[Subject],
+        classes: dict[str, str],
+        baselines_: list[Subject],
+        control: Subject | None,
+    ) -> None:
+        self.evaluation, self.solutions, self.baselines, self.control = evaluation, solutions, baselines_, control
+        self.verified = classes
+        self.options, self.slots, self.device = evaluation.options, evaluation.slots, evaluation.device
+        self.cuda = self.device.type == "cuda"
+        self.classes: dict[str, str] = {}
+        self.left_out: dict[str, str] = {}
+        self.last: Subject | None = None
+        self.whole = {s.name: random.SystemRandom().randrange(timing.MIN_BLOCKS) for s in solutions}
+        self.calls = dict.fromkeys(self.whole, 0)
+        self.flusher: torch.Tensor | None = None
+        self.quiet_ms = 0.0
+        self.spent_s: dict[str, float] = {}
+        self.keep = True
+        perturbed = not evaluation.problem.native_signal
+        self.kind, self.state = evaluation.use(perturbed)
+
+    @property
+    def everyone(self) -> list[Subject]:
+        """Baselines, control, solutions."""
+        return [*self.baselines, *([self.control] if self.control is not None else []), *self.solutions]
+
+    def _stop(self, but: Subject | None = None) -> None:
+        for subject in self.everyone:
+            if subject is not but and subject.worker is not None:
+                subject.worker.stop()
+
+    # -- before ---------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> list[Runner]:
+        """Loads weights everywhere, compiles and classes the baselines; returns what will run."""
+        evaluation = self.evaluation
+        self.slots.fill(secret_seed(), None)
+        for subject in self.everyone:
+            try:
+                evaluation.load(subject, self.kind, self.state)
+                subject.ask({"op": "prepare"}, self.options.timeout_s)
+            except SolutionError as error:
+                raise Blamed(subject, error) from error
+        runners = []
+        for subject in list(self.baselines):
+            for variant in subject.variants:
+                evaluation.progress(f"{evaluation.problem.key}: {variant}")
+                if self._classed(subject, variant):
+                    runners.append(Runner(variant, self._run(subject, variant)))
+            if subject.worker is None:
+                self.baselines.remove(subject)
+        if "eager" not in self.classes:
+            self.control = None  # nothing to compare it with; `left_out` says why
+        for subject in self.everyone[len(self.baselines) :]:
+            name = subject.name
+            runners.append(Runner(name, self._run(subject, subject.variants[0]), candidate=not subject.control))
+        if self.cuda:
+            self._settle()
+        return runners
+
+    def _classed(self, subject: Subject, variant: str) -> bool:
+        """Compiles a baseline, runs it and notes its class; where it fails, why it is left out."""
+        begin = time.monotonic()
+        tuned = baselines.split(variant)[0] == baselines.TUNED
+        timeout_s = self.options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S
+        try:
+            self.classes[variant] = self.evaluation.class_now(subject, variant, self.kind, timeout_s)
+        except SolutionError as error:
+            self.left_out[variant] = f"{error.code}: {error.detail}"
+            if error.verdict in ("timeout", "error") and error.code in (
+                "timeout",
+                "worker_exited",
+                "segfault",
+                "killed",
+            ):
+                self.evaluation.end(subject)
+                if not tuned:
+                    raise Blamed(subject, error) from error
+            return False
+        finally:
+            self.spent_s[variant] = round(time.monotonic() - begin, 3)
+        return True
+
+    def _settle(self) -> None:
+        """Sees what a flush takes on an idle GPU, and whether all workers' memory fits at once."""
+        size = torch.cuda.get_device_properties(self.device).L2_cache_size
+        self.flusher = torch.empty(max(2 * size, 1 << 20), dtype=torch.uint8, device=self.device)
+        self._stop()
+        self.quiet_ms = statistics.median(self._flush_ms() for _ in range(15))
+        free, total = torch.cuda.mem_get_info()
+        # a worker without its cache needs inputs for nobody but outputs and workspace again at every call
+        self.keep = free > (1 - KEEP_SHARE) * total
+
+    def _flush_ms(self) -> float:
+        assert self.flusher is not None
+        begin = time.perf_counter()
+        self.flusher.zero_()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - begin) * 1e3
+
+    def _flush(self) -> None:
+        """Empties the L2 from here. Raises Blamed where a stopped solution still uses the GPU."""
+        if not self.cuda or self.options.trust == "dev":
+            if self.cuda:
+                self._flush_ms()
+            return
+        for _ in range(BUSY_TRIES):
+            if self._flush_ms() <= BUSY_RATIO * self.quiet_ms + BUSY_MS:
+                return
+            time.sleep(0.002)
+        if self.last is not None and not self.last.trusted:
+            detail = f"the GPU is busy while the solution is stopped ({BUSY_TRIES} flushes in a row were held up)"
+            raise Blamed(self.last, SolutionRejected("background_work", detail))
+
+    # -- one call -------------------------------------------------------------------------------------------------
+
+    def _run(self, subject: Subject, variant: str) -> Any:
+        def run(gated: bool) -> Sample:
+            try:
+                return self._call(subject, variant, gated)
+            except SolutionError as error:
+                raise Blamed(subject, error) from error
+
+        return run
+
+    def _call(self, subject: Subject, variant: str, gated: bool) -> Sample:
+        worker = subject.worker
+        assert worker is not None
+        told = self.slots.told()
+        if not self.keep:  # memory is short: nobody kept any, so it is taken again on inputs of the past
+            subject.ask({"op": "run", "variant": variant, "inputs": told}, self.options.timeout_s)
+            self.slots.fill(secret_seed(), None)
+        worker.stop()
+        self._flush()
+        gate_us = GATE_US if gated and self.cuda else 0.0
+        message = {"op": "call", "variant": variant, "inputs": told, "gate_us": gate_us}
+        self.last = subject
+        begin = time.perf_counter()
+        worker.wake()
+        answer = worker.ask(message, self.options.timeout_s)
+        wall_ms = (time.perf_counter() - begin) * 1e3
+        sample = Sample(
+            timing.reported(answer.get("device_ms")), timing.reported(answer.get("host_ms")), wall_ms, gate_us / 1e3
+        )
+        if subject not in self.baselines:
+            self._check(subject, told)
+        self._modes(subject, variant, answer.get("modes"))
+        if not self.keep:
+            subject.ask({"op": "release"}, self.options.timeout_s)
+        worker.stop()
+        return sample
+
+    def _modes(self, subject: Subject, variant: str, told: Any) -> None:
+        """Notes the global modes before and after a call. Raises JudgeError where a trusted variant's differ from the
+        ones that all of its precision run with; a solution's are kept, those of the first call and every change."""
+        if not isinstance(told, list) or not all(isinstance(m, dict) for m in told):
+            raise SolutionRejected("protocol_tampered", "a call did not say its modes")
+        if subject.trusted:
+            cudnn, matmul = baselines.FLAGS[baselines.split(variant)[1]]
+            due = {"grad": False, "cudnn_tf32": cudnn, "matmul_tf32": matmul}
+            for modes in told:
+                wrong = {name: modes[name] for name, value in due.items() if modes[name] != value}
+                if wrong:
+                    raise JudgeError(f"{variant} ran with other modes than its own", str(wrong))
+        for modes in told:
+            if modes not in subject.modes and len(subject.modes) < 8:
+                subject.modes.append(modes)
+
+    def _check(self, subject: Subject, told: list[dict[str, Any]]) -> None:
+        """A secret row of a timed output against the reference, or all of it."""
+        evaluation = self.evaluation
+        look = subject.ask({"op": "look", "inputs": told}, self.options.timeout_s)
+        row, whole = evaluation.random_row()
+        if not subject.control:
+            chosen = self.calls[subject.name] == self.whole[subject.name]
+            whole = whole or chosen or random.SystemRandom().randrange(WHOLE_EVERY) == 0
+            self.calls[subject.name] += 1
+        distance, _ = evaluation.compare(subject, look.get("output"), row, whole=whole)
+        evaluation.settled(subject, look.get("digest"))
+        values = distance.values()
+        klass = self.verified.get(subject.name, self.classes.get("eager", ""))
+        shown = values if whole else {"row": values["rel_l2"]}  # a row is measured by its own norm
+        if not meets(shown, evaluation.fixture, self.kind, klass):
+            detail = f"rel_l2 {values['rel_l2']:.2g} of {'all' if whole else 'one row'}, class {klass}"
+            raise SolutionRejected("timed_output_wrong", detail)
+        if (whole or not self.cuda) and not self.slots.unchanged():
+            raise SolutionRejected("input_modified", "a timed call changed its inputs")
+
+    # -- the whole ------------------------------------------------------------------------------------------------
+
+    def run(self) -> tuple[dict[str, Series], dict[str, Any]]:
+        """All blocks. Returns the series and facts about them. Raises Blamed."""
+        key = self.evaluation.problem.key
+        runners = self.prepare()
+        self.evaluation.progress(f"{key}: timing {', '.join(r.name for r in runners)}")
+        series, status = timing.measure(
+            runners, self._fresh, self.options.timing_budget_s, warm=self.cuda, most=self.options.max_blocks
+        )
+        trusted = [series[r.name] for r in runners if not r.candidate]
+        facts: dict[str, Any] = {"status": status, "left_out": self.left_out, "baseline_classes": self.classes,
+                                 "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every block",
+                                 "gate_us": GATE_US if self.cuda else 0.0, "memory_kept": self.keep}  # fmt: skip
+        if self.cuda:
+            for subject in self.solutions:
+                why = timing.disagreement(series[subject.name], trusted) if self.options.trust != "dev" else ""
+                if why:
+                    raise Blamed(subject, SolutionRejected("clocks_disagree", why))
+            self._hot(series)
+        if self.control is not None:
+            facts["aa"] = stats.paired_ratio(series["eager"].device_ms, series[self.control.name].device_ms)
+        if self.cuda and self.options.trust == "audited":
+            for subject in self.solutions:
+                self._profile(subject)
+            self._alone(runners, series, facts)
+        return series, facts
+
+    def _fresh(self) -> None:
+        if self.keep:
+            self._stop()
+            self.slots.fill(secret_seed(), None)
+
+    def _hot(self, series: dict[str, Series]) -> None:
+        """Calls back to back on the same inputs, for every variant: what a caller sees whose data is in the cache."""
+        told = self.slots.told()
+        for subject in self.everyone:
+            for variant in subject.variants:
+                found = series.get(variant if subject in self.baselines else subject.name)
+                if found is None or not found.gated:
+                    continue
+                calls = max(2, min(HOT_CALLS, math.ceil(HOT_MS / statistics.median(found.device_ms))))
+                message = {"op": "hot", "variant": variant, "inputs": told, "calls": calls}
+                with contextlib.suppress(SolutionError):
+                    found.hot_ms = timing.reported(subject.ask(message, self.options.timeout_s).get("ms"))
+            self._stop()
+
+    def _profile(self, subject: Subject) -> None:
+        try:
+            message = {"op": "profile", "variant": subject.variants[0], "inputs": self.slots.told()}
+            subject.profile = subject.ask(message, self.options.timeout_s)
+        except SolutionError as error:
+            subject.profile = {"kernels": [], "reason": f"{error.code}: {error.detail}"}
+        if subject.worker is not None:
+            subject.worker.stop()
+
+    def _alone(self, runners: list[Runner], series: dict[str, Series], facts: dict[str, Any]) -> None:
+        """The baselines once more when no solution lives: were they held up before? Raises Blamed for all."""
+        for subject in self.solutions:
+            self.evaluation.end(subject)
+        solutions, self.solutions = self.solutions, []
+        left = [r for r in runners if not r.candidate and (self.control is None or r.name != self.control.name)]
+        found, _ = timing.measure(left, self._fresh, self.options.timing_budget_s, warm=True, most=ALONE_BLOCKS)
+        ratios = {
+            name: statistics.median(series[name].device_ms) / statistics.median(s.device_ms)
+            for name, s in found.items()
+            if s.gated
+        }
+        facts["alone"] = {name: round(ratio, 4) for name, ratio in ratios.items()}
+        self.solutions = solutions
+        if ratios and statistics.median(ratios.values()) > 1 + DISTURBED:
+            detail = f"the baselines were {100 * (statistics.median(ratios.values()) - 1):.0f} % slower beside it"
+            raise Blamed(solutions[0], SolutionRejected("baseline_disturbed", detail))
+
+
+class Ahead:
+    """Compiles a baseline in a thread while solutions are verified, where memory is plentiful."""
+
+    def __init__(self, evaluation: Evaluation, subject: Subject, variant: str, timeout_s: float) -> None:
+        self.evaluation, self.subject, self.variant, self.timeout_s = evaluation, subject, variant, timeout_s
+        self.begin = time.monotonic()
+        self.why = ""
+        self.thread = threading.Thread(target=self._work, daemon=True)
+
+    def start(self) -> None:
+        """Starts; the pieces of the weights must lie in the worker already, and inputs in the slots."""
+        self.inputs = self.evaluation.slots.told()
+        self.thread.start()
+
+    def _work(self) -> None:
+        try:
+            self.subject.ask({"op": "load", "init": self.init, "variants": self.subject.variants}, self.timeout_s)
+            left_s = self.timeout_s - (time.monotonic() - self.begin)
+            self.subject.ask({"op": "run", "variant": self.variant, "inputs": self.inputs}, max(1.0, left_s))
+            self.subject.ask({"op": "release"}, self.timeout_s)
+        except SolutionError as error:
+            self.why = f"{error.code}: {error.detail}"
+
+    def hand(self, name: str, state: Any) -> None:
+        """Hands the weights over, which the thread then loads."""
+        self.evaluation.pieces(self.subject, state)
+        self.evaluation.loaded[self.subject.name] = name
+        self.init = state.init
+
+    def wait(self) -> None:
+        """Waits until it is done, or its time is up."""
+        self.thread.join()

@@ -1,0 +1,120 @@
+"""The CUDA driver through ctypes: memory that other processes can open, a gate that holds a stream, persisting lines.
+
+Raw allocations and handles, because torch's own sharing keeps its reference counts in files of one user, and judge and
+worker are two. Everything raises JudgeError with the driver's own words.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from repro.errors import JudgeError
+
+HANDLE_BYTES = 64
+LAZY_PEER_ACCESS = 1
+# Two blocks of 1024 threads fill the thread slots of a multiprocessor, so that nothing runs beside the gate.
+GATE_BLOCKS_PER_SM, GATE_THREADS = 2, 1024
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = (("reserved", ctypes.c_char * HANDLE_BYTES),)
+
+
+@functools.cache
+def _cuda() -> ctypes.CDLL:
+    library = ctypes.CDLL("libcuda.so.1")
+    library.cuIpcOpenMemHandle_v2.argtypes = [ctypes.c_void_p, _Handle, ctypes.c_uint]
+    return library
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        text = ctypes.c_char_p()
+        _cuda().cuGetErrorString(code, ctypes.byref(text))
+        raise JudgeError(f"the CUDA driver failed: {what}", (text.value or b"?").decode())
+
+
+class _Memory:
+    """What torch needs to see foreign memory as a tensor."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3, "strides": None,
+        }  # fmt: skip
+
+
+def _tensor(address: int, nbytes: int, device: torch.device) -> torch.Tensor:
+    return torch.as_tensor(_Memory(address, nbytes), device=device)
+
+
+def allocate(nbytes: int, device: torch.device) -> tuple[torch.Tensor, str]:
+    """A flat uint8 tensor in an allocation of its own, and the ticket (base64) by which another process opens it.
+
+    Raises torch.cuda.OutOfMemoryError where the device has no room.
+    """
+    torch.cuda.init()
+    torch.empty(1, device=device)  # the context must exist and be current
+    address = ctypes.c_uint64()
+    code = _cuda().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes))
+    if code == 2:
+        torch.cuda.empty_cache()
+        code = _cuda().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes))
+    if code == 2:
+        raise torch.cuda.OutOfMemoryError(f"no room for {nbytes} bytes of shared memory")
+    _check(code, f"allocating {nbytes} bytes")
+    handle = _Handle()
+    _check(_cuda().cuIpcGetMemHandle(ctypes.byref(handle), address), "making an IPC handle")
+    return _tensor(address.value, nbytes, device), base64.b64encode(bytes(handle)).decode()
+
+
+def free(tensor: torch.Tensor) -> None:
+    """Gives an allocation back. Nothing may use the tensor afterwards."""
+    torch.cuda.synchronize()
+    _check(_cuda().cuMemFree_v2(ctypes.c_uint64(tensor.data_ptr())), "freeing shared memory")
+
+
+def open_handle(ticket: str, nbytes: int, device: torch.device) -> torch.Tensor:
+    """The memory behind a ticket, in this process."""
+    address = ctypes.c_uint64()
+    handle = _Handle.from_buffer_copy(base64.b64decode(ticket))
+    _check(_cuda().cuIpcOpenMemHandle_v2(ctypes.byref(address), handle, LAZY_PEER_ACCESS), "opening an IPC handle")
+    return _tensor(address.value, nbytes, device)
+
+
+def reset_persisting() -> None:
+    """Turns persisting lines of the L2 back into ordinary ones, which a flush evicts."""
+    _cuda().cuCtxResetPersistingL2Cache()
+
+
+class Gate:
+    """A kernel that keeps every multiprocessor busy for a time, so that what is enqueued behind it waits.
+
+    The launch latency of a call is hidden while it runs, and no other stream can work meanwhile: what a call would hide
+    in that window starts when the clock does.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        torch.empty(1, device=device)
+        module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        image = Path(__file__).with_name("gate.ptx").read_bytes() + b"\0"
+        _check(_cuda().cuModuleLoadData(ctypes.byref(module), image), "loading the gate")
+        _check(_cuda().cuModuleGetFunction(ctypes.byref(self._function), module, b"gate"), "finding the gate")
+        self._nanoseconds = ctypes.c_uint64()
+        self._arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.pointer(self._nanoseconds), ctypes.c_void_p))
+        self._blocks = GATE_BLOCKS_PER_SM * torch.cuda.get_device_properties(device).multi_processor_count
+        self._launch = _cuda().cuLaunchKernel
+
+    def __call__(self, microseconds: float, stream: Any) -> None:
+        """Enqueues the gate on a torch stream."""
+        self._nanoseconds.value = int(microseconds * 1000)
+        handle = ctypes.c_void_p(stream.cuda_stream)
+        code = self._launch(
+            self._function, self._blocks, 1, 1, GATE_THREADS, 1, 1, 0, handle, self._arguments, None
+        )  # fmt: skip
+        _check(code, "launching the gate")

@@ -1,0 +1,392 @@
+"""Starting, stopping and ending workers: the one part that may run as root, and that never sees a solution or a tensor.
+
+`divide()` splits the process of a cell in two before torch is imported. The parent becomes the launcher: it starts
+workers on the judge's demand and ends them. The child goes on as the judge. Where the parent is root (a container that
+starts with SETUID and SETGID, or root on a machine without one), every worker gets a user of its own, and inside the
+image the judge gets one too. A worker's user has one helper, its warden: it makes the scratch folder, and signals
+*every* process of that user at once, so that a fork cannot stay behind. Without root all share one user; then workers
+are signalled by their process groups, and what left its group is found as an orphan of the launcher.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import pwd
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro import settings
+from repro.errors import JudgeError
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+FIRST_UID, LAST_UID = 61000, 65000
+MESSAGE_BYTES = 1 << 16
+ACK_TIMEOUT_S = 10.0
+STOP, GO, KILL, REMOVE = b"S", b"C", b"K", b"R"
+# What may go wrong for one request; the launcher tells the judge and goes on.
+FAILURES = (OSError, JudgeError, KeyError, ValueError, StopIteration, subprocess.SubprocessError)
+SIGNALS = {STOP: signal.SIGSTOP, GO: signal.SIGCONT, KILL: signal.SIGKILL}
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _become(uid: int) -> None:
+    """Gives up this process's user for good; root's capabilities go with it."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def processes() -> dict[int, tuple[int, str]]:
+    """pid -> (parent, state) of every process that this one sees."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                state, parent = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()[:2]
+                found[int(entry)] = (int(parent), state)
+    return found
+
+
+def descendants(root: int) -> list[int]:
+    """root and every living process below it."""
+    parents = {pid: parent for pid, (parent, state) in processes().items() if state != "Z"}
+    found = [root] if root in parents else []
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found
+
+
+@dataclass
+class Started:
+    """A worker as its judge holds it: process id, scratch folder, user, numbers of the inherited descriptors there."""
+
+    pid: int
+    scratch: str
+    uid: int | None
+    fds: list[int]
+    commands: int | None = None
+    answers: int | None = None
+
+    def signal(self, command: bytes) -> bool:
+        """STOP, GO or KILL to every process of the worker; False where its warden no longer answers."""
+        if self.commands is None or self.answers is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, SIGNALS[command])
+            return True
+        try:
+            os.write(self.commands, command)
+            ready, _, _ = select.select([self.answers], [], [], ACK_TIMEOUT_S)
+            return bool(ready) and os.read(self.answers, 1) == command
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Gives the warden's pipes back, which ends it."""
+        for fd in (self.commands, self.answers):
+            if fd is not None:
+                os.close(fd)
+        self.commands = self.answers = None
+
+
+class Launcher:
+    """Starts workers as children of this process. uids: users to give them; judge: who must not be signalled."""
+
+    def __init__(self, uids: Iterator[int] | None = None, judge: int | None = None) -> None:
+        self.uids, self.judge = uids, judge or os.getpid()
+        self.children: dict[int, subprocess.Popen[bytes]] = {}
+        self.started: dict[int, Started] = {}
+        self.wardens: dict[int, int] = {}
+
+    def start(self, name: str, device: str, fds: list[int], log: int) -> Started:
+        """A worker; the first two of `fds` are what it reads and writes, `log` takes what it prints."""
+        uid = next(self.uids) if self.uids is not None else None
+        commands = answers = None
+        if uid is None:
+            scratch = tempfile.mkdtemp(prefix=f"repro-{name}-")
+        else:
+            commands, answers, scratch = self._warden(uid, name)
+        interpret = device == "cpu"
+        identity: dict[str, Any] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-s", "-m", "repro.judge", *map(str, fds[:2]), device, scratch, str(self.judge)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",  # root without its rights may not enter the scratch folder; the worker does
+            env=settings.worker_env(Path(scratch), interpret=interpret),
+            pass_fds=fds,
+            start_new_session=True,
+            **identity,
+        )
+        self.children[process.pid] = process
+        started = Started(process.pid, scratch, uid, list(fds), commands, answers)
+        self.started[process.pid] = started
+        return started
+
+    def _warden(self, uid: int, name: str) -> tuple[int, int, str]:
+        """A helper under a worker's user: makes its scratch folder, then signals all that this user runs."""
+        from_us, commands = os.pipe()
+        answers, to_us = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.dup2(from_us, 0)
+                os.dup2(to_us, 1)
+                os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+                _become(uid)
+                _prctl(PR_SET_DUMPABLE, 0)
+                _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+                _serve_user(name, 0, 1)
+            finally:
+                os._exit(0)
+        os.close(from_us)
+        os.close(to_us)
+        self.wardens[commands] = pid
+        scratch = os.read(answers, 4096).decode()
+        if not scratch:
+            raise JudgeError(f"no scratch folder for user {uid}", f"{tempfile.gettempdir()} is not open to it")
+        return commands, answers, scratch
+
+    def poll(self, pid: int) -> int | None:
+        """How a worker ended (as subprocess says it), or None while it runs."""
+        return self.children[pid].poll()
+
+    def kill(self, pid: int) -> None:
+        """Kills a worker and everything that it left; returns when they are gone."""
+        started = self.started[pid]
+        if started.uid is not None:
+            if not started.signal(KILL):
+                self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
+        else:
+            for each in [*descendants(pid), *self._orphans()]:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(each, signal.SIGKILL)
+            started.signal(KILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.children[pid].wait(ACK_TIMEOUT_S)
+        self._reap()
+
+    def _orphans(self) -> list[int]:
+        """What was started by a worker and left its parent: this process adopts it."""
+        known = {self.judge, *self.children, *self.wardens.values()}
+        return [
+            each
+            for child, (parent, _) in processes().items()
+            if parent == os.getpid() and child not in known
+            for each in descendants(child)
+        ]
+
+    def _reap(self) -> None:
+        known = {self.judge, *self.children, *self.wardens.values()}
+        for pid, (parent, state) in processes().items():
+            if parent == os.getpid() and state == "Z" and pid not in known:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+
+    def _sweep(self, uid: int, work: Callable[[], None]) -> None:
+        """Does some work as a worker's user, where its warden is gone."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _become(uid)
+                work()
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+
+    def remove(self, pid: int) -> None:
+        """Kills a worker and removes its scratch folder."""
+        self.kill(pid)
+        started = self.started.pop(pid)
+        self.children.pop(pid)
+        if started.uid is None:
+            shutil.rmtree(started.scratch, ignore_errors=True)
+        elif not started.signal(REMOVE):
+            # its processes are dead; a warden that they stopped would never end
+            self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
+            self._sweep(started.uid, lambda: shutil.rmtree(started.scratch, ignore_errors=True))
+        if started.commands is not None:
+            warden = self.wardens.pop(started.commands)
+            started.close()
+            os.waitpid(warden, 0)
+
+    def end(self) -> None:
+        """Ends every worker that is left."""
+        for pid in list(self.started):
+            self.remove(pid)
+
+
+def _serve_user(name: str, commands: int, answers: int) -> None:
+    """The warden's work: one letter in, the same letter out when it is done."""
+    scratch = tempfile.mkdtemp(prefix=f"repro-{name}-")
+    os.write(answers, scratch.encode())
+    while command := os.read(commands, 1):
+        if command == REMOVE:
+            shutil.rmtree(scratch, ignore_errors=True)
+            os.write(answers, command)
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, SIGNALS[command])
+        os.write(answers, command)
+
+
+class RemoteLauncher:
+    """The judge's end of a launcher in its parent process."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._lock = threading.Lock()
+
+    def _ask(self, message: dict[str, Any], fds: list[int] | None = None) -> tuple[dict[str, Any], list[int]]:
+        try:
+            with self._lock:
+                socket.send_fds(self.connection, [json.dumps(message).encode()], fds or [])
+                data, received, _, _ = socket.recv_fds(self.connection, MESSAGE_BYTES, 8)
+        except OSError as error:
+            raise JudgeError("the launcher of workers is gone", str(error)) from error
+        if not data:
+            raise JudgeError("the launcher of workers is gone")
+        answer: dict[str, Any] = json.loads(data)
+        if "error" in answer:
+            raise JudgeError("the launcher of workers failed", answer["error"])
+        return answer, list(received)
+
+    def start(self, name: str, device: str, fds: list[int], log: int) -> Started:
+        answer, received = self._ask({"op": "start", "name": name, "device": device}, [log, *fds])
+        return Started(answer["pid"], answer["scratch"], answer["uid"], answer["fds"], *received)
+
+    def poll(self, pid: int) -> int | None:
+        code: int | None = self._ask({"op": "poll", "pid": pid})[0]["code"]
+        return code
+
+    def kill(self, pid: int) -> None:
+        self._ask({"op": "kill", "pid": pid})
+
+    def remove(self, pid: int) -> None:
+        self._ask({"op": "remove", "pid": pid})
+
+    def end(self) -> None:
+        """Nothing: the launcher ends its workers when its judge ends."""
+
+
+def _answer(launcher: Launcher, message: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], list[int]]:
+    op = message["op"]
+    if op == "start":
+        log, *rest = fds
+        started = launcher.start(message["name"], message["device"], rest, log)
+        pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
+        return {"pid": started.pid, "scratch": started.scratch, "uid": started.uid, "fds": started.fds}, pipes
+    if op == "poll":
+        return {"code": launcher.poll(message["pid"])}, []
+    getattr(launcher, {"kill": "kill", "remove": "remove"}[op])(message["pid"])
+    return {}, []
+
+
+def _launch(connection: socket.socket, judge: int, launcher: Launcher) -> int:
+    """Serves a judge until it ends; returns its exit code."""
+    while True:
+        try:
+            data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 64)
+        except OSError:
+            break
+        if not data:
+            break
+        try:
+            answer, pipes = _answer(launcher, json.loads(data), list(fds))
+        except FAILURES as error:
+            answer, pipes = {"error": f"{type(error).__name__}: {error}"}, []
+        for fd in fds:
+            os.close(fd)
+        with contextlib.suppress(OSError):
+            socket.send_fds(connection, [json.dumps(answer).encode()], pipes)
+    launcher.end()
+    _, status = os.waitpid(judge, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _free_uids(judge_uid: int | None) -> Iterator[int]:
+    """Users that nobody has on this machine."""
+    for uid in range(FIRST_UID, LAST_UID):
+        try:
+            pwd.getpwuid(uid)
+        except KeyError:
+            if uid != judge_uid:
+                yield uid
+    raise JudgeError("no free user is left for a worker")
+
+
+def _may_change_user() -> bool:
+    """Whether another user could run our code: the right to become one, and files that it can read."""
+    if os.geteuid() != 0:
+        return False
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            _become(LAST_UID)
+            needed = [Path(__file__), Path(sys.executable), Path(os.__file__), Path(tempfile.gettempdir())]
+            code = 0 if all(os.access(path, os.R_OK) for path in needed) and os.access(needed[-1], os.W_OK) else 1
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+_current: Launcher | RemoteLauncher | None = None
+
+
+def current() -> Launcher | RemoteLauncher:
+    """The launcher of this process: its parent where `divide` was called, else itself."""
+    global _current
+    if _current is None:
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        _current = Launcher()
+    return _current
+
+
+def divide() -> None:
+    """Makes this process the launcher and returns in a child that is the judge. Call it before torch is imported.
+
+    The launcher ends with the judge's exit code. A judge that ends takes its workers with it, and so does a launcher.
+    """
+    global _current
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    apart = _may_change_user()
+    judge_uid = settings.CONTAINER_UID if apart and settings.in_container() else None
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    parent = os.getpid()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        if judge_uid is not None:
+            _become(judge_uid)
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        _current = RemoteLauncher(theirs)
+        return
+    theirs.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    code = _launch(ours, pid, Launcher(_free_uids(judge_uid) if apart else None, pid))
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+        time.sleep(1)
+    os._exit(code if code >= 0 else 128 - code)

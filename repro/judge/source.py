@@ -1,0 +1,179 @@
+"""A solution's source as a tree whose names are resolved: `E.record` is `torch.cuda.Event.record` where E is that.
+
+Torch-free, and it runs nothing of what it reads. What a name stands for is followed through imports, simple
+assignments, getattr, vars, `__dict__` and sys.modules with constant names; whatever is computed is not.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+# Names as most files import them, for files that leave the import out; and what is there without one.
+USUAL = {"F": "torch.nn.functional", "functional": "torch.nn.functional", "nn": "torch.nn", "tl": "triton.language",
+         "np": "numpy", "__builtins__": "builtins"}  # fmt: skip
+DEEPEST = 40  # calls and sums inside each other that are followed
+BLOCKS = ast.stmt | ast.ExceptHandler | ast.match_case
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Source:
+    """A parsed file whose names are resolved through imports and simple assignments, in the order of execution."""
+
+    def __init__(self, path: Path) -> None:
+        with warnings.catch_warnings():  # a doubtful escape in a solution is not our warning
+            warnings.simplefilter("ignore")
+            self.tree = ast.parse(path.read_bytes())
+        self.names: dict[str, str] = {}  # what a name stands for, dotted; "" where that cannot be seen
+        self.jitted = False  # whether the node at hand belongs to a Triton kernel
+        self.docstrings = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """Every node; while one is held, `dotted` resolves names as they stand there. Functions come after the code
+        around them, as they run."""
+        self.names, self.jitted = dict(USUAL), False
+        self.pending: deque[tuple[FUNCTIONS, dict[str, str], bool]] = deque()
+        yield from self._statements(self.tree.body, self.names)
+        while self.pending:
+            function, around, self.jitted = self.pending.popleft()
+            self.names = around | {node.arg: "" for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+            yield from self._statements(function.body, self.names)
+
+    def _statements(self, body: list[ast.stmt], closure: dict[str, str]) -> Iterator[ast.AST]:
+        for statement in body:
+            yield statement
+            blocks = []
+            for child in ast.iter_child_nodes(statement):
+                if isinstance(child, BLOCKS):
+                    blocks.append(child)
+                    continue
+                for node in ast.walk(child):
+                    yield node
+                    if isinstance(node, ast.NamedExpr):
+                        self._assign(node.target, node.value)
+            self._bind(statement)
+            if isinstance(statement, FUNCTIONS):
+                self.pending.append((statement, closure, self.jits(statement)))
+                continue
+            outside = self.names
+            if isinstance(statement, ast.ClassDef):  # methods do not see the names of their class
+                self.names = dict(outside)
+            for block in blocks:
+                if isinstance(block, ast.stmt):
+                    yield from self._statements([block], closure)
+                    continue
+                condition = block.type if isinstance(block, ast.ExceptHandler) else block.guard
+                yield from () if condition is None else ast.walk(condition)
+                yield from self._statements(block.body, closure)
+            self.names = outside
+
+    def jits(self, function: FUNCTIONS) -> bool:
+        """Whether a function is a Triton kernel."""
+        return any(is_jit(self.dotted(d.func if isinstance(d, ast.Call) else d)) for d in function.decorator_list)
+
+    def _bind(self, statement: ast.stmt) -> None:
+        """What a statement does to names."""
+        match statement:
+            case ast.Import(names):
+                for alias in names:
+                    whole = alias.name if alias.asname else alias.name.partition(".")[0]
+                    self.names[alias.asname or whole] = whole
+            case ast.ImportFrom(module, names, level):
+                for alias in names:
+                    self.names[alias.asname or alias.name] = f"{'.' * level}{module or ''}.{alias.name}"
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+                self.names[name] = ""
+            case ast.Assign(targets, value):
+                for target in targets:
+                    self._assign(target, value)
+            case ast.AnnAssign(target, _, value):
+                self._assign(target, value)
+            case ast.For(target) | ast.AsyncFor(target) | ast.AugAssign(target):
+                self._assign(target, None)
+            case ast.With(items) | ast.AsyncWith(items):
+                for item in items:
+                    self._assign(item.optional_vars, None)
+
+    def _assign(self, target: ast.expr | None, value: ast.expr | None) -> None:
+        if isinstance(target, ast.Name):
+            self.names[target.id] = self.dotted(value)
+        elif isinstance(target, ast.Tuple | ast.List):
+            values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+            for i, element in enumerate(target.elts):
+                self._assign(element, values[i] if len(values) == len(target.elts) else None)
+
+    def dotted(self, node: ast.AST | None, depth: int = 0) -> str:
+        """What an expression names, `torch.cuda.Event`, or "" where that cannot be seen. What is looked up by a name
+        that is not constant reads `?`."""
+        parts: list[str] = []
+        while depth < DEEPEST:
+            match node:
+                case ast.Attribute(value, attr):
+                    parts.append(attr)
+                    node = value
+                    continue
+                case ast.NamedExpr(_, value):
+                    node = value
+                    continue
+                case ast.Name(name):
+                    parts.append(self.names.get(name, name))
+                case ast.Subscript(value, key):
+                    owner = self.dotted(value, depth + 1)
+                    if owner != "sys.modules" and not owner.endswith(".__dict__"):
+                        return ""
+                    parts.append(owner.removesuffix("__dict__").removeprefix("sys.modules") + (text(key) or "?"))
+                case ast.Call(func, [first, *rest]):
+                    called = self.dotted(func, depth + 1).removeprefix("builtins.")
+                    if called in ("getattr", "vars"):
+                        parts.append(text(rest[0]) or "?" if called == "getattr" and rest else "__dict__")
+                        node = first
+                        continue
+                    if called not in ("__import__", "importlib.import_module", "sys.modules.get", "sys.modules.pop"):
+                        return ""
+                    parts.append(text(first) or "?")
+                case ast.Call(func, []) if self.dotted(func, depth + 1) == "os.getppid":
+                    parts.append("os.getppid()")
+                case _:
+                    return ""
+            return ".".join(reversed(parts)) if parts[-1] else ""
+        return ""
+
+
+def is_jit(path: str) -> bool:
+    """Whether a dotted name is one of Triton's kernel decorators."""
+    return path.startswith("triton.") and path.endswith("jit")
+
+
+def text(node: ast.AST | None, depth: int = 0) -> str:
+    """The string that constants make; what is not constant becomes `{}`; "" where it is no string."""
+    match node:
+        case ast.Constant(str(value)):
+            return value
+        case ast.Constant(bytes(value)):
+            return value.decode("latin-1")
+        case ast.JoinedStr(values) if depth < DEEPEST:
+            return "".join(text(part, depth + 1) or "{}" for part in values)
+        case ast.BinOp(left, ast.Add(), right) if depth < DEEPEST:
+            parts = [text(side, depth + 1) for side in (left, right)]
+            return "".join(part or "{}" for part in parts) if any(parts) else ""
+    return ""
+
+
+def parsed(path: Path | None) -> Source | None:
+    """The file, or None where it cannot be read as Python."""
+    try:
+        return Source(path) if path is not None else None
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
+        return None
+
+
+def imports(node: ast.AST) -> list[str]:
+    """The dotted names that an import statement brings."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names]
+    return []

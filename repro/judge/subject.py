@@ -1,0 +1,76 @@
+"""A subject: one solution under judgement, or the torch baselines, and who runs it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from repro.errors import SolutionError
+from repro.judge import baselines
+from repro.judge.process import Asked
+
+Progress = Callable[[str], None]
+TRUSTS = ("audited", "dev")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to judge. timeout_s bounds one request to a solution; timing_budget_s the sampling of one problem.
+
+    trust: `audited` (workers of their own, a control, verified times) or `dev` (all in the judge's process, quick).
+    modes: torch baselines, of `repro.judge.baselines.MODES`. compile_timeout_s bounds the compilation of max_autotune,
+    which tries hundreds of kernels for a deep network. max_blocks bounds the blocks of the timing.
+    """
+
+    device: str = "cuda"
+    trust: str = "audited"
+    timing: bool = True
+    modes: tuple[str, ...] = baselines.MODES
+    timeout_s: float = 180.0
+    timing_budget_s: float = 20.0
+    compile_timeout_s: float = 30.0
+    max_blocks: int = 400
+
+
+@dataclass
+class Subject:
+    """One solution under judgement, or a trusted torch baseline (source None; control: the A/A control)."""
+
+    name: str
+    source: Path | None
+    entry: str
+    variants: list[str]
+    control: bool = False
+    worker: Asked | None = None
+    hello: dict[str, Any] = field(default_factory=dict)
+    distances: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    legacy: dict[str, dict[str, bool]] = field(default_factory=dict)
+    reasons: list[dict[str, Any]] = field(default_factory=list)
+    failed: str = ""
+    memory: dict[str, Any] = field(default_factory=dict)
+    observed: set[str] = field(default_factory=set)
+    neighbour: dict[str, Any] = field(default_factory=dict)
+    profile: dict[str, Any] = field(default_factory=dict)
+    modes: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def trusted(self) -> bool:
+        return self.source is None
+
+    @property
+    def text(self) -> str | None:
+        """The source as a worker is sent it (base64)."""
+        return base64.b64encode(self.source.read_bytes()).decode() if self.source is not None else None
+
+    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """One request to its worker. Raises SolutionError."""
+        assert self.worker is not None
+        return self.worker.ask(message, timeout_s)
+
+    def fail(self, error: SolutionError, trial: str) -> None:
+        """Notes the error as this solution's verdict; the first one counts."""
+        self.failed = self.failed or error.verdict
+        self.reasons.append({"code": error.code, "trial": trial, "detail": error.detail})

@@ -1,0 +1,356 @@
+"""Correctness: every planned trial of every subject, its output compared with the fp64 reference chunk by chunk."""
+
+from __future__ import annotations
+
+import base64
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from repro import inputs as inputs_module
+from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
+from repro.inputs import Plan, Weights
+from repro.judge import gates, metric, trials
+from repro.judge.limits import CLASSES, class_of
+from repro.judge.metric import Distance, score
+from repro.judge.process import InProcess, WorkerProcess
+from repro.judge.reference import Reference, chunks, leaves, output_spec, rows_per_chunk
+from repro.judge.slots import Slots
+from repro.judge.subject import Options, Progress, Subject
+from repro.problems import Problem
+
+# Calls on the same inputs: one that differs from the first is judged like it.
+REPEATS = 3
+
+
+def meets(values: dict[str, float], fixture: dict[str, Any], kind: str, klass: str) -> bool:
+    """Whether distances are within a class's limits on a trial."""
+    return score(values, fixture["trials"][kind]["limits"][klass]) <= 1
+
+
+@dataclass
+class Shape:
+    """A problem at one shape: what its inputs are, what it returns, and how many rows fit a chunk."""
+
+    plan: Plan
+    spec: Any
+    rows: int | None
+
+
+class Evaluation:
+    """State of one evaluation: plan, buffers, references, subjects."""
+
+    def __init__(
+        self, problem: Problem, fixture: dict[str, Any], subjects: list[Subject], options: Options, progress: Progress
+    ) -> None:
+        self.problem, self.fixture, self.options, self.progress = problem, fixture, options, progress
+        self.device = torch.device(options.device)
+        plan = inputs_module.plan(problem)
+        self.native = inputs_module.weights(problem, plan.module)
+        if self.native.sha256 != fixture["weights_sha256"]:
+            raise JudgeError(
+                f"the weights of {problem.key} differ from the fixture's",
+                "another torch version may initialise differently",
+                "Run `make fixtures` again on this stack.",
+            )
+        self.subjects = subjects
+        self.reference = Reference(plan, self.native, self.device)
+        self.reference_of = "native"
+        spec = output_spec(plan, self.native)
+        self.shape = self.own = Shape(plan, spec, rows_per_chunk(plan, self.reference, spec))
+        self.slots = Slots(plan, spec, self.own.rows, self.device)
+        self.loaded: dict[str, str] = {}
+        self.spent_s: dict[str, float] = {}
+        self.perturbed: Weights | None = None
+        self._neighbour: Shape | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The problem at its own shape."""
+        return self.own.plan
+
+    # -- workers and weights --------------------------------------------------------------------------------------
+
+    def start(self, *subjects: Subject) -> None:
+        """Starts workers side by side and has each import its file; a fault becomes the subject's."""
+        for subject in subjects:
+            if self.options.trust == "dev":
+                subject.worker = InProcess(self.device, self.slots.buffers)
+            else:
+                buffers = self.slots.buffers
+                subject.worker = WorkerProcess(subject.name, self.device, buffers, trusted=subject.trusted)
+        problem = {
+            "id": self.problem.id,
+            "source": base64.b64encode(self.problem.path.read_bytes()).decode(),
+            "dtype": self.problem.dtype,
+            "overrides": self.problem.overrides,
+        }
+        for subject in subjects:
+            try:
+                assert subject.worker is not None
+                subject.hello = subject.worker.start()
+                message = {"op": "define", "source": subject.text, "entry": subject.entry, "problem": problem}
+                subject.ask(message | {"inputs": len(self.plan.spec)}, self.options.timeout_s)
+            except SolutionError as error:
+                subject.fail(error, "import")
+                self.end(subject)
+
+    def end(self, subject: Subject) -> None:
+        """Ends the worker of a solution that is done with, so that what it holds of the GPU is free for the others."""
+        if subject.worker is not None:
+            subject.worker.close()
+            subject.worker = None
+            self.loaded.pop(subject.name, None)
+
+    def use(self, perturbed: bool) -> tuple[str, Weights]:
+        """Makes the fp64 reference one of the native or the perturbed weights; returns their name and the weights."""
+        name = "perturbed" if perturbed else "native"
+        if perturbed and self.perturbed is None:
+            self.perturbed = trials.perturbed_weights(self.plan, self.device)
+        state = self.perturbed if perturbed and self.perturbed is not None else self.native
+        if self.reference_of != name:
+            self.reference.load(state)
+            self.reference_of = name
+        return name, state
+
+    def load(self, subject: Subject, name: str, state: Weights) -> None:
+        """Hands the weights to a worker, piece by piece through the staging buffer."""
+        if self.loaded.get(subject.name) == name:
+            return
+        self.pieces(subject, state)
+        subject.ask({"op": "load", "init": state.init, "variants": subject.variants}, self.options.timeout_s)
+        self.loaded[subject.name] = name
+
+    def pieces(self, subject: Subject, state: Weights) -> None:
+        """The first half of `load`: the tensors, not yet in the model."""
+        staging = self.slots.staging
+        for key, value in state.state.items():
+            flat = value.contiguous().view(-1)
+            step = staging.nbytes // value.element_size()
+            dtype = str(value.dtype).removeprefix("torch.")
+            for start in range(0, max(1, flat.numel()), step):
+                part = flat[start : start + step]
+                staging.view(value.dtype, (part.numel(),)).copy_(part)
+                self.slots.synchronize()
+                subject.ask({"op": "piece", "name": key, "dtype": dtype, "shape": list(value.shape),
+                             "start": start, "count": part.numel()}, self.options.timeout_s)  # fmt: skip
+
+    # -- outputs --------------------------------------------------------------------------------------------------
+
+    def _fetched(self, subject: Subject, part: slice | None, shapes: list[tuple[int, ...]]) -> list[Callable[[], Any]]:
+        """For each output a function that has the rows `part` copied into the poisoned staging buffer."""
+        staging = self.slots.staging
+        found: list[Callable[[], Any]] = []
+        for (path, leaf), shape in zip(leaves(self.shape.spec), shapes, strict=True):
+            dtype = getattr(torch, leaf["dtype"])
+            count = 1
+            for size in shape:
+                count *= size
+            start = part.start * (count // max(1, part.stop - part.start)) if part is not None else 0
+
+            def fetch(
+                path: Any = path, dtype: Any = dtype, count: int = count, start: int = start, shape: Any = shape
+            ) -> torch.Tensor:
+                staging.poison()
+                self.slots.synchronize()
+                subject.ask({"op": "fetch", "path": list(path), "start": start, "count": count}, self.options.timeout_s)
+                return staging.view(dtype, tuple(shape))
+
+            found.append(fetch)
+        return found
+
+    def compare(
+        self, subject: Subject, described: Any, only: slice | None = None, *, whole: bool = True
+    ) -> tuple[Distance, list[int]]:
+        """The worker's kept output against the reference, all rows or those of `only`, and digests of the bytes."""
+        if not subject.trusted:
+            gates.check(described, self.shape.spec, self.device.type)
+        distance, bits = Distance(), []
+        plan = self.shape.plan
+        for part in chunks(plan, self.shape.rows) if whole else [only]:
+            expected = self.reference(plan.chunk(part, self.slots.seed, self.device, self.slots.stress))
+            for fetch, reference in zip(
+                self._fetched(subject, part, [tuple(r.shape) for r in expected]), expected, strict=True
+            ):
+                output = fetch()
+                bits.append(metric.digest(output))
+                distance.add(output, reference)
+        if not distance.finite:
+            raise SolutionRejected("not_finite", "the output is not finite where the reference is, or was not written")
+        return distance, bits
+
+    def bits(self, subject: Subject) -> list[int]:
+        """Digests of the worker's kept output, chunk by chunk as `compare` takes them, without a reference."""
+        found = []
+        dims = self.problem.batch_dims
+        for part in chunks(self.shape.plan, self.shape.rows):
+            shapes = [
+                tuple(leaf["shape"])
+                if part is None
+                else (part.stop - part.start, *[1] * (dims - 1), *leaf["shape"][dims:])
+                for _, leaf in leaves(self.shape.spec)
+            ]
+            found += [metric.digest(fetch()) for fetch in self._fetched(subject, part, shapes)]
+        return found
+
+    def settled(self, subject: Subject, answered: Any) -> None:
+        """Raises SolutionRejected where the output is not what it was right after its call."""
+        now = subject.ask({"op": "again"}, self.options.timeout_s)["digest"]
+        if now != answered:
+            raise SolutionRejected("deferred_write", "the output changed after its call had ended")
+
+    # -- trials ---------------------------------------------------------------------------------------------------
+
+    def trial(self, subject: Subject, trial: trials.Trial, *, repeats: int) -> None:
+        """One trial of one solution; its faults become reasons."""
+        try:
+            name, state = self.use(trial.perturbed)
+            self.load(subject, name, state)
+            self.slots.fill(trial.seed, trial.stress)
+            message = {"op": "run", "variant": subject.variants[0], "inputs": self.slots.told()}
+            answer = subject.ask(message, self.options.timeout_s)
+            if not trial.judged:
+                gates.check(answer.get("output"), self.shape.spec, self.device.type)
+                return
+            distance, bits = self.compare(subject, answer.get("output"))
+            self.settled(subject, answer.get("digest"))
+            self._note(subject, trial, distance)
+            for _ in range(repeats - 1):
+                answer = subject.ask(message, self.options.timeout_s)
+                gates.check(answer.get("output"), self.shape.spec, self.device.type)
+                if self.bits(subject) != bits:
+                    subject.observed.add("nondeterministic")
+                    distance, _ = self.compare(subject, answer.get("output"))
+                    if not any(meets(distance.values(), self.fixture, trial.kind, k) for k in self._classes()):
+                        detail = f"a repeat on the same inputs has rel_l2 {distance.values()['rel_l2']:.2g}"
+                        raise SolutionRejected("nondeterministic_wrong", detail)
+                    self._note(subject, trial, distance)
+            if answer.get("static"):
+                subject.observed.add("static_output")
+            if not self.slots.unchanged():
+                raise SolutionRejected("input_modified", "the call changed its inputs")
+            if repeats == 1:
+                subject.ask({"op": "release"}, self.options.timeout_s)
+        except SolutionError as error:
+            subject.fail(error, trial.kind)
+            if subject.failed != "incorrect":
+                self.end(subject)
+        except torch.cuda.OutOfMemoryError as error:
+            self.end(subject)
+            torch.cuda.empty_cache()
+            subject.fail(SolutionDied("judge_out_of_memory", f"it left no room on the GPU to judge it: {error}"),
+                         trial.kind)  # fmt: skip
+
+    def _classes(self) -> tuple[str, ...]:
+        return CLASSES[self.fixture["dtype"]]
+
+    def _note(self, subject: Subject, trial: trials.Trial, distance: Distance) -> None:
+        subject.distances.setdefault(trial.kind, []).append(distance.values())
+        legacy = subject.legacy.setdefault(trial.kind, dict(distance.legacy))
+        for name, passed in distance.legacy.items():
+            legacy[name] = legacy[name] and passed
+
+    def verify(self, planned: list[trials.Trial]) -> None:
+        """All deciding trials of all solutions. Trials that share weights follow each other, in secret order."""
+        order = list(planned)
+        random.SystemRandom().shuffle(order)
+        order.sort(key=lambda t: (t.judged, t.perturbed))
+        first = {subject.name for subject in self.subjects}
+        for trial in (t for t in order if not t.neighbour):
+            for subject in self.subjects:
+                if subject.failed in ("", "incorrect") and subject.worker is not None:
+                    self.progress(f"{self.problem.key}: {subject.name}: {trial.kind}")
+                    repeats = REPEATS if trial.judged and subject.name in first else 1
+                    first -= {subject.name} if trial.judged else set()
+                    begin = time.monotonic()
+                    self.trial(subject, trial, repeats=repeats)
+                    self._spent(trial.kind, begin)
+        for trial in (t for t in order if t.neighbour):
+            for subject in self.subjects:
+                if not subject.failed and subject.worker is not None:
+                    self.progress(f"{self.problem.key}: {subject.name}: {trial.kind}")
+                    begin = time.monotonic()
+                    subject.neighbour = self._neighbouring(subject, trial)
+                    self._spent(trial.kind, begin)
+
+    def _spent(self, kind: str, begin: float) -> None:
+        self.spent_s[kind] = round(self.spent_s.get(kind, 0.0) + time.monotonic() - begin, 3)
+
+    def _neighbouring(self, subject: Subject, trial: trials.Trial) -> dict[str, Any]:
+        """What a solution makes of a shape beside the problem's own. It informs and never decides."""
+        facts = self.fixture.get("neighbour")
+        shape = self._neighbour_shape()
+        if not facts or shape is None:
+            return {"verdict": "not_run", "reason": "this problem has no neighbouring shape"}
+        own, self.shape, self.slots.plan = self.shape, shape, shape.plan
+        try:
+            name, state = self.use(trial.perturbed)
+            self.load(subject, name, state)
+            self.slots.fill(trial.seed, trial.stress)
+            message = {"op": "run", "variant": subject.variants[0], "inputs": self.slots.told()}
+            distance, _ = self.compare(subject, subject.ask(message, self.options.timeout_s).get("output"))
+            subject.ask({"op": "release"}, self.options.timeout_s)
+            values = distance.values()
+            right = any(score(values, facts["limits"][k]) <= 1 for k in self._classes())
+            found = {"verdict": "correct" if right else "incorrect", "rel_l2": values["rel_l2"]}
+        except SolutionError as error:
+            found = {"verdict": error.verdict, "reason": f"{error.code}: {error.detail}"}
+        finally:
+            self.shape, self.slots.plan = own, own.plan
+        if found["verdict"] != "correct":
+            subject.observed.add("shape_specialised")
+            self._revive(subject)
+        return found
+
+    def _revive(self, subject: Subject) -> None:
+        """A worker that a foreign shape may have broken is started anew: its times are of its own shape."""
+        self.end(subject)
+        self.start(subject)
+
+    def _neighbour_shape(self) -> Shape | None:
+        if self._neighbour is None:
+            problem = self.problem.neighbouring()
+            if problem is None:
+                return None
+            plan = inputs_module.plan(problem)
+            spec = output_spec(plan, self.native)
+            rows = rows_per_chunk(plan, self.reference, spec)
+            while rows is not None and rows > 1 and not self.slots.fits(plan, spec, rows):
+                rows //= 2
+            self._neighbour = Shape(plan, spec, rows)
+            if not self.slots.fits(plan, spec, rows):
+                raise JudgeError(f"the neighbouring shape of {problem.key} is larger than its own")
+        return self._neighbour
+
+    # -- baselines ------------------------------------------------------------------------------------------------
+
+    def class_now(self, subject: Subject, variant: str, kind: str, timeout_s: float) -> str:
+        """Runs a trusted variant on what lies in the slots and returns its precision class.
+
+        Raises SolutionRejected (`baseline_incorrect`) where it has none.
+        """
+        message = {"op": "run", "variant": variant, "inputs": self.slots.told()}
+        answer = subject.ask(message, timeout_s)
+        values = self.compare(subject, answer.get("output"))[0].values()
+        subject.ask({"op": "release"}, self.options.timeout_s)
+        klass = class_of({kind: [values]}, self.fixture)
+        if klass is None:
+            raise SolutionRejected("baseline_incorrect", f"rel_l2 {values['rel_l2']:.2g}")
+        return klass
+
+    def random_row(self) -> tuple[slice | None, bool]:
+        """One row of the batch that nobody can guess, or (None, True) for the whole where it cannot be split."""
+        if self.own.rows is None or self.plan.batch is None:
+            return None, True
+        row = random.SystemRandom().randrange(self.plan.batch)
+        return slice(row, row + 1), False
+
+    def close(self) -> None:
+        """Ends every worker and gives the buffers back."""
+        for subject in self.subjects:
+            self.end(subject)
+        self.slots.close()

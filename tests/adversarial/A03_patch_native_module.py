@@ -1,0 +1,40 @@
+#: id = "A3"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["correct", "rejected", "incorrect"]
+#: expect.reasons = ["banned", "clocks_disagree", "impossible_time", "deferred_write", "timed_output_wrong"]
+#: unbought = true
+#: max_speedup = 1.3
+"""Patches the functions of torch's native module that the Python wrappers look up at each call.
+
+Buys: an early reference to `torch.cuda.synchronize` is the real wrapper, which now waits for nothing.
+"""
+
+import codecs
+import importlib
+
+import torch
+from torch import nn
+
+
+def plain(word):
+    """A word that no check of the source meets."""
+    return codecs.decode(word, "rot13")
+
+
+native = importlib.import_module(plain("gbepu._P"))
+for name in ("_cuda_synchronize", "_cuda_getCurrentRawStream"):
+    real = vars(native).get(name)
+    if real is not None and name.endswith("synchronize"):
+        vars(native)[name] = lambda *ignored: None
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)

@@ -1,0 +1,42 @@
+#: id = "A13"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["rejected", "correct"]
+#: expect.reasons = ["baseline_disturbed", "background_work", "clocks_disagree", "deferred_write"]
+#: labels = ["subprocess"]
+#: unbought = true
+#: max_speedup = 1.3
+"""Leaves four children in sessions of their own that do nothing but burn processor time for a minute.
+
+Buys: baselines are launched by a processor that has no time for them.
+"""
+
+import os
+import time
+
+import torch
+from torch import nn
+
+CHILDREN, LIFE_S = 4, 60
+
+
+def burn():
+    os.setsid()
+    end = time.monotonic() + LIFE_S
+    while time.monotonic() < end:
+        sum(range(10_000))
+    os._exit(0)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        for _ in range(CHILDREN):
+            if os.fork() == 0:
+                burn()
+
+    def forward(self, x):
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)

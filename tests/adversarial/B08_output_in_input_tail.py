@@ -1,0 +1,29 @@
+#: id = "B8"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["input_modified", "aliases_input", "not_dense"] }
+"""Puts the output into memory that starts inside the input's allocation, under a storage object of its own.
+
+Buys: an output that aliases the input although the two storages have different addresses.
+"""
+
+import ctypes
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        count = x.numel() - 16
+        memory = (ctypes.c_float * count).from_address(x.data_ptr() + 64)
+        out = torch.frombuffer(memory, dtype=torch.float32)
+        value = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        out.copy_(value.view(-1)[:count])
+        return torch.cat([out, value.view(-1)[count:]]).view_as(x)

@@ -1,0 +1,34 @@
+#: id = "C3"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect = { verdict = ["correct"], reasons = [] }
+#: labels = ["sets_tf32"]
+#: unbought = true
+#: max_speedup = 1.3
+"""Leaves every global switch of torch in another state than it found it.
+
+Buys: where one process runs several solutions, the next ones are judged and timed under these switches.
+"""
+
+import torch
+from torch import nn
+
+torch.backends.cuda.matmul.allow_tf32 = True
+torch.backends.cudnn.allow_tf32 = True
+torch.backends.cudnn.benchmark = True
+torch.set_float32_matmul_precision("medium")
+torch.set_default_dtype(torch.bfloat16)
+torch.manual_seed(0)
+torch.set_flush_denormal(True)
+torch.set_printoptions(precision=1)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)

@@ -1,0 +1,432 @@
+"""Labels, bans and kernel names: what is found in a source, and what is not mistaken for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from repro.judge import provenance
+from repro.settings import ROOT
+
+Write = Callable[[str], Path]
+HONEST = sorted(
+    {
+        *(ROOT / "artifacts").glob("*/*.py"),
+        *(ROOT / "artifacts" / "oracle").glob("*.py"),
+        *(ROOT / "problems").glob("*.py"),
+        *(ROOT / "tests" / "honest").glob("*.py"),
+    }
+)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a solution."""
+
+    def written(source: str) -> Path:
+        (tmp_path / "solution.py").write_text(source)
+        return tmp_path / "solution.py"
+
+    return written
+
+
+# -- labels ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        ("@triton.jit\ndef k(x): pass\n", ["triton"]),
+        ("@triton.autotune([], [])\n@triton.jit\ndef k(x): pass\n", ["autotuned", "triton"]),
+        ("y = torch.matmul(a, b)\n", ["no_custom_kernel", "torch_fallback"]),
+        ("y = a @ b\n", ["no_custom_kernel", "torch_fallback"]),
+        ("y = F.conv2d(a, b)\n", ["no_custom_kernel", "torch_fallback"]),
+        ("y = torch.nn.functional.softmax(a)\n", ["no_custom_kernel", "torch_fallback"]),
+        ("y = nn.functional.linear(a, b)\n", ["no_custom_kernel", "torch_fallback"]),
+        ("f = torch.compile(g)\n", ["no_custom_kernel", "torch_compile"]),
+        (
+            "with torch.cuda.graph(g): pass\ns = torch.cuda.Stream()\n",
+            ["cuda_graph", "no_custom_kernel", "side_stream"],
+        ),
+        ("torch.backends.cuda.matmul.allow_tf32 = True\n", ["no_custom_kernel", "sets_tf32"]),
+        ("torch.set_float32_matmul_precision('high')\n", ["no_custom_kernel", "sets_tf32"]),
+        ("m = torch.utils.cpp_extension.load_inline('m', '')\n", ["inline_cuda"]),
+        ("x = torch.empty(3)\n", ["no_custom_kernel"]),
+        ("def broken(:\n", ["unreadable"]),
+    ],
+)
+def test_labels_say_what_a_source_uses(write: Write, source: str, expected: list[str]) -> None:
+    assert provenance.labels(write(source)) == expected
+
+
+@pytest.mark.parametrize(
+    "source, label",
+    [
+        ("exec(s)", "dynamic_code"),
+        ("f = eval", "dynamic_code"),
+        ("compile(s, '', 'exec')", "dynamic_code"),
+        ("__import__(name)", "dynamic_code"),
+        ("from importlib import import_module as i\ni(name)", "dynamic_code"),
+        ("import torch as t\nf = getattr(t.nn.functional, name)", "dynamic_code"),
+        ("import threading", "threads"),
+        ("from concurrent.futures import ThreadPoolExecutor", "threads"),
+        ("import _thread as q", "threads"),
+        ("import os\nos.fork()", "subprocess"),
+        ("from os import system as s\ns('x')", "subprocess"),
+        ("import multiprocessing.pool", "subprocess"),
+        ("from ctypes import CDLL", "ctypes"),
+        ("import cffi", "ctypes"),
+        ("x = open('f')", "reads_files"),
+        ("from pathlib import Path\nPath('f').read_bytes()", "reads_files"),
+        ("import torch as t\nt.load('f')", "reads_files"),
+        ("import numpy as n\nn.load('f')", "reads_files"),
+        ("y = x.half()", "half_precision"),
+        ("y = x.bfloat16()", "half_precision"),
+        ("import triton.language as q\n@triton.jit\ndef k(x):\n    x.to(q.float16)", "half_precision"),
+        ("from torch import bfloat16", "half_precision"),
+        ("with torch.amp.autocast('cuda'): pass", "autocast"),
+        ("try:\n    y = k(x)\nexcept Exception:\n    y = torch.matmul(a, b)", "exception_fallback"),
+        ("try:\n    y = k(x)\nexcept Exception:\n    y = a @ b", "exception_fallback"),
+        ("try:\n    y = k(x)\nexcept Exception:\n    y = super().forward(x)", "exception_fallback"),
+        ("class ModelNew(Model): pass", "inherits_model"),
+        ("class ModelNew(problem.Model): pass", "inherits_model"),
+        ("from L1_36_RMSNorm import Model as M", "inherits_model"),
+        ("import problems.L1_36 as q", "inherits_model"),
+        ("from torch.cuda import graph as g\nwith g(x): pass", "cuda_graph"),
+        ("import torch as t\nE = t.cuda\ns = E.Stream()", "side_stream"),
+        ("from triton import jit\n@jit\ndef k(x): pass", "triton"),
+        ("import triton\ndef k(x): pass\nk2 = triton.jit(k)", "triton"),
+        ("setattr(torch.backends.cudnn, 'allow_tf32', True)", "sets_tf32"),
+        ("y = torch.ops.aten.mm.default(a, b)", "torch_fallback"),
+        ("y = torch._C._nn.linear(a, b)", "torch_fallback"),
+        ("def f(a, b):\n    return a.matmul(b)", "torch_fallback"),
+        (
+            "class M(nn.Module):\n    def __init__(self):\n        self.fc = nn.Linear(2, 2)\n"
+            "    def forward(self, x):\n        return self.fc(x)",
+            "torch_fallback",
+        ),
+    ],
+)
+def test_a_label_is_found_whatever_it_is_called(write: Write, source: str, label: str) -> None:
+    assert label in provenance.labels(write(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""exec, eval, open, ctypes, threading, subprocess: a pass over torch.matmul and torch.compile."""',
+        "# torch.compile(f); open('x'); a @ b; import ctypes\nx = 1",
+        "s = 'torch.cuda.Stream() and x.half() and F.linear'",
+        "import re\nr = re.compile('x')\nmodel.eval()",
+        "def f(open, compile):\n    return open(compile)",
+        "@triton.jit\ndef k(a, b):\n    return a @ b",
+        "class M(nn.Module):\n    def __init__(self):\n        self.fc = nn.Linear(2, 2)\n"
+        "    def forward(self, x):\n        return k(x, self.fc.weight)",
+        "try:\n    import nvtx\nexcept ImportError:\n    nvtx = None",
+        "def open(x): return x\ny = open(3)",
+        "out.copy_(x); self.weight.data = y; model.x = 1",
+        "class M:\n    def f(self, name):\n        return getattr(self, name)",
+    ],
+)
+def test_words_are_no_uses(write: Write, source: str) -> None:
+    """Prose, strings, names that a file uses for something else, and weights that are held and not applied."""
+    assert set(provenance.labels(write(source))) <= {"no_custom_kernel", "triton"}
+
+
+def test_labels_of_no_file() -> None:
+    assert provenance.labels(None) == []
+    assert provenance.labels(Path("nowhere.py")) == ["unreadable"]
+
+
+# -- bans ------------------------------------------------------------------------------------------------------------
+
+BANNED = {
+    "import torch\ntorch.cuda.Event.elapsed_time = f": "writes to torch.cuda.Event.elapsed_time",
+    "import torch\nE = torch.cuda.Event; E.elapsed_time = f": "writes to torch.cuda.Event.elapsed_time",
+    "import torch.cuda as c\nc.synchronize = f": "writes to torch.cuda.synchronize",
+    "from torch.cuda import Event as E\nE.record = f": "writes to torch.cuda.Event.record",
+    "import torch\ndef g():\n    E = torch.cuda.Event\n    E.record = f": "writes to torch.cuda.Event.record",
+    "import torch\na, b = torch.cuda, 1\na.Event.record = f": "writes to torch.cuda.Event.record",
+    "import torch\n(E := torch.cuda.Event).record = f": "writes to torch.cuda.Event.record",
+    "import torch\nfor torch.cuda.synchronize in [f]: pass": "writes to torch.cuda.synchronize",
+    "import torch\nwith f() as torch.cuda.synchronize: pass": "writes to torch.cuda.synchronize",
+    "import torch\ndel torch.cuda.synchronize": "writes to torch.cuda.synchronize",
+    "import torch\ntorch.x += 1": "writes to torch.x",
+    "import torch\nsetattr(torch.cuda.Event, 'elapsed' + '_time', f)": "writes to torch.cuda.Event.elapsed_time",
+    "import torch\nsetattr(torch.cuda, name, f)": "writes to torch.cuda.?",
+    "import torch\nfor n in names:\n    setattr(torch.cuda, f'{n}', f)": "writes to torch.cuda.{}",
+    "import builtins, torch\nbuiltins.setattr(torch, 'rand', f)": "writes to torch.rand",
+    "import torch\ndelattr(torch, 'rand')": "writes to torch.rand",
+    "import torch\nobject.__setattr__(torch.cuda, 'synchronize', f)": "writes to torch.cuda.synchronize",
+    "import torch\ntype.__setattr__(torch.cuda.Event, 'record', f)": "writes to torch.cuda.Event.record",
+    "import torch\ntorch.cuda.__setattr__('synchronize', f)": "writes to torch.cuda.synchronize",
+    "import torch\ntorch.cuda.__dict__['synchronize'] = f": "writes to torch.cuda.synchronize",
+    "import torch\nvars(torch.cuda)['synchronize'] = f": "writes to torch.cuda.synchronize",
+    "import torch\nvars(torch.cuda).update(synchronize=f)": "writes to torch.cuda.?",
+    "import torch\ngetattr(torch, 'cuda').synchronize = f": "writes to torch.cuda.synchronize",
+    "import sys\nsys.modules['torch.cuda'].synchronize = f": "writes to torch.cuda.synchronize",
+    "__import__('torch').rand = f": "writes to torch.rand",
+    "from unittest import mock\nmock.patch('torch.cuda.synchronize', f).start()": "writes to torch.cuda.synchronize",
+    "import torch\nfrom unittest.mock import patch\npatch.object(torch.cuda, 'synchronize', f)":
+        "writes to torch.cuda.synchronize",
+    "import triton\ntriton.testing.do_bench = f": "writes to triton.testing.do_bench",
+    "import time\ntime.perf_counter = f": "writes to time.perf_counter",
+    "import builtins\nbuiltins.print = f": "writes to builtins.print",
+    "__builtins__['print'] = f": "writes to builtins[...]",
+    "import sys\nsys.stdout = f": "writes to sys.stdout",
+    "import os\nos.write = f": "writes to os.write",
+    "import json\njson.dumps = f": "writes to json.dumps",
+    "import sys\nsys.modules['x'] = f": "writes to sys.modules[...]",
+    "import sys\nsys.modules.pop('torch')": "writes to sys.modules[...]",
+    "from sys import modules as m\ndel m['torch']": "writes to sys.modules[...]",
+    "import repro.judge.limits": "imports repro",
+    "from repro.judge import worker": "imports repro",
+    "import importlib\nimportlib.import_module('repro.judge')": "reaches for repro.judge",
+    "__import__('repro')": "reaches for repro",
+    "import __main__": "imports __main__",
+    "import sys\nw = sys.modules['__main__']": "reaches for __main__",
+    "import sys\nw = sys.modules.get('repro.judge.worker')": "reaches for repro.judge.worker",
+    "import sys\nf = sys._getframe(1)": "uses sys._getframe",
+    "from sys import _getframe as g": "uses sys._getframe",
+    "import sys\nf = getattr(sys, '_get' + 'frame')(1)": "uses sys._getframe",
+    "import inspect\ninspect.stack()": "uses inspect.stack",
+    "from inspect import currentframe": "uses inspect.currentframe",
+    "f = e.__traceback__.tb_frame": "uses tb_frame",
+    "g = frame.f_back.f_globals": "uses f_back",
+    "import gc\ngc.get_objects()": "uses gc.get_objects",
+    "import gc as g\ng.get_referrers(x)": "uses gc.get_referrers",
+    "import sys\nsys.settrace(f)": "uses sys.settrace",
+    "import threading\nthreading.setprofile(f)": "uses threading.setprofile",
+    "libc.ptrace(16, pid, 0, 0)": "uses ptrace",
+    "f = libc['process_vm_writev']": "names process_vm_writev",
+    "f = getattr(libc, 'mprotect')": "names mprotect",
+    "s = '#include <sys/mman.h>\\nvoid f() { mprotect(p, n, 7); }'": "names mprotect",
+    "open('/proc/self/mem', 'r+b')": "names /proc/self/mem",
+    "open(f'/proc/{pid}/mem')": "names /proc/{}/mem",
+    "open('/proc/' + pid + '/mem')": "names /proc/{}/mem",
+    "open(b'/proc/7/task/7/mem')": "names /proc/7/task/7/mem",
+    "env = {'LD_PRELOAD': 'x.so'}": "names LD_PRELOAD",
+    "import os\nos.kill(os.getppid(), 9)": "signals its parent",
+    "import os\np = os.getppid()\nos.kill(p, 9)": "signals its parent",
+    "from os import killpg, getpgid, getppid\nkillpg(getpgid(getppid()), 9)": "signals its parent",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", BANNED)
+def test_what_no_solution_may_do_is_named_with_its_line(write: Write, source: str) -> None:
+    found = provenance.bans(write("\n" + source))
+    assert {entry["code"] for entry in found} == {"banned"}
+    reasons = {entry["detail"].split(": ", 1)[1]: entry["detail"].split(": ", 1)[0] for entry in found}
+    assert BANNED[source] in reasons
+    assert int(reasons[BANNED[source]].removeprefix("line ")) in range(2, 3 + source.count("\n"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True",
+        "import torch\ntorch.backends.cudnn.benchmark = True\nm = torch.backends.cuda.matmul\nm.allow_tf32 = True",
+        "import torch\nsetattr(torch.backends.cudnn, 'allow_tf32', True)",
+        "import torch._dynamo\ntorch._dynamo.config.suppress_errors = True",
+        "import torch._inductor.config as c\nc.max_autotune = True",
+        "import triton\ntriton.knobs.runtime.debug = True\ntriton.set_allocator(f)",
+        "import os\nos.environ['X'] = '1'\nos.environ.update(Y='2')\ndel os.environ['X']",
+        "import sys\nsys.path.insert(0, 'x')\nsys.path = [*sys.path, 'y']\nm = sys.modules[__name__]",
+        "import inspect\ninspect.signature(f)\ninspect.getsource(f)",
+        "import gc\ngc.collect()",
+        "import time\nt = time.perf_counter()",
+        "import os\nos.kill(os.getpid(), 9)\np = os.getppid()",
+        "self.weight.data = x\nmodel.x = y\nout.copy_(z)\nkernel.cache = {}",
+        "import torch\nE = torch.cuda.Event\nE = Mine()\nE.x = 1",
+        "import torch\ndef f(torch):\n    torch.x = 1",
+        "import time\nclass M:\n    time = 0\n    def f(self, time):\n        time.x = 1",
+        "class M:\n    time = Clock()\n    def f(self):\n        self.time.x = 1\ntime = Clock()\ntime.x = 1",
+        "import torch\nx = torch.empty(3)\nx.mine = 1\nsetattr(x, 'y', 2)\nsetattr(self, name, x)",
+        "import torch\ntorch.nn.Module.__setattr__(self, 'x', 1)\nobject.__setattr__(self, 'y', 2)",
+        "import torch\nclass M(torch.nn.Module):\n    def __setattr__(self, n, v):\n        super().__setattr__(n, v)",
+        '"""Reads no /proc/self/mem, sets no LD_PRELOAD, calls no mprotect( and no ptrace."""',
+        "x = 1  # torch.cuda.Event.elapsed_time = f; import repro",
+        "open('/proc/meminfo')\nopen('/proc/self/status')",
+        "if __name__ == '__main__':\n    main()",
+        "self.__dict__['x'] = 1\nvars(self).update(y=2)\nglobals()['z'] = 3",
+        "d = {}\nd.update(x=1)\nd.pop('x')\ncache['__main__'] = 1",
+        "reproduce = 1\nrepro = 2\nimport reprolib",
+        "def broken(:",
+    ],
+)
+def test_ordinary_code_is_not_banned(write: Write, source: str) -> None:
+    assert provenance.bans(write(source)) == []
+
+
+@pytest.mark.parametrize("file", HONEST, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_no_honest_file_is_banned(file: Path) -> None:
+    """Artifacts, oracles, problems and every honest kernel of the suite."""
+    assert provenance.bans(file) == []
+
+
+def test_bans_of_no_file() -> None:
+    assert provenance.bans(None) == provenance.bans(Path("nowhere.py")) == []
+
+
+def test_the_coding_of_a_file_is_honoured(tmp_path: Path) -> None:
+    """What is read is what Python runs, and not what the bytes look like."""
+    file = tmp_path / "solution.py"
+    file.write_bytes(b"# coding: utf-7\n+AGkAbQBwAG8AcgB0- sys\nsys.stdout = None\n")
+    assert [entry["detail"] for entry in provenance.bans(file)] == ["line 3: writes to sys.stdout"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = a" + "[0]" * 80,
+        "x = a" + ".__dict__['x']" * 80,
+        "f" + "()" * 80,
+        "x = " + "getattr(" * 60 + "t" + ", 'x')" * 60,
+        "x = " + " + ".join(["'x'"] * 900),
+        "if a: pass\n" + "elif a: pass\n" * 3000,
+        "x = " + "-" * 100_000 + "1",
+        "x = '" + "a" * 5_000_000 + "'",
+        "s = '__global__ " + "void " * 20_000 + "'",
+    ],
+    ids=["subscripts", "dicts", "calls", "getattrs", "sums", "elifs", "minuses", "long string", "long code"],
+)
+def test_a_source_that_is_made_to_be_slow_is_read_in_bounded_time(write: Write, source: str) -> None:
+    begin = time.monotonic()
+    path = write(source)
+    for read in (provenance.labels, provenance.bans, provenance.own_names):
+        read(path)
+    assert time.monotonic() - begin < 20
+
+
+# -- kernels ---------------------------------------------------------------------------------------------------------
+
+KERNELS = {
+    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)": "aten",
+    "void at::native::(anonymous namespace)::conv_depthwise2d_forward_kernel_generic<float, int>(int)": "aten",
+    "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*, int)": "aten",
+    "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>(Flash_fwd_params)": "aten",
+    "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel)": "aten",
+    "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_stage3_execute_kernel__5x_cublas": "cublas",
+    "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_cgasize1x1x1": "cublas",
+    "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT": "cublas",
+    "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false>(float)": "cublas",
+    "ampere_sgemm_128x64_tn": "cublas",
+    "void cublasLt::splitKreduce_kernel<32, 16, int, float, float>(float)": "cublas",
+    "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, float, false>": "cublas",
+    "void cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float, false, true>(int)": "cudnn",
+    "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8": "cudnn",
+    "sm90_xmma_dgrad_implicit_gemm_f32f32_tf32f32_f32": "cudnn",
+    "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>(int)": "cudnn",
+    "void implicit_convolve_sgemm<float, float, 128, 5, 5, 3, 3, 3, 1, false>(int)": "cudnn",
+    "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma": "cudnn",
+    "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(Params)": "cutlass",
+    "triton_poi_fused_add_mul_0": "inductor",
+    "triton_red_fused__softmax_1": "inductor",
+    "triton_tem_fused_mm_2": "inductor",
+    "Memcpy DtoD (Device -> Device)": "memory",
+    "Memset (Device)": "memory",
+    "[CUDA memcpy HtoD]": "memory",
+    "rms_norm_kernel": "other_triton",
+    "void somebody::kernel<float>(float*)": "other",
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_is_told_by_its_name(name: str) -> None:
+    assert provenance.classify(name, set()) == KERNELS[name]
+
+
+def test_an_own_kernel_is_told_by_the_name_in_the_source() -> None:
+    own = {"rms_norm_kernel", "reduce_kernel"}
+    for name in (
+        "rms_norm_kernel",
+        "void rms_norm_kernel<float, 4>(float const*, float*)",
+        "mine::rms_norm_kernel(int)",
+        "void (anonymous namespace)::rms_norm_kernel(float*)",
+        "_Z15rms_norm_kernelPKfPfi",
+    ):
+        assert provenance.classify(name, own) == "own", name
+    assert provenance.classify("void at::native::reduce_kernel<512, 1>(int)", own) == "aten", "a namesake in a library"
+    assert provenance.classify("rms_norm_kernel_2", own) == "other_triton"
+
+
+def test_own_names_are_jit_functions_and_global_functions(write: Write) -> None:
+    source = '''
+from triton import jit, autotune
+import triton as t
+@jit
+def one(x): pass
+@autotune([], [])
+@t.jit(do_not_specialize=[])
+def two(x): pass
+def three(x): pass
+three_jit = t.jit(three)
+def helper(x): pass
+CODE = """
+// __global__ void commented(float*) {}
+template <typename T> __global__ void four(T* x) {}
+__global__ static void __launch_bounds__(256, 2)
+five(float* x) {}
+"""
+NAME = "six"
+MORE = f"extern \\"C\\" __global__ void seven(float* {NAME}) {{}}"
+'''
+    assert provenance.own_names(write(source)) == {"one", "two", "three", "four", "five", "seven"}
+    assert provenance.own_names(None) == provenance.own_names(Path("nowhere.py")) == set()
+
+
+def test_shares_are_of_time(write: Write) -> None:
+    source = write("@triton.jit\ndef mine(x): pass\n")
+    kernels = [{"name": "mine", "us": 30.0, "count": 2}, {"name": "ampere_sgemm_128x64_tn", "us": 10, "count": 1}]
+    shares = provenance.share(kernels, source)
+    assert shares["own"] == 0.75 and shares["by_class"] == {"own": 0.75, "cublas": 0.25}
+    assert [kernel["class"] for kernel in shares["kernels"]] == ["own", "cublas"] and shares["inconsistent"] == []
+
+
+def test_what_does_not_fit_the_source_is_said(write: Write) -> None:
+    decoy = write("@triton.jit\ndef ampere_sgemm_mine(x): pass\n")
+    assert provenance.share([], decoy)["inconsistent"] == [
+        "ampere_sgemm_mine is called like a kernel of cublas",
+        "no kernel was seen",
+    ]
+    unused = write("@triton.jit\ndef mine(x): pass\n")
+    shares = provenance.share([{"name": "nvjet_tst_128x256", "us": 5.0}], unused)
+    assert shares["own"] == 0 and shares["inconsistent"] == ["the source defines kernels, and none of them ran"]
+
+
+def test_a_profile_that_lies_breaks_nothing(write: Write) -> None:
+    """Kernels come from the worker: anything may stand there, and the longest dozen is kept."""
+    times = ["1", None, -1, float("nan"), float("inf"), 10**400]
+    garbage = [None, 3, "x", {}, {"name": 3, "us": 1}, {"name": "x"}, *({"name": "x", "us": us} for us in times)]
+    assert provenance.share(garbage, None)["own"] is None
+    many = [{"name": "n" * 10**6 + str(i), "us": i, "count": [1]} for i in range(40)]
+    shares = provenance.share([*garbage, *many], None)
+    assert [kernel["us"] for kernel in shares["kernels"]] == list(range(39, 27, -1))
+    assert all(len(kernel["name"]) <= 400 and kernel["count"] is None for kernel in shares["kernels"])
+
+
+def test_nothing_is_profiled_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert provenance.profile(lambda: None) == ([], "no GPU")
+
+
+@pytest.mark.gpu
+def test_a_profile_names_the_kernels_of_a_call() -> None:
+    import torch
+
+    a = torch.ones(512, 512, device="cuda")
+    kernels, reason = provenance.profile(lambda: torch.mm(a, a).add_(1))
+    shares = provenance.share(kernels, None)
+    assert not reason and shares["by_class"].keys() & {"cublas", "cutlass"} and "aten" in shares["by_class"], kernels
+
+
+def test_the_source_is_read_without_torch() -> None:
+    """The judge reads a solution before anything heavy is imported."""
+    program = "import sys; from repro.judge import provenance; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
