@@ -12,9 +12,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from repro.judge.timing import Series
 
 # Before torch is imported: smoke shapes are too small for two threads, which wait for each other up to 16 times longer
 # than the work takes where another process wants a core.
@@ -135,6 +138,16 @@ class Tool:
             except OSError:
                 continue
         return found
+
+
+def series(device_ms: list[float], latency_ms: list[float] | None = None, *, way_ms: float = 0.1) -> Series:
+    """One variant's samples: gated calls behind a gate of 0.1 ms, and open ones, a third as many where not given.
+    way_ms: what the judge's clock sees beyond the gate and the device."""
+    from repro.judge.timing import Sample, Series
+
+    gated = [Sample(t, t + 0.1, t + 0.1 + way_ms, 0.1) for t in device_ms]
+    latency = device_ms[: len(device_ms) // 3] if latency_ms is None else latency_ms
+    return Series(gated, [Sample(t, t, t + way_ms, 0.0) for t in latency])
 
 
 def strict_json(text: str) -> Any:

@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from conftest import series
 from torch import nn
 
 from repro import inputs, jsonio, problems
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
-from repro.judge import binder, calibrate, ceilings, evaluate, gates, limits, metric, stats, timing, trials, verdict
+from repro.judge import binder, calibrate, ceilings, evaluate, gates, launch, limits, metric, timing, trials, verdict
 from repro.judge import reference as reference_module
-from repro.judge.evaluate import Options, Subject
 from repro.judge.metric import Distance
 from repro.judge.precision import TF32Operands, exact_float32, round_mantissa
 from repro.judge.process import WorkerProcess
 from repro.judge.protocol import MAX_LINE_BYTES, Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
-from repro.judge.timing import Series
+from repro.judge.subject import Options, Subject
+from repro.problems import Problem
 
 CPU = torch.device("cpu")
 KEYS = [p.key for suite in problems.suites() for p in problems.suite(suite, size="smoke")]
@@ -385,51 +385,6 @@ def test_a_neighbour_never_decides_a_class() -> None:
     assert limits.class_of({"neighbour": [even(0.0)]}, fixture) is None, "alone it is nothing judged"
 
 
-# -- statistics -----------------------------------------------------------------------------------------------------
-
-
-def test_the_interval_of_the_median_covers_it() -> None:
-    """Of 200 experiments with a known median, 95 % within what their number allows."""
-    generator = np.random.default_rng(3)
-    covered = 0
-    for _ in range(200):
-        low, high = stats.summary(list(generator.lognormal(0, 0.3, 60)))["ci95"]
-        covered += low <= 1.0 <= high
-    assert 180 <= covered <= 199
-
-
-def test_summary_of_known_samples() -> None:
-    found = stats.summary([1.0, 2.0, 3.0, 4.0, 100.0])
-    assert (found["median"], found["iqr"], found["n"]) == (3.0, 2.0, 5)
-    assert stats.summary([2.0] * 9) == {"median": 2.0, "ci95": [2.0, 2.0], "iqr": 0.0, "n": 9}
-    assert stats.summary([1.0, 5.0, 2.0]) == stats.summary([1.0, 5.0, 2.0]), "the resampling is seeded"
-    with pytest.raises(ValueError, match="no samples"):
-        stats.summary([])
-
-
-def test_paired_ratio_is_exact_where_every_block_agrees() -> None:
-    """Drift that hits both of a block cancels: the ratio is 2 however much blocks differ."""
-    base = [4.0, 8.0, 1.0, 100.0]
-    found = stats.paired_ratio(base, [b / 2 for b in base])
-    assert found["ratio"] == pytest.approx(2.0) and found["ci95"] == pytest.approx([2.0, 2.0]) and found["blocks"] == 4
-    mixed = stats.paired_ratio([1.0, 4.0], [1.0, 1.0])
-    assert mixed["ratio"] == pytest.approx(2.0) and mixed["ci95"] == pytest.approx([1.0, 4.0])
-    for pair in (([1.0], [1.0, 2.0]), ([], [])):
-        with pytest.raises(ValueError, match="pair"):
-            stats.paired_ratio(*pair)
-
-
-def test_geometric_mean_of_ratios_and_of_their_intervals() -> None:
-    same = {"ratio": 2.0, "ci95": [1.0, 4.0]}
-    assert stats.geometric_mean([same])["ci95"] == pytest.approx([1.0, 4.0])
-    found = stats.geometric_mean([{"ratio": 1.0, "ci95": [1.0, 1.0]}, {"ratio": 4.0, "ci95": [4.0, 4.0]}])
-    assert found["ratio"] == pytest.approx(2.0) and found["ci95"] == pytest.approx([2.0, 2.0]) and found["n"] == 2
-    narrower = stats.geometric_mean([same] * 4)
-    assert narrower["ci95"] == pytest.approx([1.0 * 2**0.5, 2 * 2**0.5]), "four of them: half the width in logs"
-    with pytest.raises(ValueError, match="no ratios"):
-        stats.geometric_mean([])
-
-
 # -- gates ----------------------------------------------------------------------------------------------------------
 
 SPEC = {"shape": [4, 6], "dtype": "float32"}
@@ -767,7 +722,7 @@ def worker() -> Iterator[WorkerProcess]:
 
 def test_a_worker_that_ends_by_any_signal_is_told_so(worker: WorkerProcess) -> None:
     """Real-time signals have no name of their own."""
-    os.kill(worker.process.pid, 40)
+    os.kill(worker.started.pid, 40)
     with pytest.raises(SolutionDied, match="signal 40") as caught:
         worker.ask({"op": "hello"}, 60)
     assert caught.value.code == "worker_died"
@@ -781,101 +736,10 @@ def test_a_worker_answers_what_it_does_not_know_with_an_error_and_goes_on(worker
 
 
 def test_a_worker_that_does_not_answer_is_killed(worker: WorkerProcess) -> None:
-    os.kill(worker.process.pid, 19)  # SIGSTOP
+    os.kill(worker.started.pid, 19)  # SIGSTOP
     with pytest.raises(SolutionTimeout, match="longer than 1 s"):
         worker.ask({"op": "hello"}, 1)
-    assert worker.process.poll() is not None
-
-
-# -- timing ---------------------------------------------------------------------------------------------------------
-
-
-def series(device_ms: list[list[float]], host_ms: list[list[float]] | None = None) -> Series:
-    return Series(device_ms, host_ms if host_ms is not None else device_ms)
-
-
-def test_convergence_needs_blocks_samples_and_a_narrow_interval() -> None:
-    steady = [[1.0, 1.001, 0.999, 1.0] for _ in range(8)]
-    assert timing.converged(series(steady))
-    assert not timing.converged(series(steady[:7])), "8 blocks at least"
-    assert not timing.converged(series([[1.0, 1.0, 1.0]] * 8)), "30 samples at least"
-    generator = np.random.default_rng(5)
-    assert not timing.converged(series([list(generator.normal(1, 0.2, 4)) for _ in range(8)])), "5 permille"
-
-
-def test_measure_pairs_blocks_discards_the_first_and_sets_the_number_of_calls() -> None:
-    seen: dict[str, list[int]] = {"fast": [], "slow": []}
-    fresh = []
-
-    def runner(name: str, ms: float) -> timing.Runner:
-        def run(calls: int) -> tuple[list[float], list[float]]:
-            seen[name].append(calls)
-            first = 50.0 if len(seen[name]) == 1 else ms
-            return [first] * calls, [first] * calls
-
-        return timing.Runner(name, run)
-
-    found, status = timing.measure([runner("fast", 1.0), runner("slow", 5.0)], lambda: fresh.append(1), 60, warm=True)
-    assert status == "converged"
-    assert seen["fast"][:3] == [1, 1, 15] and seen["slow"][2] == 3, "blocks of about 15 ms"
-    assert len(found["fast"].blocks) == len(found["slow"].blocks) == len(fresh) - 1
-    assert set(found["fast"].flat) == {1.0} and set(found["slow"].flat) == {5.0}, "the warm-up block is not kept"
-
-
-def test_measure_stops_at_its_budget_and_says_so() -> None:
-    generator = np.random.default_rng(6)
-
-    def run(calls: int) -> tuple[list[float], list[float]]:
-        times = list(generator.uniform(1, 3, calls))
-        return times, times
-
-    found, status = timing.measure([timing.Runner("noisy", run)], lambda: None, 0.0, warm=False)
-    assert status == "not_converged" and len(found["noisy"].device_ms) == 1
-    _, status = timing.measure([timing.Runner("noisy", run)], lambda: None, 60, warm=True)
-    assert status == "not_converged"
-
-
-def test_measure_hands_a_runners_error_on() -> None:
-    def run(calls: int) -> tuple[list[float], list[float]]:
-        raise SolutionRejected("timed_output_wrong")
-
-    with pytest.raises(SolutionRejected):
-        timing.measure([timing.Runner("bad", run)], lambda: None, 1, warm=False)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [None, "fast", [], [1.0], [1.0, 0.0], [1.0, -1.0], [1.0, math.nan], [1.0, math.inf], [1.0, "1"], [1.0, None],
-     [1.0, [1.0]], [1.0, 1.0, 1.0], [1.0, 10**400], [1.0, 5e-324], [1.0, 9e-7]],
-    ids=lambda value: str(value)[:20],
-)  # fmt: skip
-def test_times_that_cannot_be_are_refused(values: Any) -> None:
-    """Two positive times are due; nothing takes less than a nanosecond."""
-    with pytest.raises(SolutionRejected) as caught:
-        timing.times(values, 2)
-    assert caught.value.code == "impossible_time"
-
-
-def test_times_that_can_be_are_taken() -> None:
-    assert timing.times([1, 0.002], 2) == [1.0, 0.002]
-
-
-@pytest.mark.parametrize(
-    "device, host, expected",
-    [
-        (1.0, 1.02, False),
-        (1.0, 1.3, False),
-        (1.0, 1.4, True),
-        (0.01, 5.0, True),
-        (0.05, 0.15, False),
-        (10.0, 13.0, True),
-    ],
-)
-def test_a_device_clock_that_shows_less_than_the_host_saw_is_suspect(
-    device: float, host: float, expected: bool
-) -> None:
-    """Launch latency aside: work on another stream, or a patched event."""
-    assert timing.suspect(series([[device] * 4] * 8, [[host] * 4] * 8)) is expected
+    assert worker.launcher.poll(worker.started.pid) is not None
 
 
 # -- verdicts -------------------------------------------------------------------------------------------------------
@@ -935,16 +799,17 @@ CEILINGS = {
 }
 
 
-def result_of(ms: float, base_ms: float = 4.0, host_ms: float | None = None, **changes: Any) -> dict[str, Any]:
-    """The result of a correct fp32 solution of L1_36 whose blocks all take `ms`."""
+def result_of(ms: float, base_ms: float = 4.0, **changes: Any) -> dict[str, Any]:
+    """The result of a correct fp32 solution of L1_36 whose calls all take `ms`."""
     subject = judged_subject(native=1e-6, stress=1e-6)
     judged = verdict.judge(subject, FIXTURE)
-    blocks = lambda t: series([[t] * 4 for _ in range(8)], [[host_ms or t] * 4 for _ in range(8)])  # noqa: E731
-    timed = {"mine": blocks(ms), "eager": blocks(base_ms), "compile": blocks(base_ms / 2)}
+    timed = {"mine": series([ms] * 40), "eager": series([base_ms] * 40), "compile": series([base_ms / 2] * 40)}
     facts = {"status": "converged", "baseline_classes": {"eager": "fp32", "compile": "tf32"}}
-    given = {"series": timed, "facts": facts, "reached": CEILINGS} | changes
+    given = {"series": timed, "facts": facts, "reached": CEILINGS, "trust": "audited"} | changes
+    for name, value in given.pop("subject", {}).items():
+        setattr(subject, name, value)
     return verdict.result(
-        problems.load("L1_36"), subject, judged, given["series"], given["facts"], given["reached"], ["triton"]
+        problems.load("L1_36"), subject, judged, given["series"], given["facts"], given["reached"], given["trust"]
     )
 
 
@@ -1101,10 +966,73 @@ def test_ceilings_that_cannot_be_kept_are_measured_each_time(gpu: dict[str, Any]
 
 def test_what_is_missing_says_why() -> None:
     cpu = result_of(1.0, reached=None)
-    assert cpu["floor_ms"] is None and "CPU" in cpu["floor_reason"]
+    assert cpu["floor_ms"] is None and "CPU" in cpu["floor_reason"] and not cpu["measurement"]
     untimed = result_of(1.0, series={}, facts={"status": "not_timed"})
-    assert untimed["time_ms"] is None and untimed["time_reason"] == "not_timed"
-    assert result_of(FLOOR_MS * 1.1, host_ms=50.0)["reasons"][-1]["code"] == "timing_suspect"
+    assert untimed["time_ms"] is None and untimed["time_reason"] == "not_timed" and untimed["word"] is None
+    open_only = result_of(1.0, series={"mine": series([], latency_ms=[1.0])})
+    assert open_only["time_ms"] is None and open_only["time_reason"] == "converged"
+
+
+def test_a_result_tells_device_time_latency_and_the_word_for_its_speedup() -> None:
+    """A baseline of 4 ms over 4.7 ms is SLOW, one of 8 ms FAST; latency has a ratio of its own."""
+    found = result_of(FLOOR_MS * 1.25)
+    assert found["time_ms"]["n"] == 40 and found["latency_ms"]["n"] == 13 and found["hot_ms"] is None
+    eager = found["speedup_all"]["eager"]
+    assert set(found["speedup"]) == {"eager", "compile", "best_same_class"}
+    assert found["speedup"]["eager"] == eager and eager["word"] == "SLOW"
+    assert result_of(FLOOR_MS * 1.25, base_ms=8.0)["speedup"]["eager"]["word"] == "FAST"
+    assert eager["latency"]["ratio"] == pytest.approx(eager["ratio"])
+    assert found["word"] == found["speedup"]["best_same_class"]["word"]
+    json.loads(jsonio.dumps(found))
+
+
+def test_the_word_allows_for_what_the_control_shows() -> None:
+    """Half a per cent faster, where the same code shows itself 2 % faster than itself, says nothing."""
+    ms = FLOOR_MS * 1.25
+    facts = {"status": "converged", "baseline_classes": {"eager": "fp32"}}
+    timed = {"mine": series([ms] * 40), "eager": series([ms * 1.015] * 40)}
+    assert result_of(ms, series=timed, facts=facts)["word"] == "FAST"
+    control = {"ratio": 1.0, "ci95": [0.98, 1.01], "blocks": 40}
+    assert result_of(ms, series=timed, facts=facts | {"aa": control})["word"] == "SAME"
+
+
+def test_a_result_says_what_lies_between_the_judge_and_the_solution() -> None:
+    """Nothing, a process, or another user; by the worker's own word, which no verdict depends on."""
+    assert result_of(8.0, trust="dev")["separation"] == "none"
+    assert result_of(8.0)["separation"] == "process"
+    assert result_of(8.0, subject={"hello": {"uid": os.geteuid()}})["separation"] == "process"
+    assert result_of(8.0, subject={"hello": {"uid": os.geteuid() + 1}})["separation"] == "user"
+    confined = {"seccomp": "applied"}
+    assert result_of(8.0, subject={"hello": {"confined": confined}})["confined"] == confined
+
+
+def test_labels_are_those_of_the_source_and_of_what_was_seen(tmp_path: Path) -> None:
+    source = tmp_path / "mine.py"
+    source.write_text("import triton\n\n@triton.jit\ndef k(x): pass\n")
+    given = {"source": source, "observed": {"static_output", "nondeterministic"}}
+    assert result_of(8.0, subject=given)["labels"] == ["nondeterministic", "static_output", "triton"]
+
+
+def test_the_share_of_own_kernels_has_a_reason_where_it_is_unknown(tmp_path: Path) -> None:
+    """A worker tells of its kernels, and may lie: what is no list of kernels is no share."""
+    source = tmp_path / "mine.py"
+    source.write_text("import triton\n\n@triton.jit\ndef mine(x): pass\n")
+    told = [{"name": "mine", "us": 30.0, "count": 1}, {"name": "void at::native::vectorized_x", "us": 10.0, "count": 1}]
+    found = result_of(8.0, subject={"source": source, "profile": {"kernels": told, "reason": ""}})
+    assert found["own_kernel_share"] == 0.75 and found["kernel_shares"]["inconsistent"] == []
+    for profile in ({}, {"kernels": []}, {"kernels": "mine"}, {"kernels": [], "reason": "no GPU"}):
+        missing = result_of(8.0, subject={"profile": profile})
+        assert missing["own_kernel_share"] is None
+        assert missing["own_kernel_share_reason"] == profile.get("reason", "not profiled")
+
+
+@pytest.mark.parametrize("code", sorted(SolutionRejected.RULES))
+def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code: str) -> None:
+    assert SolutionRejected(code).verdict == "rejected"
+    assert SolutionRejected("wrong_shape").verdict == SolutionRejected("timed_output_wrong").verdict == "incorrect"
+    subject = judged_subject(native=0.0, stress=0.0)
+    subject.fail(SolutionRejected(code, "why"), "timing")
+    assert verdict.judge(subject, FIXTURE)["verdict"] == "rejected"
 
 
 # -- fixtures -------------------------------------------------------------------------------------------------------
@@ -1312,6 +1240,14 @@ CHEATS = {
 }
 
 
+def wrapped(folder: Path, problem: Problem, name: str, body: str, top: str = "") -> Path:
+    """The problem's own file with a ModelNew whose forward is `body`; `top` comes before the class."""
+    file = folder / f"{name.replace(' ', '_')}.py"
+    header = "\n\nclass ModelNew(Model):\n    first = None\n\n    def forward(self, *inputs):\n        "
+    file.write_text(f"{problem.path.read_text()}\n{top}{header}{body}\n")
+    return file
+
+
 @pytest.mark.parametrize("key", ONCE)
 def test_answers_without_work_are_incorrect_on_every_problem(
     key: str, tmp_path: Path, smoke_fixture: Callable[[str], dict[str, Any]]
@@ -1319,12 +1255,7 @@ def test_answers_without_work_are_incorrect_on_every_problem(
     """Zeros, the mean over the batch and the first output ever computed, through the real worker; work is correct."""
     problem = problems.load(key, size="smoke")
     names = ["zeros", "mean", "stale"] + (["honest"] if key in ("L1_36", "L3_44", "L1_77@bf16") else [])
-    solutions = []
-    for name in names:
-        file = tmp_path / f"{name}.py"
-        wrapper = "\n\nclass ModelNew(Model):\n    first = None\n\n    def forward(self, *inputs):\n        "
-        file.write_text(problem.path.read_text() + wrapper + CHEATS[name] + "\n")
-        solutions.append((name, file, "ModelNew"))
+    solutions = [(name, wrapped(tmp_path, problem, name, CHEATS[name]), "ModelNew") for name in names]
     found = evaluate.evaluate(problem, smoke_fixture(key), solutions, Options(device="cpu", timing=False))
     assert len(found["trials"]) >= 2
     for entry in found["results"]:
@@ -1338,22 +1269,22 @@ def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
 ) -> None:
     """Its worker ends with its verdict: one that filled the GPU must not make the next one run out of memory."""
     problem = problems.load("L1_04@bf16", size="smoke")
-    pid = tmp_path / "pid"
-    hoarder = f"open({str(pid)!r}, 'w').write(str(__import__('os').getpid()))\n        raise MemoryError('all mine')"
-    waiting = f"import pathlib\n        alive = pathlib.Path('/proc', open({str(pid)!r}).read()).exists()\n" + (
-        "        return super().forward(*inputs) * (0 if alive else 1)"
-    )
-    solutions = []
-    for name, body in (("hoarder", hoarder), ("next", waiting)):
-        file = tmp_path / f"{name}.py"
-        file.write_text(
-            f"{problem.path.read_text()}\n\nclass ModelNew(Model):\n    def forward(self, *inputs):\n        {body}\n"
-        )
-        solutions.append((name, file, "ModelNew"))
+    bodies = {"hoarder": "raise MemoryError('all mine')", "next": "return super().forward(*inputs)"}
+    solutions = [(name, wrapped(tmp_path, problem, name, body), "ModelNew") for name, body in bodies.items()]
+    launcher = launch.current()
+    assert isinstance(launcher, launch.Launcher)
+    alive = []
+
+    def progress(line: str) -> None:
+        if ": next: " in line:
+            alive.append((len(launcher.started), len(launch.descendants(os.getpid())) - 1))
+
     options = Options(device="cpu", timing=False)
-    first, second = evaluate.evaluate(problem, smoke_fixture(problem.key), solutions, options)["results"]
-    assert (first["verdict"], first["reasons"][0]["code"]) == ("error", "out_of_memory")
-    assert second["verdict"] == "correct", second
+    found = evaluate.evaluate(problem, smoke_fixture(problem.key), solutions, options, progress)["results"]
+    assert (found[0]["verdict"], found[0]["reasons"][0]["code"]) == ("error", "out_of_memory")
+    assert found[1]["verdict"] == "correct", found[1]
+    assert alive and set(alive) == {(1, 1)}, "one worker is left, and one process below the judge"
+    assert not launcher.started
 
 
 @pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16", "L3_43"])
@@ -1388,12 +1319,6 @@ def test_every_row_is_compared_also_where_the_reference_comes_in_chunks(
         "permuted": "y = super().forward(*inputs)\n        return y.transpose(-1, 1).contiguous().transpose(-1, 1)",
         "last row": "y = super().forward(*inputs).clone()\n        y[-1, -1] = y[0, 0]\n        return y",
     }
-    solutions = []
-    for name, body in bodies.items():
-        file = tmp_path / f"{name}.py"
-        file.write_text(
-            f"{problem.path.read_text()}\n\nclass ModelNew(Model):\n    def forward(self, *inputs):\n        {body}\n"
-        )
-        solutions.append((name, file, "ModelNew"))
+    solutions = [(name, wrapped(tmp_path, problem, name, body), "ModelNew") for name, body in bodies.items()]
     found = evaluate.evaluate(problem, fixture, solutions, Options(device="cpu", timing=False))["results"]
     assert [entry["verdict"] for entry in found] == ["correct", "incorrect"], found

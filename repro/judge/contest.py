@@ -1,8 +1,8 @@
 """The timing of an evaluation: baselines, an A/A control and the correct solutions, one at a time, against each other.
 
-A call of a variant goes so. Everybody is stopped. The judge makes new inputs, flushes the L2 from its own process and
-sees that the GPU is idle. It notes its clock, wakes one worker, and that makes one call behind a gate that hides the
-launch; the answer ends the judge's clock, and the worker is stopped again. Then one secret row of what it returned is
+A call of a variant goes so. Its worker makes ready and is stopped, as all others are. The judge makes new inputs,
+flushes the L2 from its own process and sees that the GPU is idle. It notes its clock, wakes that one worker, and that
+makes one call behind a gate which hides the launch; the answer ends the judge's clock. Then one secret row of what it returned is
 compared with the reference, and now and then all of it. A solution therefore runs only while it is timed, and its
 inputs are not there before.
 """
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from repro.errors import JudgeError, SolutionError, SolutionRejected
-from repro.judge import baselines, stats, timing
+from repro.judge import baselines, timing
 from repro.judge.subject import Subject
 from repro.judge.timing import Runner, Sample, Series
 from repro.judge.trials import secret_seed
@@ -182,27 +182,27 @@ class Contest:
     def _call(self, subject: Subject, variant: str, gated: bool) -> Sample:
         worker = subject.worker
         assert worker is not None
-        told = self.slots.told()
+        timeout_s = self.options.timeout_s
         if not self.keep:  # memory is short: nobody kept any, so it is taken again on inputs of the past
-            subject.ask({"op": "run", "variant": variant, "inputs": told}, self.options.timeout_s)
-            self.slots.fill(secret_seed(), None)
-        worker.stop()
-        self._flush()
+            subject.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
         gate_us = GATE_US if gated and self.cuda else 0.0
-        message = {"op": "call", "variant": variant, "inputs": told, "gate_us": gate_us}
+        subject.ask({"op": "arm", "variant": variant, "inputs": self.slots.told(), "gate_us": gate_us}, timeout_s)
         self.last = subject
+        worker.stop()
+        self.slots.fill(secret_seed(), None)
+        self._flush()
         begin = time.perf_counter()
         worker.wake()
-        answer = worker.ask(message, self.options.timeout_s)
+        answer = worker.ask({"op": "go"}, timeout_s)
         wall_ms = (time.perf_counter() - begin) * 1e3
         sample = Sample(
             timing.reported(answer.get("device_ms")), timing.reported(answer.get("host_ms")), wall_ms, gate_us / 1e3
         )
-        if subject not in self.baselines:
-            self._check(subject, told)
         self._modes(subject, variant, answer.get("modes"))
+        if subject not in self.baselines:
+            self._check(subject)
         if not self.keep:
-            subject.ask({"op": "release"}, self.options.timeout_s)
+            subject.ask({"op": "release"}, timeout_s)
         worker.stop()
         return sample
 
@@ -222,10 +222,10 @@ class Contest:
             if modes not in subject.modes and len(subject.modes) < 8:
                 subject.modes.append(modes)
 
-    def _check(self, subject: Subject, told: list[dict[str, Any]]) -> None:
+    def _check(self, subject: Subject) -> None:
         """A secret row of a timed output against the reference, or all of it."""
         evaluation = self.evaluation
-        look = subject.ask({"op": "look", "inputs": told}, self.options.timeout_s)
+        look = subject.ask({"op": "look"}, self.options.timeout_s)
         row, whole = evaluation.random_row()
         if not subject.control:
             chosen = self.calls[subject.name] == self.whole[subject.name]
@@ -250,11 +250,11 @@ class Contest:
         runners = self.prepare()
         self.evaluation.progress(f"{key}: timing {', '.join(r.name for r in runners)}")
         series, status = timing.measure(
-            runners, self._fresh, self.options.timing_budget_s, warm=self.cuda, most=self.options.max_blocks
+            runners, self.options.timing_budget_s, warm=self.cuda, most=self.options.max_blocks
         )
         trusted = [series[r.name] for r in runners if not r.candidate]
         facts: dict[str, Any] = {"status": status, "left_out": self.left_out, "baseline_classes": self.classes,
-                                 "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every block",
+                                 "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
                                  "gate_us": GATE_US if self.cuda else 0.0, "memory_kept": self.keep}  # fmt: skip
         if self.cuda:
             for subject in self.solutions:
@@ -263,17 +263,12 @@ class Contest:
                     raise Blamed(subject, SolutionRejected("clocks_disagree", why))
             self._hot(series)
         if self.control is not None:
-            facts["aa"] = stats.paired_ratio(series["eager"].device_ms, series[self.control.name].device_ms)
+            facts["aa"] = timing.speedup(series["eager"].device_ms, series[self.control.name].device_ms)
         if self.cuda and self.options.trust == "audited":
             for subject in self.solutions:
                 self._profile(subject)
             self._alone(runners, series, facts)
         return series, facts
-
-    def _fresh(self) -> None:
-        if self.keep:
-            self._stop()
-            self.slots.fill(secret_seed(), None)
 
     def _hot(self, series: dict[str, Series]) -> None:
         """Calls back to back on the same inputs, for every variant: what a caller sees whose data is in the cache."""
@@ -304,7 +299,7 @@ class Contest:
             self.evaluation.end(subject)
         solutions, self.solutions = self.solutions, []
         left = [r for r in runners if not r.candidate and (self.control is None or r.name != self.control.name)]
-        found, _ = timing.measure(left, self._fresh, self.options.timing_budget_s, warm=True, most=ALONE_BLOCKS)
+        found, _ = timing.measure(left, self.options.timing_budget_s, warm=True, most=ALONE_BLOCKS)
         ratios = {
             name: statistics.median(series[name].device_ms) / statistics.median(s.device_ms)
             for name, s in found.items()

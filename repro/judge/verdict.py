@@ -106,11 +106,11 @@ def result(
     entry |= _others(ours)
     entry["modes"] = subject.modes
     names = [n for n in facts["baseline_classes"] if n in series]
-    ratio = {n: stats.paired_ratio(series[n].device_ms, ours.device_ms) for n in names}
+    ratio = {n: timing.speedup(series[n].device_ms, ours.device_ms) for n in names}
     for name, found in ratio.items():
         found["word"] = timing.word(found, timing.noise(facts.get("aa")))
         if series[name].latency_ms and ours.latency_ms:
-            found["latency"] = stats.paired_ratio(series[name].latency_ms, ours.latency_ms)
+            found["latency"] = timing.speedup(series[name].latency_ms, ours.latency_ms)
     best = _best(problem, judged, facts, ratio)
     entry["speedup"] = {n: ratio[n] for n in PUBLISHED_BASELINES if n in ratio} | best
     entry["speedup_all"] = ratio

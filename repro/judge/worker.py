@@ -116,6 +116,7 @@ class Worker:
         self.built_with: Any = None
         self.static = False
         self.pending: list[torch.Tensor] = []
+        self.armed: Any = None
 
     def hello(self) -> dict[str, Any]:
         """Who this is, and what confines it."""
@@ -277,41 +278,43 @@ class Worker:
         torch.cuda.reset_peak_memory_stats()
         return facts
 
-    def call(self, variant: str, inputs: list[dict[str, Any]], gate_us: float) -> dict[str, Any]:
-        """One timed call, milliseconds by events and by the host's clock. gate_us: how long a gate holds the stream, so
-        that the launch latency is hidden; 0 for the whole latency from a waiting device to a waiting host."""
-        self.output = None
+    def arm(self, variant: str, inputs: list[dict[str, Any]], gate_us: float) -> dict[str, Any]:
+        """Everything of a timed call that can be done before its inputs are there."""
+        self.output, self.pending = None, []
         self._flags(variant)
-        values, call = self._inputs(inputs), self.calls[variant]
-        device_ms = None
+        events = (_Event(enable_timing=True), _Event(enable_timing=True)) if self.cuda else None
+        if self.cuda:
+            driver.reset_persisting()
+            _synchronize()
+        self.armed = (self._inputs(inputs), self.calls[variant], gate_us, events)
+        return {}
+
+    def go(self) -> dict[str, Any]:
+        """One timed call, milliseconds by events and by the host's clock. With a gate the launch latency is hidden;
+        without one the host's clock shows the whole latency from a waiting device to a waiting host."""
+        values, call, gate_us, events = self.armed
         with _no_grad():
             before = self.modes()
-            if self.cuda:
-                driver.reset_persisting()
+            begin = _clock_ns()
+            if events is None:
+                self.output = call(*values)
+                host_ms = device_ms = (_clock_ns() - begin) / 1e6
+            else:
                 stream = _stream()
-                start, end = _Event(enable_timing=True), _Event(enable_timing=True)
-                _synchronize()
-                begin = _clock_ns()
                 if gate_us and self.gate is not None:
                     self.gate(gate_us, stream)
-                _record(start, stream)
+                _record(events[0], stream)
                 self.output = call(*values)
-                _record(end, stream)
+                _record(events[1], stream)
                 _synchronize()
                 host_ms = (_clock_ns() - begin) / 1e6
-                device_ms = float(_elapsed(start, end))
-            else:
-                begin = _clock_ns()
-                self.output = call(*values)
-                host_ms = (_clock_ns() - begin) / 1e6
+                device_ms = float(_elapsed(*events))
             self.pending = sums(self.output)
-            after = self.modes()
-        return {"device_ms": host_ms if device_ms is None else device_ms, "host_ms": host_ms,
-                "modes": [before, after]}  # fmt: skip
+            return {"device_ms": device_ms, "host_ms": host_ms, "modes": [before, self.modes()]}
 
-    def look(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """What the last timed call returned, and the digest of it; outside the judge's clock."""
-        return {"output": describe(self.output, self._inputs(inputs)), "digest": digest(self.pending)}
+    def look(self) -> dict[str, Any]:
+        """What the last timed call returned, and its digest as it was right after the call."""
+        return {"output": describe(self.output, self.armed[0]), "digest": digest(self.pending)}
 
     def prepare(self) -> dict[str, Any]:
         """Loads the gate."""

@@ -50,7 +50,8 @@ static void table(uintptr_t start, Elf64_Rela *r, size_t n, Elf64_Sym *symbols, 
         uintptr_t *slot = (uintptr_t *)(start + r->r_offset);
         if (ELF64_R_TYPE(r->r_info) != R_X86_64_JUMP_SLOT && ELF64_R_TYPE(r->r_info) != R_X86_64_GLOB_DAT) continue;
         if (strcmp(names + symbols[ELF64_R_SYM(r->r_info)].st_name, "clock_gettime")) continue;
-        if (PASTE(mpro, tect)((void *)((uintptr_t)slot & ~4095UL), 4096, PROT_READ | PROT_WRITE) == 0) *slot = (uintptr_t)slow;
+        void *page = (void *)((uintptr_t)slot & ~4095UL);
+        if (PASTE(mpro, tect)(page, 4096, PROT_READ | PROT_WRITE) == 0) *slot = (uintptr_t)slow;
     }
 }
 

@@ -1,0 +1,328 @@
+"""Samples and when there are enough of them: medians, intervals, blocks, clocks that disagree, words for a speedup."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import series
+
+from repro.errors import SolutionRejected
+from repro.judge import stats, timing
+from repro.judge.timing import Runner, Sample, Series
+
+
+# -- statistics -----------------------------------------------------------------------------------------------------
+
+
+def test_the_interval_of_the_median_covers_it() -> None:
+    """Of 200 experiments with a known median, 95 % within what their number allows."""
+    generator = np.random.default_rng(3)
+    covered = 0
+    for _ in range(200):
+        low, high = stats.summary(list(generator.lognormal(0, 0.3, 60)))["ci95"]
+        covered += low <= 1.0 <= high
+    assert 180 <= covered <= 199
+
+
+def test_summary_of_known_samples() -> None:
+    found = stats.summary([1.0, 2.0, 3.0, 4.0, 100.0])
+    assert (found["median"], found["iqr"], found["n"]) == (3.0, 2.0, 5)
+    assert stats.summary([2.0] * 9) == {"median": 2.0, "ci95": [2.0, 2.0], "iqr": 0.0, "n": 9}
+    assert stats.summary([1.0, 5.0, 2.0]) == stats.summary([1.0, 5.0, 2.0]), "the resampling is seeded"
+    with pytest.raises(ValueError, match="no samples"):
+        stats.summary([])
+
+
+def test_paired_ratio_is_exact_where_every_block_agrees() -> None:
+    """Drift that hits both of a block cancels: the ratio is 2 however much blocks differ."""
+    base = [4.0, 8.0, 1.0, 100.0]
+    found = stats.paired_ratio(base, [b / 2 for b in base])
+    assert found["ratio"] == pytest.approx(2.0) and found["ci95"] == pytest.approx([2.0, 2.0]) and found["blocks"] == 4
+    mixed = stats.paired_ratio([1.0, 4.0], [1.0, 1.0])
+    assert mixed["ratio"] == pytest.approx(2.0) and mixed["ci95"] == pytest.approx([1.0, 4.0])
+    for pair in (([1.0], [1.0, 2.0]), ([], [])):
+        with pytest.raises(ValueError, match="pair"):
+            stats.paired_ratio(*pair)
+
+
+def test_geometric_mean_of_ratios_and_of_their_intervals() -> None:
+    same = {"ratio": 2.0, "ci95": [1.0, 4.0]}
+    assert stats.geometric_mean([same])["ci95"] == pytest.approx([1.0, 4.0])
+    found = stats.geometric_mean([{"ratio": 1.0, "ci95": [1.0, 1.0]}, {"ratio": 4.0, "ci95": [4.0, 4.0]}])
+    assert found["ratio"] == pytest.approx(2.0) and found["ci95"] == pytest.approx([2.0, 2.0]) and found["n"] == 2
+    narrower = stats.geometric_mean([same] * 4)
+    assert narrower["ci95"] == pytest.approx([1.0 * 2**0.5, 2 * 2**0.5]), "four of them: half the width in logs"
+    with pytest.raises(ValueError, match="no ratios"):
+        stats.geometric_mean([])
+
+
+# -- one variant's samples -------------------------------------------------------------------------------------------
+
+
+def test_a_series_tells_device_time_latency_and_what_nobody_explained() -> None:
+    """Gated blocks measure the device, open ones the whole latency; the rest of the judge's clock is unexplained."""
+    found = Series(gated=[Sample(1.0, 1.2, 1.6, 0.1)], open=[Sample(1.0, 1.4, 1.5, 0.0)])
+    assert found.device_ms == [1.0] and found.latency_ms == [1.4]
+    assert found.unexplained_ms == pytest.approx([0.5])
+
+
+def test_every_raw_sample_is_kept_in_json() -> None:
+    """Device, host and wall of gated and open calls, in the order of the blocks, and the hot mean or null."""
+    found = series([1.0, 2.0], latency_ms=[3.0]).to_json()
+    assert found["gated"]["device_ms"] == [1.0, 2.0] and found["open"]["host_ms"] == [3.0]
+    assert set(found) == {"gated", "open", "hot_ms"} and found["hot_ms"] is None
+    assert all(set(part) == {"device_ms", "host_ms", "wall_ms"} for part in (found["gated"], found["open"]))
+    assert {len(values) for values in found["gated"].values()} == {2}
+    assert json.loads(json.dumps(found)) == found
+
+
+# -- when there are enough -------------------------------------------------------------------------------------------
+
+STEADY = [1.0, 1.001, 0.999, 1.0] * 10
+
+
+def scaled(values: list[float], factor: float) -> Series:
+    return series([factor * value for value in values])
+
+
+def test_convergence_needs_samples_and_a_narrow_interval() -> None:
+    assert timing.converged({"mine": series(STEADY)}, ["mine"])
+    assert not timing.converged({"mine": series(STEADY[: timing.MIN_BLOCKS - 1])}, ["mine"]), "32 gated blocks at least"
+    generator = np.random.default_rng(5)
+    assert not timing.converged({"mine": series(list(generator.normal(1, 0.2, 40)))}, ["mine"]), "5 permille"
+
+
+def test_convergence_asks_for_every_series_to_be_long_enough() -> None:
+    both = {"eager": series(STEADY[:10]), "mine": series(STEADY)}
+    assert not timing.converged(both, ["mine"])
+
+
+def test_a_ratio_that_is_not_known_keeps_the_measurement_going() -> None:
+    """Each is steady by its median, but their ratio swings from block to block."""
+    swing = [1.0 if block % 2 else 1.04 for block in range(40)]
+    assert not timing.converged({"eager": series(swing), "mine": series(STEADY)}, ["mine"])
+    assert timing.converged({"eager": scaled(STEADY, 4), "mine": series(STEADY)}, ["mine"])
+
+
+def test_variants_slower_than_the_fastest_may_be_known_three_times_worse() -> None:
+    """A ratio that is known to 1 %: enough of a baseline that is neither the first nor the fastest, not of those."""
+    rough = [1.0 if block % 2 else 1.055 for block in range(40)]
+    half = (lambda ci: (ci[1] - ci[0]) / 2)(stats.paired_ratio(rough, STEADY)["ci95"])
+    assert timing.PRECISION < half < 3 * timing.PRECISION
+    eager, slow = scaled(STEADY, 2), scaled(rough, 4)
+    assert timing.converged({"eager": eager, "slow": slow, "mine": series(STEADY)}, ["mine"])
+    assert not timing.converged({"slow": slow, "eager": eager, "mine": series(STEADY)}, ["mine"]), "the first"
+    fastest = {"eager": eager, "fast": scaled(rough, 0.5), "mine": series(STEADY)}
+    assert not timing.converged(fastest, ["mine"])
+
+
+def test_what_is_no_candidate_may_be_noisy() -> None:
+    generator = np.random.default_rng(5)
+    noisy = series(list(generator.normal(1, 0.2, 40)))
+    assert timing.converged({"eager": noisy}, [])
+
+
+# -- blocks -----------------------------------------------------------------------------------------------------------
+
+
+def steady(ms: float) -> Sample:
+    return Sample(ms, ms, ms, 0.0)
+
+
+def test_measure_gates_all_but_every_fourth_block_and_throws_the_warm_up_away() -> None:
+    """Every variant runs once a block, in an order of its own, on inputs that were made before the block."""
+    events: list[tuple[str, bool]] = []
+
+    def runner(name: str, ms: float) -> Runner:
+        def run(gated: bool) -> Sample:
+            events.append((name, gated))
+            return steady(50.0 if len(events) <= 6 else ms)  # two blocks of three: the warm-up
+
+        return Runner(name, run, candidate=name == "mine")
+
+    names = {"eager": 4.0, "compile": 2.0, "mine": 1.0}
+    runners = [runner(name, ms) for name, ms in names.items()]
+    found, status = timing.measure(runners, lambda: events.append(("fresh", False)), 60, warm=True)
+    assert status == "converged"
+    blocks = [events[start : start + 4] for start in range(0, len(events), 4)]
+    assert all(block[0][0] == "fresh" for block in blocks)
+    assert all({name for name, _ in block[1:]} == set(names) for block in blocks)
+    assert len({tuple(name for name, _ in block) for block in blocks}) > 1, "in random order"
+    gated = [{flag for _, flag in block[1:]} for block in blocks]
+    assert all(len(flags) == 1 for flags in gated), "a block is gated for all or for nobody"
+    kept = [flags.pop() for flags in gated][timing.WARM_BLOCKS :]
+    assert kept == [position % timing.LATENCY_EVERY != timing.LATENCY_EVERY - 1 for position in range(len(kept))]
+    for name, ms in names.items():
+        assert len(found[name].gated) == sum(kept) and len(found[name].open) == len(kept) - sum(kept)
+        assert set(found[name].device_ms) == {ms}, "no sample of the warm-up is kept"
+
+
+def test_measure_pairs_the_blocks_of_all_variants() -> None:
+    """The n-th sample of every series is of the same block: the machine's drift hits all of it."""
+    block = [0]
+
+    def fresh() -> None:
+        block[0] += 1
+
+    def runner(name: str, factor: float) -> Runner:
+        return Runner(name, lambda gated: steady(factor * block[0]), candidate=name == "mine")
+
+    found, _ = timing.measure([runner("eager", 3.0), runner("mine", 1.0)], fresh, 60, warm=False, most=40)
+    ratio = stats.paired_ratio(found["eager"].device_ms, found["mine"].device_ms)
+    assert ratio["ratio"] == pytest.approx(3.0) and ratio["ci95"] == pytest.approx([3.0, 3.0])
+
+
+def test_measure_stops_at_its_budget_or_its_most_blocks_and_says_so() -> None:
+    generator = np.random.default_rng(6)
+    noisy = [Runner("noisy", lambda gated: steady(float(generator.uniform(1, 3))), candidate=True)]
+    found, status = timing.measure(noisy, lambda: None, 0.0, warm=True)
+    assert status == "not_converged" and len(found["noisy"].gated) == 1
+    found, status = timing.measure(noisy, lambda: None, 60, warm=False, most=80)
+    assert status == "not_converged" and (len(found["noisy"].gated), len(found["noisy"].open)) == (60, 20)
+
+
+def test_measure_goes_on_until_everything_has_converged() -> None:
+    """Noise that dies away: not at the first check, and not to the last block."""
+    calls = [0]
+
+    def run(gated: bool) -> Sample:
+        calls[0] += 1
+        return steady(1.0 + (0.5 if calls[0] < 30 and calls[0] % 2 else 0.0))
+
+    found, status = timing.measure([Runner("mine", run, candidate=True)], lambda: None, 60, warm=False)
+    count = len(found["mine"].gated) + len(found["mine"].open)
+    assert status == "converged" and timing.MIN_BLOCKS + timing.CHECK_BLOCKS < count < timing.MAX_BLOCKS
+
+
+def test_measure_hands_a_runners_error_on() -> None:
+    def run(gated: bool) -> Sample:
+        raise SolutionRejected("timed_output_wrong")
+
+    with pytest.raises(SolutionRejected):
+        timing.measure([Runner("bad", run)], lambda: None, 1, warm=False)
+
+
+# -- a worker's word for a time --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, "fast", "1", [], [1.0], {}, True, False, 0, 0.0, -1.0, math.nan, math.inf, -math.inf, 10**400, 5e-324, 9e-7,
+     86_400_000.0],
+    ids=lambda value: str(value)[:20],
+)  # fmt: skip
+def test_a_time_that_cannot_be_is_refused(value: Any) -> None:
+    """One positive number is due; nothing takes less than a nanosecond, and no call a day."""
+    with pytest.raises(SolutionRejected) as caught:
+        timing.reported(value)
+    assert caught.value.code == "impossible_time" and caught.value.verdict == "rejected"
+
+
+def test_a_time_that_can_be_is_taken() -> None:
+    found = [timing.reported(value) for value in (1, 0.002, 1e-6, 86_399_999.0)]
+    assert found == [1.0, 0.002, 1e-6, 86_399_999.0] and all(type(value) is float for value in found)
+
+
+# -- clocks ------------------------------------------------------------------------------------------------------------
+
+USUAL = 0.12  # request, answer and the gate's tail, ms
+TRUSTED = [series([4.0] * 40, way_ms=USUAL), series([2.0] * 40, way_ms=USUAL + 0.01)]
+
+
+@pytest.mark.parametrize(
+    "device_ms, more_ms, told",
+    [
+        (1.0, 0.0, False),
+        (1.0, 0.09, False),  # under 10 % of the device time
+        (1.0, 0.12, True),
+        (0.01, 0.07, False),  # under 80 us
+        (0.01, 0.1, True),
+        (0.01, 1.0, True),  # 1 ms of work told as 10 us
+        (10.0, 0.9, False),
+        (10.0, 1.1, True),
+    ],
+)
+def test_time_that_passed_and_was_not_reported_is_told(device_ms: float, more_ms: float, told: bool) -> None:
+    """Beyond what the way there and back takes for the trusted variants, the slower of them."""
+    ours = series([device_ms] * 40, way_ms=USUAL + 0.01 + more_ms)
+    assert bool(timing.disagreement(ours, TRUSTED)) is told
+
+
+def test_a_liar_is_told_how_much_it_kept() -> None:
+    """A solution that runs for 3 ms and says 0.1 ms."""
+    why = timing.disagreement(series([0.1] * 40, way_ms=USUAL + 2.9), TRUSTED)
+    assert "2.89 ms" in why and "0.1 ms" in why
+
+
+def test_one_slow_call_makes_no_liar() -> None:
+    """Medians: an interruption of the judge's own process in a few blocks accuses nobody."""
+    ours = series([1.0] * 40, way_ms=USUAL)
+    for sample in ours.gated[:5]:
+        sample.wall_ms += 50
+    assert timing.disagreement(ours, TRUSTED) == ""
+
+
+def test_more_time_than_passed_is_told() -> None:
+    """A solution that has reason to seem slow, one call of it alone, or a host time longer than the judge saw."""
+    assert "more time" in timing.disagreement(series([5.0] * 40, way_ms=-1.0), TRUSTED)
+    ours = series([1.0] * 40, way_ms=USUAL)
+    ours.gated[7] = Sample(2.0, 1.0, 1.5, 0.1)
+    assert "more time" in timing.disagreement(ours, TRUSTED)
+    ours.gated[7] = Sample(1.0, 2.0, 1.5, 0.1)
+    assert "more time" in timing.disagreement(ours, TRUSTED)
+
+
+def test_nothing_to_compare_with_accuses_nobody() -> None:
+    assert timing.disagreement(Series(), TRUSTED) == "" == timing.disagreement(series([0.1] * 40, way_ms=9.0), [])
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def within(low: float, high: float) -> dict[str, Any]:
+    return {"ratio": math.sqrt(low * high), "ci95": [low, high]}
+
+
+@pytest.mark.parametrize(
+    "low, high, noise, expected",
+    [
+        (1.2, 1.3, 0.0, "FAST"),
+        (1.001, 1.3, 0.0, "FAST"),
+        (1.001, 1.3, 0.002, "AMBIGUOUS"),  # within what the same code shows against itself
+        (1.003, 1.3, 0.002, "FAST"),
+        (0.7, 0.8, 0.0, "SLOW"),
+        (0.7, 0.999, 0.002, "AMBIGUOUS"),
+        (0.7, 0.997, 0.002, "SLOW"),
+        (0.995, 1.005, 0.0, "SAME"),  # 1 % at least
+        (0.985, 1.005, 0.0, "AMBIGUOUS"),
+        (0.985, 1.005, 0.02, "SAME"),
+        (0.9, 1.1, 0.0, "AMBIGUOUS"),
+        (0.9, 1.1, 0.02, "AMBIGUOUS"),
+        (1.0, 1.0, 0.0, "SAME"),
+    ],
+)
+def test_the_word_follows_the_interval_and_the_noise(low: float, high: float, noise: float, expected: str) -> None:
+    assert timing.word(within(low, high), noise) == expected
+
+
+def test_noise_is_how_far_from_one_the_control_reaches() -> None:
+    """On either side, in logs; none without a control."""
+    assert timing.noise(None) == 0.0
+    assert timing.noise(within(0.99, 1.002)) == pytest.approx(-math.log(0.99))
+    assert timing.noise(within(0.999, 1.03)) == pytest.approx(math.log(1.03))
+    assert timing.noise(within(1.0, 1.0)) == 0.0
+
+
+@pytest.mark.parametrize("shift", [0.98, 1.0, 1.02])
+def test_the_same_code_is_neither_fast_nor_slow(shift: float) -> None:
+    """A/A: two series of one distribution, whatever the machine favours by up to 2 %, with that control beside them."""
+    generator = np.random.default_rng(8)
+    draw: Callable[[], list[float]] = lambda: list(generator.lognormal(0, 0.02, 60))  # noqa: E731
+    control = stats.paired_ratio(draw(), [value * shift for value in draw()])
+    ours = stats.paired_ratio(draw(), draw())
+    assert timing.word(ours, timing.noise(control)) in ("SAME", "AMBIGUOUS")
