@@ -81,7 +81,7 @@ def run(
     ]
     parameters = {"size": size, "device": engine.device}
     bundle = open_bundle(results, "fixtures", rows, parameters, resume=resume)
-    measured = execute(rows, engine, bundle, progress, summary, together=True)
+    measured = execute(rows, engine, bundle, progress, summary, together=max(1, len(rows)))
     by_key = {row["row"]: row for row in measured}
     for problem in wanted:
         row = by_key.get(problem.key)

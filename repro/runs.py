@@ -54,18 +54,18 @@ def execute(
     progress: Progress,
     summarise: Callable[[dict[str, Any]], str],
     *,
-    together: bool = False,
+    together: int = 1,
 ) -> list[dict[str, Any]]:
     """Runs every row that the bundle does not hold yet; returns all rows in plan order.
 
-    together: one process or container for all (trusted work only). summarise: one line for a finished row.
+    together: how many rows share a process or container. summarise: one line for a finished row.
     Raises Interrupted, EngineError (the engine went away) or BundleError; the bundle then says so and keeps its rows.
     """
     bundle.manifest["engine"] = engine.describe() | {"device": engine.device}
     todo = [row for row in rows if not bundle.done(row.id, row.content)]
     if len(todo) < len(rows):
         progress.say(f"resuming {bundle.path}: {len(rows) - len(todo)} of {len(rows)} rows are there")
-    batches = [todo] if together and todo else [[row] for row in todo]
+    batches = [todo[at : at + together] for at in range(0, len(todo), together)]
     number = len(rows) - len(todo)
     lost = ""
     try:

@@ -19,14 +19,13 @@ from torch import nn
 
 from repro import inputs, jsonio, problems
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
-from repro.judge import binder, calibrate, ceilings, evaluate, gates, launch, limits, metric, timing, trials, verdict
+from repro.judge import binder, calibrate, ceilings, gates, limits, metric, timing, trials, verdict
 from repro.judge import reference as reference_module
 from repro.judge.metric import Distance
 from repro.judge.precision import TF32Operands, exact_float32, round_mantissa
 from repro.judge.process import WorkerProcess
 from repro.judge.protocol import MAX_LINE_BYTES, Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
-from repro.judge.subject import Options, Subject
-from repro.problems import Problem
+from repro.judge.subject import Subject
 
 CPU = torch.device("cpu")
 KEYS = [p.key for suite in problems.suites() for p in problems.suite(suite, size="smoke")]
@@ -1227,98 +1226,3 @@ def test_a_problem_that_fails_is_the_problems_fault(tmp_path: Path) -> None:
         small_fixture(tmp_path, "3.0")
     with pytest.raises(JudgeError, match="nothing_of_that_name"):
         small_fixture(tmp_path, "torch.nothing_of_that_name(x)")
-
-
-# -- answers without work -------------------------------------------------------------------------------------------
-
-CHEATS = {
-    "zeros": "return torch.zeros_like(super().forward(*inputs))",
-    "mean": "y = super().forward(*inputs)\n        return y.mean(0, keepdim=True).expand_as(y).contiguous()",
-    "stale": "y = super().forward(*inputs)\n        ModelNew.first = y if ModelNew.first is None else ModelNew.first\n"
-    "        return ModelNew.first.clone()",
-    "honest": "return super().forward(*inputs)",
-}
-
-
-def wrapped(folder: Path, problem: Problem, name: str, body: str, top: str = "") -> Path:
-    """The problem's own file with a ModelNew whose forward is `body`; `top` comes before the class."""
-    file = folder / f"{name.replace(' ', '_')}.py"
-    header = "\n\nclass ModelNew(Model):\n    first = None\n\n    def forward(self, *inputs):\n        "
-    file.write_text(f"{problem.path.read_text()}\n{top}{header}{body}\n")
-    return file
-
-
-@pytest.mark.parametrize("key", ONCE)
-def test_answers_without_work_are_incorrect_on_every_problem(
-    key: str, tmp_path: Path, smoke_fixture: Callable[[str], dict[str, Any]]
-) -> None:
-    """Zeros, the mean over the batch and the first output ever computed, through the real worker; work is correct."""
-    problem = problems.load(key, size="smoke")
-    names = ["zeros", "mean", "stale"] + (["honest"] if key in ("L1_36", "L3_44", "L1_77@bf16") else [])
-    solutions = [(name, wrapped(tmp_path, problem, name, CHEATS[name]), "ModelNew") for name in names]
-    found = evaluate.evaluate(problem, smoke_fixture(key), solutions, Options(device="cpu", timing=False))
-    assert len(found["trials"]) >= 2
-    for entry in found["results"]:
-        assert entry["verdict"] == ("correct" if entry["solution"] == "honest" else "incorrect"), entry
-        assert entry["verdict"] == "correct" or entry["reasons"][0]["code"] in metric.GUARDS
-    assert json.loads(jsonio.dumps(found))["timing"]["status"] == "not_timed"
-
-
-def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
-    tmp_path: Path, smoke_fixture: Callable[[str], dict[str, Any]]
-) -> None:
-    """Its worker ends with its verdict: one that filled the GPU must not make the next one run out of memory."""
-    problem = problems.load("L1_04@bf16", size="smoke")
-    bodies = {"hoarder": "raise MemoryError('all mine')", "next": "return super().forward(*inputs)"}
-    solutions = [(name, wrapped(tmp_path, problem, name, body), "ModelNew") for name, body in bodies.items()]
-    launcher = launch.current()
-    assert isinstance(launcher, launch.Launcher)
-    alive = []
-
-    def progress(line: str) -> None:
-        if ": next: " in line:
-            alive.append((len(launcher.started), len(launch.descendants(os.getpid())) - 1))
-
-    options = Options(device="cpu", timing=False)
-    found = evaluate.evaluate(problem, smoke_fixture(problem.key), solutions, options, progress)["results"]
-    assert (found[0]["verdict"], found[0]["reasons"][0]["code"]) == ("error", "out_of_memory")
-    assert found[1]["verdict"] == "correct", found[1]
-    assert alive and set(alive) == {(1, 1)}, "one worker is left, and one process below the judge"
-    assert not launcher.started
-
-
-@pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16", "L3_43"])
-def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(
-    key: str, smoke_fixture: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At full size nothing fits at once; cheats agree closely, honest kernels as far as torch sums in another order."""
-    whole = smoke_fixture(key)
-    monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
-    chunked = calibrate.build(problems.load(key, size="smoke"), CPU)
-    assert chunked["output"] == whole["output"] and chunked["trials"].keys() == whole["trials"].keys()
-    for kind, trial in whole["trials"].items():
-        again = chunked["trials"][kind]
-        assert again["sensitivity"] == pytest.approx(trial["sensitivity"], rel=1e-4)
-        for name, values in trial["cheats"].items():
-            guards = [g for g in metric.GUARDS if g in values]
-            assert {g: again["cheats"][name][g] for g in guards} == pytest.approx(
-                {g: values[g] for g in guards}, rel=1e-4
-            ), (kind, name)
-        for name, values in trial["honest"].items():
-            assert again["honest"][name]["rel_l2"] == pytest.approx(values["rel_l2"], rel=0.2, abs=1e-7), (kind, name)
-
-
-@pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16"])
-def test_every_row_is_compared_also_where_the_reference_comes_in_chunks(
-    key: str, tmp_path: Path, smoke_fixture: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Row by row: an output with permuted strides is right, one whose last row alone is wrong is not."""
-    problem, fixture = problems.load(key, size="smoke"), smoke_fixture(key)
-    monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
-    bodies = {
-        "permuted": "y = super().forward(*inputs)\n        return y.transpose(-1, 1).contiguous().transpose(-1, 1)",
-        "last row": "y = super().forward(*inputs).clone()\n        y[-1, -1] = y[0, 0]\n        return y",
-    }
-    solutions = [(name, wrapped(tmp_path, problem, name, body), "ModelNew") for name, body in bodies.items()]
-    found = evaluate.evaluate(problem, fixture, solutions, Options(device="cpu", timing=False))["results"]
-    assert [entry["verdict"] for entry in found] == ["correct", "incorrect"], found

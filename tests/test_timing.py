@@ -15,7 +15,6 @@ from repro.errors import SolutionRejected
 from repro.judge import stats, timing
 from repro.judge.timing import Runner, Sample, Series
 
-
 # -- statistics -----------------------------------------------------------------------------------------------------
 
 

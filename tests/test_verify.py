@@ -1,0 +1,414 @@
+"""Whole judgements at smoke size on the CPU, through real workers: answers without work, answers that change, workers
+that write on the wire, shapes beside the own one, the quick way in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from repro import jsonio, problems
+from repro.judge import calibrate, evaluate, launch, metric, process, verify
+from repro.judge import reference as reference_module
+from repro.judge.subject import Options
+from repro.problems import Problem
+
+CPU = torch.device("cpu")
+KEYS = [p.key for suite in problems.suites() for p in problems.suite(suite, size="smoke")]
+# One key a problem: the agent study's where a problem is in both suites.
+ONCE = [key for key in KEYS if key.partition("@")[0] not in KEYS[: KEYS.index(key)]]
+VERDICTS = Options(device="cpu", timing=False, timeout_s=60)
+TIMED = Options(device="cpu", timing=True, timeout_s=60, timing_budget_s=0.5, modes=("eager",))
+
+Measured = Callable[[str], dict[str, Any]]
+
+# -- answers without work -------------------------------------------------------------------------------------------
+
+CHEATS = {
+    "zeros": "return torch.zeros_like(super().forward(*inputs))",
+    "mean": "y = super().forward(*inputs)\n        return y.mean(0, keepdim=True).expand_as(y).contiguous()",
+    "stale": "y = super().forward(*inputs)\n        ModelNew.first = y if ModelNew.first is None else ModelNew.first\n"
+    "        return ModelNew.first.clone()",
+    "honest": "return super().forward(*inputs)",
+}
+
+
+def wrapped(folder: Path, problem: Problem, name: str, body: str, top: str = "") -> Path:
+    """The problem's own file with a ModelNew whose forward is `body`; `top` comes before the class."""
+    file = folder / f"{name.replace(' ', '_')}.py"
+    header = "\n\nclass ModelNew(Model):\n    first = None\n\n    def forward(self, *inputs):\n        "
+    file.write_text(f"{problem.path.read_text()}\n{top}{header}{body}\n")
+    return file
+
+
+@pytest.mark.parametrize("key", ONCE)
+def test_answers_without_work_are_incorrect_on_every_problem(key: str, tmp_path: Path, smoke_fixture: Measured) -> None:
+    """Zeros, the mean over the batch and the first output ever computed, through the real worker; work is correct."""
+    problem = problems.load(key, size="smoke")
+    names = ["zeros", "mean", "stale"] + (["honest"] if key in ("L1_36", "L3_44", "L1_77@bf16") else [])
+    solutions = [(name, wrapped(tmp_path, problem, name, CHEATS[name]), "ModelNew") for name in names]
+    found = evaluate.evaluate(problem, smoke_fixture(key), solutions, VERDICTS)
+    assert len(found["trials"]) >= 2
+    for entry in found["results"]:
+        assert entry["verdict"] == ("correct" if entry["solution"] == "honest" else "incorrect"), entry
+        assert entry["verdict"] == "correct" or entry["reasons"][0]["code"] in metric.GUARDS
+    assert json.loads(jsonio.dumps(found))["timing"]["status"] == "not_timed"
+
+
+def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
+    tmp_path: Path, smoke_fixture: Measured
+) -> None:
+    """Its worker ends with its verdict: one that filled the GPU must not make the next one run out of memory."""
+    problem = problems.load("L1_04@bf16", size="smoke")
+    bodies = {"hoarder": "raise MemoryError('all mine')", "next": "return super().forward(*inputs)"}
+    solutions = [(name, wrapped(tmp_path, problem, name, body), "ModelNew") for name, body in bodies.items()]
+    launcher = launch.current()
+    assert isinstance(launcher, launch.Launcher)
+    alive = []
+
+    def progress(line: str) -> None:
+        if ": next: " in line:
+            alive.append((len(launcher.started), len(launch.descendants(os.getpid())) - 1))
+
+    found = evaluate.evaluate(problem, smoke_fixture(problem.key), solutions, VERDICTS, progress)["results"]
+    assert (found[0]["verdict"], found[0]["reasons"][0]["code"]) == ("error", "out_of_memory")
+    assert found[1]["verdict"] == "correct", found[1]
+    assert alive and set(alive) == {(1, 1)}, "one worker is left, and one process below the judge"
+    assert not launcher.started
+
+
+@pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16", "L3_43"])
+def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(
+    key: str, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At full size nothing fits at once; cheats agree closely, honest kernels as far as torch sums in another order."""
+    whole = smoke_fixture(key)
+    monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
+    chunked = calibrate.build(problems.load(key, size="smoke"), CPU)
+    assert chunked["output"] == whole["output"] and chunked["trials"].keys() == whole["trials"].keys()
+    for kind, trial in whole["trials"].items():
+        again = chunked["trials"][kind]
+        assert again["sensitivity"] == pytest.approx(trial["sensitivity"], rel=1e-4)
+        for name, values in trial["cheats"].items():
+            guards = [g for g in metric.GUARDS if g in values]
+            assert {g: again["cheats"][name][g] for g in guards} == pytest.approx(
+                {g: values[g] for g in guards}, rel=1e-4
+            ), (kind, name)
+        for name, values in trial["honest"].items():
+            assert again["honest"][name]["rel_l2"] == pytest.approx(values["rel_l2"], rel=0.2, abs=1e-7), (kind, name)
+
+
+@pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16"])
+def test_every_row_is_compared_also_where_the_reference_comes_in_chunks(
+    key: str, tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row by row: an output with permuted strides is right, one whose last row alone is wrong is not."""
+    problem, fixture = problems.load(key, size="smoke"), smoke_fixture(key)
+    monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
+    bodies = {
+        "permuted": "y = super().forward(*inputs)\n        return y.transpose(-1, 1).contiguous().transpose(-1, 1)",
+        "last row": "y = super().forward(*inputs).clone()\n        y[-1, -1] = y[0, 0]\n        return y",
+    }
+    solutions = [(name, wrapped(tmp_path, problem, name, body), "ModelNew") for name, body in bodies.items()]
+    found = evaluate.evaluate(problem, fixture, solutions, VERDICTS)["results"]
+    assert [entry["verdict"] for entry in found] == ["correct", "incorrect"], found
+
+
+# -- what becomes of a solution --------------------------------------------------------------------------------------
+
+# Right answers of L1_36 that do something beside it; `y` is the answer.
+RIGHT = "x, = inputs\n        y = super().forward(x)\n        {}\n        return y"
+
+
+def right(extra: str) -> str:
+    """A right forward of any problem with one input, with statements of its own before it returns `y`."""
+    return RIGHT.format(extra.replace("\n", "\n        "))
+
+
+def judged(
+    folder: Path, measured: Measured, bodies: dict[str, tuple[str, str]], options: Options = VERDICTS,
+    key: str = "L1_36",
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:  # fmt: skip
+    """Solution -> its result, and the whole. bodies: name -> (forward, what stands above the class)."""
+    problem = problems.load(key, size="smoke")
+    solutions = [(n, wrapped(folder, problem, n, body, top), "ModelNew") for n, (body, top) in bodies.items()]
+    found = evaluate.evaluate(problem, measured(key), solutions, options)
+    return {entry["solution"]: entry for entry in found["results"]}, found
+
+
+def outcome(entry: dict[str, Any]) -> tuple[str, str]:
+    """Verdict and the code of the first reason."""
+    return entry["verdict"], entry["reasons"][0]["code"] if entry["reasons"] else ""
+
+
+# Writes a line into every pipe that can be written to: the worker has one, on which it answers.
+WRITE = """
+import os, stat, threading, time
+
+def write(line):
+    for fd in range(3, 64):
+        try:
+            if stat.S_ISFIFO(os.fstat(fd).st_mode):
+                os.write(fd, line)
+        except OSError:
+            pass
+
+def write_later():
+    time.sleep(0.2)
+    write(b'{{"n": 1, "output": null}}\\n')
+"""
+FORGED = {
+    "an answer ahead": ("", 'write(b\'{"n": 7, "confined": {}}\\n\')'),
+    "an answer without a number": ("write(b'{\"output\": null}\\n')", ""),
+    "an answer with another number": ('write(b\'{"n": 12345, "output": null}\\n\')', ""),
+    "two lines at once": ('write(b\'{"n": 1}\\n{"n": 2}\\n\')', ""),
+    "no line": ("write(b'y')", ""),
+    "an error of another request": ('write(b\'{"n": 1, "error": "x", "code": "timeout"}\\n\')', ""),
+    "a line later": ("threading.Thread(target=write_later, daemon=True).start()", ""),
+}
+
+
+@pytest.mark.parametrize("way", FORGED)
+def test_an_answer_that_the_worker_did_not_give_is_tampering(way: str, tmp_path: Path, smoke_fixture: Measured) -> None:
+    """The solution finds the pipe on which its worker answers. Whatever it writes there, it is rejected, and the next
+    solution is judged as ever."""
+    in_forward, at_import = FORGED[way]
+    top = WRITE.replace("{{", "{").replace("}}", "}") + at_import
+    # the line later comes while the judge compares or asks again: calls go on long enough
+    bodies = {"forged": (right(f"{in_forward}\ntime.sleep(0.1)"), top), "honest": (right(""), "")}
+    found, _ = judged(tmp_path, smoke_fixture, bodies)
+    assert outcome(found["forged"]) == ("rejected", "protocol_tampered"), found["forged"]
+    assert found["forged"]["precision_class"] is None and found["forged"]["distances"].keys() <= {"native", "stress"}
+    assert outcome(found["honest"]) == ("correct", "")
+
+
+# Adds to the last bit of one element for as long as the process lives: never far enough to be wrong.
+LATER = "threading.Thread(target=creep, args=(y,), daemon=True).start()"
+CREEP = """
+import threading, time
+
+def creep(y):
+    bits = y.view(-1)[:1].view(torch.int32)
+    for _ in range(2000):
+        bits += 1
+        time.sleep(0.001)
+"""
+
+
+def test_an_output_that_changes_after_its_call_is_rejected(tmp_path: Path, smoke_fixture: Measured) -> None:
+    """A thread goes on writing: what was compared is not what was there when the call ended."""
+    found, _ = judged(tmp_path, smoke_fixture, {"later": (right(LATER), CREEP)})
+    assert outcome(found["later"]) == ("rejected", "deferred_write"), found["later"]
+
+
+def test_a_repeat_on_the_same_inputs_that_is_wrong_is_incorrect(tmp_path: Path, smoke_fixture: Measured) -> None:
+    """Right for inputs that it has not seen; whoever takes the first answer alone would let it pass."""
+    body = right(
+        "again = ModelNew.first == float(x.sum())\nModelNew.first = float(x.sum())\ny = 1.5 * y if again else y"
+    )
+    found, _ = judged(tmp_path, smoke_fixture, {"twice": (body, "")})
+    assert outcome(found["twice"]) == ("incorrect", "nondeterministic_wrong"), found["twice"]
+
+
+def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(
+    tmp_path: Path, smoke_fixture: Measured
+) -> None:
+    """Atomics sum in another order at every call: no fault, and said."""
+    bodies = {"noisy": (right("y = y * (1 + 1e-6 * torch.rand_like(y))"), ""), "steady": (right(""), "")}
+    found, _ = judged(tmp_path, smoke_fixture, bodies)
+    assert outcome(found["noisy"]) == outcome(found["steady"]) == ("correct", "")
+    assert "nondeterministic" in found["noisy"]["labels"] and "nondeterministic" not in found["steady"]["labels"]
+    kinds = {kind: len(values) for kind, values in found["noisy"]["distances"].items()}
+    assert sum(kinds.values()) == sum(map(len, found["steady"]["distances"].values())) + verify.REPEATS - 1
+    assert max(kinds.values()) >= verify.REPEATS, "every answer that differs is measured"
+
+
+def test_the_same_memory_for_every_answer_is_correct_and_labelled(tmp_path: Path, smoke_fixture: Measured) -> None:
+    static = right("if ModelNew.first is None or ModelNew.first.shape != y.shape:\n    ModelNew.first = y.clone()\n"
+                   "y = ModelNew.first.copy_(y)")  # fmt: skip
+    found, _ = judged(tmp_path, smoke_fixture, {"static": (static, ""), "fresh": (right(""), "")})
+    assert outcome(found["static"]) == outcome(found["fresh"]) == ("correct", "")
+    assert "static_output" in found["static"]["labels"] and "static_output" not in found["fresh"]["labels"]
+
+
+@pytest.mark.parametrize(
+    "elsewhere, told",
+    [
+        ("return torch.zeros_like(y)", "incorrect"),
+        ("raise ValueError('4 rows alone')", "error"),
+        ("return y[:2]", "incorrect"),
+        ("os._exit(3)", "error"),
+    ],
+    ids=["wrong", "raises", "another shape", "dies"],
+)
+def test_a_neighbouring_shape_informs_and_never_decides(
+    elsewhere: str, told: str, tmp_path: Path, smoke_fixture: Measured
+) -> None:
+    """Made for the published shape alone: correct, labelled, told what it does elsewhere, and timed afterwards."""
+    body = right(f"if x.shape[0] != 4:\n    {elsewhere}")
+    found, whole = judged(tmp_path, smoke_fixture, {"special": (body, "import os\n")}, TIMED)
+    assert outcome(found["special"]) == ("correct", ""), found["special"]
+    assert found["special"]["neighbour"]["verdict"] == told
+    assert "shape_specialised" in found["special"]["labels"]
+    assert found["special"]["time_ms"]["n"] > 0, "its worker was started anew"
+    assert "neighbour" in {trial["kind"] for trial in whole["trials"]}
+    assert "neighbour" not in found["special"]["distances"]
+
+
+def test_a_solution_that_is_right_at_the_neighbouring_shape_is_told_so(tmp_path: Path, smoke_fixture: Measured) -> None:
+    found, _ = judged(tmp_path, smoke_fixture, {"general": (right(""), "")})
+    assert found["general"]["neighbour"]["verdict"] == "correct" and found["general"]["neighbour"]["rel_l2"] < 1e-3
+    assert "shape_specialised" not in found["general"]["labels"]
+
+
+def test_weights_that_are_kept_from_the_first_call_are_incorrect(tmp_path: Path, smoke_fixture: Measured) -> None:
+    """Right with the published weights; other weights are loaded later, and the answer must follow them."""
+    body = (
+        "ModelNew.first = self.conv2d.weight.clone() if ModelNew.first is None else ModelNew.first\n"
+        "        return torch.nn.functional.conv2d(inputs[0], ModelNew.first, stride=self.conv2d.stride,\n"
+        "            padding=self.conv2d.padding, groups=self.conv2d.groups)"
+    )
+    found, _ = judged(tmp_path, smoke_fixture, {"kept": (body, ""), "honest": (right(""), "")}, key="L1_82")
+    assert found["kept"]["verdict"] == "incorrect" and outcome(found["honest"]) == ("correct", "")
+    assert {reason["trial"] for reason in found["kept"]["reasons"]} == {"perturbed", "perturbed_stress"}
+
+
+def test_a_source_that_uses_what_none_may_is_rejected_without_being_run(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No worker is started for it; its line is named."""
+    started = []
+
+    class Recorded(process.WorkerProcess):
+        def __init__(self, name: str, *args: Any, **keywords: Any) -> None:
+            started.append(name)
+            super().__init__(name, *args, **keywords)
+
+    monkeypatch.setattr(verify, "WorkerProcess", Recorded)
+    bodies = {"banned": (right("sys._getframe()"), "import sys\n"), "honest": (right(""), "")}
+    found, _ = judged(tmp_path, smoke_fixture, bodies)
+    assert outcome(found["banned"]) == ("rejected", "banned") and outcome(found["honest"]) == ("correct", "")
+    assert found["banned"]["reasons"][0]["detail"].startswith("line ") and found["banned"]["confined"] == {}
+    assert found["banned"]["distances"] == {} and found["banned"]["time_ms"] is None
+    assert started == ["honest"]
+
+
+def test_a_worker_says_how_it_is_confined(tmp_path: Path, smoke_fixture: Measured) -> None:
+    """Beside its result; and where this process may not give it a user of its own, that it has none."""
+    found, _ = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")})
+    assert found["honest"]["trust"] == "audited" and found["honest"]["separation"] == "process"
+    assert {"landlock", "seccomp", "capabilities", "no_new_privs", "limits"} <= found["honest"]["confined"].keys()
+    assert found["honest"]["confined"]["seccomp"] == "applied"
+
+
+# -- timing ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_others_keep_theirs(
+    tmp_path: Path, smoke_fixture: Measured
+) -> None:
+    """Right for as long as it is verified; the others are timed again without it."""
+    lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 14:\n    y = torch.zeros_like(y)")
+    found, whole = judged(tmp_path, smoke_fixture, {"lazy": (lazy, ""), "honest": (right(""), "")}, TIMED)
+    assert outcome(found["lazy"]) == ("incorrect", "timed_output_wrong"), found["lazy"]
+    assert found["lazy"]["time_ms"] is None and found["lazy"]["reasons"][0]["trial"] == "timing"
+    assert outcome(found["honest"]) == ("correct", "") and found["honest"]["time_ms"]["n"] > 0
+    assert "lazy" not in whole["samples_ms"]
+
+
+def test_a_solution_that_dies_while_it_is_timed_ends_alone(tmp_path: Path, smoke_fixture: Measured) -> None:
+    dies = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 14:\n    os._exit(1)")
+    found, _ = judged(tmp_path, smoke_fixture, {"dies": (dies, "import os\n"), "honest": (right(""), "")}, TIMED)
+    assert outcome(found["dies"]) == ("error", "worker_exited"), found["dies"]
+    assert outcome(found["honest"]) == ("correct", "") and found["honest"]["speedup"]["eager"]["ratio"] > 0
+
+
+def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(tmp_path: Path, smoke_fixture: Measured) -> None:
+    found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
+    entry = found["honest"]
+    assert set(whole["samples_ms"]) == {"eager", "eager_fp32", "honest"} == {"honest", *whole["baselines"]}
+    for samples in whole["samples_ms"].values():
+        assert len(samples["gated"]["device_ms"]) == entry["time_ms"]["n"]
+        assert len(samples["open"]["host_ms"]) == entry["latency_ms"]["n"]
+    assert entry["speedup"]["best_same_class"]["baseline"] in ("eager", "eager_fp32")
+    assert not entry["measurement"] and "not a measurement" in whole["timing"]["clock"]
+    assert whole["timing"]["left_out"] == {} and whole["timing"]["inputs"] == "native, new for every block"
+    assert {modes["grad"] for modes in entry["modes"]} == {False}
+
+
+def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(
+    tmp_path: Path, smoke_fixture: Measured
+) -> None:
+    """max_autotune at every precision that the solutions have: its worker ends with the first that is too slow."""
+    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager", "max_autotune"),
+                      compile_timeout_s=0.01)  # fmt: skip
+    rough = right("y = y + 3e-4 * y.roll(1, 2)")
+    found, whole = judged(tmp_path, smoke_fixture, {"exact": (right(""), ""), "rough": (rough, "")}, options)
+    assert {entry["precision_class"] for entry in found.values()} == {"fp32", "tf32"}, found["rough"]["rel_l2"]
+    assert set(whole["timing"]["left_out"]) == {"max_autotune_fp32", "max_autotune_tf32"}
+    assert "timeout" in whole["timing"]["left_out"]["max_autotune_fp32"]
+    assert all(entry["time_ms"] for entry in found.values())
+
+
+# -- the quick way ---------------------------------------------------------------------------------------------------
+
+MIXED = {
+    "honest": (right(""), ""),
+    "zeros": (right("y = torch.zeros_like(y)"), ""),
+    "raises": (right("raise ValueError('no')"), ""),
+    "banned": (right("sys._getframe()"), "import sys\n"),
+    "wrong shape": (right("y = y[:1].clone()"), ""),
+    "modifies": (right("x.zero_()"), ""),
+}
+
+
+def test_dev_has_no_separation_and_the_same_verdicts(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the judge's own process, for an inner loop; twice, and what the first time left does not matter to the second.
+    It leaves no folder behind."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(process.tempfile if hasattr(process, "tempfile") else __import__("tempfile"), "tempdir",
+                        str(tmp_path / "tmp"))  # fmt: skip
+    audited, _ = judged(tmp_path, smoke_fixture, MIXED)
+    dev = Options(device="cpu", trust="dev", timing=False)
+    first, _ = judged(tmp_path, smoke_fixture, MIXED, dev)
+    second, _ = judged(tmp_path, smoke_fixture, MIXED, dev)
+    assert {name: outcome(entry) for name, entry in audited.items()} == {
+        "honest": ("correct", ""), "zeros": ("incorrect", "rel_l2"), "raises": ("error", "exception"),
+        "banned": ("rejected", "banned"), "wrong shape": ("incorrect", "wrong_shape"),
+        "modifies": ("incorrect", "input_modified"),
+    }  # fmt: skip
+    for found in (first, second):
+        assert {n: outcome(e) for n, e in found.items()} == {n: outcome(e) for n, e in audited.items()}
+        assert {(entry["trust"], entry["separation"]) for entry in found.values()} == {("dev", "none")}
+    assert {entry["trust"] for entry in audited.values()} == {"audited"}
+    assert first["honest"]["distances"].keys() == audited["honest"]["distances"].keys()
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_dev_times_beside_eager_in_one_process(tmp_path: Path, smoke_fixture: Measured) -> None:
+    options = Options(device="cpu", trust="dev", timing_budget_s=0.5, modes=("eager",))
+    found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, options)
+    assert outcome(found["honest"]) == ("correct", "") and found["honest"]["time_ms"]["n"] > 0
+    assert set(whole["baselines"]) == {"eager", "eager_fp32"}
+
+
+def test_evaluations_follow_each_other_in_one_process(tmp_path: Path, smoke_fixture: Measured) -> None:
+    """As the cells of a self-test do: new workers, new buffers, other secrets; nothing of the one before is left."""
+    launcher = launch.current()
+    assert isinstance(launcher, launch.Launcher)
+    files = len(os.listdir("/proc/self/fd"))
+    seeds = []
+    for _ in range(2):
+        found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), ""), "zeros": MIXED["zeros"]})
+        assert outcome(found["honest"]) == ("correct", "") and found["zeros"]["verdict"] == "incorrect"
+        assert not launcher.started and launch.descendants(os.getpid()) == [os.getpid()]
+        seeds += [trial["seed"] for trial in whole["trials"]]
+    assert len(set(seeds)) == len(seeds)
+    assert len(os.listdir("/proc/self/fd")) <= files + 1, "descriptors of an evaluation outlive it"
