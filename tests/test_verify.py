@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,7 +184,7 @@ def test_an_answer_that_the_worker_did_not_give_is_tampering(way: str, tmp_path:
     bodies = {"forged": (right(f"{in_forward}\ntime.sleep(0.1)"), top), "honest": (right(""), "")}
     found, _ = judged(tmp_path, smoke_fixture, bodies)
     assert outcome(found["forged"]) == ("rejected", "protocol_tampered"), found["forged"]
-    assert found["forged"]["precision_class"] is None and found["forged"]["distances"].keys() <= {"native", "stress"}
+    assert found["forged"]["precision_class"] is None and len(found["forged"]["distances"]) < 3
     assert outcome(found["honest"]) == ("correct", "")
 
 
@@ -337,7 +338,7 @@ def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(tmp_path: Pat
         assert len(samples["open"]["host_ms"]) == entry["latency_ms"]["n"]
     assert entry["speedup"]["best_same_class"]["baseline"] in ("eager", "eager_fp32")
     assert not entry["measurement"] and "not a measurement" in whole["timing"]["clock"]
-    assert whole["timing"]["left_out"] == {} and whole["timing"]["inputs"] == "native, new for every block"
+    assert whole["timing"]["left_out"] == {} and whole["timing"]["inputs"] == "native, new for every call"
     assert {modes["grad"] for modes in entry["modes"]} == {False}
 
 
@@ -373,8 +374,7 @@ def test_dev_has_no_separation_and_the_same_verdicts(
     """In the judge's own process, for an inner loop; twice, and what the first time left does not matter to the second.
     It leaves no folder behind."""
     (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(process.tempfile if hasattr(process, "tempfile") else __import__("tempfile"), "tempdir",
-                        str(tmp_path / "tmp"))  # fmt: skip
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     audited, _ = judged(tmp_path, smoke_fixture, MIXED)
     dev = Options(device="cpu", trust="dev", timing=False)
     first, _ = judged(tmp_path, smoke_fixture, MIXED, dev)

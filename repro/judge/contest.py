@@ -118,6 +118,9 @@ class Contest:
         """Compiles a baseline, runs it and notes its class; where it fails, why it is left out."""
         begin = time.monotonic()
         tuned = baselines.split(variant)[0] == baselines.TUNED
+        if subject.worker is None:
+            self.left_out[variant] = "the variant before it ended their worker"
+            return False
         timeout_s = self.options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S
         try:
             self.classes[variant] = self.evaluation.class_now(subject, variant, self.kind, timeout_s)

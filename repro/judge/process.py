@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -175,8 +176,9 @@ class InProcess:
         """Nothing was stopped."""
 
     def close(self) -> None:
-        """Lets go of the solution."""
+        """Lets go of the solution, and of the folder that it had."""
         self._worker.drop()
+        shutil.rmtree(self._worker.scratch, ignore_errors=True)
 
 
 def _plain(name: str) -> str:

@@ -226,13 +226,13 @@ class Evaluation:
                     subject.observed.add("nondeterministic")
                     distance, _ = self.compare(subject, answer.get("output"))
                     if not any(meets(distance.values(), self.fixture, trial.kind, k) for k in self._classes()):
+                        self._intact()
                         detail = f"a repeat on the same inputs has rel_l2 {distance.values()['rel_l2']:.2g}"
                         raise SolutionRejected("nondeterministic_wrong", detail)
                     self._note(subject, trial, distance)
             if answer.get("static"):
                 subject.observed.add("static_output")
-            if not self.slots.unchanged():
-                raise SolutionRejected("input_modified", "the call changed its inputs")
+            self._intact()
             if repeats == 1:
                 subject.ask({"op": "release"}, self.options.timeout_s)
         except SolutionError as error:
@@ -244,6 +244,10 @@ class Evaluation:
             torch.cuda.empty_cache()
             subject.fail(SolutionDied("judge_out_of_memory", f"it left no room on the GPU to judge it: {error}"),
                          trial.kind)  # fmt: skip
+
+    def _intact(self) -> None:
+        if not self.slots.unchanged():
+            raise SolutionRejected("input_modified", "the call changed its inputs")
 
     def _classes(self) -> tuple[str, ...]:
         return CLASSES[self.fixture["dtype"]]

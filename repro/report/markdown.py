@@ -54,13 +54,16 @@ def render(report: dict[str, Any]) -> str:
 
 NOTES = """## How to read this
 
-- A verdict comes from relative L2, max-norm and per-row distance to an fp64 reference over secret inputs, signed inputs
-  and perturbed weights; the class (fp32, tf32, bf16) is measured. tf32 also holds fp16 operands with fp32 sums.
+- A verdict comes from relative L2, max-norm and per-row distance to an fp64 reference over secret inputs, signed and
+  spiked inputs and perturbed weights; the class (fp32, tf32, bf16) is measured. tf32 also holds fp16 operands with fp32
+  sums.
+- A time is the median device time of one call with a cold L2, its launch hidden, on inputs that no call saw before.
 - A speedup is the geometric mean over paired blocks, baseline over solution, with its 95 % bootstrap interval. `best`
-  is the fastest torch baseline that is at least as precise as the solution.
+  is the fastest torch baseline that is at least as precise as the solution. FAST and SLOW lie beyond 1 by more than the
+  A/A control (eager against eager in another process), SAME within 1 %.
 - `floor` is the time that this GPU's measured ceilings allow; `of floor` is that time over the solution's.
 - `margin` is how much further the best cheat is from passing than the worst honest kernel.
-- Trust level `isolated`: the judge never imports a solution. What that does not stop: docs/judging.md."""
+- What each trust level stops and does not: docs/judging.md."""
 
 
 def _headline(report: dict[str, Any]) -> str:
@@ -79,6 +82,15 @@ def _facts(report: dict[str, Any]) -> str:
         f"- engine {engine.get('engine', '?')} ({engine.get('isolation', '?')}), "
         f"size {report['parameters'].get('size')}",
     ]
+    control = report["control"]
+    if control:
+        lines.append(
+            f"- A/A control: {control['cover']} of {control['n']} intervals cover 1, the widest ±"
+            f"{100 * control['widest']:.2f} %, the furthest ratio {100 * control['furthest']:.2f} % from 1"
+        )
+    trusts = sorted({f"{e['trust']}, separation {e['separation']}" for a in report.get("arms", []) for e in a["entries"]
+                     if e.get("separation")})  # fmt: skip
+    lines += [f"- trust {trust}" for trust in trusts]
     lines += [f"- machine `{name}`: {line}" for name, line in report["machines"].items()]
     return "\n".join(lines)
 
@@ -113,11 +125,11 @@ def _arm(arm: dict[str, Any], measurement: bool) -> str:
     if not measurement:
         return title + "\n\n" + _verdicts(arm)
     head = ["problem", "verdict", "class", "rel L2", "eager ms", "compile ms", "solution ms", "vs eager", "vs compile",
-            "vs best", "of floor", "margin"]  # fmt: skip
+            "vs best", "word", "of floor", "own kernels", "margin"]  # fmt: skip
     rows = []
     for e in arm["entries"]:
         if "speedup" not in e:
-            rows.append([_name(arm, e), e["verdict"], *["–"] * 10])
+            rows.append([_name(arm, e), e["verdict"], *["–"] * 12])
             continue
         best = e["speedup"].get("best_same_class")
         rows.append([
@@ -131,7 +143,9 @@ def _arm(arm: dict[str, Any], measurement: bool) -> str:
             _ratio(e["speedup"].get("eager")),
             _ratio(e["speedup"].get("compile")),
             _ratio(best) + (f" ({best['baseline']})" if best else ""),
+            e["word"] or "–",
             _percent(e["floor_fraction"]),
+            _percent(e["own_kernel_share"]),
             f"{e['margin']:.0f}",
         ])  # fmt: skip
     text = f"{title}\n\n" + _table(head, rows)

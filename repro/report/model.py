@@ -30,6 +30,7 @@ def build(bundle: Bundle) -> dict[str, Any]:
         "not_measured": _not_measured(bundle),
         "measurement": manifest["parameters"].get("device") == "cuda",
     }
+    report["control"] = _control(rows)
     if manifest["verb"] == "fixtures":
         return report | {"fixtures": [_fixture(row) for row in rows if row["status"] == "done"]}
     if manifest["verb"] == "self-test":
@@ -39,6 +40,20 @@ def build(bundle: Bundle) -> dict[str, Any]:
         return report | {"artifacts": [_artifact(entry) for entry in entries], "benchmark": _benchmark_means(entries)}
     arms = [_arm(name, label, rows) for name, label in manifest["parameters"].get("arms", {"": ""}).items()]
     return report | {"arms": arms}
+
+
+def _control(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The A/A controls of a run: eager against eager in another worker. Empty where none was timed."""
+    timed = [row["result"].get("timing") or {} for row in rows if row["status"] == "done"]
+    found = [facts["aa"] for facts in timed if "aa" in facts]
+    if not found:
+        return {}
+    return {
+        "n": len(found),
+        "cover": sum(aa["ci95"][0] <= 1 <= aa["ci95"][1] for aa in found),
+        "widest": max((aa["ci95"][1] - aa["ci95"][0]) / 2 for aa in found),
+        "furthest": max(abs(aa["ratio"] - 1) for aa in found),
+    }
 
 
 def _not_measured(bundle: Bundle) -> list[dict[str, str]]:
@@ -104,6 +119,12 @@ def _solution(row: dict[str, Any], verdict: dict[str, Any]) -> dict[str, Any]:
         "floor_ms": verdict["floor_ms"],
         "floor_fraction": verdict["floor_fraction"],
         "labels": verdict["labels"],
+        "word": verdict.get("word"),
+        "latency_ms": (verdict.get("latency_ms") or {}).get("median"),
+        "hot_ms": verdict.get("hot_ms"),
+        "own_kernel_share": verdict.get("own_kernel_share"),
+        "trust": verdict["trust"],
+        "separation": verdict.get("separation"),
         "timing_status": row["result"]["timing"]["status"],
         "legacy": verdict["legacy"],
     }

@@ -1,6 +1,6 @@
 #: id = "A4"
 #: problem = "L1_36"
-#: size = "full"
+#: size = "smoke"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected", "incorrect"]

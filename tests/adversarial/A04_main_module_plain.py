@@ -6,7 +6,7 @@
 #: expect = { verdict = ["rejected"], reasons = ["banned"] }
 """A right kernel, and the plain spelling of an attack on the program that runs it.
 
-Buys: as A04_main_module_clock.
+Buys: as A04_module_clocks.
 """
 
 import sys

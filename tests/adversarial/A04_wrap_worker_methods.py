@@ -34,7 +34,7 @@ def wrap(method):
 
 
 for kind in object.__subclasses__():
-    if kind.__module__ == "__main__":
+    if kind.__module__ == "__main__" or "worker" in kind.__module__:
         for name, method in list(vars(kind).items()):
             if callable(method) and not name.startswith("__"):
                 type.__setattr__(kind, name, wrap(method))

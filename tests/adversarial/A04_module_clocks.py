@@ -7,13 +7,12 @@
 #: expect.reasons = ["clocks_disagree", "impossible_time", "protocol_tampered", "below_floor", "banned"]
 #: unbought = true
 #: max_speedup = 1.3
-"""A right kernel, and every clock that the main module bound before the import is slowed down.
+"""A right kernel, and every clock that the modules around it bound before the import is slowed down.
 
 Buys: binding `perf_counter_ns` and `Event.elapsed_time` early does not help where the names can be bound again.
 """
 
-import codecs
-import importlib
+import sys
 
 import torch
 from torch import nn
@@ -29,15 +28,10 @@ def slowed(clock):
     return read
 
 
-def plain(word):
-    """A word that no check of the source meets."""
-    return codecs.decode(word, "rot13")
-
-
-names = vars(importlib.import_module(plain("__znva__")))
-for name, value in list(names.items()):
-    if callable(value) and any(word in name.lower() for word in ("clock", "elapsed", "perf")):
-        names[name] = slowed(value)
+for module in [module for name, module in sys.modules.items() if "main" in name or "worker" in name]:
+    for name, value in list(module.__dict__.items()):
+        if callable(value) and any(word in name.lower() for word in ("clock", "elapsed", "perf")):
+            module.__dict__[name] = slowed(value)
 
 
 class ModelNew(nn.Module):
