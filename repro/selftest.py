@@ -145,9 +145,8 @@ def run(
             continue
         problem = problems.load(case.meta["problem"], size=_size(case, engine))
         entry = "kernel_function" if problem.dtype == "bfloat16" else "ModelNew"
-        submission = Submission(
-            case.file.stem, case.file.read_bytes(), evaluation.entry_of(case.file.read_bytes(), entry)
-        )
+        source = case.file.read_bytes()
+        submission = Submission(case.file.stem, source, evaluation.entry_of(source, entry))
         columns = {"problem": problem.key, "file": case.file.name, "suite": case.suite}
 
         def build(p: Any = problem, s: Any = submission, c: Case = case, at: int = position) -> Any:
