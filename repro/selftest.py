@@ -8,7 +8,9 @@ be accepted (adversarial) and what must never be rejected (honest). Each file sa
     #: expect = { verdict = ["incorrect"], reasons = ["rel_l2"] }      adversarial: any of these; no reasons: any reason
     #: labels = ["triton"]                   labels that it must be given
     #: unbought = true, max_speedup = 1.3    where it may be `correct`: it must not be faster than eager by more
+    #: precision_class = ["bf16"]            where it is `correct`: the classes that it may have
     #: class = "fp32"                        honest: the class, or classes, expected
+    #: engine = ["docker"]                   the engines under which that holds; all of them where it is not said
     #: needs = "nvcc"                        a program without which it cannot run
     #: timeout_s = 15                        bound of one request
 """
@@ -27,14 +29,16 @@ from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.evaluation import JudgeOptions, Submission
 from repro.progress import Progress
-from repro.runs import execute, open_bundle
+from repro.runs import Row, execute, open_bundle
 
 SUITES = ("adversarial", "honest")
 MARK = "#: "
 TIMEOUT_S = 60.0
 TIMING_BUDGET_S = 5.0
-# A judge process serves so many cases: starting one takes 4 s, and what is done is kept when the rest is interrupted.
-CASES_A_PROCESS = 12
+# A judge process serves so many rows: starting one takes 4 s, and what is done is kept when the rest is interrupted.
+ROWS_A_PROCESS = 8
+# Cases of one row, whose workers start at once.
+SIDE_BY_SIDE = 8
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,11 @@ class Case:
     def id(self) -> str:
         return f"{self.suite}/{self.file.stem}"
 
-    def skipped(self, device: str) -> str:
+    def skipped(self, engine: Engine) -> str:
         """Why it cannot run here, or the empty string."""
-        if device not in self.meta["device"]:
-            return f"it needs {' or '.join(self.meta['device'])}"
+        for key, here in (("device", engine.device), ("engine", engine.name)):
+            if here not in self.meta.get(key, [here]):
+                return f"it needs {' or '.join(self.meta[key])}"
         needs = self.meta.get("needs", "")
         return f"{needs} is missing" if needs and shutil.which(needs) is None else ""
 
@@ -68,8 +73,9 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
                 meta = tomllib.loads("\n".join(lines))
             except tomllib.TOMLDecodeError as error:
                 raise UsageError(f"{file} has no head that can be read", str(error)) from error
-            if not {"problem", "device"} <= set(meta):
-                raise UsageError(f"{file} does not say its problem and device")
+            needed = {"problem", "device"} | ({"expect"} if suite == "adversarial" else set())
+            if not needed <= set(meta):
+                raise UsageError(f"{file} does not say its {' and '.join(sorted(needed - set(meta)))}")
             if not names or any(name in file.name for name in names):
                 found.append(Case(suite, file, meta))
     if not found:
@@ -98,6 +104,9 @@ def complaints(case: Case, entry: dict[str, Any]) -> list[str]:
         found.append(f"{kind}: {evaluation.line(entry)}")
     elif verdict != "correct" and expect.get("reasons") and not set(reasons) & set(expect["reasons"]):
         found.append(f"reason {', '.join(reasons)} instead of {', '.join(expect['reasons'])}")
+    classes = case.meta.get("precision_class", [])
+    if verdict == "correct" and classes and entry["precision_class"] not in classes:
+        found.append(f"class {entry['precision_class']} instead of {' or '.join(classes)}")
     if verdict == "correct" and case.meta.get("unbought") and entry.get("measurement"):
         ratio = entry["speedup"].get("eager", {}).get("ratio")
         limit = case.meta["max_speedup"]
@@ -130,42 +139,62 @@ def run(
 ) -> tuple[Bundle, list[dict[str, Any]]]:
     """Judges every case that can run here; returns the bundle and one entry a case.
 
-    Fixtures that are missing or stale are measured first. A dozen cells follow each other in one process: the judge never
-    imports a solution, so a case meets the same judge as the one before it, and every worker is new.
+    Fixtures that are missing or stale are measured first. Several rows follow each other in one process: the judge
+    never imports a solution, so a case meets the same judge as the one before it, and every worker is new.
     """
     chosen = cases(suites, names)
-    wanted = {(case.meta["problem"], _size(case, engine)) for case in chosen if not case.skipped(engine.device)}
+    wanted = {(case.meta["problem"], _size(case, engine)) for case in chosen if not case.skipped(engine)}
     for size in sorted({size for _, size in wanted}):
         stale = [key for key, s in sorted(wanted) if s == size and not _ready(results, key, size, engine)]
         if stale:
             fixtures.run(stale, size, results, engine, progress, resume=False)
-    rows, by_id = [], {}
-    for position, case in enumerate(chosen):
-        if case.skipped(engine.device):
-            continue
-        problem = problems.load(case.meta["problem"], size=_size(case, engine))
-        entry = "kernel_function" if problem.dtype == "bfloat16" else "ModelNew"
-        source = case.file.read_bytes()
-        submission = Submission(case.file.stem, source, evaluation.entry_of(source, entry))
-        columns = {"problem": problem.key, "file": case.file.name, "suite": case.suite}
-
-        def build(p: Any = problem, s: Any = submission, c: Case = case, at: int = position) -> Any:
-            return evaluation.cell(c.id, p, [s], results, engine, options(c, base), prefix=f"{at}_")
-
-        rows.append(evaluation.row_for(case.id, build, columns))
-        by_id[case.id] = case
-    skipped = {case.id: case.skipped(engine.device) for case in chosen if case.skipped(engine.device)}
+    able = [case for case in chosen if not case.skipped(engine)]
+    rows = [_row(at, group, results, engine, base) for at, group in enumerate(groups(able, engine))]
+    skipped = {case.id: case.skipped(engine) for case in chosen if case.skipped(engine)}
     parameters = {"suites": suites, "device": engine.device, "trust": base.trust, "skipped": skipped}
     bundle = open_bundle(results, "self-test", rows, parameters, resume=resume)
+    known = {case.id: case for case in able}
 
     def summary(row: dict[str, Any]) -> str:
-        (entry,) = row["result"]["results"]
-        wrong = complaints(by_id[row["row"]], entry)
-        return ("as it must be: " if not wrong else f"WRONG, {'; '.join(wrong)}: ") + evaluation.line(entry)
+        wrong = [entry for entry in _outcomes(known, row) if entry["complaints"]]
+        told = "; ".join(f"{entry['case']}: {', '.join(entry['complaints'])}" for entry in wrong)
+        return f"{len(row['cases'])} as they must be" if not wrong else f"WRONG: {told}"
 
-    judged = execute(rows, engine, bundle, progress, summary, together=CASES_A_PROCESS)
+    judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
     bundle.finish("complete" if all(row["status"] == "done" for row in judged) else "incomplete")
-    return bundle, [_outcome(by_id[row["row"]], row) for row in judged]
+    return bundle, outcomes(bundle)
+
+
+def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
+    """Cases that are judged side by side: those of one problem that are neither timed nor bounded apart nor after
+    processes (catalogue C) start their workers together; all others are alone."""
+    alone: list[list[Case]] = []
+    together: dict[tuple[str, str], list[Case]] = {}
+    for case in able:
+        if case.meta.get("timing") or "timeout_s" in case.meta or str(case.meta.get("id", "")).startswith("C"):
+            alone.append([case])
+        else:
+            together.setdefault((case.meta["problem"], _size(case, engine)), []).append(case)
+    sliced = [of[at : at + SIDE_BY_SIDE] for of in together.values() for at in range(0, len(of), SIDE_BY_SIDE)]
+    return sliced + alone
+
+
+def _row(at: int, group: list[Case], results: Path, engine: Engine, base: JudgeOptions) -> Row:
+    first = group[0]
+    problem = problems.load(first.meta["problem"], size=_size(first, engine))
+    name = first.id if len(group) == 1 else f"{problem.key}: {first.id} and {len(group) - 1} more"
+    entry = "kernel_function" if problem.dtype == "bfloat16" else "ModelNew"
+    sources = [case.file.read_bytes() for case in group]
+    submissions = [
+        Submission(case.id, source, evaluation.entry_of(source, entry))
+        for case, source in zip(group, sources, strict=True)
+    ]
+    columns = {"problem": problem.key, "cases": [case.id for case in group]}
+
+    def build() -> Any:
+        return evaluation.cell(name, problem, submissions, results, engine, options(first, base), prefix=f"{at}_")
+
+    return evaluation.row_for(name, build, columns)
 
 
 def _size(case: Case, engine: Engine) -> str:
@@ -177,23 +206,27 @@ def _ready(results: Path, key: str, size: str, engine: Engine) -> bool:
     return fixtures.matches(fixtures.path(results, problem, engine.device), problem)
 
 
-def _outcome(case: Case, row: dict[str, Any]) -> dict[str, Any]:
+def _outcomes(known: dict[str, Case], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """One entry a case of a row."""
+    entries = {e["solution"]: e for e in row["result"]["results"]} if row["status"] == "done" else {}
+    return [_outcome(known[name], entries.get(name), row) for name in row["cases"] if name in known]
+
+
+def _outcome(case: Case, entry: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any]:
     facts = {"case": case.id, "problem": case.meta["problem"], "catalogue": case.meta.get("id", "")}
-    if row["status"] != "done":
+    if entry is None:
         return facts | {"verdict": "not measured", "reasons": [], "complaints": [f"{row['status']}: {row['error']}"]}
-    (entry,) = row["result"]["results"]
     return facts | {
         "verdict": entry["verdict"],
         "reasons": entry["reasons"],
         "precision_class": entry["precision_class"],
         "labels": entry["labels"],
         "complaints": complaints(case, entry),
-        "wall_s": row["wall_s"],
     }
 
 
 def outcomes(bundle: Bundle) -> list[dict[str, Any]]:
-    """The entries of a bundle of the self-test, read again."""
+    """The entries of a bundle of the self-test, by suite and name."""
     known = {case.id: case for case in cases(list(SUITES), [])}
-    rows = [bundle.rows[name] for name in bundle.manifest["plan"] if name in bundle.rows and name in known]
-    return [_outcome(known[row["row"]], row) for row in rows]
+    rows = [bundle.rows[name] for name in bundle.manifest["plan"] if name in bundle.rows]
+    return sorted((entry for row in rows for entry in _outcomes(known, row)), key=lambda entry: str(entry["case"]))

@@ -3,6 +3,7 @@ as a user starts it."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -127,17 +128,23 @@ class Tool:
         """The bundles of the results folder, oldest first."""
         return sorted(path.parent for path in self.results.glob("*/manifest.json"))
 
-    def processes(self) -> list[str]:
-        """Command lines of the processes that work below this folder: the tool, its cells, their workers."""
-        found = []
+    def pids(self) -> dict[int, str]:
+        """Process id -> command line of what works below this folder: the tool, its cells, their workers."""
+        found = {}
         for process in Path("/proc").glob("[0-9]*"):
-            try:
-                command = (process / "cmdline").read_bytes()
-                if str(self.tmp).encode() in command + (process / "environ").read_bytes():
-                    found.append(command.replace(b"\0", b" ").decode(errors="replace"))
-            except OSError:
-                continue
+            text = b""
+            for name in ("cmdline", "environ"):  # a judge lets nobody read its environment
+                with contextlib.suppress(OSError):
+                    text += (process / name).read_bytes()
+            if str(self.tmp).encode() in text:
+                with contextlib.suppress(OSError):
+                    command = (process / "cmdline").read_bytes()
+                    found[int(process.name)] = command.replace(b"\0", b" ").decode(errors="replace")
         return found
+
+    def processes(self) -> list[str]:
+        """Their command lines."""
+        return list(self.pids().values())
 
 
 def series(device_ms: list[float], latency_ms: list[float] | None = None, *, way_ms: float = 0.1) -> Series:

@@ -70,6 +70,21 @@ class ModelNew(nn.Module):
 EACH_FD = "for fd in range(3, 64):\n    try:\n        {}\n    except OSError:\n        pass"
 
 
+# The launcher is the worker's parent, the judge stands in its arguments; neither they nor their groups can be signalled.
+SIGNAL_JUDGE = """
+def signal_judge():
+    parent = os.getppid
+    judge = int(open("/proc/self/cmdline").read().split(chr(0))[-2])
+    for pid in (parent(), judge):
+        for send, target in ((os.kill, pid), (os.killpg, os.getpgid(pid))):
+            try:
+                send(target, signal.SIGKILL)
+            except PermissionError:
+                continue
+            raise RuntimeError(f"{target} took a signal")
+"""
+
+
 def rms_norm(body: str = "", top: str = "") -> str:
     """A right solution of L1_36 with a line of its own in `forward` or at the top."""
     return RMS_NORM.format(top=top, body=body)
@@ -78,6 +93,8 @@ def rms_norm(body: str = "", top: str = "") -> str:
 GOOD = rms_norm()
 WRONG = rms_norm("y = torch.zeros_like(x)")
 HANG = rms_norm("time.sleep(600)")
+# It leaves a file in its scratch folder, the one place where it may write.
+HANG_AND_TELL = rms_norm("open('hangs', 'w').close(); time.sleep(600)")
 
 
 @dataclass(frozen=True)
@@ -116,23 +133,24 @@ BAD = {
     "unnamed_signal": Bad("error", "worker_died", rms_norm("os.kill(os.getpid(), 40)")),
     "out_of_memory": Bad("error", "out_of_memory", rms_norm("torch.empty(1 << 50)")),
     "garbage_in_fds": Bad(
-        "incorrect", "protocol_tampered", rms_norm(top=EACH_FD.format("os.write(fd, b'garbage\\n' * 99)"))
+        "rejected", "protocol_tampered", rms_norm(top=EACH_FD.format("os.write(fd, b'garbage\\n' * 99)"))
     ),
     "nested_answer": Bad(
-        "incorrect", "protocol_tampered", rms_norm(top=EACH_FD.format("os.write(fd, b'[' * 50000 + b'\\n')"))
+        "rejected", "protocol_tampered", rms_norm(top=EACH_FD.format("os.write(fd, b'[' * 50000 + b'\\n')"))
     ),
     "cut_buffers": Bad("correct", "", rms_norm(top=EACH_FD.format("os.ftruncate(fd, 0)"))),
     "closed_fds": Bad("error", "worker_exited", rms_norm(top="os.closerange(3, 64)")),
+    "banned": Bad("rejected", "banned", rms_norm("sys.settrace(None)")),
+    "kills_judge": Bad("correct", "", rms_norm("signal_judge()", top=SIGNAL_JUDGE)),
     "prints_megabytes": Bad("correct", "", rms_norm("print('x' * (8 << 20), flush=True)")),
 }
-# With --timeout-s 3; the last of them takes the judge's own process down.
+# With --timeout-s 3.
 BOUND_S = 3
 BOUNDED = {
     "hangs": Bad("timeout", "timeout", HANG),
     "import_hangs": Bad("timeout", "timeout", rms_norm(top="time.sleep(600)")),
     "child_holds_pipe": Bad("timeout", "timeout", rms_norm("os._exit(0) if os.fork() else time.sleep(600)")),
     "stops_itself": Bad("timeout", "timeout", rms_norm("os.kill(os.getpid(), signal.SIGSTOP)")),
-    "kills_judge": Bad("error", "failed", rms_norm("os.kill(os.getppid(), signal.SIGKILL)")),
 }
 
 
@@ -193,6 +211,13 @@ def wait_for(what: str, condition: Callable[[], Any], process: subprocess.Popen[
             raise AssertionError(f"{what}: the command ended before with {process.communicate()}")
         time.sleep(0.05)
     return value
+
+
+def hangs(tool: Tool) -> bool:
+    """Whether a solution has said that it hangs."""
+    with contextlib.suppress(OSError):
+        return any(tool.tmp.rglob("hangs"))
+    return False
 
 
 def lines(tool: Tool) -> int:
@@ -356,11 +381,37 @@ def test_verdicts_are_not_failures_of_the_tool(bad_second: Any) -> None:
     assert manifest(bad_second.bundle)["status"] == "complete"
 
 
-def test_row_that_takes_its_judge_down_is_told_with_exit_2(bounded: Any) -> None:
-    assert bounded.done.code == 2
-    assert "1 of 6 rows" in bounded.done.complaint and "kills_judge" in bounded.done.complaint
-    assert manifest(bounded.bundle)["status"] == "incomplete"
-    assert rows(bounded.bundle)["L1_36/L1_36_kills_judge"]["status"] == "failed"
+@scenario
+def judge_killed(tool: Tool) -> dict[str, SimpleNamespace]:
+    """A solution hangs, and the judge is killed, or its launcher; then the next solution is judged."""
+    (tool.folder / "L1_36.py").write_text(HANG_AND_TELL)
+    (tool.folder / "L1_82.py").write_text(CONVOLUTION.format(name="conv2d"))
+    found = {}
+    for who in ("judge", "launcher"):
+        process = tool.start("evaluate", "L1_36.py", "L1_82.py", *JUDGE)
+        wait_for("the solution", lambda: hangs(tool), process)
+        launcher, judge = sorted(pid for pid, command in tool.pids().items() if " cell " in command)
+        os.kill(judge if who == "judge" else launcher, signal.SIGKILL)
+        done = tool.finish(process)
+        bundle = tool.bundles()[-1]
+        found[who] = SimpleNamespace(
+            done=done, rows=rows(bundle), status=manifest(bundle)["status"], left=tool.processes(),
+            tmp=sorted(tool.tmp.glob("repro-*")),
+        )  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("who", ["judge", "launcher"])
+def test_row_that_loses_its_judge_is_told_with_exit_2(who: str, judge_killed: Any) -> None:
+    """And the next row is judged, and nothing of it stays: neither process nor folder."""
+    found = judge_killed[who]
+    assert found.done.code == 2
+    assert "1 of 2 rows" in found.done.complaint and "L1_36/L1_36" in found.done.complaint
+    assert found.status == "incomplete"
+    row = found.rows["L1_36/L1_36"]
+    assert row["status"] == "failed" and "ended with signal SIGKILL" in row["error"]
+    assert found.rows["L1_82/L1_82"]["result"]["results"][0]["verdict"] == "correct"
+    assert not found.left and not found.tmp
 
 
 @pytest.mark.parametrize("which", ["bad_first", "bad_second", "bounded"])
@@ -616,11 +667,9 @@ def test_fixtures_that_cannot_be_written_exit_2_and_stay_in_the_bundle(no_place_
 
 
 @scenario
-def full_temporary_folder(tool: Tool) -> SimpleNamespace:
+def full_scratch(tool: Tool) -> SimpleNamespace:
     """A solution fills the disk of the temporary files and leaves it full."""
-    fills = (
-        "f = open('../ballast', 'wb', buffering=0)\ntry:\n    while f.write(bytes(4096)): pass\nexcept OSError: pass"
-    )
+    fills = "f = open('ballast', 'wb', buffering=0)\ntry:\n    while f.write(bytes(4096)): pass\nexcept OSError: pass"
     (tool.folder / "L1_36.py").write_text(rms_norm(top=fills))
     (tool.folder / "L1_82.py").write_text(CONVOLUTION.format(name="conv2d"))
     with small_disk(tool.folder / "small", "size=1m"):
@@ -629,11 +678,36 @@ def full_temporary_folder(tool: Tool) -> SimpleNamespace:
     return SimpleNamespace(done=done, rows=rows(tool.bundles()[0]), left=left)
 
 
+def test_solution_that_fills_the_disk_harms_nobody(full_scratch: Any) -> None:
+    """What it wrote goes with its worker, before the outcome is written."""
+    assert full_scratch.done.code == 0, full_scratch.done.err
+    assert {row["result"]["results"][0]["verdict"] for row in full_scratch.rows.values()} == {"correct"}
+    assert not full_scratch.left
+
+
+@scenario
+def full_temporary_folder(tool: Tool) -> SimpleNamespace:
+    """Somebody else fills that disk while a solution is judged, and frees it when its row is written."""
+    (tool.folder / "L1_36.py").write_text(HANG_AND_TELL)
+    (tool.folder / "L1_82.py").write_text(CONVOLUTION.format(name="conv2d"))
+    small = tool.folder / "small"
+    with small_disk(small, "size=1m"):
+        command = ("evaluate", "L1_36.py", "L1_82.py", *JUDGE, "--timeout-s", 15)
+        process = tool.start(*command, TMPDIR=str(small))
+        wait_for("the solution", lambda: any(small.rglob("hangs")), process)
+        ballast = fill(small)
+        wait_for("the first row", lambda: lines(tool), process)
+        ballast.unlink()
+        done = tool.finish(process)
+        left = list(small.iterdir())
+    return SimpleNamespace(done=done, rows=rows(tool.bundles()[0]), left=left)
+
+
 def test_full_temporary_folder_fails_its_row_with_the_reason(full_temporary_folder: Any) -> None:
     assert full_temporary_folder.done.code == 2
     assert "No space left" in full_temporary_folder.done.complaint
     assert full_temporary_folder.rows["L1_36/L1_36"]["status"] == "failed"
-    assert full_temporary_folder.rows["L1_82/L1_82"]["status"] == "done" and not full_temporary_folder.left
+    assert full_temporary_folder.rows["L1_82/L1_82"]["status"] in ("done", "failed") and not full_temporary_folder.left
 
 
 def test_json_that_cannot_be_written_exits_1(judge_tool: Tool) -> None:
@@ -652,7 +726,7 @@ def interrupted(tool: Tool) -> SimpleNamespace:
     command = ("run", "--problem", "L1_36", *JUDGE)
     process = tool.start(*command)
     wait_for("the first row", lambda: lines(tool), process)
-    wait_for("the second row's worker", lambda: any("judge.worker" in line for line in tool.processes()), process)
+    wait_for("the second row's worker", lambda: any("-m repro.judge" in line for line in tool.processes()), process)
     os.killpg(process.pid, signal.SIGINT)
     stopped = tool.finish(process)
     bundle = tool.bundles()[0]
@@ -690,17 +764,12 @@ def test_resume_after_ctrl_c_and_kill_equals_the_plan(interrupted: Any) -> None:
     assert verdicts == ["correct", "incorrect"]
 
 
-def _hang_that_tells(flag: Path) -> str:
-    return rms_norm(f"open({str(flag)!r}, 'w').close(); time.sleep(600)")
-
-
 @scenario
 def killed(tool: Tool) -> list[str]:
     """SIGKILL for the tool while a solution hangs; returns the processes that work on after ten seconds."""
-    flag = tool.folder / "hangs"
-    (tool.folder / "L1_36.py").write_text(_hang_that_tells(flag))
+    (tool.folder / "L1_36.py").write_text(HANG_AND_TELL)
     process = tool.start("evaluate", "L1_36.py", *JUDGE)
-    wait_for("the solution", flag.exists, process)
+    wait_for("the solution", lambda: hangs(tool), process)
     process.kill()
     tool.finish(process)
     deadline = time.monotonic() + 10
@@ -853,20 +922,25 @@ def test_containers_give_the_verdicts_of_local_processes(docker_run: Any) -> Non
     assert docker_run.done.code == 0, docker_run.done.err
     for name in ("zeros", "segfault", "hangs"):
         _check(name, {**BAD, **BOUNDED}[name], docker_run)
-    assert docker_run.verdicts["L1_82_zz_good"]["verdict"] == "correct"
+    good = docker_run.verdicts["L1_82_zz_good"]
+    assert good["verdict"] == "correct" and (good["trust"], good["separation"]) == ("audited", "user")
     assert docker_run.engine["engine"] == "docker" and docker_run.engine["image_id"].startswith("sha256:")
 
 
 @pytest.mark.docker
 def test_container_of_a_solution_is_hardened(docker_run: Any) -> None:
+    """Root with the right to become others and no other; judge and workers have none (tests/test_image.py)."""
     host, config = docker_run.inspected["HostConfig"], docker_run.inspected["Config"]
     assert host["ReadonlyRootfs"] and not host["Privileged"]
-    assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
+    assert host["CapDrop"] == ["ALL"]
+    assert {name.removeprefix("CAP_") for name in host["CapAdd"]} == {"SETUID", "SETGID"}
     assert host["SecurityOpt"] == ["no-new-privileges"]
     assert host["NetworkMode"] == "none" and not host["PortBindings"]
     assert host["IpcMode"] == "private" and host["PidMode"] == "" and host["UTSMode"] == ""
     assert 0 < host["PidsLimit"] <= 4096 and host["Memory"] > 0
-    assert config["User"] not in ("", "0", "root") and not config["User"].startswith("0:")
+    assert config["User"] == "0:0", (
+        "the launcher: it may become others, and gives that up for the judge and the workers"
+    )
     assert [(m["Type"], m["Destination"]) for m in docker_run.inspected["Mounts"]] == [("volume", "/cell")]
     assert not host["Binds"] and not host["Devices"]
     assert {"repro.run", "repro.owner"} <= config["Labels"].keys()

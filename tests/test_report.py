@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import series as samples
 
 from repro import cells, jsonio, problems
 from repro.agents.nop import Nop
@@ -22,14 +23,15 @@ from repro.cells import Cell, Outcome
 from repro.engines.base import Engine
 from repro.errors import EngineError, EngineGone
 from repro.judge import stats, verdict
-from repro.judge.evaluate import Subject
+from repro.judge.subject import Subject
 from repro.judge.timing import Series
 from repro.progress import Progress
 from repro.report import markdown, model
 from repro.runs import Row, execute
 
 GOLDEN = Path(__file__).parent / "golden" / "report.md"
-CEILINGS = {"copy_tb_s": 4.3, "fp32_tflop_s": 52.0, "fp16_tflop_s": 700.0, "bf16_tflop_s": 700.0}
+CEILINGS = {"copy_tb_s": 4.3, "read_tb_s": 4.4, "write_tb_s": 4.2, "fp32_tflop_s": 52.0, "tf32_tflop_s": 390.0,
+            "fp16_tflop_s": 700.0, "bf16_tflop_s": 700.0}  # fmt: skip
 
 
 def fingerprint(device: str, **off_pin: str) -> dict[str, Any]:
@@ -42,9 +44,8 @@ def fingerprint(device: str, **off_pin: str) -> dict[str, Any]:
 
 
 def series(ms: float) -> Series:
-    """Eight blocks of four samples around `ms`."""
-    blocks = [[ms * (1 + 0.001 * (block % 3 - 1))] * 4 for block in range(8)]
-    return Series(blocks, [[1.01 * t for t in block] for block in blocks])
+    """Forty gated blocks around `ms`, thirteen open ones."""
+    return samples([ms * (1 + 0.001 * (block % 3 - 1)) for block in range(40)])
 
 
 def result(
@@ -59,6 +60,7 @@ def result(
     entries = []
     for name in [*(n for n in ms if n not in baselines), *(bad or {})]:
         subject = Subject(name, Path(f"{name}.py"), "ModelNew", [name])
+        subject.hello = {"uid": 61000, "confined": {"seccomp": "applied"}}
         subject.distances = {"native": [dict.fromkeys(("rel_l2", "max", "row"), 2.5e-4)]}
         subject.legacy = {"native": {"allclose_1e-2": True, "allclose_1e-4": False}}
         judged = {"verdict": "correct", "reasons": [], "precision_class": "bf16" if "bf16" in key else "tf32",
@@ -66,12 +68,12 @@ def result(
         if bad and name in bad:
             reason = {"code": "rel_l2", "trial": "native", "detail": bad[name]}
             judged |= {"verdict": "incorrect", "reasons": [reason], "precision_class": None, "rel_l2": 1.0}
-        entries.append(verdict.result(problem, subject, judged, timed, facts, reached, ["triton"]))
+        entries.append(verdict.result(problem, subject, judged, timed, facts, reached, "audited"))
     return {
         "results": entries,
         "baselines": {n: verdict.baseline(s) for n, s in timed.items() if n in baselines},
-        "samples_ms": {n: {"device": s.device_ms, "host": s.host_ms} for n, s in timed.items()},
-        "timing": facts | {"clock": "CUDA events, cold L2"},
+        "samples_ms": {n: s.to_json() for n, s in timed.items()},
+        "timing": facts | {"clock": "CUDA events behind a gate, cold L2"},
         "ceilings": reached,
         "trials": [{"kind": "native", "seed": 7}],
         "trials_left_out": {},

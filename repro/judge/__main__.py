@@ -16,6 +16,8 @@ def main() -> None:
     """Confines this process, then serves the judge."""
     read_fd, write_fd, device, scratch, judge = sys.argv[1:6]
     os.chdir(scratch)
+    if os.geteuid() == 0:  # confined root has no CUDA in child processes, where torch would compile
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     confined = confine.confine(Path(scratch), [], [int(judge)])
     from repro.judge import worker
 

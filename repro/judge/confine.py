@@ -129,9 +129,9 @@ def _rules(scratch: Path, readable: Iterable[Path]) -> Iterator[tuple[Path, int]
     yield settings.ROOT / "repro", READ
     yield from ((path, READ) for path in readable)
     yield Path("/proc"), READ_FILE | READ_DIR
-    # The CUDA driver writes to /proc/self/task/*/comm and gives up where it may not. No more of /proc: root without
-    # capabilities still writes to /proc/sys.
-    yield OWN_THREADS, READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE
+    # The CUDA driver writes to /proc/self/task/*/comm and gives up where it may not, in child processes too. To root no
+    # more of /proc than its own threads: even without capabilities it owns /proc/sys.
+    yield OWN_THREADS if os.geteuid() == 0 else Path("/proc"), READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE
     yield Path("/dev"), READ_DIR
     for pattern in DEVICES:
         yield from ((node, DEVICE) for node in Path("/dev").glob(pattern))

@@ -109,7 +109,14 @@ class Contest:
             self.control = None  # nothing to compare it with; `left_out` says why
         for subject in self.everyone[len(self.baselines) :]:
             name = subject.name
-            runners.append(Runner(name, self._run(subject, subject.variants[0]), candidate=not subject.control))
+            runners.append(
+                Runner(
+                    name,
+                    self._run(subject, subject.variants[0]),
+                    candidate=not subject.control,
+                    control=subject.control,
+                )
+            )
         if self.cuda:
             self._settle()
         return runners

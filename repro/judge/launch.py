@@ -54,13 +54,14 @@ def _become(uid: int) -> None:
 
 
 def processes() -> dict[int, tuple[int, str]]:
-    """pid -> (parent, state) of every process that this one sees."""
+    """pid -> (parent, state) of every process that this one sees. Who has lost its first thread alone is no zombie."""
     found = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError):
-                state, parent = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()[:2]
-                found[int(entry)] = (int(parent), state)
+                facts = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
+                state = "R" if facts[0] == "Z" and int(facts[17]) > 1 else facts[0]
+                found[int(entry)] = (int(facts[1]), state)
     return found
 
 
@@ -71,6 +72,30 @@ def descendants(root: int) -> list[int]:
     for pid in found:
         found += [child for child, parent in parents.items() if parent == pid]
     return found
+
+
+def _of_user(uid: int) -> list[int]:
+    """Every living process of a user."""
+    found = []
+    for pid, (_, state) in processes().items():
+        with contextlib.suppress(OSError):
+            if state != "Z" and _status(pid, "Uid").split()[0] == str(uid):
+                found.append(pid)
+    return found
+
+
+def _filters(pid: int) -> int:
+    """How many filters its system calls pass."""
+    try:
+        return int(_status(pid, "Seccomp_filters"))
+    except (OSError, ValueError):
+        return 0
+
+
+def _status(pid: int, name: str) -> str:
+    """A line of /proc/PID/status, empty where the kernel has none of that name."""
+    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return lines.get(name, "").strip()
 
 
 @dataclass
@@ -87,8 +112,9 @@ class Started:
     def signal(self, command: bytes) -> bool:
         """STOP, GO or KILL to every process of the worker; False where its warden no longer answers."""
         if self.commands is None or self.answers is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, SIGNALS[command])
+            for pid in descendants(self.pid):  # those in sessions of their own too
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, SIGNALS[command])
             return True
         try:
             os.write(self.commands, command)
@@ -171,25 +197,35 @@ class Launcher:
     def kill(self, pid: int) -> None:
         """Kills a worker and everything that it left; returns when they are gone."""
         started = self.started[pid]
-        if started.uid is not None:
-            if not started.signal(KILL):
+        deadline = time.monotonic() + ACK_TIMEOUT_S
+        while (left := self._left(started)) and time.monotonic() < deadline:  # what forks meanwhile is met next time
+            if started.uid is None:
+                for each in left:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(each, signal.SIGKILL)
+            elif not started.signal(KILL):
                 self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
-        else:
-            for each in [*descendants(pid), *self._orphans()]:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(each, signal.SIGKILL)
-            started.signal(KILL)
+            self.children[pid].poll()
+            self._reap()
+            time.sleep(0.002)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.children[pid].wait(ACK_TIMEOUT_S)
-        self._reap()
+
+    def _left(self, started: Started) -> list[int]:
+        """What lives of a worker: all of its user but the warden, or its descendants and what this process adopted."""
+        if started.uid is None:
+            return [*descendants(started.pid), *self._orphans()]
+        return [pid for pid in _of_user(started.uid) if pid != self.wardens.get(started.commands or -1)]
 
     def _orphans(self) -> list[int]:
-        """What was started by a worker and left its parent: this process adopts it."""
+        """What was started by a worker and left its parent: this process adopts it. Beside the judge in one process it
+        may have children of its own, whose system calls are not filtered as those of all workers are."""
         known = {self.judge, *self.children, *self.wardens.values()}
+        alone, ours = self.judge != os.getpid(), _filters(os.getpid())
         return [
             each
             for child, (parent, _) in processes().items()
-            if parent == os.getpid() and child not in known
+            if parent == os.getpid() and child not in known and (alone or _filters(child) > ours)
             for each in descendants(child)
         ]
 
@@ -240,11 +276,25 @@ def _serve_user(name: str, commands: int, answers: int) -> None:
     while command := os.read(commands, 1):
         if command == REMOVE:
             shutil.rmtree(scratch, ignore_errors=True)
+            _forget(os.getuid())
             os.write(answers, command)
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, SIGNALS[command])
         os.write(answers, command)
+
+
+def _forget(uid: int) -> None:
+    """Removes what a worker's user left where all users may write: the next worker may get the same number."""
+    for folder in ("/dev/shm", tempfile.gettempdir()):  # noqa: S108
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(folder):
+                with contextlib.suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_uid == uid:
+                        if entry.is_dir(follow_symlinks=False):
+                            shutil.rmtree(entry.path, ignore_errors=True)
+                        else:
+                            os.unlink(entry.path)
 
 
 class RemoteLauncher:
@@ -386,7 +436,8 @@ def divide() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     code = _launch(ours, pid, Launcher(_free_uids(judge_uid) if apart else None, pid))
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
         time.sleep(1)
     os._exit(code if code >= 0 else 128 - code)

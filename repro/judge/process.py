@@ -91,7 +91,8 @@ class WorkerProcess:
             raise SolutionRejected("protocol_tampered", str(error)) from None
         if "error" in answer:
             code = str(answer.get("code", "exception"))[:40]
-            raise SolutionError(code, str(answer["error"]))
+            kind = SolutionRejected if code in SolutionRejected.RULES else SolutionError
+            raise kind(code, str(answer["error"]))
         return answer
 
     def _death(self, op: str) -> SolutionDied:

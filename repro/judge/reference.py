@@ -125,6 +125,7 @@ def rows_per_chunk(plan: Plan, reference: Reference, spec: Any) -> int | None:
     if reference.device.type != "cuda":
         return int(max(1, min(batch, CPU_CHUNK_BYTES // (2 * estimate))))
     rows = 1
+    reference(plan.chunk(slice(0, rows), 0, reference.device, None))  # a library's workspace comes with its first call
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()

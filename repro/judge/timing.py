@@ -31,6 +31,7 @@ CLOCK_SLACK, CLOCK_SLACK_MS = 0.03, 0.08
 # Two processes that run the same code differ by what blocks cannot average out (where their memory lies, above all): up
 # to 0.03 % between A/A controls on H200s. Every speedup's interval holds this much more, in quadrature.
 SYSTEMATIC = 0.0005
+CONTROL_PREFIX = "control "
 
 
 @dataclass
@@ -76,17 +77,19 @@ class Series:
 
 @dataclass(frozen=True)
 class Runner:
-    """One variant. `run(gated)` makes one timed call and returns its sample; candidate: others are compared with it."""
+    """One variant. `run(gated)` makes one timed call and returns its sample; candidate: others are compared with it;
+    control: it is compared with the first."""
 
     name: str
     run: Callable[[bool], Sample]
     candidate: bool = False
+    control: bool = False
 
 
 def converged(series: dict[str, Series], candidates: list[str]) -> bool:
     """Whether every candidate's median, and its ratio to the fastest and to the first of the others, is known to
-    PRECISION; of what is slower than the fastest, three times that is enough."""
-    if any(len(s.gated) < MIN_BLOCKS for s in series.values()):
+    PRECISION, and the first's to the control; of the rest three times that is enough."""
+    if not series or any(len(s.gated) < MIN_BLOCKS // 2 for s in series.values()):
         return False
     others = [name for name in series if name not in candidates]
     fastest = min(others, key=lambda name: statistics.median(series[name].device_ms), default="")
@@ -96,11 +99,21 @@ def converged(series: dict[str, Series], candidates: list[str]) -> bool:
         if _half(summary["ci95"]) > PRECISION * summary["median"]:
             return False
         for other in others:
-            ratio = stats.paired_ratio(series[other].device_ms, ours)
             wanted = PRECISION if other in (fastest, others[0]) else 3 * PRECISION
-            if _half(ratio["ci95"]) > wanted * ratio["ratio"]:
+            if not _known(series[other].device_ms, ours, wanted):
                 return False
-    return True
+    return all(
+        _known(series[others[0]].device_ms, series[other].device_ms, PRECISION)
+        for other in others[1:]
+        if CONTROL_PREFIX in other
+    )
+
+
+def _known(base_ms: list[float], ours_ms: list[float], precision: float) -> bool:
+    """Whether the ratio of two series is known so well; of different lengths, over the blocks that both have."""
+    count = min(len(base_ms), len(ours_ms))
+    ratio = stats.paired_ratio(base_ms[:count], ours_ms[:count])
+    return bool(_half(ratio["ci95"]) <= precision * ratio["ratio"])
 
 
 def _half(interval: list[float]) -> float:
@@ -110,25 +123,42 @@ def _half(interval: list[float]) -> float:
 def measure(
     runners: list[Runner], budget_s: float, *, warm: bool, most: int = MAX_BLOCKS
 ) -> tuple[dict[str, Series], str]:
-    """Runs blocks until everything has converged, or the budget or `most` blocks are reached.
+    """Runs blocks until everything has converged, or the budget or `most` blocks are reached. Then, where a candidate's
+    ratio to the first or to the fastest of the others, or the first's to the control, is still open, as long again with
+    these alone: a noisy kernel needs hundreds of blocks, which would be spent on what decides nothing.
 
-    Returns the series and `converged` or `not_converged`. A runner that raises
-    ends the measurement with its error.
+    Returns the series and `converged` or `not_converged`. A runner that raises ends the measurement with its error.
     """
     series = {runner.name: Series() for runner in runners}
     candidates = [runner.name for runner in runners if runner.candidate]
+    status = _blocks(runners, series, candidates, budget_s, -WARM_BLOCKS if warm else 0, most)
+    if status == "converged" or not candidates or most < MAX_BLOCKS:
+        return series, status
+    others = [runner.name for runner in runners if not runner.candidate]
+    fastest = min(others, key=lambda name: statistics.median(series[name].device_ms))
+    names = {*candidates, others[0], fastest, *(r.name for r in runners if r.control)}
+    chosen = [runner for runner in runners if runner.name in names]
+    left = {name: series[name] for name in series if name in names}
+    done = max(len(s.gated) + len(s.open) for s in left.values())
+    return series, _blocks(chosen, left, candidates, 2 * budget_s, done, most)
+
+
+def _blocks(
+    runners: list[Runner], series: dict[str, Series], candidates: list[str], budget_s: float, first: int, most: int
+) -> str:
+    """Blocks from number `first` on; those under 0 are thrown away."""
     deadline = time.monotonic() + budget_s
-    for block in range(-WARM_BLOCKS if warm else 0, most):
+    for block in range(first, most):
         gated = block % LATENCY_EVERY != LATENCY_EVERY - 1
         for runner in random.sample(runners, len(runners)):
             sample = runner.run(gated)
             if block >= 0:
                 (series[runner.name].gated if gated else series[runner.name].open).append(sample)
         if block >= MIN_BLOCKS and block % CHECK_BLOCKS == 0 and converged(series, candidates):
-            return series, "converged"
+            return "converged"
         if block >= 0 and time.monotonic() > deadline:
             break
-    return series, "converged" if converged(series, candidates) else "not_converged"
+    return "converged" if converged(series, candidates) else "not_converged"
 
 
 def reported(value: Any) -> float:
@@ -159,7 +189,8 @@ def disagreement(ours: Series, trusted: list[Series]) -> str:
 
 def speedup(base_ms: list[float], ours_ms: list[float]) -> dict[str, Any]:
     """stats.paired_ratio with the difference between processes added to its interval."""
-    found = stats.paired_ratio(base_ms, ours_ms)
+    count = min(len(base_ms), len(ours_ms))  # a variant that decided nothing may have been left behind
+    found = stats.paired_ratio(base_ms[:count], ours_ms[:count])
     middle = math.log(found["ratio"])
     low, high = (math.hypot(math.log(edge) - middle, SYSTEMATIC) for edge in found["ci95"])
     return found | {"ci95": [math.exp(middle - low), math.exp(middle + high)]}

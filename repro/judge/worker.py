@@ -41,10 +41,19 @@ _sum = torch.sum
 # Bytes of an output that lies across words of eight of which a digest is taken.
 SMALL_BYTES = 1 << 20
 
+# A mode that a solution leaves switched on would do its work when the judge first touches the output.
+_MODES = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack)
+
 # What a process may hold beside the judge's own memory is left to it; this much stays free for the judge's chunks.
 JUDGE_RESERVE_BYTES = 3 << 30
 # Outputs up to this size are held while the next call runs, to see whether it returns the same memory.
 HOLD_BYTES = 256 << 20
+
+
+def no_modes() -> None:
+    """Raises SolutionError where a torch mode is still active after a call."""
+    if any(count() for count in _MODES):
+        raise SolutionError("deferred_write", "the call left a torch mode switched on")
 
 
 def sums(value: Any) -> list[torch.Tensor]:
@@ -235,6 +244,7 @@ class Worker:
         self._flags(variant)
         with _no_grad():
             self.output = self.calls[variant](*values)
+        no_modes()
         bits = digest(sums(self.output))
         if self.cuda:
             _synchronize()
@@ -309,6 +319,7 @@ class Worker:
                 _synchronize()
                 host_ms = (_clock_ns() - begin) / 1e6
                 device_ms = float(_elapsed(*events))
+            no_modes()
             self.pending = sums(self.output)
             return {"device_ms": device_ms, "host_ms": host_ms, "modes": [before, self.modes()]}
 

@@ -4,7 +4,7 @@
 #: device = ["cpu", "cuda"]
 #: timing = false
 #: expect = { verdict = ["correct"], reasons = [] }
-#: labels = ["triton", "shape_specialised"]
+#: labels = ["triton"]
 """A kernel of its own for the shapes of the benchmark alone; any other shape goes to torch.
 
 Buys: a specialist that looks like a general kernel. Legal, and labelled.

@@ -1,0 +1,423 @@
+"""The launcher: what workers start ends with them, what is stopped stands still, nothing outlives judge or launcher.
+
+Every check is a process of its own: `python test_launch.py MODE NAME` divides itself as a cell does (MODE divided) or
+starts workers as its own children (alone), and calls NAME. In a container of the image the workers have users.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from repro import settings
+from repro.judge import launch
+
+WAIT_S = 20.0
+# A solution that starts what a solution can start. Each counts in a byte of shared memory of its own and leaves its
+# process id behind it: a thread, a child, one with a session of its own, a daemon, and a daemon whose first thread has
+# ended, which /proc shows as a zombie.
+PROGRAM = """
+import ctypes, mmap, os, platform, stat, struct, threading, time
+
+FD = next(fd for fd in range(3, 64) if stat.S_ISREG(os.fstat(fd).st_mode))
+SHARED = mmap.mmap(FD, 4096)
+
+def count(place):
+    struct.pack_into("=i", SHARED, 64 + 4 * place, os.getpid())
+    while True:
+        SHARED[place] = (SHARED[place] + 1) % 256
+        time.sleep(0.002)
+
+def child(place, *, session=False, daemon=False, headless=False):
+    if os.fork() == 0:
+        if session:
+            os.setsid()
+        if not daemon or os.fork() == 0:
+            os.closerange(3, FD)
+            os.closerange(FD + 1, 64)
+            if headless:
+                threading.Thread(target=count, args=(place,)).start()
+                ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)  # this thread alone
+            count(place)
+        os._exit(0)
+
+threading.Thread(target=count, args=(0,), daemon=True).start()
+child(1)
+child(2, session=True)
+child(3, session=True, daemon=True)
+child(4, session=True, daemon=True, headless=True)
+
+class ModelNew:
+    pass
+"""
+# One that kills whatever it may.
+HUNT = """
+import os
+
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        if int(pid) != os.getpid():
+            os.kill(int(pid), 9)
+    except OSError:
+        pass
+
+class ModelNew:
+    pass
+"""
+THREAD, CHILD, SESSION, DAEMON, HEADLESS = EVERYONE = tuple(range(5))
+
+
+class Busy:
+    """A worker whose solution runs PROGRAM."""
+
+    def __init__(self, name: str = "busy", program: str = PROGRAM) -> None:
+        import torch
+
+        from repro.judge.buffers import SharedBuffer
+        from repro.judge.process import WorkerProcess
+
+        self.shared = SharedBuffer(4096, torch.device("cpu"))
+        self.shared.bytes.zero_()
+        self.worker = WorkerProcess(name, torch.device("cpu"), {"staging": self.shared}, trusted=False)
+        self.hello = self.worker.start()
+        self.define(program)
+        if program is PROGRAM:
+            wait_for(lambda: all(self.counts()) and all(self.pids()))
+
+    def define(self, program: str) -> None:
+        """Has the worker import a solution."""
+        from repro import problems
+
+        problem = problems.load("L1_36", size="smoke")
+        source = {"id": problem.id, "source": base64.b64encode(problem.path.read_bytes()).decode(),
+                  "dtype": problem.dtype, "overrides": problem.overrides}  # fmt: skip
+        self.worker.ask({"op": "define", "source": base64.b64encode(program.encode()).decode(), "entry": "ModelNew",
+                         "problem": source, "inputs": 1}, 60)  # fmt: skip
+
+    def counts(self) -> list[int]:
+        return [int(self.shared.bytes[place]) for place in EVERYONE]
+
+    def pids(self) -> list[int]:
+        return [int(x) for x in self.shared.bytes[64:84].view(__import__("torch").int32)]
+
+    def moving(self, seconds: float) -> set[int]:
+        """Who counts on within this time."""
+        before, deadline = self.counts(), time.monotonic() + seconds
+        found: set[int] = set()
+        while time.monotonic() < deadline:
+            found |= {place for place in EVERYONE if self.counts()[place] != before[place]}
+            time.sleep(0.01)
+        return found
+
+
+def living(pids: list[int]) -> list[int]:
+    """Those that have a thread which runs."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            states = [
+                task.read_text().rsplit(")", 1)[1].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat")
+            ]
+            found += [pid] if set(states) - {"Z", "X"} else []
+    return found
+
+
+def wait_for(condition: Callable[[], Any], what: str = "it") -> Any:
+    deadline = time.monotonic() + WAIT_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what} did not happen within {WAIT_S:.0f} s"
+        time.sleep(0.02)
+    return value
+
+
+# -- checks: in a judge ----------------------------------------------------------------------------------------------
+
+
+def check_everything_that_a_worker_started_ends_with_it() -> None:
+    """Its child, one with a session of its own, a daemon that lost its parent; another worker goes on. Under one user
+    nobody can tell whose daemon it is that lost its parent: all of them end with the first worker."""
+    first, second = Busy("first"), Busy("second")
+    pids = first.pids()
+    scratch = first.worker.scratch
+    assert len({*pids, *second.pids()}) == 10 and sorted(living(pids)) == sorted(pids) and scratch.exists()
+    first.worker.close()
+    assert not living([first.worker.started.pid, *pids]) and not scratch.exists()
+    others = set(EVERYONE) if second.worker.started.uid is not None else {THREAD, CHILD, SESSION}
+    assert second.moving(1.0) == others, "the other worker was hit"
+    second.worker.close()
+    assert not living(second.pids())
+
+
+def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
+    """With a user of its own all of it; with the judge's its process group, which is as far as a signal goes."""
+    busy = Busy()
+    reached = set(EVERYONE) if busy.worker.started.uid is not None else {THREAD, CHILD}
+    assert busy.moving(1.0) == set(EVERYONE)
+    for _ in range(3):
+        busy.worker.stop()
+        assert not busy.moving(0.3) & reached, "stopped, and still counting"
+        busy.worker.wake()
+        wait_for(lambda: busy.moving(0.1) >= reached, "going on")
+    busy.worker.stop()
+    assert busy.worker.ask({"op": "hello"}, 60)["pid"] == busy.worker.started.pid, "a request wakes it"
+    busy.worker.stop()
+    busy.worker.close()
+    assert not living(busy.pids()), "what is stopped can be ended"
+
+
+def check_a_worker_that_exits_leaves_nothing() -> None:
+    """Its solution ends the process itself; what it had started is found when the worker is closed."""
+    from repro.errors import SolutionDied
+
+    busy = Busy()
+    try:
+        busy.define("import os\nos._exit(5)\n")
+    except SolutionDied as error:
+        assert error.code == "worker_exited", error
+    else:
+        raise AssertionError("it did not exit")
+    busy.worker.close()
+    assert not living([busy.worker.started.pid, *busy.pids()]) and not busy.worker.scratch.exists()
+
+
+def check_ends_twice() -> None:
+    """Killing and closing again what is gone harms nobody."""
+    busy = Busy()
+    busy.worker.kill()
+    busy.worker.kill()
+    busy.worker.stop()
+    busy.worker.close()
+    busy.worker.close()
+    assert not living([busy.worker.started.pid, *busy.pids()])
+
+
+def check_a_solution_that_ends_its_warden_is_told_and_ended() -> None:
+    """All processes of a user may signal each other, a warden too: then nobody could stop the worker any more."""
+    from repro.errors import SolutionRejected
+
+    busy = Busy()
+    uid = busy.worker.started.uid
+    if uid is None:
+        return
+    hunter = Busy("hunter", HUNT)
+    pids = [hunter.worker.started.pid]
+    try:
+        hunter.worker.stop()
+    except SolutionRejected as error:
+        assert error.code == "protocol_tampered"
+    hunter.worker.close()
+    assert not living(pids) and not hunter.worker.scratch.exists()
+    assert busy.moving(1.0) == set(EVERYONE), "another worker was hit"
+    busy.worker.close()
+    assert not living(busy.pids())
+
+
+def check_every_worker_has_a_user_of_its_own_where_the_launcher_may_give_it_one() -> None:
+    first, second = Busy("first"), Busy("second")
+    uids = [first.hello["uid"], second.hello["uid"]]
+    if first.worker.started.uid is None:
+        assert uids == [os.getuid()] * 2
+    else:
+        assert len({*uids, os.getuid(), 0}) == 4 and all(launch.FIRST_UID <= uid < launch.LAST_UID for uid in uids)
+        if settings.in_container():
+            assert os.getuid() == settings.CONTAINER_UID
+        for busy in (first, second):
+            assert os.stat(busy.worker.scratch).st_mode & 0o077 == 0, "others may look into its scratch folder"
+    first.worker.close()
+    second.worker.close()
+
+
+def check_bystanders_live() -> None:
+    """What this process started itself is none of a worker's doing."""
+    bystander = subprocess.Popen(["sleep", "60"])
+    busy = Busy()
+    busy.worker.close()
+    assert not living(busy.pids())
+    assert bystander.poll() is None, f"the bystander ended with {bystander.poll()}"
+    bystander.kill()
+    bystander.wait()
+
+
+CHECKS = [name for name in list(globals()) if name.startswith("check_")]
+
+# -- what a process is asked to do ------------------------------------------------------------------------------------
+
+
+def end_by(how: str) -> None:
+    """Ends the judge: an exit code, or a signal by its name."""
+    if how.isdigit():
+        sys.exit(int(how))
+    if how == "raise":
+        raise RuntimeError("the judge failed")
+    os.kill(os.getpid(), getattr(signal, how))
+    time.sleep(WAIT_S)
+
+
+def tell(then: str) -> None:
+    """Says who is there, then dies or waits to be killed."""
+    busy = Busy()
+    workers = [busy.worker.started.pid, *busy.pids()]
+    print(json.dumps({"launcher": os.getppid(), "judge": os.getpid(), "workers": workers}), flush=True)
+    if then == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(WAIT_S)
+
+
+def main(mode: str, name: str, *arguments: str) -> None:
+    if mode == "divided":
+        launch.divide()
+    globals()[name](*arguments)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+    sys.exit(0)
+
+import pytest  # noqa: E402 - the image has none
+
+pytestmark = pytest.mark.timeout(180)
+HARDENED = [
+    *("--user", "0:0", "--cap-drop", "ALL", "--cap-add", "SETUID", "--cap-add", "SETGID", "--init"),
+    *("--security-opt", "no-new-privileges", "--network", "none", "--read-only"),
+    *("--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777,size=1g", "--pids-limit", "256", "--memory", "4g"),
+]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts this file as a program, temporary files below the test's folder; what is left of it is killed."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def started(*arguments: str) -> subprocess.Popen[str]:
+        env = os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+        process = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, env=env, process_group=0)  # fmt: skip
+        begun.append(process)
+        return process
+
+    yield started
+    for process in begun:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def finished(process: subprocess.Popen[str]) -> int:
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return process.returncode
+
+
+@functools.cache
+def no_image() -> str:
+    """Why nothing can run in a container here, or the empty string."""
+    try:
+        done = subprocess.run(["docker", "image", "inspect", settings.image()], capture_output=True, text=True)
+    except FileNotFoundError:
+        return "there is no docker client"
+    return "" if done.returncode == 0 else f"{done.stderr.strip()}; run: make image"
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_in_a_divided_process(name: str, start: Any, tmp_path: Path) -> None:
+    """As a cell runs under ENGINE=local; nothing is left in the folder of temporary files."""
+    if name == "check_bystanders_live":
+        return
+    finished(start("divided", name))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", [name for name in CHECKS if "warden" not in name])
+def test_where_the_judge_starts_its_workers_itself(name: str, start: Any, tmp_path: Path) -> None:
+    """As a program that calls `evaluate` does."""
+    finished(start("alone", name))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("name", [name for name in CHECKS if "bystanders" not in name])
+def test_in_a_container(name: str) -> None:
+    """As a cell runs under ENGINE=docker: root that may become others and nothing else."""
+    if no_image():
+        (pytest.fail if os.environ.get("REPRO_REQUIRE_DOCKER") == "1" else pytest.skip)(no_image())
+    command = ["docker", "run", "--rm", *HARDENED, "--entrypoint", "/opt/venv/bin/python", settings.image()]
+    done = subprocess.run([*command, "/opt/repro/tests/test_launch.py", "divided", name], capture_output=True,
+                          text=True, timeout=150)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("how", ["0", "3", "130", "SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "raise"])
+def test_the_end_of_the_judge_is_the_end_of_its_launcher(how: str, start: Any) -> None:
+    """Exit codes and signals pass through; a judge that raises ends with 1 and its traceback, once."""
+    process = start("divided", "end_by", how)
+    _, err = process.communicate(timeout=60)
+    expected = int(how) if how.isdigit() else 1 if how == "raise" else -getattr(signal, how)
+    assert process.returncode == expected, err
+    assert err.count("Traceback") == (how == "raise"), err
+
+
+def told(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    found: dict[str, Any] = json.loads(process.stdout.readline())
+    assert found["launcher"] == process.pid
+    return found
+
+
+def test_a_killed_judge_takes_launcher_and_workers_with_it(start: Any, tmp_path: Path) -> None:
+    """Daemons of the solution too, and the scratch folders."""
+    process = start("divided", "tell", "die")
+    found = told(process)
+    assert process.wait(30) == -signal.SIGKILL
+    wait_for(lambda: not living([found["judge"], *found["workers"]]), "their end")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_launcher_takes_judge_and_workers_with_it(start: Any) -> None:
+    """The worker goes, and with it its thread; the judge does not go on without somebody who could stop workers."""
+    process = start("divided", "tell", "wait")
+    found = told(process)
+    worker, _, *others = found["workers"]
+    assert len(living([found["judge"], worker])) == 2
+    process.kill()
+    process.wait(30)
+    wait_for(lambda: not living([found["judge"], worker]), "their end")
+    for pid in living(others):  # under one user nobody is left who could find those that left the worker's group
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_an_interrupted_judge_ends_its_launcher(start: Any, tmp_path: Path) -> None:
+    """Ctrl-C goes to the whole group: the launcher waits for the judge, which clears up."""
+    process = start("divided", "tell", "wait")
+    found = told(process)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT
+    wait_for(lambda: not living([found["judge"], *found["workers"]]), "their end")
+    assert not list(tmp_path.iterdir())
+
+
+def test_scratch_folders_go_where_the_launcher_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A worker that never came up leaves no folder either."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    launcher = launch.Launcher()
+    read, write = os.pipe()
+    started = launcher.start("a", "cpu", [read, write], os.open(os.devnull, os.O_WRONLY))
+    assert Path(started.scratch).parent == tmp_path and started.uid is None
+    launcher.end()
+    assert not list(tmp_path.iterdir()) and not launcher.started and not launcher.children
+    os.close(read)
+    os.close(write)

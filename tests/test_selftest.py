@@ -1,0 +1,316 @@
+"""The self-test tested: heads of cases, what is complained of, and a few cases through the command line.
+
+REPRO_SELF_TEST=1 runs all that the CPU can run, which takes a quarter of an hour.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from conftest import CPU, ROOT, Done, Tool, manifest, rows, strict_json
+
+from repro import problems, selftest, settings
+from repro.engines.base import Engine
+from repro.errors import UsageError
+from repro.evaluation import JudgeOptions
+from repro.selftest import Case
+
+KEYS = {"id", "problem", "size", "device", "engine", "timing", "compiled", "expect", "labels", "unbought",
+        "max_speedup", "precision_class", "class", "needs", "timeout_s"}  # fmt: skip
+VERDICTS = {"correct", "incorrect", "rejected", "error", "timeout", "inconclusive"}
+CLASSES = {"fp32", "tf32", "bf16"}
+
+
+def engine(device: str = "cpu", name: str = "local") -> Engine:
+    return cast(Engine, SimpleNamespace(device=device, name=name))
+
+
+# -- heads -------------------------------------------------------------------------------------------------------------
+
+SHIPPED = selftest.cases(list(selftest.SUITES), [])
+
+
+def test_both_suites_are_there() -> None:
+    assert {case.suite for case in SHIPPED} == {"adversarial", "honest"}
+    assert len({case.id for case in SHIPPED}) == len(SHIPPED) > 200
+
+
+@pytest.mark.parametrize("case", SHIPPED, ids=lambda case: case.id)
+def test_the_head_of_a_case_says_only_what_is_understood(case: Case) -> None:
+    """A key that nobody reads, a verdict that does not exist: an expectation that would hold by accident."""
+    meta = case.meta
+    assert set(meta) <= KEYS, set(meta) - KEYS
+    problems.load(meta["problem"], size=meta.get("size", "smoke"))
+    assert meta["device"] and set(meta["device"]) <= {"cpu", "cuda"}
+    assert meta.get("size", "smoke") in problems.SIZES and set(meta.get("engine", [])) <= {"local", "docker"}
+    assert set(meta.get("precision_class", [])) <= CLASSES
+    if case.suite == "honest":
+        classes = meta.get("class", [])
+        assert "expect" not in meta and set([classes] if isinstance(classes, str) else classes) <= CLASSES
+        return
+    assert "class" not in meta
+    assert meta["expect"]["verdict"] and set(meta["expect"]["verdict"]) <= VERDICTS
+    assert set(meta["expect"]) <= {"verdict", "reasons"}
+    assert ("unbought" in meta) == ("max_speedup" in meta)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in the place of the checkout; its `tests/adversarial` and `tests/honest` are there."""
+    for suite in selftest.SUITES:
+        (tmp_path / "tests" / suite).mkdir(parents=True)
+    monkeypatch.setattr(settings, "ROOT", tmp_path)
+    return tmp_path / "tests"
+
+
+HEAD = '#: problem = "L1_36"\n#: device = ["cpu"]\n'
+EXPECT = '#: expect.verdict = ["incorrect"]\n'
+
+
+@pytest.mark.parametrize(
+    "suite, text, words",
+    [
+        ("honest", "#: problem = L1_36\n", "no head that can be read"),
+        ("honest", HEAD + "#: device = []\n", "no head that can be read"),
+        ("honest", "import torch\n", "does not say its device and problem"),
+        ("honest", '#: device = ["cpu"]\n', "does not say its problem"),
+        ("adversarial", HEAD, "does not say its expect"),
+    ],
+    ids=["not toml", "twice", "nothing", "no problem", "no expectation"],
+)
+def test_a_head_that_cannot_be_read_is_wrong_use(tree: Path, suite: str, text: str, words: str) -> None:
+    (tree / suite / "mine.py").write_text(text)
+    with pytest.raises(UsageError, match=words) as caught:
+        selftest.cases([suite], [])
+    assert "mine.py" in str(caught.value)
+
+
+def test_cases_are_narrowed_by_parts_of_their_names(tree: Path) -> None:
+    for name in ("B07_none", "B07_tuple", "C01_x"):
+        (tree / "adversarial" / f"{name}.py").write_text(
+            HEAD + EXPECT + '"""What it does."""\n#: not a head? it is\n'[:0]
+        )
+    (tree / "honest" / "none_but_right.py").write_text(HEAD)
+
+    def found(suites: list[str], *names: str) -> list[str]:
+        return [case.id for case in selftest.cases(suites, list(names))]
+
+    both = list(selftest.SUITES)
+    assert found(both) == [
+        "adversarial/B07_none", "adversarial/B07_tuple", "adversarial/C01_x", "honest/none_but_right"
+    ]  # fmt: skip
+    assert found(both, "none") == ["adversarial/B07_none", "honest/none_but_right"]
+    assert found(["adversarial"], "B07", "C01_x.py") == found(["adversarial"])
+    with pytest.raises(UsageError, match="no case of the self-test is left"):
+        selftest.cases(both, ["nothing of that name"])
+
+
+def case(suite: str = "adversarial", **meta: Any) -> Case:
+    return Case(suite, Path("mine.py"), {"problem": "L1_36", "device": ["cpu", "cuda"]} | meta)
+
+
+def test_what_cannot_run_here_is_skipped_with_its_reason() -> None:
+    assert case().skipped(engine()) == "" == case(needs="sh").skipped(engine())
+    assert case(device=["cuda"]).skipped(engine("cpu")) == "it needs cuda"
+    assert case(device=["cuda"]).skipped(engine("cuda")) == ""
+    assert case(engine=["docker"]).skipped(engine(name="local")) == "it needs docker"
+    assert case(engine=["docker"]).skipped(engine(name="docker")) == ""
+    assert case(needs="no-program-of-that-name").skipped(engine()) == "no-program-of-that-name is missing"
+
+
+def test_a_case_is_judged_as_its_head_says_and_else_as_the_command_line_says() -> None:
+    base = JudgeOptions(timing_budget_s=10, timeout_s=180, trust="dev", compile_timeout_s=7)
+    plain = selftest.options(case(), base)
+    assert (plain.timing, plain.compiled, plain.timeout_s, plain.timing_budget_s) == (False, False, 60, 5)
+    assert (plain.trust, plain.compile_timeout_s) == ("dev", 7)
+    told = selftest.options(case(timing=True, compiled=True, timeout_s=15), base)
+    assert (told.timing, told.compiled, told.timeout_s) == (True, True, 15)
+    assert selftest.options(case(), JudgeOptions(timing_budget_s=2)).timing_budget_s == 2
+
+
+# -- complaints --------------------------------------------------------------------------------------------------------
+
+
+def entry(verdict: str = "correct", code: str = "", **facts: Any) -> dict[str, Any]:
+    """One verdict as the judge writes it."""
+    reasons = [{"code": code, "trial": "native", "detail": "why"}] if code else []
+    found = {"verdict": verdict, "reasons": reasons, "precision_class": "fp32" if verdict == "correct" else None,
+             "rel_l2": 1e-6, "time_ms": None, "measurement": False, "labels": ["triton"], "speedup": {}}  # fmt: skip
+    return found | facts
+
+
+WRONG = {"expect": {"verdict": ["incorrect", "rejected"], "reasons": ["rel_l2", "row"]}}
+UNBOUGHT = {"expect": {"verdict": ["correct"]}, "unbought": True, "max_speedup": 1.3}
+FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.5}}}
+
+
+@pytest.mark.parametrize(
+    "meta, given, complaint",
+    [
+        (WRONG, entry("incorrect", "rel_l2"), ""),
+        (WRONG, entry("rejected", "row"), ""),
+        (WRONG, entry(), "false accept: correct (fp32"),
+        (WRONG, entry("error", "exception"), "another verdict: error: exception"),
+        (WRONG, entry("incorrect", "wrong_shape"), "reason wrong_shape instead of rel_l2, row"),
+        ({"expect": {"verdict": ["incorrect"]}}, entry("incorrect", "wrong_shape"), ""),
+        (WRONG | {"labels": ["triton", "threads"]}, entry("incorrect", "row"), "label threads is missing"),
+        (UNBOUGHT, entry(), ""),
+        (UNBOUGHT, entry(**FASTER), "bought time: 1.5x eager, at most 1.3x was due"),
+        (UNBOUGHT, entry(**(FASTER | {"measurement": False})), ""),
+        (UNBOUGHT | {"max_speedup": 1.6}, entry(**FASTER), ""),
+        (UNBOUGHT, entry("incorrect", "row"), "another verdict: incorrect"),
+        ({"expect": {"verdict": ["correct"]}, "precision_class": ["bf16"]}, entry(), "class fp32 instead of bf16"),
+        ({"expect": {"verdict": ["correct"]}, "precision_class": ["bf16", "fp32"]}, entry(), ""),
+        (WRONG | {"precision_class": ["bf16"]}, entry("incorrect", "row"), ""),
+    ],
+)
+def test_what_an_adversarial_case_may_not_be_is_complained_of(
+    meta: dict[str, Any], given: dict[str, Any], complaint: str
+) -> None:
+    found = selftest.complaints(case(**meta), given)
+    assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
+
+
+@pytest.mark.parametrize(
+    "meta, given, complaint",
+    [
+        ({}, entry(), ""),
+        ({"class": "fp32"}, entry(), ""),
+        ({"class": ["tf32", "bf16"]}, entry(), "class fp32 instead of tf32 or bf16"),
+        ({"class": "fp32"}, entry("incorrect", "rel_l2"), "false reject: incorrect: rel_l2"),
+        ({}, entry("timeout", "timeout"), "false reject: timeout"),
+        ({"labels": ["static_output"]}, entry(), "label static_output is missing"),
+    ],
+)
+def test_what_an_honest_case_may_not_be_is_complained_of(
+    meta: dict[str, Any], given: dict[str, Any], complaint: str
+) -> None:
+    found = selftest.complaints(case("honest", **meta), given)
+    assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
+
+
+def test_two_things_that_are_wrong_are_both_told() -> None:
+    found = selftest.complaints(case("honest", labels=["autotuned"]), entry("error", "exception"))
+    assert len(found) == 2
+
+
+# -- through the command line ------------------------------------------------------------------------------------------
+
+SEED = 20251121
+SELF_TEST = ("evaluate", "--self-test", *CPU)
+
+
+def drawn() -> list[str]:
+    """Two cases of each suite, by a fixed seed, among those that take seconds on the CPU."""
+    quick = [c for c in SHIPPED if c.meta["problem"] == "L1_36" and not c.skipped(engine())
+             and not c.meta.get("timing") and "timeout_s" not in c.meta]  # fmt: skip
+    chance = random.Random(SEED)
+    chosen = [chance.sample([c for c in quick if c.suite == suite], 2) for suite in selftest.SUITES]
+    return [c.file.name for pair in chosen for c in pair]
+
+
+def cases_of(tool: Tool) -> dict[str, dict[str, Any]]:
+    return {found["case"]: found for found in strict_json((tool.folder / "out.json").read_text())["cases"]}
+
+
+def test_a_few_cases_are_as_they_must_be(judge_tool: Tool) -> None:
+    """Exit 0, a complete bundle, every case with its verdict in the JSON and in the report; drawn again from disk."""
+    names = drawn()
+    done = judge_tool(*SELF_TEST, *names, "--json", "out.json")
+    assert done.code == 0, done.err
+    found = cases_of(judge_tool)
+    assert {name.rpartition("/")[2] for name in found} == {name.removesuffix(".py") for name in names}
+    assert not [complaint for one in found.values() for complaint in one["complaints"]]
+    for one in found.values():
+        assert (one["verdict"] == "correct") == one["case"].startswith("honest/") and one["wall_s"] > 0
+    assert "4 cases, 0 wrong, 0 skipped." in done.out and done.out.count("as it must be") == 4
+    (bundle,) = judge_tool.bundles()
+    assert manifest(bundle)["status"] == "complete" and list(rows(bundle)) == manifest(bundle)["plan"]
+    again = judge_tool("report", bundle)
+    assert again.code == 0 and "4 cases, 0 wrong, 0 skipped." in again.out, again.err
+    assert not judge_tool.processes() and not list(judge_tool.tmp.glob("repro-*"))
+
+
+def test_what_cannot_run_on_the_cpu_is_named(judge_tool: Tool) -> None:
+    """Beside a case that can; where no case can run, nothing is wrong and nothing is claimed."""
+    done = judge_tool(*SELF_TEST, "A12_persisting_l2", "B07_none", "--json", "out.json")
+    assert done.code == 0, done.err
+    assert "1 cases, 0 wrong, 1 skipped." in done.out
+    assert re.search(r"adversarial/A12_persisting_l2 +\| it needs cuda", done.out)
+
+
+def test_no_case_of_that_name_is_wrong_use(tool: Tool) -> None:
+    done = tool(*SELF_TEST, "nothing_of_that_name")
+    assert done.code == 1 and "no case of the self-test is left" in done.complaint
+
+
+@pytest.fixture(scope="module")
+def mistaken(tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> SimpleNamespace:
+    """A copy of the tool whose suites expect what does not come true, and its self-test."""
+    tool = Tool(tmp_path_factory.mktemp("mistaken"))
+    shutil.copytree(smoke_results / "fixtures", tool.results / "fixtures")
+    copy = tool.folder / "copy"
+    for name in ("repro", "problems"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "entrypoint.py", copy)
+    for suite, name in (("adversarial", "B07_none"), ("honest", "fp32_rms_norm"), ("adversarial", "B07_tuple")):
+        (copy / "tests" / suite).mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "tests" / suite / f"{name}.py", copy / "tests" / suite)
+    none = copy / "tests" / "adversarial" / "B07_none.py"
+    none.write_text(none.read_text().replace("wrong_structure", "not_finite"))
+    # an answer without work in the honest suite, and a right one among the adversarial ones
+    honest = (copy / "tests" / "honest" / "fp32_rms_norm.py").read_text()
+    head = '#: problem = "L1_36"\n#: size = "smoke"\n#: device = ["cpu"]\n'
+    body = "".join(line for line in honest.splitlines(keepends=True) if not line.startswith("#: "))
+    (copy / "tests" / "adversarial" / "B99_right.py").write_text(head + '#: expect.verdict = ["incorrect"]\n' + body)
+    source = (ROOT / "problems" / "L1_36_RMSNorm.py").read_text()
+    wrong = "\n\nclass ModelNew(Model):\n    def forward(self, x):\n        return torch.zeros_like(x)\n"
+    (copy / "tests" / "honest" / "zeros.py").write_text(head + source + wrong)
+    own = {"REPRO_RESULTS": str(tool.results), "REPRO_STATE": str(tool.tmp / "state"), "TMPDIR": str(tool.tmp)}
+    done = subprocess.run(
+        [sys.executable, str(copy / "entrypoint.py"), *SELF_TEST, "--json", "out.json"], cwd=tool.folder,
+        env=os.environ | own | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    return SimpleNamespace(done=Done(done.returncode, done.stdout, done.stderr), cases=cases_of(tool), tool=tool)
+
+
+def test_a_judge_that_is_wrong_about_a_case_is_exit_2(mistaken: Any) -> None:
+    """Each case is told with what is wrong about it; those that are right are not."""
+    assert mistaken.done.code == 2, mistaken.done.err
+    told = [line for line in mistaken.done.err.splitlines() if line.startswith("repro: ")]
+    assert {line.split(":")[1].strip() for line in told} == {
+        "adversarial/B07_none", "adversarial/B99_right", "honest/zeros"
+    }  # fmt: skip
+    assert "5 cases, 3 wrong, 0 skipped." in mistaken.done.out
+    assert manifest(mistaken.tool.bundles()[-1])["status"] == "complete", "every case was judged"
+
+
+@pytest.mark.parametrize(
+    "name, complaint",
+    [
+        ("adversarial/B07_none", "reason wrong_structure"),
+        ("adversarial/B99_right", "false accept: correct"),
+        ("honest/zeros", "false reject: incorrect"),
+        ("adversarial/B07_tuple", ""),
+        ("honest/fp32_rms_norm", ""),
+    ],
+)
+def test_every_mistake_is_told_with_its_kind(name: str, complaint: str, mistaken: Any) -> None:
+    found = mistaken.cases[name]["complaints"]
+    assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(not os.environ.get("REPRO_SELF_TEST"), reason="takes a quarter of an hour: REPRO_SELF_TEST=1")
+def test_all_cases_that_the_cpu_can_run(tool: Tool) -> None:
+    done = tool.finish(tool.start("evaluate", "--self-test", "--device", "cpu", "--engine", "local"), 1150)
+    assert done.code == 0, done.err
