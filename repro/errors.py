@@ -71,7 +71,8 @@ class SolutionError(ReproError):
     verdict = "error"
 
     def __init__(self, code: str, detail: str = "") -> None:
-        self.code, self.detail = code, " ".join(detail.split())[:600]
+        text = " ".join(detail.split())
+        self.code, self.detail = code, text if len(text) <= 900 else f"{text[:300]} ... {text[-580:]}"
         super().__init__(code, self.detail)
 
 

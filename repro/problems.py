@@ -136,7 +136,7 @@ def load(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Prob
         batch_dims=entry.get("batch_dims", 1),
         stress=entry["stress"],
         stress_run=entry.get("stress_run_smoke" if size == "smoke" else "stress_run", 1),
-        spike=entry.get("spike", SPIKE_FACTOR),
+        spike=entry.get("spike_smoke" if size == "smoke" and "spike_smoke" in entry else "spike", SPIKE_FACTOR),
         neighbour=_overrides(entry.get("neighbour_smoke" if size == "smoke" else "neighbour", {})),
         native_signal=entry.get("native_signal", True),
         perturbed_init={int(k): v for k, v in entry.get("perturbed_init", {}).items()},

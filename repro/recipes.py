@@ -13,26 +13,35 @@ from repro.problems import SPIKE_FACTOR, Stress
 
 # Spiked inputs: one element in each run of this many. A prime, so that spikes fall on every column of any layout.
 SPIKE_RUN = 8191
+# Likewise in tensors of fewer elements than SMALL, which would hold next to none.
+SMALL_SPIKE_RUN, SMALL = 509, 1 << 20
 # The generator's stream for their place; its kinds of draw have the lower ones.
 SPIKE_STREAM = 16
 # Deviation of a uniform draw from [0, 1).
 UNIFORM_STD = 12**-0.5
 
 
+def spike_run(total: int) -> int:
+    """Elements of a tensor of `total` among which one is a spike."""
+    return SPIKE_RUN if total >= SMALL else SMALL_SPIKE_RUN
+
+
 def spike(out: torch.Tensor, amplitude: float, seed: int, index: int, total: int, start: int = 0) -> torch.Tensor:
-    """Puts +amplitude and -amplitude, by turns, on one element in each run of SPIKE_RUN; returns `out`.
+    """Puts +amplitude and -amplitude, by turns, on one element in each run of SPIKE_RUN (small: SMALL_SPIKE_RUN);
+    returns `out`.
 
     out: elements [start, start + out.numel()) of tensor `index`, which has `total`, contiguous. The same place in every
     run, drawn from the seed and the index; in a tensor shorter than a run it lies within the tensor.
     """
     if total == 0:
         return out
+    length = spike_run(total)
     word = philox.philox_numpy(np.zeros(1, dtype=np.uint64), seed, index, SPIKE_STREAM)[0]
-    place = int(word[0]) % min(SPIKE_RUN, total)
-    flat, run = out.view(-1), -(-(start - place) // SPIKE_RUN)
+    place = int(word[0]) % min(length, total)
+    flat, run = out.view(-1), -(-(start - place) // length)
     for first in (run, run + 1):
-        at = place + first * SPIKE_RUN - start
-        flat[at :: 2 * SPIKE_RUN] = amplitude if first % 2 == 0 else -amplitude
+        at = place + first * length - start
+        flat[at :: 2 * length] = amplitude if first % 2 == 0 else -amplitude
     return out
 
 

@@ -5,9 +5,10 @@ be accepted (adversarial) and what must never be rejected (honest). Each file sa
     #: size = "smoke"                        or full, on a GPU; the CPU always runs smoke
     #: device = ["cpu", "cuda"]              where it exists
     #: timing = true                         whether it must be timed
-    #: expect = { verdict = ["incorrect"], reasons = ["rel_l2"] }      adversarial: any of these; no reasons: any reason
+    #: expect = { verdict = ["incorrect"], reasons = ["rel_l2"] }       any of these; no reasons: any reason
     #: labels = ["triton"]                   labels that it must be given
-    #: unbought = true, max_speedup = 1.3    where it may be `correct`: it must not be faster than eager by more
+    #: unbought = true, max_speedup = 1.3    where it may be `correct`: the speedup over eager that the judge vouches
+                                            for (`at_least`) must not be more
     #: precision_class = ["bf16"]            where it is `correct`: the classes that it may have
     #: class = "fp32"                        honest: the class, or classes, expected
     #: engine = ["docker"]                   the engines under which that holds; all of them where it is not said
@@ -108,10 +109,10 @@ def complaints(case: Case, entry: dict[str, Any]) -> list[str]:
     if verdict == "correct" and classes and entry["precision_class"] not in classes:
         found.append(f"class {entry['precision_class']} instead of {' or '.join(classes)}")
     if verdict == "correct" and case.meta.get("unbought") and entry.get("measurement"):
-        ratio = entry["speedup"].get("eager", {}).get("ratio")
+        ratio = entry["speedup"].get("eager", {}).get("at_least")
         limit = case.meta["max_speedup"]
         if ratio is not None and ratio > limit:
-            found.append(f"bought time: {ratio:.3g}x eager, at most {limit}x was due")
+            found.append(f"bought time: at least {ratio:.3g}x eager, at most {limit}x was due")
     return found
 
 

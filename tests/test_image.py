@@ -1,9 +1,11 @@
-"""The image holds what the work needs and nothing more: checked inside it, under the limits that every job runs with.
+"""The image holds what the work needs and nothing more, and a cell in it lets a solution reach nothing but its own.
 
-On the launching machine pytest sees one test here, which starts the image with this file as its program; the checks
-then run inside, where there is no pytest. One check again, by hand:
+The first is checked inside, where there is no pytest: `test_image` starts the image with this file as its program. One
+check again, by hand:
 
     docker run --rm --entrypoint python repro tests/test_image.py check_versions
+
+The second is what solutions say that the engine ran in a cell, with users of their own: they raise with it.
 """
 
 import ctypes
@@ -102,10 +104,21 @@ def check_nothing_writable():
 
 
 def check_scratch_writable():
-    for folder in (os.environ["HOME"], os.environ["TRITON_CACHE_DIR"], os.environ["TORCHINDUCTOR_CACHE_DIR"], "/cell"):
+    for folder in (os.environ["HOME"], os.environ["TRITON_CACHE_DIR"], os.environ["TORCHINDUCTOR_CACHE_DIR"]):
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
             pass
+
+
+def check_cell_is_the_judges_alone():
+    """A cell's files are in it, and workers are of other users."""
+    facts = os.stat("/cell")
+    assert (facts.st_uid, facts.st_mode & 0o777) == (settings.CONTAINER_UID, 0o700), oct(facts.st_mode)
+    try:
+        with tempfile.NamedTemporaryFile(dir="/cell"):
+            assert os.getuid() == settings.CONTAINER_UID
+    except PermissionError:
+        assert os.getuid() != settings.CONTAINER_UID
 
 
 def check_no_network():
@@ -194,10 +207,15 @@ if __name__ == "__main__":  # in the image; the machine that launches it may hav
 
     sys.exit(main(sys.argv[1:]))
 
+import contextlib  # noqa: E402
+
 import pytest  # noqa: E402 - the image has none
 
+from repro import evaluation, problems  # noqa: E402
+from repro.judge import launch  # noqa: E402
 
-@pytest.fixture
+
+@pytest.fixture(scope="module")
 def labels():
     """The image's labels; without an image there is nothing to test, which REPRO_REQUIRE_DOCKER=1 makes a failure."""
     inspect = ["docker", "image", "inspect", "--format", "{{json .Config.Labels}}", settings.image()]
@@ -213,15 +231,224 @@ def labels():
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("user", ["10001", "54321:54321"], ids=["own-uid", "any-uid"])
+@pytest.mark.parametrize("user", [None, "54321:54321"], ids=["own-uid", "any-uid"])
 def test_image(labels, user):
+    """Run by hand it is an ordinary user's: its own, or any other."""
     assert labels["org.opencontainers.image.version"] == repro.__version__
 
-    command = ["docker", "run", "--rm", *HARDENED, "--user", user, "--entrypoint", "/opt/venv/bin/python"]
-    run = subprocess.run(
-        [*command, settings.image(), "/opt/repro/tests/test_image.py"], capture_output=True, text=True, timeout=300
-    )
+    chosen = ["--user", user] if user else []
+    command = ["docker", "run", "--rm", *HARDENED, *chosen, "--entrypoint", "/opt/venv/bin/python", settings.image()]
+    run = subprocess.run([*command, "/opt/repro/tests/test_image.py"], capture_output=True, text=True, timeout=300)
     print(run.stdout, run.stderr)
     assert run.returncode == 0
     checks = sum(name.startswith("check_") for name in globals())
     assert run.stdout.count("ok   check_") == checks, "the image is older than this file: make image"
+
+
+@pytest.mark.docker
+def test_image_by_hand_runs_as_its_own_user(labels):
+    command = ["docker", "run", "--rm", "--entrypoint", "id", settings.image(), "--user"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "10001\n"
+
+
+# -- what a solution can reach in a cell -------------------------------------------------------------------------------
+
+# A right solution of L1_36 that first looks around; what it found becomes the text of its exception.
+LOOKS = """import ctypes, json, os, signal, socket, sys, time
+import torch
+from torch import nn
+
+JUDGE = int(open("/proc/self/cmdline").read().split(chr(0))[-2])
+PARENT = int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[1])
+OTHERS = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()]
+# The scratch folders of the other workers stand in their arguments: /tmp itself cannot be listed.
+ARGUMENTS = [arg for pid in OTHERS for arg in open(f"/proc/{{pid}}/cmdline").read().split(chr(0))]
+SCRATCH = [arg for arg in ARGUMENTS if arg.startswith("/tmp/repro-")]
+
+
+def tried(what):
+    try:
+        return what()
+    except OSError as error:
+        return f"errno {{error.errno}}"
+
+
+def owner(pid):
+    return os.stat(f"/proc/{{pid}}").st_uid
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        found = {{}}
+        {body}
+        if found:
+            raise RuntimeError("FOUND" + json.dumps(found, separators=(",", ":")) + "END")
+        return x / torch.sqrt(x.square().mean(1, keepdim=True) + self.eps)
+"""
+BODIES = {
+    "honest": "",
+    "itself": """
+        lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
+        names = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Groups")
+        found = {name: lines[name].strip() for name in names}
+        found |= {"uids": os.getresuid(), "gids": os.getresgid(), "judge": owner(JUDGE), "parent": owner(PARENT)}""",
+    "reads": """
+        wanted = ["/cell", "/cell/cells.jsonl", "/cell/fixture.json", "/cell/solution_0.py", "/root", "/results/x"]
+        for pid in [1, PARENT, JUDGE]:
+            wanted += [f"/proc/{pid}/{name}" for name in ("mem", "environ", "fd", "maps", "auxv", "root", "cwd")]
+        wanted += SCRATCH + [f"{folder}/solution.py" for folder in SCRATCH] + ["/tmp"]
+        read = lambda path: os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(1)
+        found["read"] = [path for path in wanted if not isinstance(tried(lambda: read(path)), str)]
+        found["others"] = len(SCRATCH)""",
+    "writes": """
+        folders = ["/", "/cell", "/tmp", "/var/tmp", "/results", "/opt/repro", "/etc", "/run", "/dev", "/proc/self"]
+        folders += SCRATCH
+        written = lambda path: open(os.path.join(path, "probe"), "w").close()
+        found["wrote"] = [path for path in folders if tried(lambda: written(path)) is None]
+        found["own"] = tried(lambda: written(".")) is None""",
+    "signals": """
+        trace = getattr(ctypes.CDLL(None, use_errno=True), "ecartp"[::-1])
+        users, traced = set(), []
+        for pid in OTHERS:
+            for number in (0, signal.SIGCONT):
+                if tried(lambda: os.kill(pid, number)) is None:
+                    users.add(owner(pid))
+            traced += [pid] if trace(16, pid, 0, 0) == 0 else []
+        found = {"users": sorted(users), "traced": traced, "me": os.getuid(), "everyone": tried(lambda: os.kill(-1, 0)),
+                 "owners": sorted({tried(lambda: owner(pid)) for pid in OTHERS}, key=str)}""",
+    "network": """
+        made = []
+        for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX):
+            def reach(family=family):
+                client = socket.socket(family, socket.SOCK_STREAM)
+                client.settimeout(2)
+                client.connect("/var/run/docker.sock" if family == socket.AF_UNIX else ("192.0.2.1", 443))
+            made.append(tried(reach))
+        found = {"connected": made, "routes": len(open("/proc/net/route").read().splitlines()) - 1}""",
+}  # fmt: skip
+
+
+def looks(name):
+    return evaluation.Submission(name, LOOKS.format(body=BODIES[name].strip()).encode(), "ModelNew")
+
+
+@pytest.fixture(scope="module")
+def engine(labels):
+    from repro.engines import docker
+
+    made = docker.DockerEngine(gpus="none", device="cpu")
+    with contextlib.closing(made.client):
+        yield made
+
+
+def judged(engine, results, submissions, timeout_s=60.0):
+    """One cell with these solutions side by side: solution -> verdict, and what is left of the run in the engine."""
+    problem = problems.load("L1_36", size="smoke")
+    options = evaluation.JudgeOptions(timing=False, timeout_s=timeout_s)
+    cell = evaluation.cell("row", problem, submissions, results, engine, options)
+    outcomes, ending = engine.attempt([cell], 280.0, lambda _: None)
+    assert not ending and outcomes[0].status == "done", (ending, outcomes)
+    mine = ["--quiet", "--filter", f"label=repro.run={engine.run_id}"]
+    left = [subprocess.run(["docker", *what, *mine], capture_output=True, text=True, check=True).stdout
+            for what in (["ps", "--all"], ["volume", "ls"])]  # fmt: skip
+    assert left == ["", ""]
+    return {entry["solution"]: entry for entry in outcomes[0].result["results"]}
+
+
+@pytest.fixture(scope="module")
+def looked(engine, smoke_results):
+    """What the solutions of one cell found, and the honest one's verdict."""
+    found = judged(engine, smoke_results, [looks(name) for name in BODIES])
+    told = {}
+    for name, entry in found.items():
+        if name != "honest":
+            detail = entry["reasons"][0]["detail"]
+            assert "FOUND" in detail and "END" in detail, entry["reasons"]
+            told[name] = json.loads(detail.partition("FOUND")[2].rpartition("END")[0])
+    return found, told
+
+
+@pytest.mark.docker
+def test_every_solution_of_a_cell_has_a_user_of_its_own_and_no_right(looked):
+    """No capability, not even to be had again; no other group; the judge is another user, as every solution is."""
+    found, told = looked
+    me = told["itself"]
+    assert {me[name] for name in me if name.startswith("Cap") and name != "CapBnd"} == {"0" * 16}, me
+    assert int(me["CapBnd"], 16) & ~0xC0 == 0, "SETGID and SETUID, which it may not take: no_new_privs"
+    assert me["NoNewPrivs"] == "1" and me["Seccomp"] == "2" and me["Groups"] == ""
+    (uid,) = set(me["uids"]) | set(me["gids"])
+    assert launch.FIRST_UID <= uid < launch.LAST_UID and me["judge"] == settings.CONTAINER_UID and me["parent"] == 0
+    assert uid != told["signals"]["me"]
+    assert {entry["separation"] for entry in found.values()} == {"user"}
+    assert (found["honest"]["verdict"], found["honest"]["reasons"]) == ("correct", [])
+    assert found["honest"]["confined"]["no_new_privs"] == found["honest"]["confined"]["seccomp"] == "applied"
+
+
+@pytest.mark.docker
+def test_a_solution_reads_nothing_of_the_cell_the_judge_or_the_others(looked):
+    """Fixture and other solutions; memory, environment and descriptors of judge, launcher and init; other scratch."""
+    reads = looked[1]["reads"]
+    assert reads["read"] == [] and reads["others"] >= 3
+
+
+@pytest.mark.docker
+def test_a_solution_writes_nowhere_but_in_its_scratch_folder(looked):
+    assert looked[1]["writes"] == {"wrote": [], "own": True}
+
+
+@pytest.mark.docker
+def test_a_solution_signals_and_traces_nobody_of_another_user(looked):
+    """Judge, launcher, init and the other workers are there to be seen, and take no signal from it."""
+    signals = looked[1]["signals"]
+    assert set(signals["users"]) <= {signals["me"]} and signals["traced"] == [] and signals["everyone"] != "None"
+    others = {owner for owner in signals["owners"] if isinstance(owner, int)} - {signals["me"]}
+    assert {0, settings.CONTAINER_UID} < others, "nobody was there to be signalled"
+
+
+@pytest.mark.docker
+def test_a_solution_reaches_no_network(looked):
+    network = looked[1]["network"]
+    assert network["routes"] == 0 and all(str(made).startswith("errno") for made in network["connected"]), network
+
+
+NASTY = {
+    "daemons": """
+        for _ in range(8):
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    os.closerange(3, 64)
+                    while True:
+                        time.sleep(0.01)
+                os._exit(0)
+        os._exit(1)""",
+    "hangs": """
+        while True:
+            time.sleep(1)""",
+    "eats": """
+        kept = []
+        while True:
+            kept.append(torch.ones(1 << 26))""",
+    "honest": """
+        alive = {int(pid): tried(lambda: owner(pid)) for pid in os.listdir("/proc") if pid.isdigit()}
+        found = {pid: uid for pid, uid in alive.items() if uid not in (0, 10001, os.getuid())}""",
+}  # fmt: skip
+
+
+@pytest.mark.docker
+def test_a_solution_that_forks_hangs_or_eats_memory_costs_its_own_verdict_alone(engine, smoke_results, monkeypatch):
+    """In one cell of 2.5 GiB: daemons that leave their parent, a call without end, memory without end. Each ends with
+    all its processes; the container lives, and the last solution, which looks for what is left, is correct."""
+    monkeypatch.setattr(engine, "memory", int(2.5 * (1 << 30) / 0.9))
+    sources = {name: LOOKS.format(body=body.strip()) for name, body in NASTY.items()}
+    submissions = [evaluation.Submission(name, source.encode(), "ModelNew") for name, source in sources.items()]
+    found = judged(engine, smoke_results, submissions, timeout_s=10.0)
+    verdicts = {name: (entry["verdict"], [r["code"] for r in entry["reasons"]]) for name, entry in found.items()}
+    assert verdicts == {
+        "daemons": ("error", ["worker_exited"]), "hangs": ("timeout", ["timeout"]), "eats": ("error", ["killed"]),
+        "honest": ("correct", []),
+    }, found["honest"]["reasons"]  # fmt: skip

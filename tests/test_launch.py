@@ -163,9 +163,9 @@ def check_everything_that_a_worker_started_ends_with_it() -> None:
 
 
 def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
-    """With a user of its own all of it; with the judge's its process group, which is as far as a signal goes."""
+    """With a user of its own all of it; with the judge's what has its parent still, sessions of its own or not."""
     busy = Busy()
-    reached = set(EVERYONE) if busy.worker.started.uid is not None else {THREAD, CHILD}
+    reached = set(EVERYONE) if busy.worker.started.uid is not None else {THREAD, CHILD, SESSION}
     assert busy.moving(1.0) == set(EVERYONE)
     for _ in range(3):
         busy.worker.stop()

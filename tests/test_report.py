@@ -61,6 +61,8 @@ def result(
     for name in [*(n for n in ms if n not in baselines), *(bad or {})]:
         subject = Subject(name, Path(f"{name}.py"), "ModelNew", [name])
         subject.hello = {"uid": 61000, "confined": {"seccomp": "applied"}}
+        if device == "cuda":
+            subject.profile = {"kernels": [{"name": "mine", "us": 30.0}, {"name": "at::native::x", "us": 10.0}]}
         subject.distances = {"native": [dict.fromkeys(("rel_l2", "max", "row"), 2.5e-4)]}
         subject.legacy = {"native": {"allclose_1e-2": True, "allclose_1e-4": False}}
         judged = {"verdict": "correct", "reasons": [], "precision_class": "bf16" if "bf16" in key else "tf32",
@@ -276,6 +278,29 @@ def test_the_geometric_mean_is_over_correct_solutions_and_says_how_many(tmp_path
     assert line_with(text, "| eager ", "2 of 5") and "oracle 2/5 correct" in text
     assert "(compile_tf32)" in line_with(text, "L2_99", "tf32"), "the best baseline of the class is named"
     assert " * " in line_with(text, "L2_99 #1") and "budget" in text, "a median that is not known is marked"
+
+
+def test_a_report_says_how_far_the_judge_was_from_the_solutions(tmp_path: Path) -> None:
+    """Every trust level and separation of the run; one in the judge's own process is never hidden among the others."""
+    script = {name: result("L1_36", {"eager": 4.0, "mine": 3.9}) for name in ("a", "b")}
+    columns = {name: {"problem": "L1_36", "file": f"{name}.py"} for name in script}
+    script["b"]["results"][0] |= {"trust": "dev", "separation": "none"}
+    text = drawn(bundle_of(tmp_path, "evaluate", script, columns))
+    assert "- trust audited, separation user\n" in text and "- trust dev, separation none\n" in text
+
+
+def test_the_word_and_the_share_of_own_kernels_stand_beside_the_speedup(tmp_path: Path) -> None:
+    """FAST, SLOW, SAME over the best baseline of the class; no share where nobody profiled."""
+    times = {"fast": 1.0, "slow": 8.0, "same": 4.0}
+    script = {name: result("L1_82", {"eager": 4.0, "mine": ms}) for name, ms in times.items()}
+    for found in script.values():
+        found["results"][0]["own_kernel_share"] = 0.75
+    script["same"]["results"][0]["own_kernel_share"] = None
+    columns = {name: {"problem": "L1_82", "file": f"{name}.py"} for name in script}
+    text = drawn(bundle_of(tmp_path, "evaluate", script, columns))
+    for name in times:
+        assert f"| {name.upper()} " in line_with(text, f"{name}.py")
+    assert "| 75 % " in line_with(text, "fast.py") and "| 75 % " not in line_with(text, "same.py")
 
 
 def test_nothing_correct_has_no_mean(tmp_path: Path) -> None:

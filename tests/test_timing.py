@@ -91,7 +91,9 @@ def scaled(values: list[float], factor: float) -> Series:
 
 def test_convergence_needs_samples_and_a_narrow_interval() -> None:
     assert timing.converged({"mine": series(STEADY)}, ["mine"])
-    assert not timing.converged({"mine": series(STEADY[: timing.MIN_BLOCKS - 1])}, ["mine"]), "32 gated blocks at least"
+    assert timing.converged({"mine": series(STEADY[: timing.MIN_BLOCKS // 2])}, ["mine"])
+    assert not timing.converged({"mine": series(STEADY[: timing.MIN_BLOCKS // 2 - 1])}, ["mine"]), "16 at least"
+    assert not timing.converged({}, []), "nothing is never enough"
     generator = np.random.default_rng(5)
     assert not timing.converged({"mine": series(list(generator.normal(1, 0.2, 40)))}, ["mine"]), "5 permille"
 
@@ -120,10 +122,20 @@ def test_variants_slower_than_the_fastest_may_be_known_three_times_worse() -> No
     assert not timing.converged(fastest, ["mine"])
 
 
-def test_what_is_no_candidate_may_be_noisy() -> None:
+def test_what_is_no_candidate_may_be_noisy_but_for_the_control() -> None:
+    """The A/A control's ratio to eager is the noise that every word allows for."""
     generator = np.random.default_rng(5)
     noisy = series(list(generator.normal(1, 0.2, 40)))
     assert timing.converged({"eager": noisy}, [])
+    assert timing.converged({"eager": series(STEADY), "compile": noisy}, [])
+    assert not timing.converged({"eager": series(STEADY), "control (eager again)": noisy}, [])
+    assert timing.converged({"eager": scaled(STEADY, 2), "control (eager again)": scaled(STEADY, 2)}, [])
+
+
+def test_ratios_of_unequal_lengths_are_those_of_the_blocks_that_both_have() -> None:
+    assert timing.converged({"eager": scaled(STEADY, 2), "mine": series(STEADY + [9.0])}, ["mine"])
+    found = timing.speedup([4.0] * 20, [2.0] * 20 + [9.0] * 20)
+    assert found["ratio"] == pytest.approx(2.0) and found["blocks"] == 20
 
 
 # -- blocks -----------------------------------------------------------------------------------------------------------
@@ -185,7 +197,7 @@ def test_measure_stops_at_its_budget_or_its_most_blocks_and_says_so() -> None:
 
 
 def test_measure_goes_on_until_everything_has_converged() -> None:
-    """Noise that dies away: not at the first check, and not to the last block."""
+    """Noise that dies away: not at the first check, and not to the last block. Alone, it is compared with nothing."""
     calls = [0]
 
     def run(gated: bool) -> Sample:
@@ -195,6 +207,22 @@ def test_measure_goes_on_until_everything_has_converged() -> None:
     found, status = timing.measure([Runner("mine", run, candidate=True)], 60, warm=False)
     count = len(found["mine"].gated) + len(found["mine"].open)
     assert status == "converged" and timing.MIN_BLOCKS + timing.CHECK_BLOCKS < count < timing.MAX_BLOCKS
+
+
+def test_what_stays_open_gets_more_blocks_beside_what_it_is_compared_with_alone() -> None:
+    """A noisy solution: eager (the first), the fastest and the control go on, a slow baseline stays behind."""
+    generator = np.random.default_rng(7)
+
+    def runner(name: str, ms: float, noise: float, **role: bool) -> Runner:
+        return Runner(name, lambda gated: steady(ms * float(generator.lognormal(0, noise))), **role)
+
+    control = f"{timing.CONTROL_PREFIX}(eager again)"
+    runners = [runner("eager", 4.0, 0.001), runner("slow", 9.0, 0.001), runner("fast", 2.0, 0.001),
+               runner(control, 4.0, 0.001, control=True), runner("mine", 1.0, 0.5, candidate=True)]  # fmt: skip
+    found, status = timing.measure(runners, 0.05, warm=True)
+    counts = {name: len(one.gated) + len(one.open) for name, one in found.items()}
+    assert status == "not_converged" and counts["slow"] < counts["mine"] <= timing.MAX_BLOCKS
+    assert counts["eager"] == counts["fast"] == counts[control] == counts["mine"]
 
 
 def test_measure_hands_a_runners_error_on() -> None:

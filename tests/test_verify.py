@@ -333,9 +333,10 @@ def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(tmp_path: Pat
     found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
     entry = found["honest"]
     assert set(whole["samples_ms"]) == {"eager", "eager_fp32", "honest"} == {"honest", *whole["baselines"]}
-    for samples in whole["samples_ms"].values():
-        assert len(samples["gated"]["device_ms"]) == entry["time_ms"]["n"]
-        assert len(samples["open"]["host_ms"]) == entry["latency_ms"]["n"]
+    assert len(whole["samples_ms"]["honest"]["gated"]["device_ms"]) == entry["time_ms"]["n"]
+    for samples in whole["samples_ms"].values():  # what decides nothing may be left behind
+        assert 0 < len(samples["gated"]["device_ms"]) <= entry["time_ms"]["n"]
+        assert 0 < len(samples["open"]["host_ms"]) <= entry["latency_ms"]["n"]
     assert entry["speedup"]["best_same_class"]["baseline"] in ("eager", "eager_fp32")
     assert not entry["measurement"] and "not a measurement" in whole["timing"]["clock"]
     assert whole["timing"]["left_out"] == {} and whole["timing"]["inputs"] == "native, new for every call"

@@ -66,6 +66,8 @@ def evaluate(
             subject.memory = _peak(subject, peak)
         for each in ahead:
             each.wait()
+            if each.why:
+                evaluation.end(each.subject)  # a worker that ran out of time is dead
         clock.lap("waiting for torch.compile")
         judged = {s.name: verdict.judge(s, fixture) for s in subjects}
         good = [s for s in subjects if judged[s.name]["verdict"] == "correct"]

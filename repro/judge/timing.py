@@ -132,9 +132,9 @@ def measure(
     series = {runner.name: Series() for runner in runners}
     candidates = [runner.name for runner in runners if runner.candidate]
     status = _blocks(runners, series, candidates, budget_s, -WARM_BLOCKS if warm else 0, most)
-    if status == "converged" or not candidates or most < MAX_BLOCKS:
-        return series, status
     others = [runner.name for runner in runners if not runner.candidate]
+    if status == "converged" or not candidates or not others or most < MAX_BLOCKS:
+        return series, status
     fastest = min(others, key=lambda name: statistics.median(series[name].device_ms))
     names = {*candidates, others[0], fastest, *(r.name for r in runners if r.control)}
     chosen = [runner for runner in runners if runner.name in names]
@@ -168,6 +168,11 @@ def reported(value: Any) -> float:
     return float(value)
 
 
+def slack_ms(device_ms: float) -> float:
+    """How much more than `device_ms` a call may have taken without the judge's clock showing it."""
+    return max(CLOCK_SLACK_MS, CLOCK_SLACK * device_ms)
+
+
 def disagreement(ours: Series, trusted: list[Series]) -> str:
     """Why the worker's clocks do not fit the judge's, or the empty string.
 
@@ -179,8 +184,7 @@ def disagreement(ours: Series, trusted: list[Series]) -> str:
     device = statistics.median(ours.device_ms)
     mine = statistics.median(ours.unexplained_ms)
     usual = max(statistics.median(s.unexplained_ms) for s in trusted)
-    slack = max(CLOCK_SLACK_MS, CLOCK_SLACK * device)
-    if mine - usual > slack:
+    if mine - usual > slack_ms(device):
         return f"{mine - usual:.3g} ms a call passed on the judge's clock and not on the solution's ({device:.4g} ms)"
     if mine < 0 or any(s.host_ms > s.wall_ms or s.device_ms > s.wall_ms for s in ours.gated):
         return f"the solution reports more time ({device:.4g} ms) than passed on the judge's clock"
@@ -188,22 +192,29 @@ def disagreement(ours: Series, trusted: list[Series]) -> str:
 
 
 def speedup(base_ms: list[float], ours_ms: list[float]) -> dict[str, Any]:
-    """stats.paired_ratio with the difference between processes added to its interval."""
+    """stats.paired_ratio with the difference between processes added to its interval.
+
+    at_least: the speedup that the judge's own clock vouches for, if all the time that it cannot tell from overhead were
+    the solution's.
+    """
     count = min(len(base_ms), len(ours_ms))  # a variant that decided nothing may have been left behind
     found = stats.paired_ratio(base_ms[:count], ours_ms[:count])
     middle = math.log(found["ratio"])
     low, high = (math.hypot(math.log(edge) - middle, SYSTEMATIC) for edge in found["ci95"])
-    return found | {"ci95": [math.exp(middle - low), math.exp(middle + high)]}
+    ours = statistics.median(ours_ms)
+    at_least = found["ratio"] * ours / (ours + slack_ms(ours))
+    return found | {"ci95": [math.exp(middle - low), math.exp(middle + high)], "at_least": at_least}
 
 
 def word(ratio: dict[str, Any], noise: float) -> str:
-    """FAST, SLOW, SAME or AMBIGUOUS, from a speedup's interval and the half-width of the A/A control's.
+    """FAST, SLOW, SAME or AMBIGUOUS, from a speedup's interval and the half-width of the A/A control's; UNCONFIRMED for
+    what would be fast, where the judge's clock vouches for less than 1.
 
     SAME: the whole interval lies within the noise, or 1 % where that is larger.
     """
     low, high = ratio["ci95"]
     if low > 1 + noise:
-        return "FAST"
+        return "FAST" if ratio["at_least"] > 1 else "UNCONFIRMED"
     if high < 1 - noise:
         return "SLOW"
     edge = max(noise, 0.01)

@@ -131,10 +131,12 @@ def _solution(row: dict[str, Any], verdict: dict[str, Any]) -> dict[str, Any]:
 
 
 def _means(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Geometric mean of the speedups over correct solutions, per baseline, with how many of the problems it covers."""
+    """Geometric mean of the speedups over correct solutions, per baseline, with how many of the problems it covers.
+    What the judge's clock does not vouch for is left out."""
     found = {}
     for baseline in ("eager", "compile", "best_same_class"):
-        ratios = [e["speedup"][baseline] for e in entries if e["verdict"] == "correct" and baseline in e["speedup"]]
+        found_in = [e["speedup"][baseline] for e in entries if e["verdict"] == "correct" and baseline in e["speedup"]]
+        ratios = [ratio for ratio in found_in if ratio.get("word") != "UNCONFIRMED"]
         if ratios:
             found[baseline] = stats.geometric_mean(ratios) | {"of": len(entries)}
     return found
