@@ -42,7 +42,7 @@ class JudgeOptions:
             "timeout_s": self.timeout_s,
             "compile_timeout_s": self.compile_timeout_s,
             "timing_budget_s": min(2.0, budget) if self.trust == "dev" else budget,
-            "max_blocks": 64 if self.trust == "dev" else 400,
+            "max_blocks": 40 if device != "cuda" else 64 if self.trust == "dev" else 400,
         }
 
     def cell_timeout_s(self, solutions: int) -> float:

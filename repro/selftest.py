@@ -34,7 +34,7 @@ from repro.runs import Row, execute, open_bundle
 
 SUITES = ("adversarial", "honest")
 MARK = "#: "
-TIMEOUT_S = 60.0
+TIMEOUT_S = 150.0
 TIMING_BUDGET_S = 5.0
 # A judge process serves so many rows: starting one takes 4 s, and what is done is kept when the rest is interrupted.
 ROWS_A_PROCESS = 8
