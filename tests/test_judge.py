@@ -986,12 +986,12 @@ def test_a_result_tells_device_time_latency_and_the_word_for_its_speedup() -> No
 
 
 def test_the_word_allows_for_what_the_control_shows() -> None:
-    """Half a per cent faster, where the same code shows itself 2 % faster than itself, says nothing."""
+    """5 % faster, where the same code shows itself 6 % faster than itself, says nothing."""
     ms = FLOOR_MS * 1.25
     facts = {"status": "converged", "baseline_classes": {"eager": "fp32"}}
-    timed = {"mine": series([ms] * 40), "eager": series([ms * 1.015] * 40)}
+    timed = {"mine": series([ms] * 40), "eager": series([ms * 1.05] * 40)}
     assert result_of(ms, series=timed, facts=facts)["word"] == "FAST"
-    control = {"ratio": 1.0, "ci95": [0.98, 1.01], "blocks": 40}
+    control = {"ratio": 1.0, "ci95": [0.94, 1.01], "blocks": 40}
     assert result_of(ms, series=timed, facts=facts | {"aa": control})["word"] == "SAME"
 
 

@@ -327,8 +327,8 @@ def test_a_speedup_carries_what_differs_between_processes() -> None:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def within(low: float, high: float) -> dict[str, Any]:
-    return {"ratio": math.sqrt(low * high), "ci95": [low, high]}
+def within(low: float, high: float, at_least: float = 1.1) -> dict[str, Any]:
+    return {"ratio": math.sqrt(low * high), "ci95": [low, high], "at_least": at_least}
 
 
 @pytest.mark.parametrize(
@@ -353,6 +353,17 @@ def test_the_word_follows_the_interval_and_the_noise(low: float, high: float, no
     assert timing.word(within(low, high), noise) == expected
 
 
+def test_what_the_judges_clock_does_not_vouch_for_is_not_fast() -> None:
+    """Of a call of 10 us 80 us more would not be seen: twice as fast by the worker's word is unconfirmed."""
+    assert timing.word(within(1.9, 2.1, at_least=0.9), 0.0) == "UNCONFIRMED"
+    assert timing.word(within(0.7, 0.8, at_least=0.1), 0.0) == "SLOW"
+    assert timing.word(within(0.999, 1.001, at_least=0.1), 0.0) == "SAME"
+    short, long = timing.speedup([0.02] * 40, [0.01] * 40), timing.speedup([20.0] * 40, [10.0] * 40)
+    assert short["at_least"] == pytest.approx(0.02 / (0.01 + timing.CLOCK_SLACK_MS))
+    assert long["at_least"] == pytest.approx(2.0 / (1 + timing.CLOCK_SLACK))
+    assert (timing.word(short, 0.0), timing.word(long, 0.0)) == ("UNCONFIRMED", "FAST")
+
+
 def test_noise_is_how_far_from_one_the_control_reaches() -> None:
     """On either side, in logs; none without a control."""
     assert timing.noise(None) == 0.0
@@ -367,5 +378,5 @@ def test_the_same_code_is_neither_fast_nor_slow(shift: float) -> None:
     generator = np.random.default_rng(8)
     draw: Callable[[], list[float]] = lambda: list(generator.lognormal(0, 0.02, 60))  # noqa: E731
     control = stats.paired_ratio(draw(), [value * shift for value in draw()])
-    ours = stats.paired_ratio(draw(), draw())
+    ours = timing.speedup(draw(), draw())
     assert timing.word(ours, timing.noise(control)) in ("SAME", "AMBIGUOUS")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import secrets
 import statistics
 import threading
 import time
@@ -32,7 +33,7 @@ GATE_US = 100.0
 # A flush that takes so much longer than on an idle GPU shared it with somebody.
 BUSY_RATIO, BUSY_MS, BUSY_TRIES = 3.0, 0.5, 25
 # One in so many timed outputs, by chance and at least one, is compared whole; of the others one row.
-WHOLE_EVERY = 20
+WHOLE_EVERY, WHOLE_EVERY_LARGE, LARGE_BYTES = 8, 20, 512 << 20
 # Blocks of the baselines alone, when every solution is gone, and how much faster they may be then.
 ALONE_BLOCKS, DISTURBED = 8, 0.05
 HOT_MS, HOT_CALLS = 30.0, 200
@@ -124,6 +125,7 @@ class Contest:
     def _classed(self, subject: Subject, variant: str) -> bool:
         """Compiles a baseline, runs it and notes its class; where it fails, why it is left out."""
         begin = time.monotonic()
+        self.evaluation.still()
         tuned = baselines.split(variant)[0] == baselines.TUNED
         if subject.worker is None:
             self.left_out[variant] = "the variant before it ended their worker"
@@ -201,16 +203,19 @@ class Contest:
         worker.stop()
         self.slots.fill(secret_seed(), None)
         self._flush()
+        if not worker.is_still():
+            raise SolutionRejected("background_work", "the solution runs while it is stopped")
         begin = time.perf_counter()
         worker.wake()
-        answer = worker.ask({"op": "go"}, timeout_s)
+        key = secrets.randbits(62) | 1
+        answer = worker.ask({"op": "go", "key": key}, timeout_s)
         wall_ms = (time.perf_counter() - begin) * 1e3
         sample = Sample(
             timing.reported(answer.get("device_ms")), timing.reported(answer.get("host_ms")), wall_ms, gate_us / 1e3
         )
         self._modes(subject, variant, answer.get("modes"))
         if subject not in self.baselines:
-            self._check(subject)
+            self._check(subject, key, answer.get("digest"))
         if not self.keep:
             subject.ask({"op": "release"}, timeout_s)
         worker.stop()
@@ -232,17 +237,20 @@ class Contest:
             if modes not in subject.modes and len(subject.modes) < 8:
                 subject.modes.append(modes)
 
-    def _check(self, subject: Subject) -> None:
-        """A secret row of a timed output against the reference, or all of it."""
+    def _check(self, subject: Subject, key: int, told: Any) -> None:
+        """A secret row of a timed output against the reference, or all of it; and the digest that came with the answer
+        against the output as it is now, and against its bytes."""
         evaluation = self.evaluation
-        look = subject.ask({"op": "look"}, self.options.timeout_s)
+        look = subject.ask({"op": "look", "key": key}, self.options.timeout_s)
         row, whole = evaluation.random_row()
         if not subject.control:
             chosen = self.calls[subject.name] == self.whole[subject.name]
-            whole = whole or chosen or random.SystemRandom().randrange(WHOLE_EVERY) == 0
+            every = WHOLE_EVERY if self.slots.output_bytes < LARGE_BYTES else WHOLE_EVERY_LARGE
+            whole = whole or chosen or random.SystemRandom().randrange(every) == 0
             self.calls[subject.name] += 1
-        distance, _ = evaluation.compare(subject, look.get("output"), row, whole=whole)
-        evaluation.settled(subject, look.get("digest"))
+        distance, bits = evaluation.compare(subject, look.get("output"), row, whole=whole, key=key)
+        if look.get("digest") != told or (whole and bits != told):
+            raise SolutionRejected("deferred_write", "the output is not what it was when the call was answered")
         values = distance.values()
         klass = self.verified.get(subject.name, self.classes.get("eager", ""))
         shown = values if whole else {"row": values["rel_l2"]}  # a row is measured by its own norm

@@ -21,6 +21,8 @@ from repro.judge.protocol import Channel, ChannelClosed, ChannelGarbage, Channel
 START_TIMEOUT_S = 120.0
 STDERR_TAIL_BYTES = 4000
 ENDING_TIMEOUT_S = 10.0
+# A stopped process comes to rest within this time.
+STILL_TIMEOUT_S = 0.25
 
 
 class Asked(Protocol):
@@ -30,6 +32,7 @@ class Asked(Protocol):
     def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]: ...
     def stop(self) -> None: ...
     def wake(self) -> None: ...
+    def is_still(self) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -123,6 +126,19 @@ class WorkerProcess:
             self._signal(launch.STOP)
             self.stopped = True
 
+    def is_still(self) -> bool:
+        """Whether the worker really is stopped: timers can wake a process without anybody's signal."""
+        deadline = time.monotonic() + STILL_TIMEOUT_S
+        while self.stopped and time.monotonic() < deadline:
+            try:
+                state = Path(f"/proc/{self.started.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                return True  # it is gone: the next request tells how
+            if state in "TtZX":
+                return True
+            time.sleep(0.001)
+        return False
+
     def wake(self) -> None:
         """Lets them run again."""
         if self.stopped:
@@ -172,6 +188,10 @@ class InProcess:
 
     def stop(self) -> None:
         """Nothing can be stopped here."""
+
+    def is_still(self) -> bool:
+        """Always: it is this process."""
+        return True
 
     def wake(self) -> None:
         """Nothing was stopped."""

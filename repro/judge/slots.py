@@ -1,4 +1,4 @@
-"""The inputs of a problem in memory shared with workers, and the staging buffer through which outputs come back."""
+"""The inputs of a problem in memory shared with workers, and the staging buffers through which outputs come back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ CHECK_BYTES = 64 << 20
 
 
 class Slots:
-    """One slot a tensor input, and `staging`: one chunk of `rows` rows of the largest output, or a piece of weights.
+    """One slot a tensor input, for all workers. A staging buffer, one a worker, holds `rows` rows of the largest output,
+    or a piece of weights.
 
     `seed` and `stress` say what lies in the slots now, `plan` in which shape.
     """
@@ -27,8 +28,8 @@ class Slots:
         self.seed = 0
         self.stress: Stress | None = None
         chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
-        self.staging = SharedBuffer(max(STAGING_BYTES, chunk), device)
-        self.buffers = {"staging": self.staging}
+        self.staging_bytes = max(STAGING_BYTES, chunk)
+        self.buffers: dict[str, SharedBuffer] = {}
         self.output_bytes = sum(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
         for i in plan.tensors:
             self.buffers[f"input{i}"] = SharedBuffer(plan.nbytes(i), device)
@@ -37,7 +38,11 @@ class Slots:
         """Whether another shape of the problem has room in these buffers."""
         chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
         smaller = all(plan.nbytes(i) <= self.buffers[f"input{i}"].nbytes for i in plan.tensors)
-        return smaller and chunk <= self.staging.nbytes
+        return smaller and chunk <= self.staging_bytes
+
+    def staging(self) -> SharedBuffer:
+        """A staging buffer for one worker: what one returns, no other one must see or write."""
+        return SharedBuffer(self.staging_bytes, self.device)
 
     def told(self) -> list[dict[str, Any]]:
         """The inputs as a worker is told of them."""

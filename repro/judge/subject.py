@@ -10,6 +10,7 @@ from typing import Any
 
 from repro.errors import SolutionError
 from repro.judge import baselines
+from repro.judge.buffers import SharedBuffer
 from repro.judge.process import Asked
 
 Progress = Callable[[str], None]
@@ -45,6 +46,7 @@ class Subject:
     variants: list[str]
     control: bool = False
     worker: Asked | None = None
+    staging: SharedBuffer | None = None
     hello: dict[str, Any] = field(default_factory=dict)
     distances: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     legacy: dict[str, dict[str, bool]] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import torch
 from repro import inputs as inputs_module
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
 from repro.inputs import Plan, Weights
-from repro.judge import gates, metric, trials
+from repro.judge import digests, gates, metric, trials
 from repro.judge.limits import CLASSES, class_of
 from repro.judge.metric import Distance, score
 from repro.judge.process import InProcess, WorkerProcess
@@ -78,10 +79,11 @@ class Evaluation:
     def start(self, *subjects: Subject) -> None:
         """Starts workers side by side and has each import its file; a fault becomes the subject's."""
         for subject in subjects:
+            subject.staging = self.slots.staging()
+            buffers = self.slots.buffers | {"staging": subject.staging}
             if self.options.trust == "dev":
-                subject.worker = InProcess(self.device, self.slots.buffers)
+                subject.worker = InProcess(self.device, buffers)
             else:
-                buffers = self.slots.buffers
                 subject.worker = WorkerProcess(subject.name, self.device, buffers, trusted=subject.trusted)
         problem = {
             "id": self.problem.id,
@@ -105,6 +107,9 @@ class Evaluation:
             subject.worker.close()
             subject.worker = None
             self.loaded.pop(subject.name, None)
+        if subject.staging is not None:
+            subject.staging.close()
+            subject.staging = None
 
     def use(self, perturbed: bool) -> tuple[str, Weights]:
         """Makes the fp64 reference one of the native or the perturbed weights; returns their name and the weights."""
@@ -127,7 +132,8 @@ class Evaluation:
 
     def pieces(self, subject: Subject, state: Weights) -> None:
         """The first half of `load`: the tensors, not yet in the model."""
-        staging = self.slots.staging
+        staging = subject.staging
+        assert staging is not None
         for key, value in state.state.items():
             flat = value.contiguous().view(-1)
             step = staging.nbytes // value.element_size()
@@ -139,11 +145,19 @@ class Evaluation:
                 subject.ask({"op": "piece", "name": key, "dtype": dtype, "shape": list(value.shape),
                              "start": start, "count": part.numel()}, self.options.timeout_s)  # fmt: skip
 
+    def still(self, but: Subject | None = None) -> None:
+        """Stops every solution, or all but one: the slots are open to all of them."""
+        for subject in self.subjects:
+            if subject is not but and subject.worker is not None:
+                with contextlib.suppress(SolutionError):  # told when its own turn comes
+                    subject.worker.stop()
+
     # -- outputs --------------------------------------------------------------------------------------------------
 
     def _fetched(self, subject: Subject, part: slice | None, shapes: list[tuple[int, ...]]) -> list[Callable[[], Any]]:
         """For each output a function that has the rows `part` copied into the poisoned staging buffer."""
-        staging = self.slots.staging
+        staging = subject.staging
+        assert staging is not None
         found: list[Callable[[], Any]] = []
         for (path, leaf), shape in zip(leaves(self.shape.spec), shapes, strict=True):
             dtype = getattr(torch, leaf["dtype"])
@@ -164,24 +178,28 @@ class Evaluation:
         return found
 
     def compare(
-        self, subject: Subject, described: Any, only: slice | None = None, *, whole: bool = True
+        self, subject: Subject, described: Any, only: slice | None = None, *, whole: bool = True, key: int = 0
     ) -> tuple[Distance, list[int]]:
-        """The worker's kept output against the reference, all rows or those of `only`, and digests of the bytes."""
+        """The worker's kept output against the reference, all rows or those of `only`, and digests of the bytes: a chunk
+        each, or under a key one a tensor."""
         if not subject.trusted:
             gates.check(described, self.shape.spec, self.device.type)
         distance, bits = Distance(), []
-        plan = self.shape.plan
+        plan, totals = self.shape.plan, [0] * len(leaves(self.shape.spec))
         for part in chunks(plan, self.shape.rows) if whole else [only]:
             expected = self.reference(plan.chunk(part, self.slots.seed, self.device, self.slots.stress))
-            for fetch, reference in zip(
-                self._fetched(subject, part, [tuple(r.shape) for r in expected]), expected, strict=True
-            ):
+            fetches = self._fetched(subject, part, [tuple(r.shape) for r in expected])
+            for position, (fetch, reference) in enumerate(zip(fetches, expected, strict=True)):
                 output = fetch()
-                bits.append(metric.digest(output))
+                if key:
+                    first = part.start * (output.numel() // (part.stop - part.start)) if part is not None else 0
+                    totals[position] += digests.keyed(output, first, key)
+                else:
+                    bits.append(metric.digest(output))
                 distance.add(output, reference)
         if not distance.finite:
             raise SolutionRejected("not_finite", "the output is not finite where the reference is, or was not written")
-        return distance, bits
+        return distance, [total & digests.MASK for total in totals] if key else bits
 
     def bits(self, subject: Subject) -> list[int]:
         """Digests of the worker's kept output, chunk by chunk as `compare` takes them, without a reference."""
@@ -209,6 +227,7 @@ class Evaluation:
         """One trial of one solution; its faults become reasons."""
         try:
             name, state = self.use(trial.perturbed)
+            self.still(but=subject)
             self.load(subject, name, state)
             self.slots.fill(trial.seed, trial.stress)
             message = {"op": "run", "variant": subject.variants[0], "inputs": self.slots.told()}

@@ -25,7 +25,7 @@ import torch
 from repro import problems
 from repro.errors import SolutionError
 from repro.inputs import WEIGHT_SEED, torch_dtype
-from repro.judge import baselines, binder, driver, interpreter, provenance
+from repro.judge import baselines, binder, digests, driver, interpreter, provenance
 from repro.judge.buffers import open_ticket, view
 from repro.judge.protocol import Channel, ChannelClosed
 
@@ -73,6 +73,15 @@ def sums(value: Any) -> list[torch.Tensor]:
         return [_sum(flat[:: flat.numel() // SMALL_BYTES], dtype=torch.int64)]
     rest = _sum(flat[even:], dtype=torch.int64)
     return [_sum(flat[:even].view(torch.int64)), rest] if even else [rest]
+
+
+def keyed(value: Any, key: int) -> list[int]:
+    """The keyed digest of every tensor of an output; of what is no plain tensor, nothing."""
+    if isinstance(value, tuple | list):
+        return [part for item in value for part in keyed(item, key)]
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
+        return []
+    return [] if value.is_complex() else [digests.keyed(value, 0, key)]
 
 
 def digest(parts: list[torch.Tensor]) -> list[int]:
@@ -124,7 +133,6 @@ class Worker:
         self.model: torch.nn.Module | None = None
         self.built_with: Any = None
         self.static = False
-        self.pending: list[torch.Tensor] = []
         self.armed: Any = None
 
     def hello(self) -> dict[str, Any]:
@@ -290,7 +298,7 @@ class Worker:
 
     def arm(self, variant: str, inputs: list[dict[str, Any]], gate_us: float) -> dict[str, Any]:
         """Everything of a timed call that can be done before its inputs are there."""
-        self.output, self.pending = None, []
+        self.output = None
         self._flags(variant)
         events = (_Event(enable_timing=True), _Event(enable_timing=True)) if self.cuda else None
         if self.cuda:
@@ -299,9 +307,10 @@ class Worker:
         self.armed = (self._inputs(inputs), self.calls[variant], gate_us, events)
         return {}
 
-    def go(self) -> dict[str, Any]:
-        """One timed call, milliseconds by events and by the host's clock. With a gate the launch latency is hidden;
-        without one the host's clock shows the whole latency from a waiting device to a waiting host."""
+    def go(self, key: int) -> dict[str, Any]:
+        """One timed call, milliseconds by events and by the host's clock, and the keyed digest of what it returned. With
+        a gate the launch latency is hidden; without one the host's clock shows the whole latency from a waiting device
+        to a waiting host."""
         values, call, gate_us, events = self.armed
         with _no_grad():
             before = self.modes()
@@ -320,12 +329,12 @@ class Worker:
                 host_ms = (_clock_ns() - begin) / 1e6
                 device_ms = float(_elapsed(*events))
             no_modes()
-            self.pending = sums(self.output)
-            return {"device_ms": device_ms, "host_ms": host_ms, "modes": [before, self.modes()]}
+            told = keyed(self.output, key)
+            return {"device_ms": device_ms, "host_ms": host_ms, "digest": told, "modes": [before, self.modes()]}
 
-    def look(self) -> dict[str, Any]:
-        """What the last timed call returned, and its digest as it was right after the call."""
-        return {"output": describe(self.output, self.armed[0]), "digest": digest(self.pending)}
+    def look(self, key: int) -> dict[str, Any]:
+        """What the last timed call returned, and its keyed digest as it is now."""
+        return {"output": describe(self.output, self.armed[0]), "digest": keyed(self.output, key)}
 
     def prepare(self) -> dict[str, Any]:
         """Loads the gate."""
