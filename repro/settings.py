@@ -126,6 +126,16 @@ def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
     return env
 
 
+def allocator() -> str:
+    """How torch's allocator of GPU memory is configured, or the empty string."""
+    return os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+
+
+def compile_alone() -> None:
+    """Has torch compile in this process, not in children of it."""
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+
+
 def own_caches(folder: Path) -> None:
     """Puts what the judge itself compiles into its cell's folder, where no worker can write."""
     os.environ["TRITON_CACHE_DIR"] = str(folder / "cache" / "triton")

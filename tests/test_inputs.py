@@ -348,6 +348,9 @@ def test_rows_made_apart_are_the_rows_of_the_whole() -> None:
 SPIKED = ("uniform", "normal")
 
 
+RUN = recipes.SMALL_SPIKE_RUN
+
+
 def spiked(kind: str, count: int, dtype: torch.dtype = torch.float32, index: int = 0) -> recipes.Recipe:
     return recipes.Recipe(kind, index, (count,), dtype, std=2.0).stressed("spike")
 
@@ -357,12 +360,14 @@ def spiked(kind: str, count: int, dtype: torch.dtype = torch.float32, index: int
 def test_spikes_are_one_element_in_each_run_by_turns_up_and_down(
     kind: str, deviation: float, dtype: torch.dtype
 ) -> None:
-    """16 deviations of the draw, at one place of every run of 8191; every other element is the published draw's."""
-    count = 6 * 8191
+    """16 deviations of the draw, at one place of every run (509 elements in a tensor of under a million); every other
+    element is the published draw's."""
+    count = 6 * RUN
     value = spiked(kind, count, dtype).fill(torch.empty(count, dtype=dtype), SEED)
     plain = philox.fill(torch.empty(count, dtype=dtype), kind, SEED, 0, std=2.0)
     places = (value != plain).nonzero().flatten().tolist()
-    assert [place // 8191 for place in places] == list(range(6)) and len({place % 8191 for place in places}) == 1
+    assert [place // RUN for place in places] == list(range(6))
+    assert len({place % RUN for place in places}) == 1
     height = torch.tensor([16 * deviation, -16 * deviation] * 3, dtype=torch.float64).to(dtype)
     assert torch.equal(value[places], height)
     assert float(plain.float().abs().max()) < 16 * deviation
@@ -374,8 +379,8 @@ def test_the_place_of_spikes_follows_from_seed_and_tensor_and_lies_within_short_
         (found,) = (value.abs() > 1).nonzero().flatten().tolist()
         return int(found)
 
-    assert len({place(seed, index, 8191) for seed in (1, 2, 3) for index in (0, 1, 2)}) == 9
-    assert all(0 <= place(SEED, 0, count) < count for count in (1, 2, 7, 100, 8190))
+    assert len({place(seed, index, RUN) for seed in (1, 2, 3) for index in (0, 1, 2)}) == 9
+    assert all(0 <= place(SEED, 0, count) < count for count in (1, 2, 7, 100, RUN - 1))
     assert spiked("uniform", 0).fill(torch.empty(0), 1).numel() == 0
 
 
@@ -385,10 +390,10 @@ def test_spiked_ranges_made_apart_equal_those_of_the_whole(kind: str) -> None:
     count = 40000
     recipe = spiked(kind, count)
     whole = recipe.fill(torch.empty(count), SEED)
-    place = int((whole.abs() > 4.6).nonzero()[0]) if kind == "uniform" else int(whole.abs().argmax()) % 8191
-    edges = [0, place, place + 1, place + 8190, place + 8191, place + 8192, place + 3 * 8191]
+    place = int((whole.abs() > 4.6).nonzero()[0]) if kind == "uniform" else int(whole.abs().argmax()) % RUN
+    edges = [0, place, place + 1, place + RUN - 1, place + RUN, place + RUN + 1, place + 3 * RUN]
     for first in edges:
-        for last in [*(e for e in edges if e > first), first + 1, first + 8191, count]:
+        for last in [*(e for e in edges if e > first), first + 1, first + RUN, count]:
             part = recipe.fill(torch.empty(last - first), SEED, first)
             assert torch.equal(part, whole[first:last]), (first, last)
 
@@ -418,7 +423,8 @@ def test_spikes_in_inputs_that_the_problem_remakes_are_in_their_own_deviations(p
     plain, spikes = plan.make(11, CPU), plan.make(11, CPU, stress="spike")
     for i in (0, 3):
         changed = spikes[i] != plain[i]
-        assert int(changed.sum()) in (2, 3) and spikes[i].is_contiguous()
+        runs = plain[i].numel() / recipes.spike_run(plain[i].numel())
+        assert runs - 1 <= int(changed.sum()) <= runs + 1 and spikes[i].is_contiguous()
         assert spikes[i][changed].abs().tolist() == pytest.approx(
             [16 * float(plain[i].std())] * int(changed.sum()), rel=1e-3
         )

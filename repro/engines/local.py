@@ -19,7 +19,7 @@ from repro.cells import OUTCOMES, Cell, Outcome
 from repro.engines import lease
 from repro.engines.base import Engine, Progress, inbox, outcomes
 from repro.errors import EngineError, PrerequisiteError
-from repro.judge import launch
+from repro.judge.procfs import descendants
 
 # A disk with less than this left is full.
 FULL_BYTES = 64 << 10
@@ -117,7 +117,7 @@ class LocalEngine(Engine):
 
 def _kill(child: subprocess.Popen[str]) -> None:
     """Kills the cell and its workers: those are sessions of their own, found as children before the parent dies."""
-    for pid in launch.descendants(child.pid):
+    for pid in descendants(child.pid):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:

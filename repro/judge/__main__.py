@@ -9,6 +9,7 @@ import os
 import sys
 from pathlib import Path
 
+from repro import settings
 from repro.judge import confine
 
 
@@ -17,7 +18,7 @@ def main() -> None:
     read_fd, write_fd, device, scratch, judge = sys.argv[1:6]
     os.chdir(scratch)
     if os.geteuid() == 0:  # confined root has no CUDA in child processes, where torch would compile
-        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+        settings.compile_alone()
     confined = confine.confine(Path(scratch), [], [int(judge)])
     from repro.judge import worker
 

@@ -45,7 +45,7 @@ def keyed(values: torch.Tensor, start: int, key: int) -> int:
     while at < bits.numel():
         block, offset = divmod(start + at, PERIOD)
         count = min(PERIOD - offset, bits.numel() - at)
-        part = bits[at : at + count].to(torch.int64).mul_(weights[offset : offset + count])
+        part = bits[at : at + count].to(torch.int64) * weights[offset : offset + count]
         total += part.sum() * _factor(key, block)
         at += count
     return int(total.item()) & MASK

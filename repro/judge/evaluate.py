@@ -193,6 +193,11 @@ def _timed(
             for subject in fixed:
                 if subject.failed:
                     raise JudgeError(f"the baselines of {evaluation.problem.key} do not start", str(subject.reasons))
+            lost = [s for s in good if s.failed]  # correct before, and did not start again
+            judged |= {s.name: verdict.judge(s, evaluation.fixture) for s in lost}
+            good = [s for s in good if s not in lost]
+            if not good:
+                break
             try:
                 contest = Contest(evaluation, good, classes, chosen, control)
                 contest.left_out |= {n: why for n, why in late.items() if n in names}

@@ -31,6 +31,7 @@ from typing import Any
 
 from repro import settings
 from repro.errors import JudgeError
+from repro.judge.procfs import descendants, filters, of_user, processes
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 FIRST_UID, LAST_UID = 61000, 65000
@@ -51,51 +52,6 @@ def _become(uid: int) -> None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-
-
-def processes() -> dict[int, tuple[int, str]]:
-    """pid -> (parent, state) of every process that this one sees. Who has lost its first thread alone is no zombie."""
-    found = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                facts = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
-                state = "R" if facts[0] == "Z" and int(facts[17]) > 1 else facts[0]
-                found[int(entry)] = (int(facts[1]), state)
-    return found
-
-
-def descendants(root: int) -> list[int]:
-    """root and every living process below it."""
-    parents = {pid: parent for pid, (parent, state) in processes().items() if state != "Z"}
-    found = [root] if root in parents else []
-    for pid in found:
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found
-
-
-def _of_user(uid: int) -> list[int]:
-    """Every living process of a user."""
-    found = []
-    for pid, (_, state) in processes().items():
-        with contextlib.suppress(OSError):
-            if state != "Z" and _status(pid, "Uid").split()[0] == str(uid):
-                found.append(pid)
-    return found
-
-
-def _filters(pid: int) -> int:
-    """How many filters its system calls pass."""
-    try:
-        return int(_status(pid, "Seccomp_filters"))
-    except (OSError, ValueError):
-        return 0
-
-
-def _status(pid: int, name: str) -> str:
-    """A line of /proc/PID/status, empty where the kernel has none of that name."""
-    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return lines.get(name, "").strip()
 
 
 @dataclass
@@ -215,17 +171,17 @@ class Launcher:
         """What lives of a worker: all of its user but the warden, or its descendants and what this process adopted."""
         if started.uid is None:
             return [*descendants(started.pid), *self._orphans()]
-        return [pid for pid in _of_user(started.uid) if pid != self.wardens.get(started.commands or -1)]
+        return [pid for pid in of_user(started.uid) if pid != self.wardens.get(started.commands or -1)]
 
     def _orphans(self) -> list[int]:
         """What was started by a worker and left its parent: this process adopts it. Beside the judge in one process it
         may have children of its own, whose system calls are not filtered as those of all workers are."""
         known = {self.judge, *self.children, *self.wardens.values()}
-        alone, ours = self.judge != os.getpid(), _filters(os.getpid())
+        alone, ours = self.judge != os.getpid(), filters(os.getpid())
         return [
             each
             for child, (parent, _) in processes().items()
-            if parent == os.getpid() and child not in known and (alone or _filters(child) > ours)
+            if parent == os.getpid() and child not in known and (alone or filters(child) > ours)
             for each in descendants(child)
         ]
 

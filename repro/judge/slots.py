@@ -17,8 +17,8 @@ CHECK_BYTES = 64 << 20
 
 
 class Slots:
-    """One slot a tensor input, for all workers. A staging buffer, one a worker, holds `rows` rows of the largest output,
-    or a piece of weights.
+    """One slot a tensor input, for all workers. A staging buffer, one a worker, holds `rows` rows of the largest
+    output, or a piece of weights.
 
     `seed` and `stress` say what lies in the slots now, `plan` in which shape.
     """
@@ -68,6 +68,12 @@ class Slots:
             else:
                 made = made if made is not None else self.plan.make(seed, self.device, stress=stress)
                 self._slot(i).copy_(made[i])
+        self.synchronize()
+
+    def spoil(self) -> None:
+        """Overwrites the inputs, so that nobody computes from them any more; `seed` and `stress` stay as they are."""
+        for i in self.plan.tensors:
+            self.buffers[f"input{i}"].poison()
         self.synchronize()
 
     def unchanged(self) -> bool:

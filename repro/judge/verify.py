@@ -180,8 +180,8 @@ class Evaluation:
     def compare(
         self, subject: Subject, described: Any, only: slice | None = None, *, whole: bool = True, key: int = 0
     ) -> tuple[Distance, list[int]]:
-        """The worker's kept output against the reference, all rows or those of `only`, and digests of the bytes: a chunk
-        each, or under a key one a tensor."""
+        """The worker's kept output against the reference, all rows or those of `only`, and digests of the bytes: one a
+        chunk, or under a key one a tensor."""
         if not subject.trusted:
             gates.check(described, self.shape.spec, self.device.type)
         distance, bits = Distance(), []

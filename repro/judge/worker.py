@@ -22,11 +22,12 @@ from typing import Any
 
 import torch
 
-from repro import problems
+from repro import problems, settings
 from repro.errors import SolutionError
 from repro.inputs import WEIGHT_SEED, torch_dtype
-from repro.judge import baselines, binder, digests, driver, interpreter, provenance
+from repro.judge import baselines, binder, driver, interpreter, provenance
 from repro.judge.buffers import open_ticket, view
+from repro.judge.outputs import address, describe, digest, keyed, nbytes, sums
 from repro.judge.protocol import Channel, ChannelClosed
 
 # Bound before a solution is imported, so that patching torch.cuda.Event or time later changes nothing here.
@@ -37,9 +38,6 @@ _synchronize = torch.cuda.synchronize
 _stream = torch.cuda.current_stream
 _clock_ns = time.perf_counter_ns
 _no_grad = torch.no_grad
-_sum = torch.sum
-# Bytes of an output that lies across words of eight of which a digest is taken.
-SMALL_BYTES = 1 << 20
 
 # A mode that a solution leaves switched on would do its work when the judge first touches the output.
 _MODES = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack)
@@ -54,66 +52,6 @@ def no_modes() -> None:
     """Raises SolutionError where a torch mode is still active after a call."""
     if any(count() for count in _MODES):
         raise SolutionError("deferred_write", "the call left a torch mode switched on")
-
-
-def sums(value: Any) -> list[torch.Tensor]:
-    """Sums of an output's bits as integers, enqueued and not waited for: enough to see that it changes afterwards.
-
-    Eight bytes at a time, because torch would first make a whole copy of narrower integers.
-    """
-    if isinstance(value, tuple | list):
-        return [part for item in value for part in sums(item)]
-    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
-        return []
-    if not value.numel() or not _dense(value):
-        return []
-    flat = value.detach().as_strided((value.numel(),), (1,)).view(torch.uint8)
-    even = flat.numel() // 8 * 8 if value.storage_offset() * value.element_size() % 8 == 0 else 0
-    if even == 0 and flat.numel() > SMALL_BYTES:
-        return [_sum(flat[:: flat.numel() // SMALL_BYTES], dtype=torch.int64)]
-    rest = _sum(flat[even:], dtype=torch.int64)
-    return [_sum(flat[:even].view(torch.int64)), rest] if even else [rest]
-
-
-def keyed(value: Any, key: int) -> list[int]:
-    """The keyed digest of every tensor of an output; of what is no plain tensor, nothing."""
-    if isinstance(value, tuple | list):
-        return [part for item in value for part in keyed(item, key)]
-    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
-        return []
-    return [] if value.is_complex() else [digests.keyed(value, 0, key)]
-
-
-def digest(parts: list[torch.Tensor]) -> list[int]:
-    """Waits for the sums."""
-    return [int(part) for part in parts]
-
-
-def describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
-    """Structure, type and memory of what a solution returned."""
-    if isinstance(value, tuple | list):
-        return {"kind": "sequence", "items": [describe(item, inputs) for item in value]}
-    if not isinstance(value, torch.Tensor):
-        return {"kind": "other", "type": type(value).__name__}
-    facts: dict[str, Any] = {"kind": "tensor", "type": type(value).__name__, "plain": type(value) is torch.Tensor}
-    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
-        return facts | {"layout": str(value.layout)}
-    storages = {t.untyped_storage().data_ptr() for t in inputs if isinstance(t, torch.Tensor)}
-    return facts | {
-        "layout": str(value.layout),
-        "dtype": str(value.dtype).removeprefix("torch."),
-        "shape": list(value.shape),
-        "dense": _dense(value),
-        "device": value.device.type,
-        "storage_bytes": value.untyped_storage().nbytes() - value.storage_offset() * value.element_size(),
-        "aliases_input": value.untyped_storage().data_ptr() in storages,
-    }
-
-
-def _dense(value: torch.Tensor) -> bool:
-    """Whether the elements fill their memory without gaps or overlap, in some order of the dimensions."""
-    order = sorted((d for d in range(value.dim()) if value.shape[d] > 1), key=value.stride, reverse=True)
-    return value.permute([*order, *(d for d in range(value.dim()) if d not in order)]).is_contiguous()
 
 
 class Worker:
@@ -134,6 +72,7 @@ class Worker:
         self.built_with: Any = None
         self.static = False
         self.armed: Any = None
+        self.pending: list[torch.Tensor] = []
 
     def hello(self) -> dict[str, Any]:
         """Who this is, and what confines it."""
@@ -239,15 +178,15 @@ class Worker:
             "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-            "allocator": os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
+            "allocator": settings.allocator(),
             "threads": torch.get_num_threads(),
         }
 
     def run(self, variant: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """One call; its output is kept for `fetch`."""
         values = self._inputs(inputs)
-        before = _address(self.output)
-        held = self.output if before is not None and _nbytes(self.output) <= HOLD_BYTES else None
+        before = address(self.output)
+        held = self.output if before is not None and nbytes(self.output) <= HOLD_BYTES else None
         self.output = None
         self._flags(variant)
         with _no_grad():
@@ -256,7 +195,7 @@ class Worker:
         bits = digest(sums(self.output))
         if self.cuda:
             _synchronize()
-        self.static = self.static or (held is not None and _address(self.output) == before)
+        self.static = self.static or (held is not None and address(self.output) == before)
         return {"output": describe(self.output, values), "digest": bits, "static": self.static}
 
     def again(self) -> dict[str, Any]:
@@ -308,9 +247,9 @@ class Worker:
         return {}
 
     def go(self, key: int) -> dict[str, Any]:
-        """One timed call, milliseconds by events and by the host's clock, and the keyed digest of what it returned. With
-        a gate the launch latency is hidden; without one the host's clock shows the whole latency from a waiting device
-        to a waiting host."""
+        """One timed call, milliseconds by events and by the host's clock, and under a key the digest of its output.
+        With a gate the launch latency is hidden; without one the host's clock shows the whole latency from a waiting
+        device to a waiting host."""
         values, call, gate_us, events = self.armed
         with _no_grad():
             before = self.modes()
@@ -329,12 +268,14 @@ class Worker:
                 host_ms = (_clock_ns() - begin) / 1e6
                 device_ms = float(_elapsed(*events))
             no_modes()
-            told = keyed(self.output, key)
+            told = keyed(self.output, key) if key else None
+            self.pending = [] if key else sums(self.output)
             return {"device_ms": device_ms, "host_ms": host_ms, "digest": told, "modes": [before, self.modes()]}
 
     def look(self, key: int) -> dict[str, Any]:
-        """What the last timed call returned, and its keyed digest as it is now."""
-        return {"output": describe(self.output, self.armed[0]), "digest": keyed(self.output, key)}
+        """What the last timed call returned, and its digest: with a key as it is now, else as it was after the call."""
+        told = keyed(self.output, key) if key else digest(self.pending)
+        return {"output": describe(self.output, self.armed[0]), "digest": told}
 
     def prepare(self) -> dict[str, Any]:
         """Loads the gate."""
@@ -376,14 +317,6 @@ class Worker:
         self.calls.clear()
         self.state.clear()
         return self.release()
-
-
-def _address(value: Any) -> int | None:
-    return value.data_ptr() if type(value) is torch.Tensor and value.layout is torch.strided else None
-
-
-def _nbytes(value: torch.Tensor) -> int:
-    return value.numel() * value.element_size()
 
 
 def answer(worker: Worker, message: dict[str, Any]) -> dict[str, Any]:

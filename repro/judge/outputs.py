@@ -1,0 +1,80 @@
+"""What a worker can tell of what a solution returned: structure, memory, digests. All of it is a tripwire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from repro.judge import digests
+
+# Bytes of an output that lies across words of eight of which a digest is taken.
+SMALL_BYTES = 1 << 20
+
+
+def sums(value: Any) -> list[torch.Tensor]:
+    """Sums of an output's bits as integers, enqueued and not waited for: enough to see that it changes afterwards.
+
+    Eight bytes at a time, because torch would first make a whole copy of narrower integers.
+    """
+    if isinstance(value, tuple | list):
+        return [part for item in value for part in sums(item)]
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
+        return []
+    if not value.numel() or not _dense(value):
+        return []
+    flat = value.detach().as_strided((value.numel(),), (1,)).view(torch.uint8)
+    even = flat.numel() // 8 * 8 if value.storage_offset() * value.element_size() % 8 == 0 else 0
+    if even == 0 and flat.numel() > SMALL_BYTES:
+        return [torch.sum(flat[:: flat.numel() // SMALL_BYTES], dtype=torch.int64)]
+    rest = torch.sum(flat[even:], dtype=torch.int64)
+    return [torch.sum(flat[:even].view(torch.int64)), rest] if even else [rest]
+
+
+def keyed(value: Any, key: int) -> list[int]:
+    """The keyed digest of every tensor of an output; of what is no plain tensor, nothing."""
+    if isinstance(value, tuple | list):
+        return [part for item in value for part in keyed(item, key)]
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
+        return []
+    return [] if value.is_complex() else [digests.keyed(value, 0, key)]
+
+
+def digest(parts: list[torch.Tensor]) -> list[int]:
+    """Waits for the sums."""
+    return [int(part) for part in parts]
+
+
+def describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
+    """Structure, type and memory of what a solution returned."""
+    if isinstance(value, tuple | list):
+        return {"kind": "sequence", "items": [describe(item, inputs) for item in value]}
+    if not isinstance(value, torch.Tensor):
+        return {"kind": "other", "type": type(value).__name__}
+    facts: dict[str, Any] = {"kind": "tensor", "type": type(value).__name__, "plain": type(value) is torch.Tensor}
+    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
+        return facts | {"layout": str(value.layout)}
+    storages = {t.untyped_storage().data_ptr() for t in inputs if isinstance(t, torch.Tensor)}
+    return facts | {
+        "layout": str(value.layout),
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "shape": list(value.shape),
+        "dense": _dense(value),
+        "device": value.device.type,
+        "storage_bytes": value.untyped_storage().nbytes() - value.storage_offset() * value.element_size(),
+        "aliases_input": value.untyped_storage().data_ptr() in storages,
+    }
+
+
+def _dense(value: torch.Tensor) -> bool:
+    """Whether the elements fill their memory without gaps or overlap, in some order of the dimensions."""
+    order = sorted((d for d in range(value.dim()) if value.shape[d] > 1), key=value.stride, reverse=True)
+    return value.permute([*order, *(d for d in range(value.dim()) if d not in order)]).is_contiguous()
+
+
+def address(value: Any) -> int | None:
+    return value.data_ptr() if type(value) is torch.Tensor and value.layout is torch.strided else None
+
+
+def nbytes(value: torch.Tensor) -> int:
+    return value.numel() * value.element_size()

@@ -1,0 +1,52 @@
+"""What /proc says of processes: who lives, below whom, as which user. Standard library alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def processes() -> dict[int, tuple[int, str]]:
+    """pid -> (parent, state) of every process that this one sees. Who has lost its first thread alone is no zombie."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                facts = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
+                state = "R" if facts[0] == "Z" and int(facts[17]) > 1 else facts[0]
+                found[int(entry)] = (int(facts[1]), state)
+    return found
+
+
+def descendants(root: int) -> list[int]:
+    """root and every living process below it."""
+    parents = {pid: parent for pid, (parent, state) in processes().items() if state != "Z"}
+    found = [root] if root in parents else []
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found
+
+
+def of_user(uid: int) -> list[int]:
+    """Every living process of a user."""
+    found = []
+    for pid, (_, state) in processes().items():
+        with contextlib.suppress(OSError):
+            if state != "Z" and _status(pid, "Uid").split()[0] == str(uid):
+                found.append(pid)
+    return found
+
+
+def filters(pid: int) -> int:
+    """How many filters its system calls pass."""
+    try:
+        return int(_status(pid, "Seccomp_filters"))
+    except (OSError, ValueError):
+        return 0
+
+
+def _status(pid: int, name: str) -> str:
+    """A line of /proc/PID/status, empty where the kernel has none of that name."""
+    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return lines.get(name, "").strip()
