@@ -304,8 +304,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def started(*arguments: str) -> subprocess.Popen[str]:
         env = os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, env=env, process_group=0)  # fmt: skip
+        # a session in the background ignores Ctrl-C, and its children inherit that
+        command = ["env", "--default-signal=INT", sys.executable, __file__, *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+                                   process_group=0)  # fmt: skip
         begun.append(process)
         return process
 
