@@ -197,7 +197,8 @@ class Contest:
         worker = subject.worker
         assert worker is not None
         timeout_s = self.options.timeout_s
-        if not self.keep:  # memory is short: nobody kept any, so it is taken again on inputs of the past
+        if not self.keep:  # memory is short: nobody kept any, so it is taken again on inputs of its own
+            self.slots.fill(secret_seed(), None)
             subject.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
         gate_us = GATE_US if gated and self.cuda else 0.0
         subject.ask({"op": "arm", "variant": variant, "inputs": self.slots.told(), "gate_us": gate_us}, timeout_s)
@@ -300,6 +301,7 @@ class Contest:
 
     def _hot(self, series: dict[str, Series]) -> None:
         """Calls back to back on the same inputs, for every variant: what a caller sees whose data is in the cache."""
+        self.slots.fill(secret_seed(), None)  # the last ones were overwritten
         told = self.slots.told()
         for subject in self.everyone:
             for variant in subject.variants:
