@@ -44,7 +44,7 @@ def evaluate(
     clock.lap("ceilings")
     subjects = [Subject(name, source, entry, [name]) for name, source, entry in map(_named, solutions)]
     for subject in subjects:
-        _ban(subject, options)
+        _ban(subject)
     evaluation = Evaluation(problem, fixture, subjects, options, progress)
     planned = trials.make(evaluation.plan)
     clock.lap("reference")
@@ -127,7 +127,7 @@ def _named(solution: tuple[str, Path, str]) -> tuple[str, Path, str]:
     return f"{name} (solution)" if name.replace(" ", "_").partition("_")[0] in reserved else name, source, entry
 
 
-def _ban(subject: Subject, options: Options) -> None:
+def _ban(subject: Subject) -> None:
     """A source that uses what no kernel needs is not run."""
     found = provenance.bans(subject.source) if subject.source is not None else []
     if found:
