@@ -4,7 +4,7 @@ be accepted (adversarial) and what must never be rejected (honest). Each file sa
     #: problem = "L1_36"                     a shipped problem; `L1_36@bf16` for one of the artifacts
     #: size = "smoke"                        or full, on a GPU; the CPU always runs smoke
     #: device = ["cpu", "cuda"]              where it exists
-    #: timing = true                         whether it must be timed
+    #: timing = true                         whether it is timed; or the devices on which it is: ["cuda"]
     #: expect = { verdict = ["incorrect"], reasons = ["rel_l2"] }       any of these; no reasons: any reason
     #: labels = ["triton"]                   labels that it must be given
     #: unbought = true, max_speedup = 1.3    where it may be `correct`: the speedup over eager that the judge vouches
@@ -53,6 +53,11 @@ class Case:
     @property
     def id(self) -> str:
         return f"{self.suite}/{self.file.stem}"
+
+    def timed(self, engine: Engine) -> bool:
+        """Whether it is timed here."""
+        timing = self.meta.get("timing", False)
+        return engine.device in timing if isinstance(timing, list) else bool(timing)
 
     def skipped(self, engine: Engine) -> str:
         """Why it cannot run here, or the empty string."""
@@ -116,10 +121,10 @@ def complaints(case: Case, entry: dict[str, Any]) -> list[str]:
     return found
 
 
-def options(case: Case, base: JudgeOptions) -> JudgeOptions:
+def options(case: Case, engine: Engine, base: JudgeOptions) -> JudgeOptions:
     """How this case is judged."""
     return JudgeOptions(
-        timing=bool(case.meta.get("timing", False)),
+        timing=case.timed(engine),
         compiled=bool(case.meta.get("compiled", False)),
         timeout_s=float(case.meta.get("timeout_s", TIMEOUT_S)),
         timing_budget_s=min(base.timing_budget_s, TIMING_BUDGET_S),
@@ -172,7 +177,7 @@ def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
     alone: list[list[Case]] = []
     together: dict[tuple[str, str], list[Case]] = {}
     for case in able:
-        if case.meta.get("timing") or "timeout_s" in case.meta or str(case.meta.get("id", "")).startswith("C"):
+        if case.timed(engine) or "timeout_s" in case.meta or str(case.meta.get("id", "")).startswith("C"):
             alone.append([case])
         else:
             together.setdefault((case.meta["problem"], _size(case, engine)), []).append(case)
@@ -193,7 +198,7 @@ def _row(at: int, group: list[Case], results: Path, engine: Engine, base: JudgeO
     columns = {"problem": problem.key, "cases": [case.id for case in group]}
 
     def build() -> Any:
-        return evaluation.cell(name, problem, submissions, results, engine, options(first, base), prefix=f"{at}_")
+        return evaluation.cell(name, problem, submissions, results, engine, options(first, engine, base), prefix=f"{at}_")
 
     return evaluation.row_for(name, build, columns)
 

@@ -423,3 +423,25 @@ def test_scratch_folders_go_where_the_launcher_says(monkeypatch: pytest.MonkeyPa
     assert not list(tmp_path.iterdir()) and not launcher.started and not launcher.children
     os.close(read)
     os.close(write)
+
+
+def test_launchers_side_by_side_never_share_a_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One that ends its workers ends all of a user: two that gave out the same numbers killed each other's."""
+    from repro.judge import launch
+
+    monkeypatch.setattr(launch, "USERS", tmp_path / "users")
+    first, second = launch._free_uids(None), launch._free_uids(None)
+    ours = [next(first) for _ in range(launch.UIDS_A_RANGE + 3)]
+    theirs = [next(second) for _ in range(launch.UIDS_A_RANGE + 3)]
+    assert not set(ours) & set(theirs)
+    third = launch._free_uids(ours[0] + 4 * launch.UIDS_A_RANGE)
+    assert next(third) == ours[0] + 4 * launch.UIDS_A_RANGE + 1, "the judge's own is given to nobody"
+
+
+def test_users_that_still_run_something_are_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a killed launcher left behind must not meet a new worker."""
+    from repro.judge import launch
+
+    monkeypatch.setattr(launch, "USERS", tmp_path / "users")
+    monkeypatch.setattr(launch, "of_user", lambda uid: [1] if uid < launch.FIRST_UID + 2 else [])
+    assert next(launch._free_uids(None)) == launch.FIRST_UID + 2

@@ -129,13 +129,15 @@ def test_what_cannot_run_here_is_skipped_with_its_reason() -> None:
 
 def test_a_case_is_judged_as_its_head_says_and_else_as_the_command_line_says() -> None:
     base = JudgeOptions(timing_budget_s=10, timeout_s=180, trust="dev", compile_timeout_s=7)
-    plain = selftest.options(case(), base)
+    plain = selftest.options(case(), engine(), base)
     assert (plain.timing, plain.compiled, plain.timeout_s) == (False, False, selftest.TIMEOUT_S)
     assert plain.timing_budget_s == selftest.TIMING_BUDGET_S
     assert (plain.trust, plain.compile_timeout_s) == ("dev", 7)
-    told = selftest.options(case(timing=True, compiled=True, timeout_s=15), base)
+    told = selftest.options(case(timing=True, compiled=True, timeout_s=15), engine(), base)
+    somewhere = case(timing=["cuda"])
+    assert [selftest.options(somewhere, engine(d), base).timing for d in ("cpu", "cuda")] == [False, True]
     assert (told.timing, told.compiled, told.timeout_s) == (True, True, 15)
-    assert selftest.options(case(), JudgeOptions(timing_budget_s=2)).timing_budget_s == 2
+    assert selftest.options(case(), engine(), JudgeOptions(timing_budget_s=2)).timing_budget_s == 2
 
 
 def test_cases_that_need_a_judge_of_their_own_are_alone(tree: Path) -> None:

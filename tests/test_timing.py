@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from conftest import series
 
 from repro.errors import SolutionRejected
 from repro.judge import stats, timing
-from repro.judge.timing import Runner, Sample, Series
+from repro.judge.timing import Block, Runner, Sample, Series
 
 # -- statistics -----------------------------------------------------------------------------------------------------
 
@@ -74,7 +75,7 @@ def test_every_raw_sample_is_kept_in_json() -> None:
     """Device, host and wall of gated and open calls, in the order of the blocks, and the hot mean or null."""
     found = series([1.0, 2.0], latency_ms=[3.0]).to_json()
     assert found["gated"]["device_ms"] == [1.0, 2.0] and found["open"]["host_ms"] == [3.0]
-    assert set(found) == {"gated", "open", "hot_ms"} and found["hot_ms"] is None
+    assert set(found) == {"gated", "open", "other", "hot_ms"} and found["hot_ms"] is None
     assert all(set(part) == {"device_ms", "host_ms", "wall_ms"} for part in (found["gated"], found["open"]))
     assert {len(values) for values in found["gated"].values()} == {2}
     assert json.loads(json.dumps(found)) == found
@@ -145,13 +146,13 @@ def steady(ms: float) -> Sample:
     return Sample(ms, ms, ms, 0.0)
 
 
-def test_measure_gates_all_but_every_fourth_block_and_throws_the_warm_up_away() -> None:
+def test_blocks_have_their_condition_in_turn_and_the_warm_up_is_thrown_away() -> None:
     """Every variant runs once a block, in an order of its own."""
-    calls: list[tuple[str, bool]] = []
+    calls: list[tuple[str, str]] = []
 
     def runner(name: str, ms: float) -> Runner:
-        def run(gated: bool) -> Sample:
-            calls.append((name, gated))
+        def run(block: Block) -> Sample:
+            calls.append((name, block.condition))
             return steady(50.0 if len(calls) <= 6 else ms)  # two blocks of three: the warm-up
 
         return Runner(name, run, candidate=name == "mine")
@@ -162,12 +163,14 @@ def test_measure_gates_all_but_every_fourth_block_and_throws_the_warm_up_away() 
     blocks = [calls[start : start + 3] for start in range(0, len(calls), 3)]
     assert all({name for name, _ in block} == set(names) for block in blocks)
     assert len({tuple(name for name, _ in block) for block in blocks}) > 1, "in random order"
-    gated = [{flag for _, flag in block} for block in blocks]
-    assert all(len(flags) == 1 for flags in gated), "a block is gated for all or for nobody"
-    kept = [flags.pop() for flags in gated][timing.WARM_BLOCKS :]
-    assert kept == [position % timing.LATENCY_EVERY != 1 for position in range(len(kept))]
+    conditions = [{condition for _, condition in block} for block in blocks]
+    assert all(len(found) == 1 for found in conditions), "a block is the same for all"
+    kept = [found.pop() for found in conditions][timing.WARM_BLOCKS :]
+    cycle = ["gated", "open", "other", *["gated"] * 5]
+    assert kept == [cycle[position % 8] for position in range(len(kept))]
     for name, ms in names.items():
-        assert len(found[name].gated) == sum(kept) and len(found[name].open) == len(kept) - sum(kept)
+        taken = {"gated": found[name].gated, "open": found[name].open, "other": found[name].other}
+        assert {condition: len(samples) for condition, samples in taken.items()} == Counter(kept)
         assert set(found[name].device_ms) == {ms}, "no sample of the warm-up is kept"
 
 
@@ -176,7 +179,7 @@ def test_measure_pairs_the_blocks_of_all_variants() -> None:
     calls = [0]
 
     def runner(name: str, factor: float) -> Runner:
-        def run(gated: bool) -> Sample:
+        def run(block: Block) -> Sample:
             calls[0] += 1
             return steady(factor * (1 + (calls[0] - 1) // 2))  # slower from block to block
 
@@ -189,23 +192,25 @@ def test_measure_pairs_the_blocks_of_all_variants() -> None:
 
 def test_measure_stops_at_its_budget_or_its_most_blocks_and_says_so() -> None:
     generator = np.random.default_rng(6)
-    noisy = [Runner("noisy", lambda gated: steady(float(generator.uniform(1, 3))), candidate=True)]
+    noisy = [Runner("noisy", lambda block: steady(float(generator.uniform(1, 3))), candidate=True)]
     found, status = timing.measure(noisy, 0.0, warm=True)
-    assert status == "not_converged" and len(found["noisy"].gated) == 1
+    counts = {name: len(getattr(found["noisy"], name)) for name in ("gated", "open", "other")}
+    assert status == "not_converged" and counts == {"gated": 1, "open": 1, "other": 1}, "one of each at least"
     found, status = timing.measure(noisy, 60, warm=False, most=80)
-    assert status == "not_converged" and (len(found["noisy"].gated), len(found["noisy"].open)) == (60, 20)
+    counts = {name: len(getattr(found["noisy"], name)) for name in counts}
+    assert status == "not_converged" and counts == {"gated": 60, "open": 10, "other": 10}
 
 
 def test_measure_goes_on_until_everything_has_converged() -> None:
     """Noise that dies away: not at the first check, and not to the last block. Alone, it is compared with nothing."""
     calls = [0]
 
-    def run(gated: bool) -> Sample:
+    def run(block: Block) -> Sample:
         calls[0] += 1
         return steady(1.0 + (0.5 if calls[0] < 30 and calls[0] % 2 else 0.0))
 
     found, status = timing.measure([Runner("mine", run, candidate=True)], 60, warm=False)
-    count = len(found["mine"].gated) + len(found["mine"].open)
+    count = len(found["mine"].gated) + len(found["mine"].open) + len(found["mine"].other)
     assert status == "converged" and timing.MIN_BLOCKS + timing.CHECK_BLOCKS < count < timing.MAX_BLOCKS
 
 
@@ -214,19 +219,19 @@ def test_what_stays_open_gets_more_blocks_beside_what_it_is_compared_with_alone(
     generator = np.random.default_rng(7)
 
     def runner(name: str, ms: float, noise: float, **role: bool) -> Runner:
-        return Runner(name, lambda gated: steady(ms * float(generator.lognormal(0, noise))), **role)
+        return Runner(name, lambda block: steady(ms * float(generator.lognormal(0, noise))), **role)
 
     control = f"{timing.CONTROL_PREFIX}(eager again)"
     runners = [runner("eager", 4.0, 0.001), runner("slow", 9.0, 0.001), runner("fast", 2.0, 0.001),
                runner(control, 4.0, 0.001, control=True), runner("mine", 1.0, 0.5, candidate=True)]  # fmt: skip
     found, status = timing.measure(runners, 0.05, warm=True)
-    counts = {name: len(one.gated) + len(one.open) for name, one in found.items()}
+    counts = {name: len(one.gated) + len(one.open) + len(one.other) for name, one in found.items()}
     assert status == "not_converged" and counts["slow"] < counts["mine"] <= timing.MAX_BLOCKS
     assert counts["eager"] == counts["fast"] == counts[control] == counts["mine"]
 
 
 def test_measure_hands_a_runners_error_on() -> None:
-    def run(gated: bool) -> Sample:
+    def run(block: Block) -> Sample:
         raise SolutionRejected("timed_output_wrong")
 
     with pytest.raises(SolutionRejected):
@@ -325,6 +330,31 @@ def test_a_speedup_carries_what_differs_between_processes() -> None:
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
+
+
+def timed(gated: list[float], other: list[float]) -> Series:
+    return Series([steady(ms) for ms in gated], [], [steady(ms) for ms in other])
+
+
+def test_what_is_fast_on_published_inputs_alone_is_told_by_its_other_time() -> None:
+    base = timed([4.0] * 24, [4.0] * 4)
+    honest = timing.compare(base, timed([2.0] * 24, [2.04] * 4))
+    assert honest["inputs"] == "published" and honest["ratio"] == pytest.approx(2.0)
+    assert honest["other_inputs"]["ratio"] == pytest.approx(4 / 2.04)
+    found = timing.compare(base, timed([0.5] * 24, [3.9] * 4))
+    assert found["inputs"] == "other" and found["ratio"] == pytest.approx(4 / 3.9)
+    assert found["published_inputs"]["ratio"] == pytest.approx(8.0), "what it would have been is kept"
+    assert found["at_least"] <= found["ratio"]
+
+
+def test_noise_on_other_inputs_neither_saves_a_dependent_time_nor_hurts_an_honest_one() -> None:
+    base = timed([4.0] * 24, [4.0] * 4)
+    wild = timing.compare(base, timed([0.5] * 24, [4.0, 90.0, 3.9, 30.0]))
+    assert wild["inputs"] == "other" and wild["ratio"] < 1
+    stalled = timing.compare(base, timed([2.0] * 24, [2.0, 2.0, 2.0, 40.0]))
+    assert stalled["inputs"] == "published", "one block that was held up decides nothing"
+    slower_everywhere = timing.compare(timed([4.0] * 24, [8.0] * 4), timed([2.0] * 24, [4.0] * 4))
+    assert slower_everywhere["inputs"] == "published", "inputs that slow the baseline too"
 
 
 def within(low: float, high: float, at_least: float = 1.1) -> dict[str, Any]:

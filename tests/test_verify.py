@@ -337,6 +337,7 @@ def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(tmp_path: Pat
     for samples in whole["samples_ms"].values():  # what decides nothing may be left behind
         assert 0 < len(samples["gated"]["device_ms"]) <= entry["time_ms"]["n"]
         assert 0 < len(samples["open"]["host_ms"]) <= entry["latency_ms"]["n"]
+        assert 0 < len(samples["other"]["device_ms"]) <= entry["time_ms"]["n"]
     assert entry["speedup"]["best_same_class"]["baseline"] in ("eager", "eager_fp32")
     assert not entry["measurement"] and "not a measurement" in whole["timing"]["clock"]
     assert whole["timing"]["left_out"] == {} and whole["timing"]["inputs"] == "native, new for every call"

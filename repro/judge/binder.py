@@ -6,13 +6,17 @@ The one binder of the project: verification, timing and profiling all call solut
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from inspect import Parameter
 from typing import Any
 
 import torch
 from torch import nn
 
+# What a kernel with **kwargs is given, and what any kernel may ask for by name, of the first layer that has it.
 CONFIGURATION = ("stride", "padding", "dilation", "output_padding", "groups", "kernel_size", "eps", "num_groups")
+LAYER = (*CONFIGURATION, "normalized_shape", "num_features", "num_channels", "in_channels", "out_channels",
+         "in_features", "out_features", "ceil_mode", "running_mean", "running_var")  # fmt: skip
 ALIASES = {
     "w": "weight",
     "weights": "weight",
@@ -23,6 +27,7 @@ ALIASES = {
     "add_bias": "model_bias",
     "epsilon": "eps",
 }
+PLAIN = (int, float, str, tuple, list)
 
 
 def _scalar(value: Any) -> Any:
@@ -40,7 +45,7 @@ def model_values(model: nn.Module) -> dict[str, Any]:
     """
     values: dict[str, Any] = {}
     for name, value in vars(model).items():
-        if isinstance(value, int | float | tuple) and not name.startswith("_") and name != "training":
+        if isinstance(value, PLAIN) and not name.startswith("_") and name != "training":
             values[name] = _scalar(value)
     for module in model.modules():
         if module is model:
@@ -57,51 +62,94 @@ def model_values(model: nn.Module) -> dict[str, Any]:
     return values
 
 
+def _by_name(model: nn.Module, values: dict[str, Any]) -> dict[str, Any]:
+    """`values` and what is found by name alone: sizes and statistics of layers, and every parameter and buffer under
+    its full name with underscores, `fc1_weight`."""
+    found = dict(values)
+    for module in model.modules():
+        for name in LAYER:
+            value = getattr(module, name, None)
+            if value is not None and not isinstance(value, str | Callable):
+                found.setdefault(name, _scalar(value))
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        found.setdefault(name.replace(".", "_"), tensor)
+    return found
+
+
+def _constructor(model: nn.Module, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Name and value of the model's constructor arguments in their order, up to the first that it did not keep."""
+    for name in list(inspect.signature(type(model).__init__).parameters)[1:]:
+        if name not in values or isinstance(values[name], torch.Tensor):
+            return
+        yield name, values[name]
+
+
 def bind(function: Callable[..., Any], model: nn.Module, count: int) -> Callable[..., Any]:
     """`function` as a callable of the problem's `count` inputs alone.
 
-    Named parameters: the model's value where it has one of that name, else the next input, else the default.
-    `*args`: all inputs, then the weights; `**kwargs`: the rest of the configuration. A None bias is passed as None.
+    Named parameters: the model's value where it has one of that name, else the next input, else the default; what is
+    still missing then takes the constructor's arguments in their order, as in `kernel_function(*inputs, *init_inputs)`.
+    `*args`: all inputs, then the weights, and by keyword the configuration; `**kwargs` after named parameters: weights
+    and configuration that no parameter took. A None bias is passed as None.
     Raises TypeError where a parameter without a default stays unbound.
     """
     values = model_values(model)
     parameters = list(inspect.signature(function).parameters.values())
     kinds = {p.kind for p in parameters}
     configuration = {k: v for k, v in values.items() if not isinstance(v, torch.Tensor)}
-    if inspect.Parameter.VAR_POSITIONAL in kinds:
+    if Parameter.VAR_POSITIONAL in kinds:
         weights = [v for v in values.values() if isinstance(v, torch.Tensor)]
-        extra = configuration if inspect.Parameter.VAR_KEYWORD in kinds else {}
+        extra = configuration if Parameter.VAR_KEYWORD in kinds else {}
         for parameter in parameters:
             name = ALIASES.get(parameter.name, parameter.name)
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name in configuration:
+            if parameter.kind is Parameter.KEYWORD_ONLY and name in configuration:
                 extra = extra | {parameter.name: configuration[name]}
         return lambda *inputs: function(*inputs, *weights, **extra)
-    order: list[tuple[str, int | None, Any]] = []
-    used = 0
-    for parameter in parameters:
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            continue
-        name = ALIASES.get(parameter.name, parameter.name)
-        required = parameter.default is inspect.Parameter.empty
-        left = count - used
-        if name in values and not (left and used == 0):
-            order.append((parameter.name, None, values[name]))
-        elif left:
-            order.append((parameter.name, used, None))
-            used += 1
-        elif name == "bias" and required:
-            order.append((parameter.name, None, None))
-        elif required:
-            raise TypeError(f"parameter {parameter.name!r} of {function.__name__} matches no input and no model value")
-    if used < count:
-        raise TypeError(f"{function.__name__} takes {used} of the problem's {count} inputs")
-    taken = {p.name for p in parameters}
-    extra = {k: v for k, v in configuration.items() if k not in taken}
-    extra = extra if inspect.Parameter.VAR_KEYWORD in kinds else {}
-    first = [p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY]
+    order = _order(function.__name__, parameters, values, _by_name(model, values), model, count)
+    taken = {name for parameter in parameters for name in (parameter.name, ALIASES.get(parameter.name))}
+    extra = {k: v for k, v in values.items() if k not in taken} if Parameter.VAR_KEYWORD in kinds else {}
+    first = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_ONLY]
 
     def call(*inputs: Any) -> Any:
         named = {name: value if at is None else inputs[at] for name, at, value in order}
         return function(*[named.pop(name) for name in first if name in named], **named, **extra)
 
     return call
+
+
+def _order(
+    function: str,
+    parameters: list[Parameter],
+    values: dict[str, Any],
+    by_name: dict[str, Any],
+    model: nn.Module,
+    count: int,
+) -> list[tuple[str, int | None, Any]]:
+    """For every parameter that is passed its name, and which input or what value. Raises TypeError."""
+    order: list[tuple[str, int | None, Any]] = []
+    used = 0
+    names = {ALIASES.get(p.name, p.name) for p in parameters}
+    left_over = (value for name, value in _constructor(model, by_name) if name not in names)
+    for parameter in parameters:
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            continue
+        name = ALIASES.get(parameter.name, parameter.name)
+        known = by_name.get(parameter.name, by_name.get(name)) if name not in values else values[name]
+        required = parameter.default is Parameter.empty
+        left = count - used
+        if known is not None and not (left and used == 0):
+            order.append((parameter.name, None, known))
+        elif left:
+            order.append((parameter.name, used, None))
+            used += 1
+        elif name == "bias" and required:
+            order.append((parameter.name, None, None))
+        elif required:
+            try:
+                order.append((parameter.name, None, next(left_over)))
+            except StopIteration:
+                why = "matches no input and no model value"
+                raise TypeError(f"parameter {parameter.name!r} of {function} {why}") from None
+    if used < count:
+        raise TypeError(f"{function} takes {used} of the problem's {count} inputs")
+    return order

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 from repro.errors import JudgeError, SolutionError, SolutionRejected
-from repro.judge import baselines, timing
+from repro.judge import baselines, timing, trials
 from repro.judge.subject import Subject
-from repro.judge.timing import Runner, Sample, Series
+from repro.judge.timing import Block, Runner, Sample, Series
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
 
@@ -76,7 +76,10 @@ class Contest:
         self.spent_s: dict[str, float] = {}
         self.keep = True
         perturbed = not evaluation.problem.native_signal
-        self.kind, self.state = evaluation.use(perturbed)
+        name, self.state = evaluation.use(perturbed)
+        self.kind = name  # of the weights and of the trial with published inputs: both are called so
+        self.others = trials.others(evaluation.plan, perturbed)
+        random.SystemRandom().shuffle(self.others)
 
     @property
     def everyone(self) -> list[Subject]:
@@ -184,27 +187,35 @@ class Contest:
 
     # -- one call -------------------------------------------------------------------------------------------------
 
+    def _kind(self, block: Block) -> str:
+        """The trial whose inputs a block has: those that the problem publishes, or one of the others in turn."""
+        if block.condition != "other" or not self.others:
+            return self.kind
+        return self.others[block.number // timing.CYCLE % len(self.others)]
+
     def _run(self, subject: Subject, variant: str) -> Any:
-        def run(gated: bool) -> Sample:
+        def run(block: Block) -> Sample:
             try:
-                return self._call(subject, variant, gated)
+                return self._call(subject, variant, block)
             except SolutionError as error:
                 raise Blamed(subject, error) from error
 
         return run
 
-    def _call(self, subject: Subject, variant: str, gated: bool) -> Sample:
+    def _call(self, subject: Subject, variant: str, block: Block) -> Sample:
         worker = subject.worker
         assert worker is not None
         timeout_s = self.options.timeout_s
+        kind = self._kind(block)
+        stress = trials.stress_of(self.evaluation.plan, kind)
         if not self.keep:  # memory is short: nobody kept any, so it is taken again on inputs of its own
-            self.slots.fill(secret_seed(), None)
+            self.slots.fill(secret_seed(), stress)
             subject.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
-        gate_us = GATE_US if gated and self.cuda else 0.0
+        gate_us = GATE_US if block.condition != "open" and self.cuda else 0.0
         subject.ask({"op": "arm", "variant": variant, "inputs": self.slots.told(), "gate_us": gate_us}, timeout_s)
         self.last = subject
         worker.stop()
-        self.slots.fill(secret_seed(), None)
+        self.slots.fill(secret_seed(), stress)
         self._flush()
         if not worker.is_still():
             raise SolutionRejected("background_work", "the solution runs while it is stopped")
@@ -219,7 +230,7 @@ class Contest:
         )
         self._modes(subject, variant, answer.get("modes"))
         if subject not in self.baselines:
-            self._check(subject, key, answer.get("digest"))
+            self._check(subject, kind, key, answer.get("digest"))
         if not self.keep:
             subject.ask({"op": "release"}, timeout_s)
         worker.stop()
@@ -241,7 +252,7 @@ class Contest:
             if modes not in subject.modes and len(subject.modes) < 8:
                 subject.modes.append(modes)
 
-    def _check(self, subject: Subject, key: int, told: Any) -> None:
+    def _check(self, subject: Subject, kind: str, key: int, told: Any) -> None:
         """A secret row of a timed output against the reference, or all of it; and the digest that came with the answer
         against the output as it is now, and against its bytes. The inputs are overwritten first: what was not computed
         yet is not computed from them any more."""
@@ -267,8 +278,8 @@ class Contest:
         values = distance.values()
         klass = self.verified.get(subject.name, self.classes.get("eager", ""))
         shown = values if whole else {"row": values["rel_l2"]}  # a row is measured by its own norm
-        if not meets(shown, evaluation.fixture, self.kind, klass):
-            detail = f"rel_l2 {values['rel_l2']:.2g} of {'all' if whole else 'one row'}, class {klass}"
+        if not meets(shown, evaluation.fixture, kind, klass):
+            detail = f"rel_l2 {values['rel_l2']:.2g} of {'all' if whole else 'one row'}, class {klass}, {kind} inputs"
             raise SolutionRejected("timed_output_wrong", detail)
 
     # -- the whole ------------------------------------------------------------------------------------------------
@@ -284,6 +295,7 @@ class Contest:
         trusted = [series[r.name] for r in runners if not r.candidate]
         facts: dict[str, Any] = {"status": status, "left_out": self.left_out, "baseline_classes": self.classes,
                                  "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
+                                 "other_inputs": sorted(self.others),
                                  "gate_us": GATE_US if self.cuda else 0.0, "memory_kept": self.keep}  # fmt: skip
         if self.cuda:
             for subject in self.solutions:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import pwd
@@ -35,6 +36,8 @@ from repro.judge.procfs import descendants, filters, of_user, processes
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 FIRST_UID, LAST_UID = 61000, 65000
+USERS = Path("/tmp/repro-users")  # noqa: S108  the same for every launcher, whatever its TMPDIR
+UIDS_A_RANGE = 125  # a launcher takes a range at a time: two of them must not end each other's workers
 MESSAGE_BYTES = 1 << 16
 ACK_TIMEOUT_S = 10.0
 STOP, GO, KILL, REMOVE = b"S", b"C", b"K", b"R"
@@ -328,14 +331,26 @@ def _launch(connection: socket.socket, judge: int, launcher: Launcher) -> int:
 
 
 def _free_uids(judge_uid: int | None) -> Iterator[int]:
-    """Users that nobody has on this machine."""
-    for uid in range(FIRST_UID, LAST_UID):
+    """Users that nobody has on this machine and under whom nothing runs, out of ranges that other launchers leave."""
+    USERS.mkdir(mode=0o700, exist_ok=True)
+    if USERS.is_symlink() or USERS.stat().st_uid != os.geteuid():
+        raise JudgeError(f"{USERS} is another user's", "remove it: launchers note there which users they give out")
+    held = []
+    for first in range(FIRST_UID, LAST_UID, UIDS_A_RANGE):
+        lock = os.open(USERS / str(first), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            pwd.getpwuid(uid)
-        except KeyError:
-            if uid != judge_uid:
-                yield uid
-    raise JudgeError("no free user is left for a worker")
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        held.append(lock)  # until this process ends
+        for uid in range(first, first + UIDS_A_RANGE):
+            try:
+                pwd.getpwuid(uid)
+            except KeyError:
+                if uid != judge_uid and not of_user(uid):
+                    yield uid
+    raise JudgeError("no free user is left for a worker", f"all from {FIRST_UID} to {LAST_UID - 1} are in use")
 
 
 def _may_change_user() -> bool:

@@ -1,5 +1,8 @@
 """Paired timing: blocks in which every variant runs once, in random order, on inputs that are new to it.
 
+Blocks are of three conditions: `gated` (published inputs, the launch hidden) gives the times; `open` (no gate) the whole
+latency; `other` (gated, on the inputs of another trial) shows a solution that is fast on published inputs alone.
+
 This module knows samples and when there are enough of them; `contest.py` knows workers, gates and flushes.
 """
 
@@ -18,8 +21,10 @@ from repro.judge import stats
 
 # Blocks before the first check of the stop rule, between checks, and at most.
 MIN_BLOCKS, CHECK_BLOCKS, MAX_BLOCKS = 32, 16, 400
-# Of so many blocks one measures the whole latency, without the gate that hides the launch.
-LATENCY_EVERY = 4
+# Of so many blocks one is open and one has other inputs.
+CYCLE, OPEN_AT, OTHER_AT = 8, 1, 2
+# A speedup that falls by more than this where inputs are not the published ones is the one on those.
+INPUT_DEPENDENT = 0.05
 # Blocks that are run and thrown away first.
 WARM_BLOCKS = 2
 # A worker's word for a time is taken between a nanosecond and a day.
@@ -44,12 +49,25 @@ class Sample:
     gate_ms: float
 
 
+@dataclass(frozen=True)
+class Block:
+    """One round of all variants; those under 0 warm up."""
+
+    number: int
+
+    @property
+    def condition(self) -> str:
+        """`gated`, `open` or `other`."""
+        return {OPEN_AT: "open", OTHER_AT: "other"}.get(self.number % CYCLE, "gated")
+
+
 @dataclass
 class Series:
-    """The samples of one variant, one a block, behind a gate or without one; hot_ms: back to back, cache as it is."""
+    """The samples of one variant, one a block, by its condition; hot_ms: back to back, cache as it is."""
 
     gated: list[Sample] = field(default_factory=list)
     open: list[Sample] = field(default_factory=list)
+    other: list[Sample] = field(default_factory=list)
     hot_ms: float | None = None
 
     @property
@@ -68,20 +86,20 @@ class Series:
     def to_json(self) -> dict[str, Any]:
         """Every raw sample."""
         names = ("device_ms", "host_ms", "wall_ms")
+        samples = {"gated": self.gated, "open": self.open, "other": self.other}
         return {
-            "gated": {name: [round(getattr(s, name), 6) for s in self.gated] for name in names},
-            "open": {name: [round(getattr(s, name), 6) for s in self.open] for name in names},
-            "hot_ms": self.hot_ms,
-        }
+            condition: {name: [round(getattr(s, name), 6) for s in taken] for name in names}
+            for condition, taken in samples.items()
+        } | {"hot_ms": self.hot_ms}
 
 
 @dataclass(frozen=True)
 class Runner:
-    """One variant. `run(gated)` makes one timed call and returns its sample; candidate: others are compared with it;
+    """One variant. `run(block)` makes one timed call and returns its sample; candidate: others are compared with it;
     control: it is compared with the first."""
 
     name: str
-    run: Callable[[bool], Sample]
+    run: Callable[[Block], Sample]
     candidate: bool = False
     control: bool = False
 
@@ -139,7 +157,7 @@ def measure(
     names = {*candidates, others[0], fastest, *(r.name for r in runners if r.control)}
     chosen = [runner for runner in runners if runner.name in names]
     left = {name: series[name] for name in series if name in names}
-    done = max(len(s.gated) + len(s.open) for s in left.values())
+    done = max(len(s.gated) + len(s.open) + len(s.other) for s in left.values())
     return series, _blocks(chosen, left, candidates, 2 * budget_s, done, most)
 
 
@@ -149,14 +167,14 @@ def _blocks(
     """Blocks from number `first` on; those under 0 are thrown away."""
     deadline = time.monotonic() + budget_s
     for block in range(first, most):
-        gated = block % LATENCY_EVERY != 1
+        this = Block(block)
         for runner in random.sample(runners, len(runners)):
-            sample = runner.run(gated)
+            sample = runner.run(this)
             if block >= 0:
-                (series[runner.name].gated if gated else series[runner.name].open).append(sample)
+                getattr(series[runner.name], this.condition).append(sample)
         if block >= MIN_BLOCKS and block % CHECK_BLOCKS == 0 and converged(series, candidates):
             return "converged"
-        if block > first and block >= 1 and time.monotonic() > deadline:
+        if block > first and block >= OTHER_AT and time.monotonic() > deadline:
             break
     return "converged" if converged(series, candidates) else "not_converged"
 
@@ -204,6 +222,24 @@ def speedup(base_ms: list[float], ours_ms: list[float]) -> dict[str, Any]:
     ours = statistics.median(ours_ms)
     at_least = found["ratio"] * ours / (ours + slack_ms(ours))
     return found | {"ci95": [math.exp(middle - low), math.exp(middle + high)], "at_least": at_least}
+
+
+def compare(base: Series, ours: Series) -> dict[str, Any]:
+    """`speedup` over the gated blocks, and `other_inputs`, that over the blocks with other inputs.
+
+    inputs: `published`, or `other` where the speedup there is lower by more than INPUT_DEPENDENT: then that one is told,
+    because what is fast on recognised inputs alone is not fast. Whether it is lower is seen from the median block.
+    """
+    found = speedup(base.device_ms, ours.device_ms) | {"inputs": "published"}
+    pairs = list(zip(base.other, ours.other, strict=False))  # of different lengths where a variant was left behind
+    if not pairs:
+        return found
+    theirs, mine = [b.device_ms for b, _ in pairs], [o.device_ms for _, o in pairs]
+    middle = statistics.median(math.log(b / o) for b, o in zip(theirs, mine, strict=True))
+    other = speedup(theirs, mine)
+    if middle < math.log(found["ratio"] * (1 - INPUT_DEPENDENT)):
+        return other | {"inputs": "other", "published_inputs": found}
+    return found | {"other_inputs": other}
 
 
 def word(ratio: dict[str, Any], noise: float) -> str:

@@ -85,7 +85,14 @@ def secret_seed() -> int:
     return secrets.randbits(63)
 
 
-def _stress(plan: Plan, kind: str) -> Stress | None:
+def others(plan: Plan, perturbed: bool) -> list[str]:
+    """The deciding trials with the published, or the perturbed, weights whose inputs are not the published ones."""
+    run = [kind for kind, why in kinds(plan).items() if not why and stress_of(plan, kind) is not None]
+    return [kind for kind in run if kind.startswith("perturbed") == perturbed]
+
+
+def stress_of(plan: Plan, kind: str) -> Stress | None:
+    """How the inputs of a trial of this kind differ from the published ones."""
     if kind.endswith("spiked"):
         return "spike"
     return plan.problem.stress if kind.endswith("stress") else None
@@ -106,7 +113,7 @@ def make(plan: Plan, *, public: bool = False, count_native: int = 2) -> list[Tri
         trials.append(Trial("warmup", secret_seed(), None, perturbed=False, judged=False))
     for position, (kind, why) in enumerate(left_out.items()):
         for repeat in range(count_native if kind == "native" else 1) if not why else ():
-            trials.append(Trial(kind, seed(position) + repeat, _stress(plan, kind), kind.startswith("perturbed")))
+            trials.append(Trial(kind, seed(position) + repeat, stress_of(plan, kind), kind.startswith("perturbed")))
     if plan.problem.neighbouring() is not None:
         trials.append(Trial("neighbour", seed(len(left_out)), None, not left_out["perturbed"], neighbour=True))
     return trials

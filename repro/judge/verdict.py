@@ -106,7 +106,9 @@ def result(
     entry |= _others(ours)
     entry["modes"] = subject.modes
     names = [n for n in facts["baseline_classes"] if n in series]
-    ratio = {n: timing.speedup(series[n].device_ms, ours.device_ms) for n in names}
+    ratio = {n: timing.compare(series[n], ours) for n in names}
+    if any(found["inputs"] == "other" for found in ratio.values()):
+        entry["labels"] = sorted({*entry["labels"], "input_dependent_time"})
     for name, found in ratio.items():
         found["word"] = timing.word(found, timing.noise(facts.get("aa")))
         if series[name].latency_ms and ours.latency_ms:

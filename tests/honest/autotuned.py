@@ -1,6 +1,7 @@
 #: problem = "L1_82"
 #: size = "smoke"
 #: device = ["cpu", "cuda"]
+#: timing = ["cuda"]
 #: class = "fp32"
 #: labels = ["triton", "autotuned"]
 """triton.autotune: the first call of a shape times a few tilings on the real tensors and keeps the fastest.

@@ -1,6 +1,7 @@
 #: problem = "L3_20"
 #: size = "smoke"
 #: device = ["cuda"]
+#: timing = ["cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "cuda_graph"]
 """A CUDA graph for a network of a hundred small launches: input copied in, one replay, output cloned.

@@ -1,6 +1,7 @@
 #: problem = "L2_84"
 #: size = "smoke"
 #: device = ["cuda"]
+#: timing = ["cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "cuda_graph", "static_output", "torch_fallback"]
 """A CUDA graph that returns its static output: one replay a call, the input copied in, no copy out.

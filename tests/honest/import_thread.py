@@ -1,6 +1,7 @@
 #: problem = "L1_43@bf16"
 #: size = "smoke"
 #: device = ["cpu", "cuda"]
+#: timing = ["cuda"]
 #: class = "bf16"
 #: labels = ["triton", "threads"]
 """A helper thread at import: it tabulates launch widths while the module loads, and is joined before that ends.

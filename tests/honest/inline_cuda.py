@@ -1,6 +1,7 @@
 #: problem = "L1_36"
 #: size = "smoke"
 #: device = ["cuda"]
+#: timing = ["cuda"]
 #: class = "fp32"
 #: labels = ["inline_cuda"]
 #: needs = "nvcc"

@@ -1,6 +1,7 @@
 #: problem = "L2_99"
 #: size = "smoke"
 #: device = ["cpu", "cuda"]
+#: timing = ["cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "torch_fallback"]
 """The output is a dense view into a larger allocation: rows are padded to whole tiles, so that stores need no row mask.

@@ -1,6 +1,7 @@
 #: problem = "L2_37"
 #: size = "smoke"
 #: device = ["cpu", "cuda"]
+#: timing = ["cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton"]
 """A persistent kernel: as many programs as multiprocessors, each working through its share of the tiles.

@@ -1,6 +1,7 @@
 #: problem = "L2_99"
 #: size = "smoke"
 #: device = ["cpu", "cuda"]
+#: timing = ["cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "sets_tf32", "torch_fallback"]
 """Lets the library use TF32 for one product, and puts the switch back however the product ends.

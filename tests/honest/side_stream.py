@@ -1,6 +1,7 @@
 #: problem = "L1_36"
 #: size = "smoke"
 #: device = ["cuda"]
+#: timing = ["cuda"]
 #: class = "fp32"
 #: labels = ["triton", "side_stream"]
 """Work on a stream of its own, joined on both sides: the side stream waits for the caller's, the caller's for it.

@@ -1,6 +1,7 @@
 #: problem = "L2_99"
 #: size = "smoke"
 #: device = ["cpu", "cuda"]
+#: timing = ["cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton"]
 """Split-K with atomics in fp32: several programs add their share of K to the same tile.

@@ -1,6 +1,7 @@
 #: problem = "L1_36"
 #: size = "smoke"
 #: device = ["cpu", "cuda"]
+#: timing = ["cuda"]
 #: class = "fp32"
 #: labels = ["triton", "static_output"]
 """A preallocated output: the buffer is made once a shape and device, and every call writes all of it again.

@@ -1,6 +1,7 @@
 #: problem = "L2_37"
 #: size = "smoke"
 #: device = ["cpu", "cuda"]
+#: timing = ["cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["torch_compile", "torch_fallback"]
 """torch.compile for the elementwise tail: swish, bias and group norm become what the compiler generates.

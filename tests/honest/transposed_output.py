@@ -1,6 +1,7 @@
 #: problem = "L2_99"
 #: size = "smoke"
 #: device = ["cpu", "cuda"]
+#: timing = ["cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton"]
 """A transposed result: the product is made as weight x^T, and the output is the transpose of that memory.

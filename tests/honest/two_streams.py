@@ -1,6 +1,7 @@
 #: problem = "L1_97"
 #: size = "smoke"
 #: device = ["cuda"]
+#: timing = ["cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "side_stream"]
 """Two streams, half of the heads each, forked from the caller's stream by an event and joined to it by two.

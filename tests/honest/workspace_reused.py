@@ -1,6 +1,7 @@
 #: problem = "L1_04@bf16"
 #: size = "smoke"
 #: device = ["cpu", "cuda"]
+#: timing = ["cuda"]
 #: class = "bf16"
 #: labels = ["triton"]
 """A scratch buffer reused across calls: partial sums live in a module-level workspace that only grows.
