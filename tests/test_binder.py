@@ -1,0 +1,233 @@
+"""The one binder: what a `kernel_function` of any published signature is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from repro.judge import binder
+
+
+class Conv(nn.Module):
+    def __init__(self, bias: bool = False) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, (3, 3), stride=2, padding=(1, 1), dilation=1, groups=4, bias=bias)
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, num_features: int = 64, eps: float = 1e-3) -> None:
+        super().__init__()
+        self.num_features, self.eps = num_features, eps
+
+
+class Biased(nn.Module):
+    """A layer's bias, and one of the model itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matmul = nn.Linear(3, 5)
+        self.bias = nn.Parameter(torch.zeros(5))
+        self.scaling_factor = 1.5
+        self.group_norm = nn.GroupNorm(5, 5, eps=0.25)
+
+
+def called_with(function: Callable[..., Any], model: nn.Module, *values: Any) -> Any:
+    """What `function` gets; it returns its arguments."""
+    return binder.bind(function, model, len(values))(*values)
+
+
+def test_named_parameters_take_the_models_values_by_name() -> None:
+    def function(x, weight, stride, padding, dilation, groups):
+        return x, weight, stride, padding, dilation, groups
+
+    model = Conv()
+    x, weight, *rest = called_with(function, model, "x")
+    assert x == "x" and weight is model.conv.weight and rest == [2, 1, 1, 4], "tuples of equal numbers as the number"
+
+
+def test_the_first_parameter_is_an_input_whatever_its_name() -> None:
+    assert called_with(lambda weight, stride: (weight, stride), Conv(), "x") == ("x", 2)
+
+
+def test_defaults_give_way_to_the_model_and_stay_where_it_has_nothing() -> None:
+    """As published kernels declare them: (x, num_features, eps=1e-5), eps from the model."""
+    found = called_with(lambda x, num_features=1, eps=1e-5, axis=1: (x, num_features, eps, axis), RMSNorm(), "x")
+    assert found == ("x", 64, 1e-3, 1)
+
+
+@pytest.mark.parametrize("alias", ["w", "weights", "kernel", "conv_weight"])
+def test_aliases_of_the_weight(alias: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"def function(x, {alias}): return {alias}", scope)
+    model = Conv()
+    assert called_with(scope["function"], model, "x") is model.conv.weight
+
+
+def test_the_layers_bias_and_the_models_own() -> None:
+    model = Biased()
+    for function in (
+        lambda x, weight, bias, model_bias: (bias, model_bias),
+        lambda x, w, b, add_bias: (b, add_bias),
+        lambda x, weight, conv_bias, add_bias: (conv_bias, add_bias),
+    ):
+        bias, own = called_with(function, model, "x")
+        assert bias is model.matmul.bias and own is model.bias
+    values = called_with(
+        lambda x, scaling_factor, num_groups, epsilon: (scaling_factor, num_groups, epsilon), model, "x"
+    )
+    assert values == (1.5, 5, 0.25)
+
+
+def test_a_bias_that_is_none_is_passed_as_none() -> None:
+    assert called_with(lambda x, weight, bias: bias, Conv(), "x") is None
+    assert called_with(lambda x, weight, bias=7: bias, Conv(), "x") == 7
+    model = Conv(bias=True)
+    assert called_with(lambda x, weight, bias=None: bias, model, "x") is model.conv.bias
+
+
+def test_several_inputs_fill_the_parameters_that_the_model_has_no_value_for() -> None:
+    assert called_with(lambda A, B: (A, B), nn.Identity(), "a", "b") == ("a", "b")
+    assert called_with(lambda q, k, v, scale=None: (q, k, v, scale), nn.Identity(), 1, 2, 3) == (1, 2, 3, None)
+
+
+def test_varargs_get_the_inputs_then_the_weights_and_kwargs_the_configuration() -> None:
+    model = Conv(bias=True)
+    args, kwargs = called_with(lambda *args, **kwargs: (args, kwargs), model, "x")
+    assert args[0] == "x" and args[1] is model.conv.weight and args[2] is model.conv.bias and len(args) == 3
+    assert kwargs == {
+        "stride": 2,
+        "padding": 1,
+        "dilation": 1,
+        "groups": 4,
+        "kernel_size": 3,
+        "output_padding": 0,
+    }
+    assert called_with(lambda *args: len(args), Conv(), "x") == 2
+
+
+def test_varargs_name_a_models_own_bias_once() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = nn.Parameter(torch.zeros(5))
+
+    assert called_with(lambda *args: len(args), Own(), "x") == 2
+
+
+def test_keyword_only_parameters_get_the_configuration_too() -> None:
+    """A stride that is silently left at its default is a wrong answer."""
+    model = Conv()
+    assert called_with(lambda *args, stride=1, padding=0: (stride, padding), model, "x") == (2, 1)
+    assert called_with(lambda x, weight, *, stride, padding=0: (stride, padding), model, "x") == (2, 1)
+
+
+def test_kwargs_beside_named_parameters_get_the_rest_of_the_configuration() -> None:
+    assert called_with(lambda x, weight, stride, **kwargs: (stride, kwargs.get("padding")), Conv(), "x") == (2, 1)
+
+
+def test_positional_only_parameters_are_bound() -> None:
+    scope: dict[str, Any] = {}
+    exec("def function(x, w, /, stride): return x, w, stride", scope)
+    model = Conv()
+    x, weight, stride = called_with(scope["function"], model, "x")
+    assert x == "x" and weight is model.conv.weight and stride == 2
+
+
+def test_what_stays_unbound_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="'temperature' .* matches no input and no model value"):
+        binder.bind(lambda x, temperature: x, Conv(), 1)
+    with pytest.raises(TypeError, match="takes 1 of the problem's 2 inputs"):
+        binder.bind(lambda x: x, Conv(), 2)
+
+
+class Transposed(nn.Module):
+    """Keeps none of its constructor's arguments but through its layer."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0
+    ) -> None:
+        super().__init__()
+        self.conv = nn.ConvTranspose3d(
+            in_channels, out_channels, kernel_size, stride=stride, padding=padding, bias=False
+        )
+
+
+class Network(nn.Module):
+    """Two layers, a norm with statistics and a mask: nothing that the first layer alone could tell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(3, 5)
+        self.fc2 = nn.Linear(5, 2)
+        self.bn = nn.BatchNorm1d(2)
+        self.register_buffer("mask", torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        (nn.MaxPool3d(3, stride=2, dilation=3), {"kernel_size": 3, "stride": 2, "padding": 0, "dilation": 3}),
+        (nn.AvgPool2d((2, 4)), {"kernel_size": (2, 4), "stride": (2, 4), "padding": 0}),
+        (nn.GroupNorm(2, 6, eps=0.5), {"num_groups": 2, "eps": 0.5, "num_channels": 6}),
+        (nn.LayerNorm((4, 6)), {"normalized_shape": (4, 6), "eps": 1e-5}),
+        (nn.LayerNorm(6), {"normalized_shape": 6}),
+        (nn.ConvTranspose2d(4, 6, 3, stride=(2, 1), output_padding=(1, 0), dilation=2),
+         {"stride": (2, 1), "output_padding": (1, 0), "dilation": 2, "in_channels": 4, "out_channels": 6}),
+        (nn.Linear(3, 5), {"in_features": 3, "out_features": 5}),
+    ],
+)  # fmt: skip
+def test_every_kind_of_layer_gives_its_configuration(layer: nn.Module, expected: dict[str, Any]) -> None:
+    scope: dict[str, Any] = {}
+    names = ", ".join(expected)
+    exec(f"def function(x, {names}): return dict(zip({list(expected)}, ({names},)))", scope)
+    assert called_with(scope["function"], nn.Sequential(layer), "x") == expected
+
+
+def test_what_no_name_tells_takes_the_constructors_arguments_in_their_order() -> None:
+    """`kernel_function(*inputs, *init_inputs)`, as profilers of published kernels call them."""
+    assert called_with(lambda x, C: (x, C), RMSNorm(64), "x") == ("x", 64)
+    assert called_with(lambda x, C, small: (x, C, small), RMSNorm(64, 1e-3), "x") == ("x", 64, 1e-3)
+    found = called_with(lambda x, weight, cin, cout, stride: (cin, cout, stride), Transposed(4, 6, 3, 2), "x")
+    assert found == (4, 6, 2), "what a name told is not given again"
+
+
+def test_kwargs_after_named_parameters_get_the_weights_too() -> None:
+    """`kernel_function(*inputs, **everything)`: a kernel that takes its weight out of the keywords."""
+    model = Conv(bias=True)
+    x, keywords = called_with(lambda x, **keywords: (x, keywords), model, "x")
+    assert x == "x" and keywords["weight"] is model.conv.weight and keywords["bias"] is model.conv.bias
+    assert keywords["stride"] == 2
+    keywords = called_with(lambda x, w, **keywords: keywords, model, "x")
+    assert "weight" not in keywords, "it was given as `w`"
+
+
+def test_named_parameters_before_varargs_take_inputs_and_weights_in_their_order() -> None:
+    model = Conv()
+    x, weight, rest = called_with(lambda x, weight, *rest: (x, weight, rest), model, "x")
+    assert x == "x" and weight is model.conv.weight and rest == ()
+
+
+def test_parameters_and_buffers_are_found_under_their_full_names() -> None:
+    model = Network()
+    names = (model.fc1.weight, model.fc2.weight, model.fc2.bias, model.bn.running_var, model.mask)
+    found = called_with(
+        lambda x, fc1_weight, fc2_weight, fc2_bias, running_var, mask: (
+            fc1_weight, fc2_weight, fc2_bias, running_var, mask), model, "x",
+    )  # fmt: skip
+    assert all(a is b for a, b in zip(found, names, strict=True))
+
+
+def test_an_output_buffer_that_may_be_given_is_left_at_its_default() -> None:
+    """`kernel_function(x, out=None)` works in place without one: the gates see it, the binder does not hide it."""
+    assert called_with(lambda x, out=None: (x, out), RMSNorm(64), "x") == ("x", None)
+
+
+def test_plain_values_of_other_kinds_are_found_by_name() -> None:
+    model = nn.Identity()
+    model.dim, model.keepdim, model.reduction, model.dims = 1, True, "mean", [1, 2]
+    found = called_with(lambda x, dim, keepdim, reduction, dims: (dim, keepdim, reduction, dims), model, "x")
+    assert found == (1, True, "mean", [1, 2])
