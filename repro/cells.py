@@ -6,7 +6,6 @@ FOLDER/outcomes.jsonl, so that what is done survives whatever happens next. Prog
 
 from __future__ import annotations
 
-import ctypes
 import json
 import signal
 import time
@@ -19,10 +18,10 @@ from typing import Any
 from repro import fingerprint, jsonio, problems, settings
 from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.judge import launch
+from repro.judge.confine import PR_SET_PDEATHSIG, prctl
 from repro.problems import Problem
 
 CELLS, OUTCOMES = "cells.jsonl", "outcomes.jsonl"
-PR_SET_PDEATHSIG = 1
 Progress = Callable[[str], None]
 
 
@@ -126,7 +125,7 @@ def _tuple(value: Any) -> Any:
 def serve(folder: Path) -> None:
     """Runs the cells of a folder; a failing cell does not stop the next one."""
     # Nobody reads the outcomes when the process that started this one is gone; its lease of the GPU is gone too.
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     launch.divide()  # returns in the judge; the folder may be its alone
     settings.own_caches(folder)
 

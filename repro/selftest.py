@@ -198,7 +198,8 @@ def _row(at: int, group: list[Case], results: Path, engine: Engine, base: JudgeO
     columns = {"problem": problem.key, "cases": [case.id for case in group]}
 
     def build() -> Any:
-        return evaluation.cell(name, problem, submissions, results, engine, options(first, engine, base), prefix=f"{at}_")
+        how = options(first, engine, base)
+        return evaluation.cell(name, problem, submissions, results, engine, how, prefix=f"{at}_")
 
     return evaluation.row_for(name, build, columns)
 

@@ -35,7 +35,7 @@ MAX_FILE_BYTES = 4 << 30
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _prctl(option: int, *values: int) -> int:
+def prctl(option: int, *values: int) -> int:
     """prctl(2) with unsigned longs; raises OSError."""
     padded = [*values, 0, 0, 0, 0][:4]
     done = int(_libc.prctl(option, *map(ctypes.c_ulong, padded)))
@@ -265,7 +265,7 @@ def _seccomp(shielded: Iterable[int]) -> str:
             return "applied"
     except OSError:
         pass
-    _prctl(PR_SET_SECCOMP, MODE_FILTER, ctypes.addressof(program))
+    prctl(PR_SET_SECCOMP, MODE_FILTER, ctypes.addressof(program))
     return "applied: to this thread and its children"
 
 
@@ -278,11 +278,11 @@ def _capabilities() -> str:
     kept = []
     for capability in range(last + 1):
         try:
-            if _prctl(PR_CAPBSET_READ, capability):
-                _prctl(PR_CAPBSET_DROP, capability)
+            if prctl(PR_CAPBSET_READ, capability):
+                prctl(PR_CAPBSET_DROP, capability)
         except OSError:
             kept.append(capability)
-    _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     header = ctypes.create_string_buffer(struct.pack("=Ii", CAPABILITY_VERSION_3, 0))
     if _libc.capset(header, ctypes.create_string_buffer(24)) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -304,7 +304,7 @@ def _first_to_go() -> str:
 
 
 def _do(option: int, value: int) -> str:
-    _prctl(option, value)
+    prctl(option, value)
     return "applied"
 
 

@@ -11,7 +11,6 @@ are signalled by their process groups, and what left its group is found as an or
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import os
@@ -32,9 +31,9 @@ from typing import Any
 
 from repro import settings
 from repro.errors import JudgeError
+from repro.judge.confine import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
 from repro.judge.procfs import descendants, filters, of_user, processes
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 FIRST_UID, LAST_UID = 61000, 65000
 USERS = Path("/tmp/repro-users")  # noqa: S108  the same for every launcher, whatever its TMPDIR
 UIDS_A_RANGE = 125  # a launcher takes a range at a time: two of them must not end each other's workers
@@ -44,10 +43,6 @@ STOP, GO, KILL, REMOVE = b"S", b"C", b"K", b"R"
 # What may go wrong for one request; the launcher tells the judge and goes on.
 FAILURES = (OSError, JudgeError, KeyError, ValueError, StopIteration, subprocess.SubprocessError)
 SIGNALS = {STOP: signal.SIGSTOP, GO: signal.SIGCONT, KILL: signal.SIGKILL}
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def _become(uid: int) -> None:
@@ -136,8 +131,8 @@ class Launcher:
                 os.dup2(to_us, 1)
                 os.closerange(3, os.sysconf("SC_OPEN_MAX"))
                 _become(uid)
-                _prctl(PR_SET_DUMPABLE, 0)
-                _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+                prctl(PR_SET_DUMPABLE, 0)
+                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
                 _serve_user(name, 0, 1)
             finally:
                 os._exit(0)
@@ -376,7 +371,7 @@ def current() -> Launcher | RemoteLauncher:
     """The launcher of this process: its parent where `divide` was called, else itself."""
     global _current
     if _current is None:
-        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
         _current = Launcher()
     return _current
 
@@ -390,7 +385,7 @@ def divide() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     apart = _may_change_user()
     judge_uid = settings.CONTAINER_UID if apart and settings.in_container() else None
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     parent = os.getpid()
     sys.stdout.flush()
     pid = os.fork()
@@ -398,7 +393,7 @@ def divide() -> None:
         ours.close()
         if judge_uid is not None:
             _become(judge_uid)
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
         _current = RemoteLauncher(theirs)

@@ -1,7 +1,7 @@
 """Paired timing: blocks in which every variant runs once, in random order, on inputs that are new to it.
 
-Blocks are of three conditions: `gated` (published inputs, the launch hidden) gives the times; `open` (no gate) the whole
-latency; `other` (gated, on the inputs of another trial) shows a solution that is fast on published inputs alone.
+Blocks are of three conditions: `gated` (published inputs, the launch hidden) gives the times; `open` (no gate) the
+whole latency; `other` (gated, on the inputs of another trial) shows a solution that is fast on published inputs alone.
 
 This module knows samples and when there are enough of them; `contest.py` knows workers, gates and flushes.
 """
@@ -227,8 +227,8 @@ def speedup(base_ms: list[float], ours_ms: list[float]) -> dict[str, Any]:
 def compare(base: Series, ours: Series) -> dict[str, Any]:
     """`speedup` over the gated blocks, and `other_inputs`, that over the blocks with other inputs.
 
-    inputs: `published`, or `other` where the speedup there is lower by more than INPUT_DEPENDENT: then that one is told,
-    because what is fast on recognised inputs alone is not fast. Whether it is lower is seen from the median block.
+    inputs: `published`, or `other` where the speedup there is lower by more than INPUT_DEPENDENT: then that one is
+    told, because what is fast on recognised inputs alone is not fast. The median block decides whether it is lower.
     """
     found = speedup(base.device_ms, ours.device_ms) | {"inputs": "published"}
     pairs = list(zip(base.other, ours.other, strict=False))  # of different lengths where a variant was left behind
