@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from repro import evaluation, problems
+from repro.artifacts import layout
+from repro.artifacts.layout import KERNELS, Artifact
 from repro.bundle.write import Bundle
 from repro.cells import Cell
 from repro.engines.base import Engine
@@ -18,55 +19,29 @@ from repro.progress import Progress
 from repro.runs import Row, execute, open_bundle
 
 DTYPE = "bfloat16"
-KERNELS = {"input_kernel": "input_kernel.py", "optimized": "optimized_kernel_beam_search.py"}
+BASELINES = ("eager", "compile")
+# Five problems must end within four minutes, 48 s each. Beside timing, one took 12 to 15 s on an H200: start, fixture,
+# workers, trials, torch.compile. Timing takes its budget and, where that does not settle a ratio, at most twice as long
+# again: 15 s. max-autotune compiles while the trials run and is waited for within its own bound, counted from then.
+BUDGET_S, COMPILE_TIMEOUT_S = 5.0, 20.0
 
 
-def number(folder: Path) -> int | None:
-    """The leading integer of an artifact folder's name: `04_Matrix...` and `4_Matrix...` are the same problem."""
-    match = re.match(r"0*(\d+)", folder.name)
-    return int(match.group(1)) if match else None
+def _problem(artifact: Artifact, size: str) -> tuple[Problem, str]:
+    """The folder's own problem.py, with what we know of our problem of that number and those sizes."""
+    loaded = problems.load_file(artifact.path / "problem.py", dtype=DTYPE, size=size)
+    known = artifact.known
+    return (problems.as_known(loaded, known), known) if known else (loaded, "")
 
 
-def find(root: Path, names: list[str]) -> list[Path]:
-    """Artifact folders below `root`, by number; `names` narrows by number, folder name or a part of it."""
-    if not root.is_dir():
-        raise UsageError(f"no such folder: {root}")
-    folders = sorted((f for f in root.iterdir() if f.is_dir() and number(f) is not None), key=lambda f: number(f) or 0)
-    if not folders:
-        raise UsageError(f"no artifact in {root}", "the published layout has folders named NN_Name with a problem.py")
-    if not names:
-        return folders
-    chosen = [f for f in folders if any(_matches(f, name) for name in names)]
-    missing = [name for name in names if not any(_matches(f, name) for f in folders)]
-    if missing:
-        raise UsageError(
-            f"no artifact {', '.join(missing)} in {root}", f"there are {', '.join(f.name for f in folders)}"
-        )
-    return chosen
-
-
-def _matches(folder: Path, name: str) -> bool:
-    bare = name.removeprefix("L1_").removesuffix("@bf16")
-    return int(bare) == number(folder) if bare.isdigit() else name.lower() in folder.name.lower()
-
-
-def _problem(folder: Path, size: str) -> tuple[Problem, str]:
-    """The folder's own problem.py, with the sizes of our problem of that number where there is one."""
-    known = f"L1_{number(folder):02d}"
-    loaded = problems.load_file(folder / "problem.py", dtype=DTYPE, size=size)
-    if known in problems.ids():
-        return problems.as_known(loaded, known), known
-    return loaded, ""
-
-
-def row(folder: Path, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
+def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
     """The row of one folder; what is missing or unreadable becomes its error."""
-    columns: dict[str, Any] = {"problem": folder.name, "number": number(folder)}
+    folder = artifact.path
+    columns: dict[str, Any] = {"problem": artifact.name, "number": artifact.number}
     kernels = {label: folder / file for label, file in KERNELS.items() if (folder / file).exists()}
     columns["missing"] = [file for file in KERNELS.values() if not (folder / file).exists()]
 
     def build() -> Cell:
-        problem, known = _problem(folder, size)
+        problem, known = _problem(artifact, size)
         if not kernels:
             raise UsageError(f"{folder.name} holds no kernel", f"none of {', '.join(KERNELS.values())} is there")
         submissions = [
@@ -87,25 +62,40 @@ def entry(row: dict[str, Any]) -> dict[str, Any]:
         "optimized_ms": None,
         "status": row["status"],
         "fingerprint_id": row["fingerprint_id"],
+        "times_ms": {},
+        "best_baseline": None,
+        "floor_ms": None,
+        "floor_fraction": None,
         "kernels": {},
         "baselines": {},
         "samples_ms": {},
+        "parity": None,
         "reasons": [f"{name} is missing" for name in row.get("missing", [])],
     }
     if row["status"] != "done":
         return found | {"reasons": [*found["reasons"], row["error"]]}
     result = row["result"]
-    for name, baseline in result["baselines"].items():
-        if name in ("eager", "compile"):
-            found[f"{name}_ms"] = baseline["time_ms"]["median"]
+    found["times_ms"] = {name: baseline["time_ms"] for name, baseline in result["baselines"].items()}
     for verdict in result["results"]:
         found["kernels"][verdict["solution"]] = verdict
         if verdict["time_ms"] is not None:
-            found[f"{verdict['solution']}_ms"] = verdict["time_ms"]["median"]
+            found["times_ms"][verdict["solution"]] = verdict["time_ms"]
         if verdict["verdict"] != "correct":
             found["reasons"].append(f"{verdict['solution']}: {evaluation.line(verdict)}")
+    for name in (*BASELINES, *KERNELS):
+        found[f"{name}_ms"] = found["times_ms"].get(name, {}).get("median")
+    optimized = found["kernels"].get("optimized", {})
+    found["best_baseline"] = optimized.get("speedup", {}).get("best_same_class")
+    found |= {name: optimized.get(name) for name in ("floor_ms", "floor_fraction")}
+    if "parity" in result:
+        found["parity"] = result["parity"] | published_keys(result["parity"]["times_ms"])
     keep = ("ceilings", "timing", "trials", "margin", "wall_s")
     return found | {"baselines": result["baselines"], "samples_ms": result["samples_ms"]} | {k: result[k] for k in keep}
+
+
+def published_keys(times_ms: dict[str, float | None]) -> dict[str, float | None]:
+    """Times by the published script's keys, None where there is none."""
+    return {f"{name}_ms": times_ms.get(name) for name in (*BASELINES, *KERNELS)}
 
 
 def published_line(found: dict[str, Any]) -> str:
@@ -115,17 +105,34 @@ def published_line(found: dict[str, Any]) -> str:
         value = found[name]
         return "N/A" if value is None else f"{value:.3f}"
 
-    base = found["compile_ms"] or found["eager_ms"]
-    speedup = f"{base / found['optimized_ms']:.2f}x" if base and found["optimized_ms"] else "N/A"
+    ratio = published_speedup(found)
+    speedup = f"{ratio:.2f}x" if ratio else "N/A"
     times = f"eager={ms('eager_ms')} compile={ms('compile_ms')} input={ms('input_kernel_ms')} opt={ms('optimized_ms')}"
     return f"{times} {speedup}"
 
 
+def published_speedup(found: dict[str, Any]) -> float | None:
+    """The published script's speedup: torch.compile, or eager where that is absent, over the optimised kernel."""
+    base = found["compile_ms"] or found["eager_ms"]
+    return base / found["optimized_ms"] if base and found["optimized_ms"] else None
+
+
 def summary(row: dict[str, Any]) -> str:
-    """One line for a finished folder: the published script's, or the verdicts where times mean nothing."""
+    """A finished folder's line: the published script's with what it leaves out behind it, and with `--parity` the same
+    line by the published protocol; the verdicts where times mean nothing."""
     found = entry(row)
     if any(kernel["measurement"] for kernel in found["kernels"].values()):
-        return published_line(found)
+        own = found["times_ms"].get("optimized")
+        best = found["best_baseline"]
+        line = published_line(found)
+        if own and best:
+            line += f" | n={own['n']} 95% [{own['ci95'][0]:.4g}, {own['ci95'][1]:.4g}] ms"
+            line += f", {best['ratio']:.2f}x [{best['ci95'][0]:.2f}, {best['ci95'][1]:.2f}] over {best['baseline']}"
+        if found["floor_fraction"]:
+            line += f", {100 * found['floor_fraction']:.0f} % of floor"
+        if found["parity"]:
+            line += f"\n  by the published protocol: {published_line(found['parity'])}"
+        return line
     return "; ".join(f"{name} {evaluation.line(kernel)}" for name, kernel in found["kernels"].items())
 
 
@@ -141,8 +148,8 @@ def run(
     resume: bool,
 ) -> tuple[Bundle, list[dict[str, Any]]]:
     """Judges and times every folder; returns the bundle and the entries of `--json`."""
-    rows = [row(folder, size, results, engine, options) for folder in find(root, names)]
-    parameters = {"artifacts": root.name, "size": size, "device": engine.device,
+    rows = [row(artifact, size, results, engine, options) for artifact in layout.find(root, names)]
+    parameters = {"artifacts": root.resolve().name, "size": size, "device": engine.device, "quick": options.quick,
                   "options": options.for_cell(engine.device)}  # fmt: skip
     bundle = open_bundle(results, "benchmark", rows, parameters, resume=resume)
     judged = execute(rows, engine, bundle, progress, summary)

@@ -94,7 +94,7 @@ def run(cell: Cell, folder: Path, progress: Progress) -> dict[str, Any]:
     import torch
 
     from repro import fixtures
-    from repro.judge import calibrate, evaluate, subject
+    from repro.judge import calibrate, evaluate, parity, subject
 
     if cell.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("no GPU is visible", "torch.cuda.is_available() is false", "Use DEVICE=cpu SIZE=smoke.")
@@ -114,7 +114,11 @@ def run(cell: Cell, folder: Path, progress: Progress) -> dict[str, Any]:
                 raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
         options = subject.Options(device=cell.device, **{k: _tuple(v) for k, v in cell.options.items()})
         solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in cell.solutions]
-        return evaluate.evaluate(problem, fixture, solutions, options, progress)
+        result = evaluate.evaluate(problem, fixture, solutions, options, progress)
+        if options.parity:
+            verdicts = {entry["solution"]: entry["verdict"] for entry in result["results"]}
+            result["parity"] = parity.measure(problem, solutions, verdicts, cell.device, progress)
+        return result
     raise UsageError(f"no cell verb {cell.verb!r}")
 
 

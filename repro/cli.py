@@ -25,10 +25,12 @@ EXAMPLES = """examples:
   repro run --agent oracle                       judge and time the shipped solutions of the agent study
   repro evaluate my_kernel.py --problem L1_36    judge one solution
   repro benchmark 36 --json out.json             the artifact study, one problem
+  repro benchmark --artifacts DIR --parity       any folder in the published layout, by both protocols
+  repro artifacts lint DIR                       what a reviewer must know about such a folder
   repro report                                   draw the newest bundle again
 
-exit codes: 0 done, whatever the verdicts; 1 wrong use or a missing prerequisite; 2 the tool failed;
-3 with --strict, a solution was not correct; 130 interrupted."""
+exit codes: 0 done, whatever the verdicts; 1 wrong use or a missing prerequisite; 2 the tool failed, or
+`artifacts lint` has a finding of severity error; 3 with --strict, a solution was not correct; 130 interrupted."""
 
 
 def _common(parser: argparse.ArgumentParser, *, problem: bool = True) -> None:
@@ -48,7 +50,7 @@ def _common(parser: argparse.ArgumentParser, *, problem: bool = True) -> None:
         )
 
 
-def _judging(parser: argparse.ArgumentParser) -> None:
+def _judging(parser: argparse.ArgumentParser, *, budget_s: float = 10.0, compile_timeout_s: float = 30.0) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
     parser.add_argument("--no-timing", action="store_true", help="verdicts only")
@@ -59,10 +61,10 @@ def _judging(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-compile", action="store_true", help="leave the torch.compile baselines out")
     parser.add_argument("--timeout-s", type=float, default=180.0, help="bound of one request to a solution, seconds")
     parser.add_argument(
-        "--compile-timeout-s", type=float, default=30.0,
+        "--compile-timeout-s", type=float, default=compile_timeout_s,
         help="bound of torch.compile's max-autotune, seconds; beyond it that baseline is left out and named",
     )  # fmt: skip
-    parser.add_argument("--budget-s", type=float, default=10.0, help="bound of the timing of one problem, seconds")
+    parser.add_argument("--budget-s", type=float, default=budget_s, help="bound of the timing of one problem, seconds")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -106,8 +108,20 @@ def parser() -> argparse.ArgumentParser:
     benchmark.add_argument(
         "--artifacts", type=Path, default=settings.ARTIFACTS_DIR, help="folder in the published layout"
     )
+    benchmark.add_argument("--quick", action="store_true", help="a short timing against eager and torch.compile alone")
+    benchmark.add_argument(
+        "--parity", action="store_true",
+        help="also time by the published protocol, do_bench(500, 100) in one process, and print it beside ours",
+    )  # fmt: skip
     _common(benchmark, problem=False)
-    _judging(benchmark)
+    _judging(benchmark, budget_s=5.0, compile_timeout_s=20.0)
+    artifacts = verb("artifacts", "look into folders in the published layout without running them", _artifacts)
+    artifacts.add_argument("action", choices=("lint", "figure"), help="lint: report what a reviewer must know; "
+                           "figure: draw the convergence of every trace as SVG")  # fmt: skip
+    artifacts.add_argument("folder", type=Path, help="a folder of artifacts, or one of them")
+    artifacts.add_argument("name", nargs="*", help="artifacts by number or name; all without")
+    artifacts.add_argument("--json", type=Path, metavar="FILE", help="lint: write the findings as JSON")
+    artifacts.add_argument("-o", "--output", type=Path, metavar="FILE", help="figure: where to (default: here)")
     report = verb("report", "draw bundles as tables and markdown (default: the newest)", _report)
     report.add_argument("bundle", type=Path, nargs="*")
     report.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
@@ -135,8 +149,9 @@ def _options(args: argparse.Namespace) -> Any:
     if not all(math.isfinite(value) and value > 0 for value in (args.timeout_s, args.budget_s, args.compile_timeout_s)):
         raise UsageError("--timeout-s, --budget-s and --compile-timeout-s must be positive numbers of seconds")
     return JudgeOptions(
-        not args.no_timing, not args.no_compile, args.timeout_s, args.budget_s, args.trust, args.compile_timeout_s
-    )
+        not args.no_timing, not args.no_compile, args.timeout_s, args.budget_s, args.trust, args.compile_timeout_s,
+        getattr(args, "quick", False), getattr(args, "parity", False),
+    )  # fmt: skip
 
 
 def _write_json(path: Path | None, value: Any) -> None:
@@ -281,6 +296,27 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
     return _exit_code(
         bundle, strict=args.strict, verdicts=[k["verdict"] for e in entries for k in e["kernels"].values()] or ["none"]
     )
+
+
+def _artifacts(args: argparse.Namespace, progress: Progress) -> int:
+    """Exit 2 where a finding is an error: the folder does not say what its tables say."""
+    if args.action == "figure":
+        from repro.artifacts import figure
+
+        files, left_out = figure.draw(args.folder, args.name, args.output)
+        for file in files:
+            print(f"written: {file}")
+        for name, why in left_out.items():
+            print(f"repro: no figure of {name}: {why}", file=sys.stderr)
+        return 0
+    from repro.artifacts import lint
+
+    report = lint.lint(args.folder, args.name)
+    for line in report["lines"]:
+        print(line)
+    print(f"{report['errors']} errors, {len(report['findings'])} findings in {len(report['artifacts'])} artifacts")
+    _write_json(args.json, {name: value for name, value in report.items() if name != "lines"})
+    return 2 if report["errors"] else 0
 
 
 def _report(args: argparse.Namespace, progress: Progress) -> int:

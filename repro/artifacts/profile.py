@@ -125,7 +125,7 @@ def target(folder: Path, file: str) -> None:
 
 def main() -> None:
     """Profiles the kernels of artifact folders and prints a line a launch."""
-    from repro.benchmark import KERNELS
+    from repro.artifacts.layout import KERNELS
 
     parser = argparse.ArgumentParser(prog="python -m repro.artifacts.profile", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="+")

@@ -1,5 +1,7 @@
 """`python -m repro.judge READ_FD WRITE_FD DEVICE SCRATCH JUDGE_PID`: a worker, confined before all other imports.
 
+DEVICE with `+parity` behind it serves the published protocol (`parity.py`) instead.
+
 Landlock binds the thread that asks for it and what that starts, and importing torch starts threads.
 """
 
@@ -20,6 +22,14 @@ def main() -> None:
     if os.geteuid() == 0:  # confined root has no CUDA in child processes, where torch would compile
         settings.compile_alone()
     confined = confine.confine(Path(scratch), [], [int(judge)])
+    device, _, parity = device.partition("+")
+    if parity:
+        if device == "cpu":
+            settings.interpret()
+        from repro.judge.parity import serve
+
+        serve(int(read_fd), int(write_fd), device, Path(scratch))
+        return
     from repro.judge import worker
 
     worker.serve(int(read_fd), int(write_fd), device, Path(scratch), confined)

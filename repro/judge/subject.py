@@ -23,7 +23,8 @@ class Options:
 
     trust: `audited` (workers of their own, a control, verified times) or `dev` (all in the judge's process, quick).
     modes: torch baselines, of `repro.judge.baselines.MODES`. compile_timeout_s bounds the compilation of max_autotune,
-    which tries hundreds of kernels for a deep network. max_blocks bounds the blocks of the timing.
+    which tries hundreds of kernels for a deep network. max_blocks bounds the blocks of the timing. parity: also
+    the published protocol's times, when the judge is done.
     """
 
     device: str = "cuda"
@@ -34,6 +35,7 @@ class Options:
     timing_budget_s: float = 20.0
     compile_timeout_s: float = 30.0
     max_blocks: int = 400
+    parity: bool = False
 
 
 @dataclass

@@ -10,6 +10,12 @@ NOT_A_MEASUREMENT = (
     "This run used the CPU, Triton's interpreter and small shapes: its verdicts are real, its times are **not a "
     "measurement** and are left out here (the rows keep them)."
 )
+PARITY = (
+    "Published: mean of `do_bench(warmup=500, rep=100)` (milliseconds), all variants in one process on shared inputs, "
+    "nothing verified, the bare word of that process. Ours: median device time of verified calls, cold L2, inputs that "
+    "no call saw before. The published script's grad mode is not known; here it is torch's default, enabled. A "
+    "speedup is over torch.compile, or over eager where that is absent."
+)
 
 
 def _ms(value: float | None) -> str:
@@ -82,6 +88,12 @@ def _facts(report: dict[str, Any]) -> str:
         f"- engine {engine.get('engine', '?')} ({engine.get('isolation', '?')}), "
         f"size {report['parameters'].get('size')}",
     ]
+    if report["parameters"].get("quick"):
+        options = report["parameters"]["options"]
+        lines.append(
+            f"- **a quick look**: at most {options['timing_budget_s']:g} s and {options['max_blocks']} blocks, "
+            f"baselines {', '.join(options['modes'])} alone; verdicts are the full ones"
+        )
     control = report["control"]
     if control:
         lines.append(
@@ -169,30 +181,62 @@ def _artifacts(report: dict[str, Any]) -> str:
     if not report["measurement"]:
         rows = [[a["problem"], *[a["kernels"].get(k, {}).get("verdict", "–") for k in ("input_kernel", "optimized")],
                  "; ".join(a["reasons"])] for a in report["artifacts"]]  # fmt: skip
-        return "## Artifacts\n\n" + _table(["problem", "input kernel", "optimised kernel", "reasons"], rows)
-    head = ["problem", "eager ms", "compile ms", "input ms", "optimised ms", "verdicts", "opt vs compile",
-            "opt vs best", "floor ms", "of floor"]  # fmt: skip
+        text = "## Artifacts\n\n" + _table(["problem", "input kernel", "optimised kernel", "reasons"], rows)
+        return text + _parity(report["artifacts"])
+    head = ["problem", "eager ms", "compile ms", "input ms", "optimised ms", "95 %", "n", "verdicts", "opt vs compile",
+            "opt vs best", "best", "floor ms", "of floor"]  # fmt: skip
     rows = []
     for a in report["artifacts"]:
-        best = a["kernels"].get("optimized", {})
-        speedup = best.get("speedup", {})
+        optimized = a["kernels"].get("optimized", {})
+        speedup, best = optimized.get("speedup", {}), a["best_baseline"]
         rows.append([
             a["problem"],
             _ms(a["eager_ms"]),
             _ms(a["compile_ms"]),
             _ms(a["input_kernel_ms"]),
             _ms(a["optimized_ms"]),
+            _half(optimized.get("ci95_ms")),
+            optimized.get("n") or "–",
             ", ".join(k["verdict"] for k in a["kernels"].values()) or "–",
             _ratio(speedup.get("compile")),
-            _ratio(speedup.get("best_same_class")),
+            _ratio(best),
+            best["baseline"] if best else "–",
             _ms(a["floor_ms"]),
-            _percent(best.get("floor_fraction")),
+            _percent(optimized.get("floor_fraction")),
         ])  # fmt: skip
     text = "## Artifacts\n\n" + _table(head, rows)
     reasons = [[a["problem"], reason] for a in report["artifacts"] for reason in a["reasons"]]
     if reasons:
         text += "\n\n" + _table(["problem", "reason"], reasons)
-    return text + "\n\n" + _geomean(report["benchmark"])
+    return text + "\n\n" + _geomean(report["benchmark"]) + _parity(report["artifacts"])
+
+
+def _half(interval: list[float] | None) -> str:
+    """Half the width of a time's 95 % interval, in per cent of its middle."""
+    if interval is None:
+        return "–"
+    low, high = interval
+    return f"±{100 * (high - low) / (high + low):.2f} %"
+
+
+def _parity(artifacts: list[dict[str, Any]]) -> str:
+    """The published protocol's times beside ours, where `--parity` took them."""
+    found = [a for a in artifacts if a["parity"] is not None]
+    if not found:
+        return ""
+    text = "\n\n### By the published protocol\n\n"
+    rows = []
+    for a in found:
+        pairs = [" / ".join(map(_ms, pair)) for pair in a["parity"]["ms"].values()]
+        speedups = ["–" if value is None else f"{value:.2f}x" for value in a["parity"]["speedup"]]
+        rows.append([a["problem"], *pairs, " / ".join(speedups)])
+    if any(a["parity"]["measurement"] for a in found):
+        head = ["published / ours", "eager ms", "compile ms", "input ms", "optimised ms", "speedup"]
+        text += _table(head, rows) + "\n\n" + PARITY
+    else:
+        text += "There is no do_bench without a GPU: the host's clock stood in, which is not a measurement either."
+    reasons = [[a["problem"], name, why] for a in found for name, why in a["parity"]["reasons"].items()]
+    return text + ("\n\n" + _table(["problem", "variant", "why it has no time"], reasons) if reasons else "")
 
 
 def _cases(report: dict[str, Any]) -> str:

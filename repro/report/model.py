@@ -149,16 +149,44 @@ def _artifact(entry: dict[str, Any]) -> dict[str, Any]:
             "why": "" if verdict["verdict"] == "correct" else evaluation.line(verdict),
             "ms": verdict["time_ms"]["median"] if verdict["time_ms"] else None,
             "ci95_ms": verdict["time_ms"]["ci95"] if verdict["time_ms"] else None,
+            "n": verdict["time_ms"]["n"] if verdict["time_ms"] else None,
             "speedup": verdict["speedup"],
             "floor_fraction": verdict["floor_fraction"],
         }
         for name, verdict in entry["kernels"].items()
     }
-    keys = ("problem", "eager_ms", "compile_ms", "input_kernel_ms", "optimized_ms", "reasons")
+    keys = (
+        "problem",
+        "eager_ms",
+        "compile_ms",
+        "input_kernel_ms",
+        "optimized_ms",
+        "times_ms",
+        "best_baseline",
+        "reasons",
+    )
     return {key: entry[key] for key in keys} | {
         "kernels": kernels,
         "line": benchmark.published_line(entry),
+        "parity": _parity(entry),
         "floor_ms": next((v["floor_ms"] for v in entry["kernels"].values() if v["floor_ms"]), None),
+    }
+
+
+def _parity(entry: dict[str, Any]) -> dict[str, Any] | None:
+    """The published protocol's times beside ours: {"ms": {key: [theirs, ours]}, "speedup": [theirs, ours], "line",
+    "reasons"}; None where it was not asked for."""
+    theirs = entry["parity"]
+    if theirs is None:
+        return None
+    return {
+        "ms": {key: [theirs[key], entry[key]] for key in benchmark.published_keys({})},
+        "speedup": [benchmark.published_speedup(theirs), benchmark.published_speedup(entry)],
+        "line": benchmark.published_line(theirs),
+        "protocol": theirs["protocol"],
+        "grad": theirs["grad"],
+        "measurement": theirs["measurement"],
+        "reasons": theirs["reasons"],
     }
 
 

@@ -1,0 +1,249 @@
+"""The published layout: folders `NN_Name` of a problem, two kernels and an `optimization_trace` of rounds.
+
+Nothing in it is relied on: a file may be missing, cut short, fenced, of another type or hold `Infinity`. What cannot be
+read keeps the reason. Folders are keyed by their leading integer, rounds by their folder; paths inside the files are
+those of another machine and are never followed.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro import problems
+from repro.errors import UsageError
+
+KERNELS = {"input_kernel": "input_kernel.py", "optimized": "optimized_kernel_beam_search.py"}
+TRACE = "optimization_trace"
+TIMES, KERNEL = "benchmark_results.json", "kernel.py"
+PROFILES = {"input": "input_ncu_metrics.json", "optimized": "optimized_ncu_metrics.json"}
+# Ten files a round; the last four are what a language model was asked and what it answered.
+ROUND_FILES = (TIMES, *PROFILES.values(), "strategy.json", KERNEL, "reflexion.txt",
+               "bottleneck_prompt.txt", "bottleneck_response.txt", "opt_prompt.txt", "opt_reply.txt")  # fmt: skip
+JSON_FILES = tuple(name for name in ROUND_FILES if name.endswith(".json"))
+BLOCK = re.compile(r"^```[a-zA-Z]*[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def number(name: str) -> int | None:
+    """The leading integer of a folder's name: `04_Matrix...` and `4_Matrix...` are the same problem."""
+    match = re.match(r"0*(\d+)", name)
+    return int(match.group(1)) if match else None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a round says of its kernel's time. time_ms: None where `why` says why there is no finite one; the other
+    fields are as the file has them."""
+
+    time_ms: float | None
+    why: str
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One `round_N` folder."""
+
+    number: int
+    path: Path
+
+    def text(self, name: str) -> str | None:
+        """A file's text, or None where it is missing or cannot be read."""
+        return _text(self.path / name)
+
+    def value(self, name: str) -> tuple[Any, str]:
+        """A JSON file's value and, where there is none, why: it is missing, or is not JSON."""
+        text = self.text(name)
+        if text is None:
+            return None, "missing" if not (self.path / name).exists() else "cannot be read"
+        return parse(text)
+
+    @functools.cached_property
+    def timing(self) -> Timing:
+        """The one time of `benchmark_results.json`, whatever its key is called."""
+        value, why = self.value(TIMES)
+        if not isinstance(value, dict):
+            return Timing(None, f"{TIMES} {why or 'is no object'}", {})
+        facts = {name: value.get(name) for name in ("dtype", "device", "warmup", "repeat", "size")}
+        kernels = value.get("kernels")
+        entries = list(kernels.values()) if isinstance(kernels, dict) else []
+        found = [entry.get("time_ms") for entry in entries if isinstance(entry, dict)]
+        if len(found) != 1:
+            return Timing(None, f"{TIMES} holds {len(found)} kernels, one was due", facts)
+        time_ms = finite(found[0])
+        if time_ms is None or time_ms <= 0:
+            return Timing(None, f"its time_ms is {found[0]!r}", facts)
+        return Timing(time_ms, "", facts)
+
+    def profile(self, which: str) -> dict[str, dict[str, Any]]:
+        """Kernel name -> its metrics, of the `input` or the `optimized` profile; empty where there is none."""
+        value, _ = self.value(PROFILES[which])
+        metrics = value.get("metrics") if isinstance(value, dict) else None
+        return {k: v for k, v in metrics.items() if isinstance(v, dict)} if isinstance(metrics, dict) else {}
+
+    def total(self, which: str, metric: str) -> float | None:
+        """One metric summed over the kernels of a profile; None where any kernel lacks a finite one."""
+        found = [single(kernel.get(metric)) for kernel in self.profile(which).values()]
+        return sum(v for v in found if v is not None) if found and None not in found else None
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One `NN_Name` folder."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def number(self) -> int | None:
+        return number(self.path.name)
+
+    @functools.cached_property
+    def rounds(self) -> list[Round]:
+        """The rounds by number."""
+        found = []
+        for folder in (self.path / TRACE).glob("round_*"):
+            match = re.fullmatch(r"round_0*(\d+)", folder.name)
+            if match and folder.is_dir():
+                found.append(Round(int(match.group(1)), folder))
+        return sorted(found, key=lambda r: r.number)
+
+    def text(self, name: str) -> str | None:
+        """A file's text, or None."""
+        return _text(self.path / name)
+
+    @functools.cached_property
+    def known(self) -> str | None:
+        """The shipped problem of the same number whose sizes the folder's problem.py shares, or None."""
+        known = f"L1_{self.number or 0:02d}"
+        if known not in problems.ids():
+            return None
+        ours = _constants(problems.load(known).path.read_text())
+        theirs = _constants(self.text("problem.py") or "")
+        return known if ours and ours.items() <= theirs.items() else None
+
+
+def find(root: Path, names: list[str] | None = None) -> list[Artifact]:
+    """The artifacts below `root`, or `root` itself where it is one, by number.
+
+    names: narrows by number, folder name or a part of it. Raises UsageError where there is none.
+    """
+    if not root.is_dir():
+        raise UsageError(f"no such folder: {root}")
+    root = root.resolve()
+    if number(root.name) is not None and any((root / f).exists() for f in ("problem.py", TRACE, *KERNELS.values())):
+        found = [Artifact(root)]
+    else:
+        folders = [f for f in root.iterdir() if f.is_dir() and number(f.name) is not None]
+        found = sorted(map(Artifact, folders), key=lambda a: (a.number or 0, a.name))
+    if not found:
+        raise UsageError(
+            f"no artifact in {root.name}", "the published layout has folders named NN_Name with a problem.py"
+        )
+    if not names:
+        return found
+    missing = [name for name in names if not any(_matches(a, name) for a in found)]
+    if missing:
+        there = ", ".join(a.name for a in found)
+        raise UsageError(f"no artifact {', '.join(missing)} in {root.name}", f"there are {there}")
+    return [a for a in found if any(_matches(a, name) for name in names)]
+
+
+def _matches(artifact: Artifact, name: str) -> bool:
+    bare = name.removeprefix("L1_").removesuffix("@bf16")
+    return int(bare) == artifact.number if bare.isdigit() else name.lower() in artifact.name.lower()
+
+
+def readme(root: Path) -> str:
+    """The README of a folder of artifacts, of one artifact, or of what holds that; "" where there is none."""
+    root = root.resolve()
+    places = [root, root.parent] if number(root.name) is not None else [root]
+    return next((text for place in places if (text := _text(place / "README.md")) is not None), "")
+
+
+def parse(text: str) -> tuple[Any, str]:
+    """JSON, bare or fenced or with prose around it, and why there is none. `Infinity` and `NaN` are read as floats."""
+    block = BLOCK.search(text)
+    start = re.search(r"[\[{]", text)
+    reason = "is empty"
+    for part in (text, block.group(1) if block else "", text[start.start() :] if start else ""):
+        if part.strip():
+            try:
+                return json.JSONDecoder().raw_decode(part.strip())[0], ""
+            except (ValueError, RecursionError) as error:
+                reason = f"is not JSON ({error})"
+    return None, reason
+
+
+def finite(value: Any) -> float | None:
+    """A finite number, or None: a string, a list, a null, an infinity."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def single(value: Any) -> float | None:
+    """A metric's value; a list, which some formatters write for a repeated name, counts where it holds one number."""
+    return single(value[0]) if isinstance(value, list) and len(value) == 1 else finite(value)
+
+
+def code(text: str) -> list[str]:
+    """The fenced blocks of a text that define `kernel_function`."""
+    return [block for block in BLOCK.findall(text) if "def kernel_function" in block]
+
+
+def program(text: str | None) -> str | None:
+    """What a file does, whatever its formatting: its syntax tree without comments and without the white space of
+    docstrings; None where it is not Python."""
+    try:
+        tree = ast.parse(text) if text is not None else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            node.value.value = " ".join(node.value.value.split())
+    return ast.dump(tree) if tree is not None else None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return None
+
+
+def _constants(text: str) -> dict[str, Any]:
+    """Module-level names that are given a number or an arithmetic expression of numbers, without running the file."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    found: dict[str, Any] = {}
+    allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Tuple, ast.Load)
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and all(isinstance(n, allowed) for n in ast.walk(node.value)):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found[target.id] = _value(node.value)
+    return found
+
+
+def _value(node: ast.expr) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Tuple(elts=parts):
+            return tuple(_value(part) for part in parts)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            a, b = _value(left), _value(right)
+            return a * b if isinstance(a, int | float) and isinstance(b, int | float) else None
+    return ast.dump(node)

@@ -1,0 +1,169 @@
+"""What a trace says once its numbers are put together: running best, parents, durations, the dtype of a profile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from repro import problems
+from repro.artifacts.layout import KERNEL, KERNELS, Artifact, Round, code, program, single
+from repro.artifacts.readme import Published
+
+READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
+RATE, RATE_PERCENT = "dram__bytes.sum.per_second", "dram__throughput.avg.pct_of_peak_sustained_elapsed"
+BFLOAT16_BYTES, FLOAT32_BYTES = 2, 4
+# Traffic is told from what caches keep where one side of it is at least this, and from another size within this share.
+# Source: an L2 holds 50 to 60 MB; published profiles are within 1 % of the compulsory writes.
+LARGE_BYTES, CLOSE = 128e6, 0.15
+
+
+def running_best(times: dict[int, float]) -> dict[int, float]:
+    """The smallest time so far after every round that has one, ms."""
+    found: dict[int, float] = {}
+    for number in sorted(times):
+        found[number] = min([times[number], *found.values()])
+    return found
+
+
+def times(artifact: Artifact) -> dict[int, float]:
+    """Round -> time, ms, of the rounds that have a finite one."""
+    return {r.number: r.timing.time_ms for r in artifact.rounds if r.timing.time_ms is not None}
+
+
+def best_round(artifact: Artifact) -> int | None:
+    """The fastest round; of equal ones the first."""
+    found = times(artifact)
+    return min(found, key=lambda number: (found[number], number)) if found else None
+
+
+def duration_ms(found: Round, which: str) -> float | None:
+    """How long the profiled kernels took: bytes over bytes a second, kernel by kernel. Profilers lock the clock."""
+    total = 0.0
+    profile = found.profile(which)
+    for kernel in profile.values():
+        read, written, rate = (_number(kernel, name) for name in (READ, WRITTEN, RATE))
+        if read is None or written is None or not rate:
+            return None
+        total += (read + written) / rate * 1e3
+    return total if profile else None
+
+
+def _number(kernel: dict[str, Any], name: str) -> float | None:
+    return single(kernel.get(name))
+
+
+def peak_bandwidth(artifact: Artifact) -> float | None:
+    """Bytes a second of the profiled GPU's memory at 100 %, from the kernel that came closest to it; None where no
+    profile says both the rate and its share of the peak."""
+    found = []
+    for each in artifact.rounds:
+        for which in ("input", "optimized"):
+            for kernel in each.profile(which).values():
+                rate, percent = _number(kernel, RATE), _number(kernel, RATE_PERCENT)
+                if rate and percent:
+                    found.append((percent, rate / percent * 100))
+    return max(found)[1] if found else None
+
+
+def work(artifact: Artifact) -> problems.Work | None:
+    """Compulsory traffic of the problem at the folder's sizes, or None where it is not known."""
+    return problems.load(artifact.known).work if artifact.known else None
+
+
+def floor_ms(artifact: Artifact, *, itemsize: int = BFLOAT16_BYTES) -> float | None:
+    """Compulsory traffic at the profiled GPU's peak bandwidth; None where either is not known."""
+    needed, rate = work(artifact), peak_bandwidth(artifact)
+    if needed is None or rate is None:
+        return None
+    return (needed.read_elements + needed.written_elements) * itemsize / rate * 1e3
+
+
+def profile_dtype(found: Round, which: str, needed: problems.Work) -> str | None:
+    """The dtype that a profiled run's traffic is of, or None where it does not tell.
+
+    Every element of the output is written once: that decides where outputs are large. Reads decide only where they are
+    under what float32 would need, because a kernel may read twice; twice as many are `float32 or two reads`.
+    """
+    written, read = found.total(which, WRITTEN), found.total(which, READ)
+    if written is not None and needed.written_elements * BFLOAT16_BYTES >= LARGE_BYTES:
+        for dtype, size in (("bfloat16", BFLOAT16_BYTES), ("float32", FLOAT32_BYTES)):
+            due = needed.written_elements * size
+            if abs(written - due) <= CLOSE * due:
+                return dtype
+        return None
+    if read is None or needed.read_elements * BFLOAT16_BYTES < LARGE_BYTES:
+        return None
+    share = read / (needed.read_elements * BFLOAT16_BYTES)
+    if abs(share - 1) <= CLOSE:
+        return "bfloat16"
+    return "float32 or two reads" if abs(share - 2) <= 2 * CLOSE else None
+
+
+def shipped_round(artifact: Artifact) -> tuple[int | None, bool]:
+    """The round whose kernel is the shipped one (of several the best, else the first), and whether byte for byte."""
+    shipped = artifact.text(KERNELS["optimized"])
+    meaning = program(shipped)
+    same: dict[int, bool] = {}
+    for each in artifact.rounds:
+        text = each.text(KERNEL)
+        if text is not None and shipped is not None:
+            if text.rstrip("\n") == shipped.rstrip("\n"):
+                same[each.number] = True
+            elif meaning is not None and program(text) == meaning:
+                same[each.number] = False
+    if not same:
+        return None, False
+    best = best_round(artifact)
+    chosen = best if best in same else min(same)
+    assert chosen is not None
+    return chosen, same[chosen]
+
+
+def parent(artifact: Artifact, found: Round) -> tuple[str | None, str]:
+    """Where the kernel that a round started from was published: `input_kernel.py` or `round N`, and else why not."""
+    prompt = found.text("opt_prompt.txt")
+    if prompt is None:
+        return None, "opt_prompt.txt is missing"
+    blocks = {p for block in code(prompt) if (p := program(block)) is not None}
+    if not blocks:
+        return None, "opt_prompt.txt holds no kernel"
+    earlier = [(f"round {r.number}", r.text(KERNEL)) for r in artifact.rounds if r.number < found.number]
+    for name, text in [*reversed(earlier), (KERNELS["input_kernel"], artifact.text(KERNELS["input_kernel"]))]:
+        if program(text) in blocks:
+            return name, ""
+    return None, "the kernel in opt_prompt.txt is no earlier round's and not the input kernel"
+
+
+def repaired(found: Round) -> bool | None:
+    """Whether the round's kernel is another program than the one in its reply; None where either is missing."""
+    kernel, reply = program(found.text(KERNEL)), found.text("opt_reply.txt")
+    blocks = [p for block in code(reply or "") if (p := program(block)) is not None]
+    return kernel not in blocks if kernel is not None and blocks else None
+
+
+def summary(artifact: Artifact, published: Published) -> dict[str, Any]:
+    """What a table or a figure of one artifact needs. ms; None where a value is not known."""
+    own = times(artifact)
+    best, needed = running_best(own), work(artifact)
+    timed = {r.number: r.timing.facts.get("dtype") for r in artifact.rounds}
+    rounds = [
+        {
+            "round": r.number,
+            "time_ms": own.get(r.number),
+            "running_best_ms": best.get(r.number),
+            "published_best_ms": published.rounds.get(r.number),
+            "profile_ms": duration_ms(r, "optimized"),
+            "profile_dtype": profile_dtype(r, "optimized", needed) if needed else None,
+            "timing_dtype": str(timed[r.number]).removeprefix("torch.") if timed[r.number] else None,
+        }
+        for r in artifact.rounds
+    ]
+    bandwidth = peak_bandwidth(artifact)
+    return {
+        "problem": artifact.name,
+        "number": artifact.number,
+        "rounds": rounds,
+        "best_round": best_round(artifact),
+        "shipped_round": shipped_round(artifact)[0],
+        "bandwidth_gb_s": bandwidth / 1e9 if bandwidth else None,
+        "floor_ms": floor_ms(artifact),
+    }

@@ -1,0 +1,245 @@
+"""The published script's protocol, run beside ours so that a reader sees what the protocol changes.
+
+`triton.testing.do_bench(warmup=500, rep=100)`, both milliseconds, mean; eager, torch.compile, input and optimised
+kernel in this order, in one process, on one unseeded draw of inputs that all of them share and may change; nothing is
+verified. Grad mode is torch's default, enabled: whether the published script turns it off is not known here.
+
+It runs when all judging of a problem is over, in a confined process of its own, started as workers are. What that
+process says is reported as its bare word and decides nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from repro.errors import SolutionRejected
+from repro.inputs import torch_dtype
+from repro.judge import binder, interpreter, launch, timing
+from repro.judge.protocol import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
+from repro.problems import Problem
+
+# Behind the device's name on the command line of a worker's process: it serves this protocol and no judge's requests.
+MARK = "+parity"
+WARMUP_MS, REP_MS = 500, 100
+BASELINES = ("eager", "compile")
+# Starting, drawing inputs and compiling take seconds; do_bench runs 0.6 s and at least six calls.
+TIMEOUT_S = 90.0
+# What is run again: a kernel that hung, died or broke a rule is not.
+RUNNABLE = ("correct", "incorrect")
+PROTOCOL = {
+    "timer": "triton.testing.do_bench",
+    "warmup_ms": WARMUP_MS,
+    "rep_ms": REP_MS,
+    "statistic": "mean",
+    "order": "eager, compile, input, optimised, in one process",
+    "inputs": "one unseeded draw, shared, neither cloned nor compared",
+    "verified": False,
+}
+
+
+def measure(
+    problem: Problem,
+    solutions: list[tuple[str, Path, str]],
+    verdicts: dict[str, str],
+    device: str,
+    progress: Callable[[str], None],
+    timeout_s: float = TIMEOUT_S,
+) -> dict[str, Any]:
+    """Times eager, torch.compile and the solutions (name, file, entry; in this order) of one problem.
+
+    Returns {"times_ms": {name: ms or None}, "reasons": {name: why it has none}, "protocol", "grad", "measurement",
+    "wall_s"}. A fault is a reason, never an error. timeout_s bounds one variant.
+    """
+    begin = time.monotonic()
+    found: dict[str, Any] = {"times_ms": {}, "reasons": {}, "protocol": PROTOCOL, "grad": None}
+    variants: list[tuple[str, Path | None]] = [(name, None) for name in BASELINES]
+    variants += [(name, file) for name, file, _ in solutions]
+    child: Child | None = None
+    why = ""
+    if device == "cuda":
+        torch.cuda.empty_cache()  # what the judge's own allocator kept
+    try:
+        child = Child(device)
+        answer = child.ask({"op": "prepare", "problem": _told(problem)}, timeout_s)
+        found["grad"] = answer.get("grad") if isinstance(answer.get("grad"), bool) else None
+        why = str(answer.get("error", ""))
+        for name, file in variants:
+            progress(f"{problem.key}: published protocol: {name}")
+            found["times_ms"][name] = None
+            verdict = verdicts.get(name, "")
+            if why:
+                found["reasons"][name] = why
+            elif file is not None and verdict not in RUNNABLE:
+                found["reasons"][name] = f"not run: the verdict is {verdict or 'missing'}"
+            else:
+                source = base64.b64encode(file.read_bytes()).decode() if file is not None else None
+                try:
+                    answer = child.ask({"op": "time", "variant": name, "source": source}, timeout_s)
+                except Ended as error:
+                    why = f"the process of the protocol ended with {name}: {error}"
+                    answer = {"error": str(error)}
+                _note(found, name, answer)
+    except Ended as error:
+        found["reasons"] |= {name: str(error) for name, _ in variants}
+        found["times_ms"] |= {name: None for name, _ in variants}
+    finally:
+        if child is not None:
+            child.close()
+    return found | {"measurement": device == "cuda", "wall_s": round(time.monotonic() - begin, 3)}
+
+
+def _told(problem: Problem) -> dict[str, Any]:
+    source = base64.b64encode(problem.path.read_bytes()).decode()
+    return {"id": problem.id, "source": source, "dtype": problem.dtype, "overrides": problem.overrides}
+
+
+def _note(found: dict[str, Any], name: str, answer: dict[str, Any]) -> None:
+    try:
+        found["times_ms"][name] = timing.reported(answer.get("ms")) if "error" not in answer else None
+    except SolutionRejected as error:
+        answer = {"error": error.detail}
+    if "error" in answer:
+        found["reasons"][name] = str(answer["error"])[:400]
+
+
+class Ended(Exception):
+    """The process ended, or was ended because it took too long or did not keep to the wire."""
+
+
+class Child:
+    """The judge's end of the process: started, confined and ended as a worker is."""
+
+    def __init__(self, device: str) -> None:
+        self.launcher = launch.current()
+        self.log = os.memfd_create("repro-log")
+        to_child, from_judge = os.pipe()
+        to_judge, from_child = os.pipe()
+        try:
+            self.started = self.launcher.start("parity", device + MARK, [to_child, from_child], self.log)
+        finally:
+            os.close(to_child)
+            os.close(from_child)
+        self.channel = Channel(to_judge, from_judge)
+
+    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """One request and its answer. Raises Ended."""
+        try:
+            self.channel.send(message)
+            return self.channel.receive(timeout_s)
+        except ChannelTimeout:
+            self.launcher.kill(self.started.pid)
+            raise Ended(f"no answer within {timeout_s:.0f} s") from None
+        except ChannelClosed:
+            size = os.fstat(self.log).st_size
+            tail = os.pread(self.log, 2000, max(0, size - 2000)).decode(errors="replace").strip().splitlines()
+            raise Ended(f"it died{': ' + tail[-1] if tail else ''}") from None
+        except ChannelGarbage as error:
+            self.launcher.kill(self.started.pid)
+            raise Ended(f"it did not answer in JSON ({error})") from None
+
+    def close(self) -> None:
+        """Ends it and removes what it wrote."""
+        self.launcher.remove(self.started.pid)
+        self.started.close()
+        self.channel.close()
+        os.close(self.log)
+
+
+# -- the other process ------------------------------------------------------------------------------------------------
+
+
+class Bench:
+    """One problem's model and inputs, and the times of what is called on them."""
+
+    def __init__(self, device: torch.device, scratch: Path) -> None:
+        self.device, self.scratch = device, scratch
+        self.timer = _do_bench() if device.type == "cuda" else _host_clock
+        self.model: torch.nn.Module | None = None
+        self.inputs: list[Any] = []
+
+    def prepare(self, problem: dict[str, Any]) -> dict[str, Any]:
+        """Draws the inputs and builds the model, both in the problem's dtype."""
+        file = self.scratch / "problem.py"
+        file.write_bytes(base64.b64decode(problem["source"]))
+        overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in problem["overrides"].items()}
+        loaded = Problem(problem["id"], problem["id"], file, problem["dtype"], "", overrides)
+        module, dtype = loaded.module(), torch_dtype(problem["dtype"])
+        self.model = module.Model(*loaded.init_inputs(module)).to(dtype).to(self.device)
+        with self.device:
+            drawn = list(module.get_inputs())
+        while drawn:  # one at a time: in float32 the largest take twice their place
+            value = drawn.pop(0)
+            if isinstance(value, torch.Tensor):
+                value = value.to(device=self.device, dtype=dtype if value.is_floating_point() else value.dtype)
+            self.inputs.append(value)
+        return {"grad": torch.is_grad_enabled()}
+
+    def time(self, variant: str, source: str | None) -> dict[str, Any]:
+        """Mean milliseconds of one variant; source (base64): of a file that defines kernel_function."""
+        assert self.model is not None
+        call: Callable[..., Any] = self.model
+        if variant == "compile":
+            if self.device.type != "cuda":
+                return {"error": "torch.compile is not run on the CPU"}
+            call = torch.compile(self.model)
+        elif source is not None:
+            call = binder.bind(self._kernel(variant, source), self.model, len(self.inputs))
+        return {"ms": self.timer(functools.partial(call, *self.inputs))}
+
+    def _kernel(self, variant: str, source: str) -> Callable[..., Any]:
+        file = self.scratch / f"{variant}.py"
+        file.write_bytes(base64.b64decode(source))
+        spec = importlib.util.spec_from_file_location(variant, file)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[variant] = module
+        spec.loader.exec_module(module)
+        function: Callable[..., Any] = module.kernel_function
+        return function
+
+
+def _do_bench() -> Callable[[Callable[[], Any]], float]:
+    from triton.testing import do_bench
+
+    return lambda call: float(do_bench(call, warmup=WARMUP_MS, rep=REP_MS, return_mode="mean"))
+
+
+def _host_clock(call: Callable[[], Any], calls: int = 3) -> float:
+    """Where there is no GPU there is no do_bench: the host's clock, which is not a measurement."""
+    call()
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - begin) / calls * 1e3
+
+
+def serve(read_fd: int, write_fd: int, device: str, scratch: Path) -> None:
+    """Answers requests until the judge closes the pipe. A kernel's exception is an answer."""
+    channel = Channel(read_fd, write_fd)
+    for fd in (read_fd, write_fd):
+        os.set_inheritable(fd, False)
+    if device == "cpu":
+        torch.set_num_threads(1)
+        interpreter.mend()
+    bench = Bench(torch.device(device), scratch)
+    while True:
+        try:
+            message = channel.receive()
+        except ChannelClosed:
+            return
+        op = message.pop("op")
+        try:
+            answer = bench.prepare(**message) if op == "prepare" else bench.time(**message)
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
+        channel.send(answer)
