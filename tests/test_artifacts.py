@@ -1,0 +1,359 @@
+"""Folders in the published layout, made up here: what lint says of them, how they are drawn, and that nothing in them
+that is missing, broken or odd stops either. Through the command line, as a reviewer would."""
+
+from __future__ import annotations
+
+import json
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Tool, strict_json
+
+from repro import cli, settings
+from repro.artifacts import layout, readme
+
+SHIPPED = settings.ARTIFACTS_DIR
+NAME = "36_RMSNorm"
+TIMES_MS = {1: 5.0, 2: 3.6, 3: 3.5, 4: 3.52}
+# L1_36 at full size: so many elements are read, and as many written.
+ELEMENTS = 1879048192
+PEAK = 2.447e12
+ROUND_1, TRACE = f"{NAME}/optimization_trace/round_1", f"{NAME}/optimization_trace"
+KERNEL = '''"""Version {0}."""
+
+
+def kernel_function(x, num_features=64, eps=1e-5):
+    """Divides by the root of the mean square.
+
+    Step {0}.
+    """
+    return x / (x.square().mean(1, keepdim=True) + eps).sqrt()
+'''
+RESULTS, OPTIMIZED_NCU, PROMPT = "benchmark_results.json", "optimized_ncu_metrics.json", "opt_prompt.txt"
+
+
+def profile(dtype_bytes: int, ms: float) -> dict[str, Any]:
+    """A profile of a kernel that moves what it must, in so many milliseconds."""
+    rate = 2 * ELEMENTS * dtype_bytes / ms * 1e3
+    values = {
+        "dram__bytes_read.sum": ELEMENTS * dtype_bytes,
+        "dram__bytes_write.sum": float(ELEMENTS * dtype_bytes),
+        "dram__bytes.sum.per_second": rate,
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed": 100 * rate / PEAK,
+        "launch__registers_per_thread": 32,
+    }
+    return {"metrics": {"_rms_norm_kernel": values}, "metadata": {"round_num": 1, "ncu_version": "2025.2.1.0"}}
+
+
+def published(root: Path, name: str = NAME) -> Path:
+    """A folder of artifacts with one whole artifact in it and a README that says what its trace says."""
+    folder = root / name
+    folder.mkdir(parents=True)
+    (folder / "problem.py").write_bytes((SHIPPED / NAME / "problem.py").read_bytes())
+    (folder / "input_kernel.py").write_text(KERNEL.format(0))
+    (folder / "optimized_kernel_beam_search.py").write_text(KERNEL.format(3))
+    for number, ms in TIMES_MS.items():
+        trace = folder / "optimization_trace" / f"round_{number}"
+        trace.mkdir(parents=True)
+        times = {"kernel_round_1": {"time_ms": ms, "path": f"./runs/workers/w2/r{number}/artifacts/kernel_round_1.py"}}
+        write(trace / RESULTS, {"problem": "problem.py", "size": 4096, "device": "cuda", "dtype": "torch.bfloat16",
+                                "warmup": 25, "repeat": 100, "kernels": times})  # fmt: skip
+        for which in ("input", "optimized"):
+            write(trace / f"{which}_ncu_metrics.json", profile(2, 1.3 * ms))
+        write(trace / "strategy.json", [{"category": "memory", "summary": "", "root_causes": []}])
+        (trace / "bottleneck_prompt.txt").write_text("You are ...")
+        (trace / "bottleneck_response.txt").write_text("[]")
+        parent = KERNEL.format(min(number, 3) - 1)
+        (trace / PROMPT).write_text(f"The problem:\n```python\nclass Model: ...\n```\nNow:\n```python\n{parent}```\n")
+        (trace / "opt_reply.txt").write_text(f"Larger tiles.\n\n```python\n{KERNEL.format(number)}```\n")
+        (trace / "reflexion.txt").write_text('```json\n{"was_fix_effective": true}\n```')
+        (trace / "kernel.py").write_text(KERNEL.format(number))
+    (root / "README.md").write_text(
+        "# Results\n\n| Problem | Input (ms) | Optimized (ms) | Speedup |\n|---|---|---|---|\n"
+        f"| {name} | 5.461 | **3.500** | 2.31x |\n\n## {name}\n\n"
+        "| Round | Runtime (ms) | Running best (ms) |\n|---|---|---|\n"
+        + "".join(f"| {n} | {TIMES_MS[n]} | {min(list(TIMES_MS.values())[:n]):.3f} |\n" for n in TIMES_MS)
+    )
+    return root
+
+
+def write(path: Path, value: Any) -> None:
+    """As the published scripts do: an infinity becomes a token that is not JSON."""
+    path.write_text(json.dumps(value))
+
+
+def edit(path: Path, change: Callable[[Any], Any]) -> None:
+    """Rewrites a JSON file in place."""
+    value = json.loads(path.read_text())
+    change(value)
+    write(path, value)
+
+
+def linted(root: Path, tmp_path: Path) -> tuple[int, dict[str, Any]]:
+    """`repro artifacts lint`: exit code and findings."""
+    out = tmp_path / "lint.json"
+    code = cli.main(["artifacts", "lint", str(root), "--json", str(out)])
+    return code, strict_json(out.read_text())
+
+
+def test_a_folder_that_says_what_it_holds_has_notes_alone(tmp_path: Path) -> None:
+    code, report = linted(published(tmp_path / "a"), tmp_path)
+    assert code == 0 and {finding["severity"] for finding in report["findings"]} == {"note"}, report["findings"]
+    (artifact,) = report["artifacts"]
+    assert (artifact["best_round"], artifact["shipped_round"]) == (3, 3)
+    assert [r["running_best_ms"] for r in artifact["rounds"]] == [5.0, 3.6, 3.5, 3.5]
+    assert [r["published_best_ms"] for r in artifact["rounds"]] == [5.0, 3.6, 3.5, 3.5]
+    assert {r["profile_dtype"] for r in artifact["rounds"]} == {"bfloat16"}
+    assert artifact["floor_ms"] == pytest.approx(4 * ELEMENTS / PEAK * 1e3)
+    assert artifact["bandwidth_gb_s"] == pytest.approx(2447)
+
+
+def readme_of_another_run(root: Path) -> None:
+    file = root / "README.md"
+    file.write_text(file.read_text().replace("| 3.600 |", "| 5.220 |"))
+
+
+def readme_off_by_little(root: Path) -> None:
+    file = root / "README.md"
+    file.write_text(file.read_text().replace("| 3.600 |", "| 3.615 |"))
+
+
+def readme_of_the_profiler(root: Path) -> None:
+    """1.3 times the benchmark's: what the profiles of rounds 1 and 2 say."""
+    file = root / "README.md"
+    file.write_text(file.read_text().replace("| 5.000 |", "| 6.500 |").replace("| 3.600 |", "| 4.680 |"))
+
+
+def later_best(root: Path) -> None:
+    edit(root / TRACE / "round_4" / RESULTS, lambda v: v["kernels"]["kernel_round_1"].update(time_ms=3.2))
+
+
+def float32_profile(root: Path) -> None:
+    write(root / TRACE / "round_2" / OPTIMIZED_NCU, profile(4, 9.0))
+
+
+def other_warmup(root: Path) -> None:
+    edit(root / TRACE / "round_2" / RESULTS, lambda v: v.update(warmup=500))
+
+
+def foreign_parent(root: Path) -> None:
+    (root / TRACE / "round_3" / PROMPT).write_text("```python\n" + KERNEL.format("of nobody") + "```")
+
+
+def repaired(root: Path) -> None:
+    (root / TRACE / "round_2" / "opt_reply.txt").write_text("```python\n" + KERNEL.format("before repair") + "```")
+
+
+def infinite(root: Path) -> None:
+    edit(root / ROUND_1 / RESULTS, lambda v: v["kernels"]["kernel_round_1"].update(time_ms=float("inf")))
+
+
+def no_profile(root: Path) -> None:
+    (root / ROUND_1 / OPTIMIZED_NCU).unlink()
+    (root / ROUND_1 / "reflexion.txt").unlink()
+
+
+def odd_metrics(root: Path) -> None:
+    def change(value: Any) -> None:
+        kernel = value["metrics"]["_rms_norm_kernel"]
+        kernel["dram__bytes_read.sum"] = [1, 2]
+        kernel["launch__registers_per_thread"] = None
+        del kernel["dram__bytes.sum.per_second"]
+
+    edit(root / ROUND_1 / OPTIMIZED_NCU, change)
+
+
+def cut_short(root: Path) -> None:
+    file = root / ROUND_1 / "strategy.json"
+    file.write_text(file.read_text()[:-3])
+
+
+def shipped_elsewhere(root: Path) -> None:
+    (root / NAME / "optimized_kernel_beam_search.py").write_text(KERNEL.format("of another run"))
+
+
+def shipped_formatted(root: Path) -> None:
+    text = KERNEL.format(3).replace("Divides by", "Divides   by").replace("(x, num", "(\n    x,\n    num")
+    (root / NAME / "optimized_kernel_beam_search.py").write_text(text)
+
+
+def no_problem(root: Path) -> None:
+    (root / NAME / "problem.py").unlink()
+
+
+def gap(root: Path) -> None:
+    (root / TRACE / "round_2").rename(root / TRACE / "round_9")
+
+
+CASES = [
+    (readme_of_another_run, "error", "readme_times", ("5.22 ms", "3.6 ms", "+45.0 %")),
+    (readme_off_by_little, "warning", "readme_times", ("3.615 ms", "+0.4 %")),
+    (readme_of_the_profiler, "error", "profiler_time", ("6.5 ms", "profiled duration of round 1")),
+    (later_best, "warning", "best_round", ("best from round 3", "the trace in round 4")),
+    (later_best, "warning", "shipped_kernel", ("round 3's kernel (3.5 ms)", "round 4's (3.2 ms)")),
+    (float32_profile, "warning", "profile_dtype", ("optimized profile of round 2", "float32, timed in bfloat16")),
+    (other_warmup, "error", "protocols_differ", ("warmup is 25 and 500",)),
+    (foreign_parent, "warning", "parent_unresolved", ("no earlier round's",)),
+    (repaired, "warning", "unpublished_repair", ("round 2",)),
+    (infinite, "error", "no_time", ("time_ms is inf",)),
+    (no_profile, "warning", "missing_transcript", ("optimized_ncu_metrics.json, reflexion.txt",)),
+    (
+        odd_metrics,
+        "warning",
+        "bad_metrics",
+        ("dram__bytes_read.sum", "launch__registers", "absent: dram__bytes.sum.per"),
+    ),
+    (cut_short, "error", "unreadable", ("is not JSON",)),
+    (shipped_elsewhere, "error", "shipped_kernel", ("is no round's kernel",)),
+    (shipped_formatted, "note", "shipped_kernel", ("round 3's kernel in other formatting",)),
+    (no_problem, "error", "missing_file", ("missing",)),
+    (gap, "warning", "missing_round", ("no round 2, 5, 6, 7, 8",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "severity", "code", "words"), CASES, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_every_fault_has_its_finding(
+    tmp_path: Path, change: Callable[[Path], None], severity: str, code: str, words: tuple[str, ...]
+) -> None:
+    """One fault, its finding with the numbers, and exit code 2 where it is an error."""
+    root = published(tmp_path / "a")
+    change(root)
+    exit_code, report = linted(root, tmp_path)
+    found = [f for f in report["findings"] if f["code"] == code and f["severity"] == severity]
+    assert any(all(word in finding["what"] for word in words) for finding in found), report["findings"]
+    assert all(finding["where"] and finding["why"] for finding in report["findings"])
+    assert exit_code == (2 if report["errors"] else 0)
+    assert (severity == "error") <= bool(report["errors"])
+
+
+def test_lint_prints_a_line_a_finding_and_exits_2_on_an_error(tool: Tool) -> None:
+    root = published(tool.folder / "a")
+    infinite(root)
+    done = tool("artifacts", "lint", root, "--json", "lint.json")
+    report = strict_json((tool.folder / "lint.json").read_text())
+    lines = done.out.splitlines()
+    assert done.code == 2 and done.err == ""
+    assert len(lines) == len(report["findings"]) + 1 and lines[0].startswith("error   no_time  36_RMSNorm/")
+    assert lines[-1] == f"1 errors, {len(report['findings'])} findings in 1 artifacts"
+
+
+def test_lint_of_one_artifact_and_of_other_spellings(tmp_path: Path) -> None:
+    """The folder `036_...` against a README that says 36_..., looked at alone: the README beside it is still read."""
+    root = published(tmp_path / "a")
+    (root / NAME).rename(root / "036___RMS__Norm")
+    code, report = linted(root / "036___RMS__Norm", tmp_path)
+    assert code == 0 and report["artifacts"][0]["rounds"][1]["published_best_ms"] == 3.6
+
+
+def test_lint_of_a_folder_without_artifacts_is_wrong_use(tool: Tool) -> None:
+    done = tool("artifacts", "lint", ".")
+    assert done.code == 1 and "NN_Name" in done.complaint
+    done = tool("artifacts", "lint", "nowhere")
+    assert done.code == 1 and "no such folder: nowhere" in done.complaint
+
+
+def test_what_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
+    """Every file of a trace replaced by garbage, a folder or nothing at all, and a round that is a file."""
+    root = published(tmp_path / "a")
+    for position, file in enumerate(sorted((root / NAME).rglob("*.*"))):
+        if file.is_file():
+            file.unlink()
+            if position % 4 == 0:
+                file.write_bytes(b"\xff\x00[" * 100)
+            elif position % 4 == 1:
+                file.mkdir()
+            elif position % 4 == 2:
+                file.write_text('[{"metrics": 3}]' if file.suffix == ".json" else "")
+    (root / TRACE / "round_7").write_text("")
+    (root / "README.md").write_text("| Round | 36_RMSNorm |\n|---|---|\n| 1 |\n| x | y |\n|\n\n| a |\n|-|\n")
+    code, report = linted(root, tmp_path)
+    assert code == 2 and report["errors"] > 3
+
+
+def test_the_problems_work_is_known_by_number_and_sizes(tmp_path: Path) -> None:
+    """A folder 36 with other sizes is another problem: neither its floor nor the dtype of its profiles is guessed."""
+    root = published(tmp_path / "a")
+    file = root / NAME / "problem.py"
+    assert layout.Artifact(root / NAME).known == "L1_36"
+    file.write_text(file.read_text().replace("dim1 = 512", "dim1 = 8 * 8"))
+    assert layout.Artifact(root / NAME).known is None
+    _, report = linted(root, tmp_path)
+    assert report["artifacts"][0]["floor_ms"] is None
+    file.write_text(file.read_text().replace("dim1 = 8 * 8", "dim1 = 2 * 256"))
+    assert layout.Artifact(root / NAME).known == "L1_36"
+
+
+ACROSS = """| Problem | R1 | Round 2 | R3 |
+|:--|--:|--:|--:|
+| `4_Matrix_vector` | 6.803 | **6.202** | 6.202 ms |
+| [77_conv](77_conv_x/) | 14.839 | – | 7.821 |
+"""
+DOWN = """| Round | 4_Matrix | 77_conv_transposed |
+|---|---|---|
+| Round 1 | 6.803 | 14.839 |
+| R3 | 6.202 | 7.821 |
+| best | 1 | 2 |
+"""
+METRICS = """### 4_Matrix: counters
+| Metric | Input | Optimized |
+|---|---|---|
+| DRAM throughput | 18.5 % | 91.1 % |
+| 36 things | 4 | 5 |
+"""
+
+
+@pytest.mark.parametrize("text", [ACROSS, DOWN])
+def test_rounds_are_read_as_rows_and_as_columns(text: str) -> None:
+    found = readme.read(text, {4, 77})
+    assert (found[4].rounds[1], found[4].rounds[3]) == (6.803, 6.202)
+    assert {n: v for n, v in found[77].rounds.items() if n != 2} == {1: 14.839, 3: 7.821} and 2 not in found[77].rounds
+
+
+def test_a_table_of_something_else_is_not_read() -> None:
+    assert readme.read(METRICS, {4, 77})[4] == readme.Published()
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_figure_has_title_units_alternative_text_and_a_floor(tool: Tool) -> None:
+    root = published(tool.folder / "a")
+    for name in ("one.svg", "two.svg"):
+        done = tool("artifacts", "figure", root, "-o", name)
+        assert done.code == 0, done.err
+    text = (tool.folder / "one.svg").read_text()
+    assert text == (tool.folder / "two.svg").read_text(), "the same trace gives the same bytes"
+    tree = ElementTree.fromstring(text)
+    assert tree.get("role") == "img" and "3.5 ms after round 4, reached in round 3" in (tree.get("aria-label") or "")
+    words = " ".join("".join(node.itertext()) for node in tree.iter())
+    for part in ("Convergence of 36_RMSNorm", "kernel time (ms)", "round", "running best, recomputed",
+                 "running best, as published", "floor 3.07 ms", "2447 GB/s"):  # fmt: skip
+        assert part in words, part
+
+
+def test_a_figure_of_every_artifact_and_a_reason_for_the_others(tool: Tool) -> None:
+    root = published(tool.folder / "a")
+    published(tool.folder / "b", "43_Max_Pooling")
+    (tool.folder / "b" / "43_Max_Pooling").rename(root / "43_Max_Pooling")
+    (root / "82_conv").mkdir()
+    done = tool("artifacts", "figure", root, "-o", "figures")
+    assert done.code == 0 and "no figure of 82_conv" in done.complaint
+    assert sorted(f.name for f in (tool.folder / "figures").iterdir()) == [
+        "36_RMSNorm_convergence.svg",
+        "43_Max_Pooling_convergence.svg",
+    ]
+    assert tool("artifacts", "figure", root / "82_conv").code == 1
+
+
+def test_without_matplotlib_a_figure_is_a_missing_prerequisite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code = cli.main(["artifacts", "figure", str(published(tmp_path / "a")), "-o", str(tmp_path / "f.svg")])
+    assert code == 1 and "needs matplotlib" in capsys.readouterr().err
