@@ -69,6 +69,8 @@ def _judging(parser: argparse.ArgumentParser, *, budget_s: float = 10.0, compile
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
+    from repro.benchmark import BUDGET_S, COMPILE_TIMEOUT_S
+
     top = argparse.ArgumentParser(
         prog="repro",
         description="Re-run, judge and publish GPU-kernel results.",
@@ -114,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
         help="also time by the published protocol, do_bench(500, 100) in one process, and print it beside ours",
     )  # fmt: skip
     _common(benchmark, problem=False)
-    _judging(benchmark, budget_s=5.0, compile_timeout_s=20.0)
+    _judging(benchmark, budget_s=BUDGET_S, compile_timeout_s=COMPILE_TIMEOUT_S)
     artifacts = verb("artifacts", "look into folders in the published layout without running them", _artifacts)
     artifacts.add_argument("action", choices=("lint", "figure"), help="lint: report what a reviewer must know; "
                            "figure: draw the convergence of every trace as SVG")  # fmt: skip

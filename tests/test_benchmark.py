@@ -1,0 +1,229 @@
+"""`repro benchmark` as a user runs it on a folder of somebody else's, on the CPU.
+
+Every kernel that is broken, missing, in place, of the wrong dtype or never ends gets its row and its reason, and nothing
+keeps the next one from being judged.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import CPU, Tool, strict_json
+
+from repro import benchmark, cli, evaluation, settings
+from repro.errors import UsageError
+
+pytestmark = pytest.mark.timeout(600)
+
+# What a stranger's kernel may take here before it counts as hanging; a good one takes well under one of it.
+TIMEOUT_S = 20
+RMS_NORM = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rms_norm_kernel(x, y, channels, positions, eps, BLOCK: tl.constexpr):
+    batch, at = tl.program_id(1), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < positions
+    base = batch * channels * positions
+    total = tl.zeros((BLOCK,), tl.float32)
+    for c in range(channels):
+        value = tl.load(x + base + c * positions + at, mask=inside, other=0.0).to(tl.float32)
+        total += value * value
+    scale = 1 / tl.sqrt(total / channels + eps)
+    for c in range(channels):
+        value = tl.load(x + base + c * positions + at, mask=inside, other=0.0).to(tl.float32)
+        tl.store(y + base + c * positions + at, (value * scale).to(y.dtype.element_ty), mask=inside)
+
+
+def kernel_function(x, num_features, eps=1e-5{more}):
+    {before}
+    y = {out}
+    positions = x.numel() // (x.shape[0] * num_features)
+    grid = (triton.cdiv(positions, 64), x.shape[0])
+    rms_norm_kernel[grid](x, y, num_features, positions, eps, BLOCK=64)
+    return y{after}
+"""
+CONVOLUTION = """import torch
+
+
+def kernel_function(x, weight, stride=1, padding=0):
+    {body}
+"""
+
+
+def rms_norm(out: str = "torch.empty_like(x)", before: str = "pass", after: str = "", more: str = "") -> str:
+    return RMS_NORM.format(out=out, before=before, after=after, more=more)
+
+
+GOOD = rms_norm()
+# As published: without an output it works in place.
+IN_PLACE = rms_norm("x if out is None else out", more=", out=None")
+WRONG_DTYPE = rms_norm(after=".float()")
+HANGING = rms_norm(before="while True: pass")
+DIES = rms_norm(before="import os; os._exit(3)")
+NOT_PYTHON = "def kernel_function(x:\n"
+NO_ENTRY = "def rms_norm(x):\n    return x\n"
+RAISES = "import not_there\n\n\ndef kernel_function(x):\n    return x\n"
+RIGHT_CONVOLUTION = CONVOLUTION.format(
+    body="rows, columns = x.shape[2] - 2, x.shape[3] - 2\n"
+    "    return sum(x[:, :, i:i + rows, j:j + columns] * weight[None, :, 0, i, j, None, None]\n"
+    "               for i in range(3) for j in range(3))"
+)
+WRONG_CONVOLUTION = CONVOLUTION.format(body="return torch.zeros_like(x[:, :, 2:, 2:])")
+FOLDERS: dict[str, tuple[str | None, str | None]] = {
+    "36_in_place_and_wrong_dtype": (IN_PLACE, WRONG_DTYPE),
+    "36_hangs_and_dies": (HANGING, DIES),
+    "36_not_python_and_no_entry": (NOT_PYTHON, NO_ENTRY),
+    "36_import_fails_and_good": (RAISES, GOOD),
+    "82_right_and_missing": (RIGHT_CONVOLUTION, None),
+    "082_small_sizes": (RIGHT_CONVOLUTION, WRONG_CONVOLUTION),
+}
+
+
+def shipped(number: str) -> Path:
+    return next(settings.ARTIFACTS_DIR.glob(f"{number}_*"))
+
+
+def strangers(root: Path) -> Path:
+    """A folder in the published layout; the last artifact has sizes of its own."""
+    for name, kernels in FOLDERS.items():
+        folder = root / name
+        folder.mkdir(parents=True)
+        problem = (shipped("36" if name.startswith("36") else "82") / "problem.py").read_text()
+        if "small" in name:
+            for size, small in (("batch_size = 16", "batch_size = 2"), ("in_channels = 64", "in_channels = 3"),
+                                ("width = 512", "width = 21"), ("height = 512", "height = 18")):  # fmt: skip
+                assert size in problem
+                problem = problem.replace(size, small)
+        (folder / "problem.py").write_text(problem)
+        for file, text in zip(benchmark.KERNELS.values(), kernels, strict=True):
+            if text is not None:
+                (folder / file).write_text(text)
+    (root / "img").mkdir()
+    (root / "README.md").write_text("# Artifacts\n")
+    (root / "benchmark.py").write_text("raise SystemExit('not to be run')\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """One run over all of them."""
+    tool = Tool(tmp_path_factory.mktemp("strangers"))
+    root = strangers(tool.folder / "theirs")
+    before = {file: file.read_bytes() for file in root.rglob("*.py")}
+    done = tool("benchmark", "--artifacts", root, *CPU, "--timeout-s", TIMEOUT_S, "--parity", "--json", "out.json")
+    entries = strict_json((tool.folder / "out.json").read_text())
+    after = {file: file.read_bytes() for file in root.rglob("*.py")}
+    return SimpleNamespace(done=done, entries={e["problem"]: e for e in entries}, untouched=before == after, tool=tool)
+
+
+EXPECTED = [
+    ("36_in_place_and_wrong_dtype", "input_kernel", "incorrect", ("aliases_input", "input_modified")),
+    ("36_in_place_and_wrong_dtype", "optimized", "incorrect", ("wrong_dtype",)),
+    ("36_hangs_and_dies", "input_kernel", "timeout", ("timeout",)),
+    ("36_hangs_and_dies", "optimized", "error", ("worker_exited",)),
+    ("36_not_python_and_no_entry", "input_kernel", "error", ("syntax_error",)),
+    ("36_not_python_and_no_entry", "optimized", "error", ("no_entry",)),
+    ("36_import_fails_and_good", "input_kernel", "error", ("import_error",)),
+    ("36_import_fails_and_good", "optimized", "correct", ()),
+    ("82_right_and_missing", "input_kernel", "correct", ()),
+    ("082_small_sizes", "input_kernel", "correct", ()),
+    ("082_small_sizes", "optimized", "incorrect", ("rel_l2", "row", "max")),
+]
+
+
+@pytest.mark.parametrize(("folder", "kernel", "verdict", "codes"), EXPECTED)
+def test_every_kernel_has_its_verdict_and_reason(
+    judged: Any, folder: str, kernel: str, verdict: str, codes: tuple[str, ...]
+) -> None:
+    found = judged.entries[folder]["kernels"][kernel]
+    assert found["verdict"] == verdict, found["reasons"]
+    if codes:
+        assert found["reasons"][0]["code"] in codes and found["reasons"][0]["detail"]
+        assert found["time_ms"] is None, "only correct kernels are timed"
+        assert any(reason.startswith(f"{kernel}: {verdict}") for reason in judged.entries[folder]["reasons"])
+    else:
+        assert found["time_ms"]["n"] > 0 and not found["reasons"]
+
+
+def test_a_run_over_strangers_ends_well_and_says_all_of_it(judged: Any) -> None:
+    """Exit code 0: the tool did its work, whatever the verdicts. Every folder is in the report, none was written to."""
+    assert judged.done.code == 0, judged.done.err
+    assert list(judged.entries) == sorted(FOLDERS, key=lambda name: (int(name.split("_")[0]), name))
+    assert judged.untouched
+    for name in FOLDERS:
+        assert name in judged.done.out
+    assert "optimized_kernel_beam_search.py is missing" in judged.entries["82_right_and_missing"]["reasons"]
+    assert judged.entries["82_right_and_missing"]["optimized_ms"] is None
+    assert not judged.tool.processes(), "nothing is left running"
+
+
+def test_an_entry_holds_the_published_keys_and_what_they_left_out(judged: Any) -> None:
+    entry = judged.entries["36_import_fails_and_good"]
+    assert entry.keys() >= {"problem", "eager_ms", "compile_ms", "input_kernel_ms", "optimized_ms"}
+    assert entry["optimized_ms"] == entry["times_ms"]["optimized"]["median"] > 0
+    assert entry["times_ms"]["eager"].keys() >= {"median", "ci95", "iqr", "n"}
+    assert entry["best_baseline"]["baseline"] == "eager" and entry["input_kernel_ms"] is None
+    assert entry["fingerprint_id"] and entry["kernels"]["optimized"]["measurement"] is False
+
+
+def test_the_published_protocol_runs_what_the_judge_did_not_stop(judged: Any) -> None:
+    """Wrong kernels are timed as the published script timed them, in the order and process of that script; what hung or
+    died is not run again, and one that raises leaves the others their times."""
+    wrong = judged.entries["36_in_place_and_wrong_dtype"]["parity"]
+    assert list(wrong["times_ms"]) == ["eager", "compile", "input_kernel", "optimized"]
+    assert wrong["eager_ms"] > 0 and wrong["input_kernel_ms"] > 0 and wrong["optimized_ms"] > 0
+    assert wrong["grad"] is True and wrong["measurement"] is False
+    assert (wrong["protocol"]["warmup_ms"], wrong["protocol"]["rep_ms"]) == (500, 100)
+    stopped = judged.entries["36_hangs_and_dies"]["parity"]
+    assert stopped["input_kernel_ms"] is None and "timeout" in stopped["reasons"]["input_kernel"]
+    assert stopped["optimized_ms"] is None and stopped["eager_ms"] > 0
+    assert "by the published protocol" in judged.done.out.lower()
+
+
+def test_every_bundle_row_keeps_what_was_asked_for(judged: Any) -> None:
+    manifest = strict_json((judged.tool.bundles()[0] / "manifest.json").read_text())
+    assert manifest["status"] == "complete" and manifest["parameters"]["quick"] is False
+    assert manifest["parameters"]["options"]["parity"] is True
+
+
+# -- what is asked for -----------------------------------------------------------------------------------------------
+
+
+def options(*args: str) -> dict[str, Any]:
+    """The judge's options of `repro benchmark` with these arguments, on a GPU."""
+    parsed = cli.parser().parse_args(["benchmark", *args])
+    found: evaluation.JudgeOptions = cli._options(parsed)
+    return found.for_cell("cuda")
+
+
+def test_a_benchmark_compares_with_every_torch_baseline_within_four_minutes() -> None:
+    """Timing takes at most three budgets a problem. Everything else takes 15 s, or what max-autotune may take where that
+    is more, for it compiles meanwhile; 10 s are kept for the machine."""
+    found = options()
+    assert found["modes"] == ["eager", "compile", "reduce_overhead", "max_autotune"] and not found["parity"]
+    assert found["timing_budget_s"] == benchmark.BUDGET_S and found["compile_timeout_s"] == benchmark.COMPILE_TIMEOUT_S
+    assert 5 * (3 * found["timing_budget_s"] + max(15.0, found["compile_timeout_s"]) + 10.0) <= 240
+
+
+def test_a_quick_look_is_shorter_and_says_so() -> None:
+    found = options("--quick")
+    assert found["modes"] == ["eager", "compile"]
+    assert found["max_blocks"] < options()["max_blocks"] and found["timing_budget_s"] < options()["timing_budget_s"]
+    assert options("--quick", "--budget-s", "0.5")["timing_budget_s"] == 0.5
+
+
+def test_one_problem_by_number_by_name_and_none(tmp_path: Path) -> None:
+    from repro.artifacts import layout
+
+    root = strangers(tmp_path / "theirs")
+    assert [a.name for a in layout.find(root, ["82"])] == ["082_small_sizes", "82_right_and_missing"]
+    assert [a.name for a in layout.find(root, ["hangs"])] == ["36_hangs_and_dies"]
+    assert [a.name for a in layout.find(root / "36_hangs_and_dies")] == ["36_hangs_and_dies"]
+    with pytest.raises(UsageError, match="no artifact 99"):
+        layout.find(root, ["99"])
