@@ -1,7 +1,7 @@
 """`repro benchmark` as a user runs it on a folder of somebody else's, on the CPU.
 
-Every kernel that is broken, missing, in place, of the wrong dtype or never ends gets its row and its reason, and nothing
-keeps the next one from being judged.
+Every kernel that is broken, missing, in place, of the wrong dtype or never ends gets its row and its reason, and
+nothing keeps the next one from being judged.
 """
 
 from __future__ import annotations
@@ -203,8 +203,8 @@ def options(*args: str) -> dict[str, Any]:
 
 
 def test_a_benchmark_compares_with_every_torch_baseline_within_four_minutes() -> None:
-    """Timing takes at most three budgets a problem. Everything else takes 15 s, or what max-autotune may take where that
-    is more, for it compiles meanwhile; 10 s are kept for the machine."""
+    """Timing takes at most three budgets a problem. Everything else takes 15 s, or what max-autotune may take where
+    that is more, for it compiles meanwhile; 10 s are kept for the machine."""
     found = options()
     assert found["modes"] == ["eager", "compile", "reduce_overhead", "max_autotune"] and not found["parity"]
     assert found["timing_budget_s"] == benchmark.BUDGET_S and found["compile_timeout_s"] == benchmark.COMPILE_TIMEOUT_S
