@@ -300,6 +300,17 @@ DOWN = """| Round | 4_Matrix | 77_conv_transposed |
 | R3 | 6.202 | 7.821 |
 | best | 1 | 2 |
 """
+UNDER_HEADINGS = """## 4_Matrix
+| Round | 1 | 2 | 3 | 4 |
+|---|---|---|---|---|
+| Time (ms) | 6.803 | 7.1 | 6.202 | 6.3 |
+| Best so far (ms) | 6.803 | 6.803 | 6.202 | 6.202 |
+## Problem 77: conv
+| Iteration | Runtime | Note |
+|---|---|---|
+| 1 | 14.839 ms | |
+| 3 | 7.821 ms | 4 warps |
+"""
 METRICS = """### 4_Matrix: counters
 | Metric | Input | Optimized |
 |---|---|---|
@@ -308,7 +319,7 @@ METRICS = """### 4_Matrix: counters
 """
 
 
-@pytest.mark.parametrize("text", [ACROSS, DOWN])
+@pytest.mark.parametrize("text", [ACROSS, DOWN, UNDER_HEADINGS])
 def test_rounds_are_read_as_rows_and_as_columns(text: str) -> None:
     found = readme.read(text, {4, 77})
     assert (found[4].rounds[1], found[4].rounds[3]) == (6.803, 6.202)

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from conftest import series as samples
 
-from repro import cells, jsonio, problems
+from repro import benchmark, cells, evaluation, jsonio, problems
 from repro.agents.nop import Nop
 from repro.agents.oracle import Oracle
 from repro.bundle.write import MANIFEST, Bundle
 from repro.cells import Cell, Outcome
 from repro.engines.base import Engine
 from repro.errors import EngineError, EngineGone
-from repro.judge import stats, verdict
+from repro.judge import parity, stats, verdict
 from repro.judge.subject import Subject
 from repro.judge.timing import Series
 from repro.progress import Progress
@@ -341,6 +341,45 @@ def test_artifacts_show_all_four_times_and_the_floor(tmp_path: Path) -> None:
         assert text in row, (text, row)
     mean = report["benchmark"]["compile"]
     assert (mean["n"], mean["of"]) == (1, 4), "folders that failed are counted, not left out silently"
+
+
+def by_both_protocols(folder: Path) -> Bundle:
+    """One artifact, timed by the published protocol too, which could not compile; a quick look."""
+    times = {"eager": 4.0, "compile": 3.0, "input_kernel": 2.8, "optimized": 2.4}
+    found = result("L1_36@bf16", times, baseline_classes={"eager": "bf16", "compile": "bf16"})
+    found["parity"] = {
+        "times_ms": {"eager": 4.1, "compile": None, "input_kernel": 2.9, "optimized": 2.05},
+        "reasons": {"compile": "BackendCompilerFailed: no"}, "protocol": parity.PROTOCOL, "grad": True,
+        "measurement": True, "wall_s": 9.0,
+    }  # fmt: skip
+    columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": []}}
+    options = evaluation.JudgeOptions(quick=True, parity=True).for_cell("cuda")
+    parameters = {"artifacts": "artifacts", "quick": True, "options": options}
+    return bundle_of(folder, "benchmark", {"36_RMSNorm": found}, columns, parameters=parameters)
+
+
+def test_the_published_protocol_stands_beside_ours(tmp_path: Path) -> None:
+    text = drawn(by_both_protocols(tmp_path))
+    row = line_with(text, "36_RMSNorm", "4.1 / 4")
+    for pair in ("– / 3 ", "2.9 / 2.8", "2.05 / 2.4", "2.00x / 1.25x"):
+        assert pair in row, (pair, row)
+    line_with(text, "36_RMSNorm", "compile", "BackendCompilerFailed: no")
+    assert "do_bench(warmup=500, rep=100)" in text and "**a quick look**: at most 1.5 s" in text
+
+
+def test_the_line_of_a_problem_is_the_published_scripts_with_what_it_leaves_out(tmp_path: Path) -> None:
+    row = by_both_protocols(tmp_path).rows["36_RMSNorm"]
+    ours, theirs = benchmark.summary(row).splitlines()
+    assert ours.startswith("eager=4.000 compile=3.000 input=2.800 opt=2.400 1.25x | ")
+    assert "n=40 95% [2.399, 2.4] ms, 1.25x [1.25, 1.25] over compile, " in ours and ours.endswith(" % of floor")
+    assert theirs == "  by the published protocol: eager=4.100 compile=N/A input=2.900 opt=2.050 2.00x"
+
+
+def test_an_artifacts_entry_has_its_numbers_ready(tmp_path: Path) -> None:
+    entry = benchmark.entry(by_both_protocols(tmp_path).rows["36_RMSNorm"])
+    assert entry["times_ms"]["optimized"].keys() >= {"median", "ci95", "iqr", "n"}
+    assert entry["best_baseline"]["baseline"] == "compile" and 0 < entry["floor_fraction"] < 1
+    assert entry["parity"]["optimized_ms"] == 2.05 and entry["parity"]["compile_ms"] is None
 
 
 @pytest.mark.parametrize("make", [study, artifacts])

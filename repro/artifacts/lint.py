@@ -155,7 +155,7 @@ def readme_times(artifact: Artifact, published: Published) -> Iterator[Finding]:
         why = "It is another measurement than the trace's."
         severity = ERROR if abs(share) > WRONG else WARNING
         yield Finding(severity, "readme_times", f"README, {artifact.name} optimised", what, why)
-    if not published.rounds:
+    if artifact.rounds and not published.rounds:
         what = "no times of its rounds could be read"
         yield Finding(NOTE, "readme_times", f"README, {artifact.name}", what, "They were not compared.")
 

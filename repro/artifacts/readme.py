@@ -37,9 +37,10 @@ def read(text: str, numbers: set[int]) -> dict[int, Published]:
     found = {n: Published() for n in numbers}
     for table in _tables(text):
         above = _named(table.heading, numbers)
-        if table.head and re.search(r"round|iteration", table.head[0], re.IGNORECASE):
+        down = any(ROUND.match(row[0]) for row in table.rows)
+        if down and re.search(r"round|iteration", table.head[0], re.IGNORECASE):
             _rounds_down(table, above, numbers, found)
-        elif sum(bool(ROUND.match(cell)) for cell in table.head[1:]) >= 2:
+        elif not down and sum(bool(ROUND.match(cell)) for cell in table.head[1:]) >= 2:
             _rounds_across(table, above, numbers, found)
         else:
             _final(table, numbers, found)
