@@ -82,6 +82,7 @@ def entry(row: dict[str, Any]) -> dict[str, Any]:
             found["times_ms"][verdict["solution"]] = verdict["time_ms"]
         if verdict["verdict"] != "correct":
             found["reasons"].append(f"{verdict['solution']}: {evaluation.line(verdict)}")
+    found["reasons"] += [f"{name} is left out: {why}" for name, why in result["timing"].get("left_out", {}).items()]
     for name in (*BASELINES, *KERNELS):
         found[f"{name}_ms"] = found["times_ms"].get(name, {}).get("median")
     optimized = found["kernels"].get("optimized", {})

@@ -6,6 +6,7 @@ nothing keeps the next one from being judged.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -227,3 +228,46 @@ def test_one_problem_by_number_by_name_and_none(tmp_path: Path) -> None:
     assert [a.name for a in layout.find(root / "36_hangs_and_dies")] == ["36_hangs_and_dies"]
     with pytest.raises(UsageError, match="no artifact 99"):
         layout.find(root, ["99"])
+
+
+# -- on a GPU ---------------------------------------------------------------------------------------------------------
+
+
+def entries_of(tool: Tool, *args: str) -> tuple[float, list[dict[str, Any]]]:
+    """`repro benchmark` at full size: how long it took, seconds, and its entries."""
+    begin = time.monotonic()
+    done = tool("benchmark", "--engine", "local", *args, "--json", "out.json")
+    assert done.code == 0, done.err
+    return time.monotonic() - begin, strict_json((tool.folder / "out.json").read_text())
+
+
+def verdicts(entries: list[dict[str, Any]]) -> set[str]:
+    return {kernel["verdict"] for entry in entries for kernel in entry["kernels"].values()}
+
+
+@pytest.mark.gpu
+def test_a_quick_look_at_five_problems_takes_a_minute(tool: Tool) -> None:
+    took_s, entries = entries_of(tool, "--quick")
+    assert len(entries) == 5 and verdicts(entries) == {"correct"}
+    assert set(entries[0]["baselines"]) == {"eager", "compile"}
+    assert took_s <= 60, f"{took_s:.0f} s"
+
+
+@pytest.mark.gpu
+def test_five_problems_take_four_minutes(tool: Tool) -> None:
+    took_s, entries = entries_of(tool)
+    assert len(entries) == 5 and verdicts(entries) == {"correct"}
+    for entry in entries:
+        named = entry["baselines"].keys() | entry["timing"]["left_out"].keys()
+        assert named == {"eager", "compile", "reduce_overhead", "max_autotune"}
+        assert 0 < entry["floor_fraction"] < 1.1 and entry["times_ms"]["optimized"]["n"] >= 16
+    assert took_s <= 240, f"{took_s:.0f} s"
+
+
+@pytest.mark.gpu
+def test_both_protocols_time_the_same_kernels(tool: Tool) -> None:
+    """They differ by what they do, cold or warm, mean or median, but not by the order of magnitude."""
+    _, (entry,) = entries_of(tool, "36", "--quick", "--parity")
+    assert entry["parity"]["measurement"] is True and entry["parity"]["reasons"] == {}
+    for key in benchmark.published_keys({}):
+        assert 0.5 < entry["parity"][key] / entry[key] < 2, key

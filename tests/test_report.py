@@ -58,7 +58,7 @@ def result(
     timed = {name: series(value) for name, value in ms.items()}
     reached = CEILINGS if device == "cuda" else None
     entries = []
-    for name in [*(n for n in ms if n not in baselines), *(bad or {})]:
+    for name in [*(n for n in ms if n not in facts["baseline_classes"]), *(bad or {})]:
         subject = Subject(name, Path(f"{name}.py"), "ModelNew", [name])
         subject.hello = {"uid": 61000, "confined": {"seccomp": "applied"}}
         if device == "cuda":
@@ -73,7 +73,7 @@ def result(
         entries.append(verdict.result(problem, subject, judged, timed, facts, reached, "audited"))
     return {
         "results": entries,
-        "baselines": {n: verdict.baseline(s) for n, s in timed.items() if n in baselines},
+        "baselines": {n: verdict.baseline(s) for n, s in timed.items() if n in facts["baseline_classes"]},
         "samples_ms": {n: s.to_json() for n, s in timed.items()},
         "timing": facts | {"clock": "CUDA events behind a gate, cold L2"},
         "ceilings": reached,
@@ -365,6 +365,17 @@ def test_the_published_protocol_stands_beside_ours(tmp_path: Path) -> None:
         assert pair in row, (pair, row)
     line_with(text, "36_RMSNorm", "compile", "BackendCompilerFailed: no")
     assert "do_bench(warmup=500, rep=100)" in text and "**a quick look**: at most 1.5 s" in text
+
+
+def test_every_torch_baseline_has_its_column_or_its_reason(tmp_path: Path) -> None:
+    times = {"eager": 4.0, "compile": 3.0, "reduce_overhead": 2.9, "input_kernel": 2.8, "optimized": 2.4}
+    script = {"36_RMSNorm": result("L1_36@bf16", times, left_out={"max_autotune": "timeout: run took longer than 20 s"},
+                                   baseline_classes=dict.fromkeys(list(times)[:3], "bf16"))}  # fmt: skip
+    columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": []}}
+    text = drawn(bundle_of(tmp_path, "benchmark", script, columns, parameters={"artifacts": "artifacts"}))
+    assert "| reduce-overhead ms " in text and "| max-autotune ms" not in text
+    assert "| 2.9 " in line_with(text, "36_RMSNorm", "reduce_overhead")
+    line_with(text, "36_RMSNorm", "max_autotune is left out: timeout")
 
 
 def test_the_line_of_a_problem_is_the_published_scripts_with_what_it_leaves_out(tmp_path: Path) -> None:
