@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from conftest import Tool, strict_json
 
-from repro import cli, settings
-from repro.artifacts import layout, readme
+from repro import cli, problems, settings
+from repro.artifacts import layout, readme, trace
 
 SHIPPED = settings.ARTIFACTS_DIR
 NAME = "36_RMSNorm"
@@ -328,6 +328,31 @@ def test_rounds_are_read_as_rows_and_as_columns(text: str) -> None:
 
 def test_a_table_of_something_else_is_not_read() -> None:
     assert readme.read(METRICS, {4, 77})[4] == readme.Published()
+
+
+@pytest.mark.parametrize(
+    ("number", "read", "written", "dtype"),
+    [
+        (36, 2 * 3.758e9, 3.74e9, "bfloat16"),  # reads twice and writes once: writes decide
+        (36, 7.5e9, 7.516e9, "float32"),
+        (43, 4.7e9, 2.44e8 - 5.5e7, "bfloat16"),  # the cache kept the last 55 MB
+        (82, 1.09e9, 1.06e9, "float32"),
+        (4, 4.297e9, 1e5, "bfloat16"),  # next to nothing is written: reads decide
+        (4, 8.594e9, 1e5, "float32 or two reads"),
+        (36, 3.758e9, 1.1e10, None),
+        (36, 3.758e9, None, "bfloat16"),  # float32 reads more
+        (36, 1.9e9, None, None),
+    ],
+)
+def test_the_dtype_of_a_profile_is_told_from_its_traffic(
+    tmp_path: Path, number: int, read: float, written: float | None, dtype: str | None
+) -> None:
+    metrics = {"dram__bytes_read.sum": read} | ({} if written is None else {"dram__bytes_write.sum": written})
+    write(tmp_path / OPTIMIZED_NCU, {"metrics": {"kernel": metrics}})
+    work = problems.load(f"L1_{number:02d}").work
+    assert work is not None
+    found = trace.profile_dtype(layout.Round(1, tmp_path), "optimized", work)
+    assert found == dtype
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------

@@ -236,7 +236,7 @@ def test_one_problem_by_number_by_name_and_none(tmp_path: Path) -> None:
 def entries_of(tool: Tool, *args: str) -> tuple[float, list[dict[str, Any]]]:
     """`repro benchmark` at full size: how long it took, seconds, and its entries."""
     begin = time.monotonic()
-    done = tool("benchmark", "--engine", "local", *args, "--json", "out.json")
+    done = tool.finish(tool.start("benchmark", "--engine", "local", *args, "--json", "out.json"), 500)
     assert done.code == 0, done.err
     return time.monotonic() - begin, strict_json((tool.folder / "out.json").read_text())
 

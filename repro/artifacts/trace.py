@@ -11,9 +11,9 @@ from repro.artifacts.readme import Published
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 RATE, RATE_PERCENT = "dram__bytes.sum.per_second", "dram__throughput.avg.pct_of_peak_sustained_elapsed"
 BFLOAT16_BYTES, FLOAT32_BYTES = 2, 4
-# Traffic is told from what caches keep where one side of it is at least this, and from another size within this share.
-# Source: an L2 holds 50 to 60 MB; published profiles are within 1 % of the compulsory writes.
-LARGE_BYTES, CLOSE = 128e6, 0.15
+# Traffic tells a dtype where one side of it is at least this, and within these shares of what is due: a cache may keep
+# the last of what is written. Source: an L2 holds 50 to 60 MB; published profiles are within 1 % of what is due.
+LARGE_BYTES, SHORT, OVER = 128e6, 0.7, 1.15
 
 
 def running_best(times: dict[int, float]) -> dict[int, float]:
@@ -86,16 +86,15 @@ def profile_dtype(found: Round, which: str, needed: problems.Work) -> str | None
     written, read = found.total(which, WRITTEN), found.total(which, READ)
     if written is not None and needed.written_elements * BFLOAT16_BYTES >= LARGE_BYTES:
         for dtype, size in (("bfloat16", BFLOAT16_BYTES), ("float32", FLOAT32_BYTES)):
-            due = needed.written_elements * size
-            if abs(written - due) <= CLOSE * due:
+            if SHORT <= written / (needed.written_elements * size) <= OVER:
                 return dtype
         return None
     if read is None or needed.read_elements * BFLOAT16_BYTES < LARGE_BYTES:
         return None
     share = read / (needed.read_elements * BFLOAT16_BYTES)
-    if abs(share - 1) <= CLOSE:
+    if SHORT <= share <= OVER:
         return "bfloat16"
-    return "float32 or two reads" if abs(share - 2) <= 2 * CLOSE else None
+    return "float32 or two reads" if SHORT <= share / 2 <= OVER else None
 
 
 def shipped_round(artifact: Artifact) -> tuple[int | None, bool]:
