@@ -710,6 +710,24 @@ def test_the_floor_is_the_larger_of_traffic_and_arithmetic_of_the_class() -> Non
     assert ceilings.impossible_ms(problems.load("L1_36", size="smoke"), "fp32", CEILINGS) is None
 
 
+def test_the_bytes_of_a_floor_move_at_the_rate_of_their_mix() -> None:
+    """Read alone at the read rate, as much written as read at the copy rate, between them in between."""
+    rates = CEILINGS | {"copy_tb_s": 4.0, "read_tb_s": 5.0, "write_tb_s": 4.5}
+    vector, pool, upsampled = (problems.load(f"L1_{n}@bf16") for n in ("04", "43", "77"))
+    assert vector.work is not None and pool.work is not None and upsampled.work is not None
+    assert ceilings.floor_ms(vector, "bf16", rates) == pytest.approx(
+        2 * vector.work.read_elements / 5.0 / 1e9, rel=1e-4
+    )
+    read, written = pool.work.read_elements, pool.work.written_elements
+    expected = 2 * (2 * written / 4.0 + (read - written) / 5.0) / 1e9
+    assert ceilings.floor_ms(pool, "bf16", rates) == pytest.approx(expected)
+    read, written = upsampled.work.read_elements, upsampled.work.written_elements
+    expected = 2 * (2 * read / 4.0 + (written - read) / 4.5) / 1e9
+    assert ceilings.floor_ms(upsampled, "bf16", rates) == pytest.approx(expected)
+    slow = rates | {"read_tb_s": 3.0}
+    assert ceilings.floor_ms(vector, "bf16", slow) == pytest.approx(2 * vector.work.read_elements / 4.0 / 1e9, rel=1e-4)
+
+
 def test_the_fp32_rate_allows_for_a_split_into_three_products() -> None:
     """fp32 as three tf32 or bf16 products is honest; where fp32 itself is faster than that, it counts."""
     assert ceilings.rate("fp32", CEILINGS) == pytest.approx(230.0)
