@@ -207,7 +207,7 @@ def _bytes(problem: Problem) -> int:
 
 
 def _memory_ms(problem: Problem, ceilings: Mapping[str, Any]) -> float:
-    """Compulsory bytes at the rate of their mix of reads and writes: those of reading, copying and writing are measured,
+    """Compulsory bytes at the rate of their mix of reads and writes: those of reading, copying, writing are measured,
     between them the time of a byte is interpolated. (Memory that is only read is faster than in a copy.)"""
     assert problem.work is not None
     read, written = problem.work.read_elements, problem.work.written_elements
