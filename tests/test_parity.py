@@ -1,0 +1,67 @@
+"""The published protocol's own process: what a kernel does in it becomes a time or a reason, never an error of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro import problems
+from repro.judge import launch, parity
+
+TIMEOUT_S = 30.0
+GOOD = (
+    "def kernel_function(x, num_features, eps=1e-5):\n    return x / (x.square().mean(1, keepdim=True) + eps).sqrt()\n"
+)
+HANGING = "def kernel_function(x):\n    while True: pass\n"
+DYING = "import os\n\n\ndef kernel_function(x):\n    print('last words', flush=True)\n    os._exit(7)\n"
+RAISING = "def kernel_function(x):\n    raise ValueError('not here')\n"
+NOT_PYTHON = "def kernel_function("
+IN_PLACE = "def kernel_function(x):\n    return x.zero_()\n"
+SPOILED = "def kernel_function(x):\n    assert x.any(), 'the inputs were changed'\n    return x\n"
+
+
+def measured(tmp_path: Path, timeout_s: float = TIMEOUT_S, **sources: str) -> dict[str, Any]:
+    """What the protocol makes of these kernels of L1_36 on the CPU, which the judge had called correct."""
+    solutions = []
+    for name, text in sources.items():
+        file = tmp_path / f"{name}.py"
+        file.write_text(text)
+        solutions.append((name, file, "kernel_function"))
+    problem = problems.load("L1_36@bf16", size="smoke")
+    verdicts = dict.fromkeys(sources, "correct")
+    found = parity.measure(problem, solutions, verdicts, "cpu", lambda line: None, timeout_s)
+    launcher = launch.current()
+    assert isinstance(launcher, launch.Launcher) and not launcher.started, "nothing is left running"
+    return found
+
+
+def test_kernels_that_fail_leave_the_others_their_times(tmp_path: Path) -> None:
+    found = measured(tmp_path, raising=RAISING, not_python=NOT_PYTHON, good=GOOD)
+    assert found["times_ms"]["eager"] > 0 and found["times_ms"]["good"] > 0
+    assert found["times_ms"]["raising"] is None and "not here" in found["reasons"]["raising"]
+    assert "SyntaxError" in found["reasons"]["not_python"]
+    assert list(found["times_ms"]) == ["eager", "compile", "raising", "not_python", "good"], "the published order"
+
+
+@pytest.mark.parametrize(("source", "words"), [(HANGING, "no answer within 12 s"), (DYING, "it died: last words")])
+def test_a_process_that_ends_ends_the_protocol_with_its_reason(tmp_path: Path, source: str, words: str) -> None:
+    """It is one process, as published: who comes after has none."""
+    found = measured(tmp_path, 12.0, bad=source, good=GOOD)
+    assert found["times_ms"]["eager"] > 0 and words in found["reasons"]["bad"]
+    assert found["times_ms"]["good"] is None and "ended with bad" in found["reasons"]["good"]
+
+
+def test_inputs_are_shared_as_published(tmp_path: Path) -> None:
+    """What one kernel does to them the next one meets: this is what the judge's own inputs are kept from."""
+    found = measured(tmp_path, in_place=IN_PLACE, spoiled=SPOILED)
+    assert found["times_ms"]["in_place"] > 0 and "the inputs were changed" in found["reasons"]["spoiled"]
+
+
+def test_what_broke_a_rule_is_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(GOOD)
+    problem = problems.load("L1_36@bf16", size="smoke")
+    solutions = [("bad", tmp_path / "bad.py", "kernel_function")]
+    found = parity.measure(problem, solutions, {"bad": "rejected"}, "cpu", lambda line: None, TIMEOUT_S)
+    assert found["reasons"]["bad"] == "not run: the verdict is rejected" and found["times_ms"]["bad"] is None
