@@ -24,7 +24,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from repro import settings
-from repro.judge import launch
+from repro.judge import launch, users
 
 WAIT_S = 20.0
 # A solution that starts what a solution can start. Each counts in a byte of shared memory of its own and leaves its
@@ -232,7 +232,7 @@ def check_every_worker_has_a_user_of_its_own_where_the_launcher_may_give_it_one(
     if first.worker.started.uid is None:
         assert uids == [os.getuid()] * 2
     else:
-        assert len({*uids, os.getuid(), 0}) == 4 and all(launch.FIRST_UID <= uid < launch.LAST_UID for uid in uids)
+        assert len({*uids, os.getuid(), 0}) == 4 and all(users.FIRST_UID <= uid < users.LAST_UID for uid in uids)
         if settings.in_container():
             assert os.getuid() == settings.CONTAINER_UID
         for busy in (first, second):
@@ -427,21 +427,17 @@ def test_scratch_folders_go_where_the_launcher_says(monkeypatch: pytest.MonkeyPa
 
 def test_launchers_side_by_side_never_share_a_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One that ends its workers ends all of a user: two that gave out the same numbers killed each other's."""
-    from repro.judge import launch
-
-    monkeypatch.setattr(launch, "USERS", tmp_path / "users")
-    first, second = launch._free_uids(None), launch._free_uids(None)
-    ours = [next(first) for _ in range(launch.UIDS_A_RANGE + 3)]
-    theirs = [next(second) for _ in range(launch.UIDS_A_RANGE + 3)]
+    monkeypatch.setattr(users, "USERS", tmp_path / "users")
+    first, second = users.free(None), users.free(None)
+    ours = [next(first) for _ in range(users.UIDS_A_RANGE + 3)]
+    theirs = [next(second) for _ in range(users.UIDS_A_RANGE + 3)]
     assert not set(ours) & set(theirs)
-    third = launch._free_uids(ours[0] + 4 * launch.UIDS_A_RANGE)
-    assert next(third) == ours[0] + 4 * launch.UIDS_A_RANGE + 1, "the judge's own is given to nobody"
+    third = users.free(ours[0] + 4 * users.UIDS_A_RANGE)
+    assert next(third) == ours[0] + 4 * users.UIDS_A_RANGE + 1, "the judge's own is given to nobody"
 
 
 def test_users_that_still_run_something_are_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What a killed launcher left behind must not meet a new worker."""
-    from repro.judge import launch
-
-    monkeypatch.setattr(launch, "USERS", tmp_path / "users")
-    monkeypatch.setattr(launch, "of_user", lambda uid: [1] if uid < launch.FIRST_UID + 2 else [])
-    assert next(launch._free_uids(None)) == launch.FIRST_UID + 2
+    monkeypatch.setattr(users, "USERS", tmp_path / "users")
+    monkeypatch.setattr(users, "of_user", lambda uid: [1] if uid < users.FIRST_UID + 2 else [])
+    assert next(users.free(None)) == users.FIRST_UID + 2

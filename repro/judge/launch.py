@@ -11,10 +11,8 @@ are signalled by their process groups, and what left its group is found as an or
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import pwd
 import select
 import shutil
 import signal
@@ -31,25 +29,16 @@ from typing import Any
 
 from repro import settings
 from repro.errors import JudgeError
+from repro.judge import users
 from repro.judge.confine import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
 from repro.judge.procfs import descendants, filters, of_user, processes
 
-FIRST_UID, LAST_UID = 61000, 65000
-USERS = Path("/tmp/repro-users")  # noqa: S108  the same for every launcher, whatever its TMPDIR
-UIDS_A_RANGE = 125  # a launcher takes a range at a time: two of them must not end each other's workers
 MESSAGE_BYTES = 1 << 16
 ACK_TIMEOUT_S = 10.0
 STOP, GO, KILL, REMOVE = b"S", b"C", b"K", b"R"
 # What may go wrong for one request; the launcher tells the judge and goes on.
 FAILURES = (OSError, JudgeError, KeyError, ValueError, StopIteration, subprocess.SubprocessError)
 SIGNALS = {STOP: signal.SIGSTOP, GO: signal.SIGCONT, KILL: signal.SIGKILL}
-
-
-def _become(uid: int) -> None:
-    """Gives up this process's user for good; root's capabilities go with it."""
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
 
 
 @dataclass
@@ -130,7 +119,7 @@ class Launcher:
                 os.dup2(from_us, 0)
                 os.dup2(to_us, 1)
                 os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-                _become(uid)
+                users.become(uid)
                 prctl(PR_SET_DUMPABLE, 0)
                 prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
                 _serve_user(name, 0, 1)
@@ -195,7 +184,7 @@ class Launcher:
         pid = os.fork()
         if pid == 0:
             try:
-                _become(uid)
+                users.become(uid)
                 work()
             finally:
                 os._exit(0)
@@ -230,25 +219,12 @@ def _serve_user(name: str, commands: int, answers: int) -> None:
     while command := os.read(commands, 1):
         if command == REMOVE:
             shutil.rmtree(scratch, ignore_errors=True)
-            _forget(os.getuid())
+            users.forget(os.getuid())
             os.write(answers, command)
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, SIGNALS[command])
         os.write(answers, command)
-
-
-def _forget(uid: int) -> None:
-    """Removes what a worker's user left where all users may write: the next worker may get the same number."""
-    for folder in ("/dev/shm", tempfile.gettempdir()):  # noqa: S108
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(folder):
-                with contextlib.suppress(OSError):
-                    if entry.stat(follow_symlinks=False).st_uid == uid:
-                        if entry.is_dir(follow_symlinks=False):
-                            shutil.rmtree(entry.path, ignore_errors=True)
-                        else:
-                            os.unlink(entry.path)
 
 
 class RemoteLauncher:
@@ -325,45 +301,6 @@ def _launch(connection: socket.socket, judge: int, launcher: Launcher) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _free_uids(judge_uid: int | None) -> Iterator[int]:
-    """Users that nobody has on this machine and under whom nothing runs, out of ranges that other launchers leave."""
-    USERS.mkdir(mode=0o700, exist_ok=True)
-    if USERS.is_symlink() or USERS.stat().st_uid != os.geteuid():
-        raise JudgeError(f"{USERS} is another user's", "remove it: launchers note there which users they give out")
-    held = []
-    for first in range(FIRST_UID, LAST_UID, UIDS_A_RANGE):
-        lock = os.open(USERS / str(first), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            continue
-        held.append(lock)  # until this process ends
-        for uid in range(first, first + UIDS_A_RANGE):
-            try:
-                pwd.getpwuid(uid)
-            except KeyError:
-                if uid != judge_uid and not of_user(uid):
-                    yield uid
-    raise JudgeError("no free user is left for a worker", f"all from {FIRST_UID} to {LAST_UID - 1} are in use")
-
-
-def _may_change_user() -> bool:
-    """Whether another user could run our code: the right to become one, and files that it can read."""
-    if os.geteuid() != 0:
-        return False
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            _become(LAST_UID)
-            needed = [Path(__file__), Path(sys.executable), Path(os.__file__), Path(tempfile.gettempdir())]
-            code = 0 if all(os.access(path, os.R_OK) for path in needed) and os.access(needed[-1], os.W_OK) else 1
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-
 _current: Launcher | RemoteLauncher | None = None
 
 
@@ -383,7 +320,7 @@ def divide() -> None:
     """
     global _current
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    apart = _may_change_user()
+    apart = users.may_change()
     judge_uid = settings.CONTAINER_UID if apart and settings.in_container() else None
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     parent = os.getpid()
@@ -392,7 +329,7 @@ def divide() -> None:
     if pid == 0:
         ours.close()
         if judge_uid is not None:
-            _become(judge_uid)
+            users.become(judge_uid)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
@@ -400,7 +337,7 @@ def divide() -> None:
         return
     theirs.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    code = _launch(ours, pid, Launcher(_free_uids(judge_uid) if apart else None, pid))
+    code = _launch(ours, pid, Launcher(users.free(judge_uid) if apart else None, pid))
     if code < 0:
         with contextlib.suppress(OSError):  # SIGKILL has no handler
             signal.signal(-code, signal.SIG_DFL)
