@@ -136,11 +136,6 @@ def compile_alone() -> None:
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 
 
-def interpret() -> None:
-    """Has Triton interpret kernels in this process; call it before Triton is imported."""
-    os.environ["TRITON_INTERPRET"] = "1"
-
-
 def own_caches(folder: Path) -> None:
     """Puts what the judge itself compiles into its cell's folder, where no worker can write."""
     os.environ["TRITON_CACHE_DIR"] = str(folder / "cache" / "triton")

@@ -1,6 +1,6 @@
-"""`python -m repro.judge READ_FD WRITE_FD DEVICE SCRATCH JUDGE_PID`: a worker, confined before all other imports.
+"""A worker, confined before all other imports: `python -m repro.judge SERVES READ_FD WRITE_FD DEVICE SCRATCH JUDGE_PID`.
 
-DEVICE with `+parity` behind it serves the published protocol (`parity.py`) instead.
+SERVES is `judge`, or `parity` for the published protocol.
 
 Landlock binds the thread that asks for it and what that starts, and importing torch starts threads.
 """
@@ -17,22 +17,19 @@ from repro.judge import confine
 
 def main() -> None:
     """Confines this process, then serves the judge."""
-    read_fd, write_fd, device, scratch, judge = sys.argv[1:6]
+    serves, read_fd, write_fd, device, scratch, judge = sys.argv[1:7]
     os.chdir(scratch)
     if os.geteuid() == 0:  # confined root has no CUDA in child processes, where torch would compile
         settings.compile_alone()
     confined = confine.confine(Path(scratch), [], [int(judge)])
-    device, _, parity = device.partition("+")
-    if parity:
-        if device == "cpu":
-            settings.interpret()
-        from repro.judge.parity import serve
+    if serves == "parity":
+        from repro.judge import parity
 
-        serve(int(read_fd), int(write_fd), device, Path(scratch))
-        return
-    from repro.judge import worker
+        parity.serve(int(read_fd), int(write_fd), device, Path(scratch))
+    else:
+        from repro.judge import worker
 
-    worker.serve(int(read_fd), int(write_fd), device, Path(scratch), confined)
+        worker.serve(int(read_fd), int(write_fd), device, Path(scratch), confined)
 
 
 if __name__ == "__main__":

@@ -83,8 +83,9 @@ class Launcher:
         self.started: dict[int, Started] = {}
         self.wardens: dict[int, int] = {}
 
-    def start(self, name: str, device: str, fds: list[int], log: int) -> Started:
-        """A worker; the first two of `fds` are what it reads and writes, `log` takes what it prints."""
+    def start(self, name: str, device: str, fds: list[int], log: int, serves: str = "judge") -> Started:
+        """A worker; the first two of `fds` are what it reads and writes, `log` takes what it prints. serves: whose
+        requests it answers, the judge's or those of the published protocol (`parity`)."""
         uid = next(self.uids) if self.uids is not None else None
         commands = answers = None
         if uid is None:
@@ -93,8 +94,9 @@ class Launcher:
             commands, answers, scratch = self._warden(uid, name)
         interpret = device == "cpu"
         identity: dict[str, Any] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+        told = [serves, *map(str, fds[:2]), device, scratch, str(self.judge)]
         process = subprocess.Popen(
-            [sys.executable, "-P", "-s", "-m", "repro.judge", *map(str, fds[:2]), device, scratch, str(self.judge)],
+            [sys.executable, "-P", "-s", "-m", "repro.judge", *told],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -248,8 +250,9 @@ class RemoteLauncher:
             raise JudgeError("the launcher of workers failed", answer["error"])
         return answer, list(received)
 
-    def start(self, name: str, device: str, fds: list[int], log: int) -> Started:
-        answer, received = self._ask({"op": "start", "name": name, "device": device}, [log, *fds])
+    def start(self, name: str, device: str, fds: list[int], log: int, serves: str = "judge") -> Started:
+        message = {"op": "start", "name": name, "device": device, "serves": serves}
+        answer, received = self._ask(message, [log, *fds])
         return Started(answer["pid"], answer["scratch"], answer["uid"], answer["fds"], *received)
 
     def poll(self, pid: int) -> int | None:
@@ -270,7 +273,7 @@ def _answer(launcher: Launcher, message: dict[str, Any], fds: list[int]) -> tupl
     op = message["op"]
     if op == "start":
         log, *rest = fds
-        started = launcher.start(message["name"], message["device"], rest, log)
+        started = launcher.start(message["name"], message["device"], rest, log, message["serves"])
         pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
         return {"pid": started.pid, "scratch": started.scratch, "uid": started.uid, "fds": started.fds}, pipes
     if op == "poll":

@@ -28,8 +28,6 @@ from repro.judge import binder, interpreter, launch, timing
 from repro.judge.protocol import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
 from repro.problems import Problem
 
-# Behind the device's name on the command line of a worker's process: it serves this protocol and no judge's requests.
-MARK = "+parity"
 WARMUP_MS, REP_MS = 500, 100
 BASELINES = ("eager", "compile")
 # Starting, drawing inputs and compiling take seconds; do_bench runs 0.6 s and at least six calls.
@@ -125,7 +123,7 @@ class Child:
         to_child, from_judge = os.pipe()
         to_judge, from_child = os.pipe()
         try:
-            self.started = self.launcher.start("parity", device + MARK, [to_child, from_child], self.log)
+            self.started = self.launcher.start("parity", device, [to_child, from_child], self.log, "parity")
         finally:
             os.close(to_child)
             os.close(from_child)
