@@ -1,6 +1,7 @@
-"""A worker, confined before all other imports: `python -m repro.judge SERVES READ_FD WRITE_FD DEVICE SCRATCH JUDGE_PID`.
+"""A worker, confined before all other imports.
 
-SERVES is `judge`, or `parity` for the published protocol.
+`python -m repro.judge SERVES READ_FD WRITE_FD DEVICE SCRATCH JUDGE_PID`; SERVES is `judge`, or `parity` for the
+published protocol.
 
 Landlock binds the thread that asks for it and what that starts, and importing torch starts threads.
 """
