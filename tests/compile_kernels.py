@@ -31,13 +31,19 @@ from repro.judge.binder import bind  # noqa: E402
 Shapes = list[tuple[int, ...]]
 # What reaches the kernels that the problem itself does not. kernel_function: shapes of the tensors, keywords.
 EXTRA_CALLS: dict[str, list[tuple[Shapes, dict[str, Any]]]] = {
+    "04_Matrix_vector_multiplication": [([(32768, 5000), (5000, 1)], {})],  # one part; a ragged edge
     "36_RMSNorm": [([(4, 2048, 32, 32)], {})],
+    "43_Max_Pooling_3D": [
+        ([(2, 4, 9, 10, 40)], {"kernel_size": (2, 5, 3), "stride": 1, "padding": (1, 2, 1)}),  # masked columns
+        ([(2, 4, 9, 10, 37)], {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 3}),  # the general path
+    ],
     "77_conv_transposed_3D_square_padded_dilated_strided": [
         ([(4, 24, 8, 9, 10), (24, 40, 3, 3, 3)], {"stride": 1, "padding": 1, "dilation": 1}),
         ([(4, 32, 8, 9, 10), (32, 64, 3, 3, 3)], {"stride": 3, "padding": 1, "dilation": 3}),
     ],
     "82_conv_depthwise_2D_square_input_square_kernel": [
-        ([(2, 64, 128, 128), (64, 1, 3, 3)], {"stride": 2, "padding": 1})
+        ([(2, 64, 128, 128), (64, 1, 3, 3)], {"stride": 1, "padding": 1}),
+        ([(2, 64, 128, 128), (64, 1, 3, 3)], {"stride": 2, "padding": 1}),
     ],
 }
 # ModelNew: constructor arguments, shapes of the inputs.
