@@ -25,13 +25,23 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
     return json.dumps(strict(value), allow_nan=False, indent=indent)
 
 
+def render(value: Any) -> bytes:
+    """A JSON file's bytes, the same for the same value. Raises TypeError for a value that JSON does not know."""
+    return (dumps(value, indent=1) + "\n").encode()
+
+
 def write(path: Path, value: Any) -> None:
+    """Writes a JSON file whole or not at all. Raises OSError, and TypeError for a value that JSON does not know."""
+    replace(path, render(value))
+
+
+def replace(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("w") as stream:
-            stream.write(dumps(value, indent=1) + "\n")
+        with temporary.open("wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from repro import problems
 from repro.bundle.write import Bundle
 from repro.cells import Cell, Outcome
 from repro.engines.base import Engine
@@ -32,6 +34,25 @@ class Row:
         files = {n: f for n, f in self.cell.files.items() if n != self.cell.fixture} if self.cell is not None else {}
         parts = [name.encode() + hashlib.sha256(files[name]).digest() for name in sorted(files)]
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+    def inputs(self, keep: Callable[[str, bytes], str]) -> list[dict[str, Any]]:
+        """Every text that goes into the row: name, sha256, and where `keep` put it or why it is not kept."""
+        if self.cell is None:
+            return []
+        called = {file: f"{name}.py" for name, file, _ in self.cell.solutions}
+        found = []
+        for name, text in sorted(self.cell.files.items()):
+            entry = {"name": name, "sha256": hashlib.sha256(text).hexdigest()}
+            if name == self.cell.fixture:
+                entry["not_kept"] = "a fixture: the bundle of `repro fixtures` holds it"
+            else:
+                entry["kept"] = keep(called.get(name, name), text)
+            found.append(entry)
+        if self.cell.problem and self.cell.problem not in self.cell.files:
+            path = problems.load(self.cell.problem).path
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            found.append({"name": f"problems/{path.name}", "sha256": digest, "not_kept": "shipped with repro"})
+        return found
 
 
 class Interrupted(ReproError):
@@ -122,9 +143,11 @@ def _keep(
         "row": row.id,
         **row.columns,
         "content": row.content,
+        "inputs": row.inputs(bundle.keep),
         "status": outcome.status,
         "error": outcome.error,
         "wall_s": outcome.wall_s,
+        "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "fingerprint_id": bundle.fingerprint(outcome.fingerprint),
         "result": outcome.result,
     }

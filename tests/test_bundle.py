@@ -140,6 +140,7 @@ def test_bundle_finished_while_it_was_read_is_not_resumed(tmp_path: Path, monkey
     hold = Bundle._hold
 
     def late(bundle: Bundle) -> bool:
+        monkeypatch.setattr(Bundle, "_hold", hold)
         other = Bundle.open(bundle.path)
         other.add(row("a"))
         other.finish("complete")
@@ -207,7 +208,7 @@ def test_manifest_hashes_every_file(tmp_path: Path) -> None:
     assert bundle.fingerprint({"fingerprint_id": "f00", "values": {}}) == "f00"
     bundle.finish("incomplete")
     assert manifest(bundle.path)["files"] == digests(bundle.path)
-    assert len(digests(bundle.path)) == 3
+    assert len(digests(bundle.path)) == 4, "rows, a solution, a fingerprint, the statement"
 
     bundle.file("report.md", b"# report\n")
     bundle.add(row("b"))
@@ -322,3 +323,88 @@ def test_dumps_refuses_what_json_does_not_know() -> None:
     for value in (object(), {1, 2}, b"bytes"):
         with pytest.raises(TypeError):
             jsonio.dumps(value)
+
+
+# -- closed bundles ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Bundle:
+    """A bundle with a row, a solution and a report, closed."""
+    bundle = create(tmp_path, ["a"])
+    bundle.keep("mine.py", b"pass\n")
+    bundle.add(row("a"))
+    bundle.finish("complete")
+    return bundle
+
+
+def test_drawing_a_report_hides_no_change_of_what_was_measured(closed: Bundle) -> None:
+    before = manifest(closed.path)
+    (closed.path / "rows.jsonl").write_text(jsonio.dumps(row("a", value=2)) + "\n")
+    (closed.path / "foreign.txt").write_text("put here later")
+    drawn = Bundle.open(closed.path)
+    drawn.file("report.md", b"# another\n")
+    drawn.finish(drawn.manifest["status"])
+    after = manifest(closed.path)
+    assert after["files"]["rows.jsonl"] == before["files"]["rows.jsonl"] and "foreign.txt" not in after["files"]
+    assert after["files"]["report.md"] == hashlib.sha256(b"# another\n").hexdigest()
+    assert after["finished"] == before["finished"] and after["bundle_id"] != before["bundle_id"]
+
+
+def test_interrupted_bundle_that_was_edited_is_not_gone_on_with(tmp_path: Path) -> None:
+    bundle = create(tmp_path)
+    bundle.add(row("a"))
+    bundle.finish("interrupted")
+    (bundle.path / "rows.jsonl").write_text(jsonio.dumps(row("a", value=2)) + "\n")
+    with pytest.raises(BundleError, match=r"rows.jsonl changed after it was closed.*without --resume"):
+        resume(tmp_path)
+
+
+def test_half_written_files_of_a_killed_process_are_removed(begun: Path, tmp_path: Path) -> None:
+    (begun.parent / ".manifest.json.123").write_text("{")
+    found = resume(tmp_path)
+    assert found is not None and not list(found.path.glob(".*"))
+
+
+def test_report_of_a_bundle_that_is_being_written_leaves_its_manifest_alone(tmp_path: Path) -> None:
+    bundle = create(tmp_path)
+    before = manifest(bundle.path)
+    reader = Bundle.open(bundle.path)
+    reader.file("report.md", b"# so far\n")
+    reader.finish("running")
+    assert manifest(bundle.path) == before
+
+
+def test_a_text_is_kept_once(closed: Bundle) -> None:
+    bundle = create(closed.path.parent)
+    bundle.file("solutions/a.py", b"pass\n")
+    assert bundle.keep("again.py", b"pass\n") == "solutions/a.py"
+    place = bundle.keep("adversarial/A01 zeros.py", b"other\n")
+    assert place.startswith("inputs/") and place.endswith("-adversarial_A01_zeros.py")
+    assert (bundle.path / place).read_bytes() == b"other\n"
+
+
+def test_claims_come_before_the_first_row(tmp_path: Path) -> None:
+    bundle = create(tmp_path)
+    bundle.declare(b"[claim]\n")
+    bundle.add(row("a"))
+    bundle.declare(b"[claim]\n")
+    assert manifest(bundle.path)["claims"]["sha256"] == hashlib.sha256(b"[claim]\n").hexdigest()
+    with pytest.raises(BundleError, match="declared before a run"):
+        bundle.declare(b"[claim]\nlooser = true\n")
+
+
+def test_bundle_of_a_later_schema_is_refused_by_name(closed: Bundle, tool: Tool) -> None:
+    later = manifest(closed.path) | {"schema_version": 3}
+    jsonio.write(closed.path / "manifest.json", later)
+    done = tool("report", closed.path)
+    assert done.code == 1 and "its schema is 3" in done.complaint
+
+
+def test_report_without_a_path_takes_the_newest_bundle_of_any_verb(tmp_path: Path) -> None:
+    Bundle.create(tmp_path, "run", PLAN, PARAMETERS).finish("complete")
+    newest = Bundle.create(tmp_path, "self-test", PLAN, PARAMETERS)
+    newest.finish("complete")
+    found = latest(tmp_path, ("run", "self-test"))
+    assert found is not None
+    assert found.path.name.endswith("-self-test")

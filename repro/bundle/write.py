@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
+import json
 import os
 import re
 import time
@@ -12,11 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from repro import __version__, jsonio
+from repro import jsonio
+from repro.bundle import seal, statement
+from repro.bundle.origin import origin
+from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.errors import BundleError, PrerequisiteError, UsageError
 
-SCHEMA_VERSION = 1
-MANIFEST, ROWS, FINGERPRINTS = "manifest.json", "rows.jsonl", "fingerprints"
+# 1: no inputs a row, no statement, no bundle id. 2: these.
+SCHEMA_VERSION = 2
+ROWS, FINGERPRINTS, INPUTS, CLAIMS = "rows.jsonl", "fingerprints", "inputs", "claims.toml"
 
 
 def _now() -> str:
@@ -25,7 +29,7 @@ def _now() -> str:
 
 def plan_digest(plan: list[str], parameters: dict[str, Any]) -> str:
     """What two runs must share for one to continue the other."""
-    return hashlib.sha256(jsonio.dumps([plan, parameters]).encode()).hexdigest()[:16]
+    return seal.sha256(jsonio.dumps([plan, parameters]).encode())[:16]
 
 
 class Bundle:
@@ -34,6 +38,8 @@ class Bundle:
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
         self.path, self.manifest = path, manifest
         self.rows: dict[str, dict[str, Any]] = {}
+        self._touched: set[str] = set()
+        self._kept: dict[str, str] = {}
         self._release: Callable[[], Any] = lambda: None
 
     @staticmethod
@@ -58,7 +64,7 @@ class Bundle:
                 ) from error
         manifest = {
             "schema_version": SCHEMA_VERSION,
-            "tool": f"repro {__version__}",
+            "tool": origin()["tool"],
             "verb": verb,
             "parameters": parameters,
             "plan": plan,
@@ -66,8 +72,11 @@ class Bundle:
             "started": _now(),
             "finished": None,
             "status": "running",
+            "origin": {name: value for name, value in origin().items() if name != "tool"},
+            "attempts": [],
         }
         bundle = Bundle(path, manifest)
+        bundle._attempt()
         bundle._guard(bundle._hold)
         bundle._save()
         return bundle
@@ -75,14 +84,15 @@ class Bundle:
     @staticmethod
     def open(path: Path) -> Bundle:
         """An existing bundle. Raises UsageError where the folder is none."""
-        import json
-
         try:
             manifest = json.loads((path / MANIFEST).read_text())
         except (OSError, ValueError) as error:
             raise UsageError(f"{path} is not a bundle", str(error)) from error
         if not isinstance(manifest, dict) or not {"plan", "plan_digest", "status", "verb"} <= manifest.keys():
             raise UsageError(f"{path} is not a bundle", f"its {MANIFEST} is of something else")
+        if manifest.get("schema_version") not in range(1, SCHEMA_VERSION + 1):
+            why = f"its schema is {manifest.get('schema_version')!r}, this is schema {SCHEMA_VERSION}"
+            raise UsageError(f"{path} cannot be read", why, "Use the release of repro that wrote it.")
         bundle = Bundle(path, manifest)
         try:
             bundle.rows = {row["row"]: row for row in jsonio.lines(path / ROWS)}
@@ -110,14 +120,37 @@ class Bundle:
             self._release()
             return False
         self.manifest, self.rows = now.manifest, now.rows
-        self._guard(lambda: jsonio.mend(self.path / ROWS))
-        self.manifest["status"] = "running"
-        self.manifest.pop("error", None)
+        if self.manifest["status"] != "running" and (wrong := seal.changed(self.path, self.manifest.get("files", {}))):
+            self._release()
+            why = f"{', '.join(wrong)} changed after it was closed"
+            raise BundleError(f"{self.path} is not as it was written", why, "Measure again without --resume.")
+        self._guard(self._tidy)
+        for name in ("error", "files", "bundle_id"):
+            self.manifest.pop(name, None)
+        self.manifest |= {"schema_version": SCHEMA_VERSION, "status": "running", "finished": None}
+        self._attempt()
         self._save()
         return True
 
+    def _tidy(self) -> None:
+        """Ends a line that was cut short and removes files that were never whole, after a process that was killed."""
+        jsonio.mend(self.path / ROWS)
+        for half in self.path.rglob(".*"):
+            if half.is_file():
+                half.unlink()
+
+    def _attempt(self) -> None:
+        """Notes that this process's code writes from now on."""
+        first = {"started": self.manifest["started"], "tool": self.manifest["tool"]}
+        known = self.manifest.setdefault("attempts", [first])  # of schema 1, which did not record the code's hash
+        known.append({"started": _now(), **{name: origin()[name] for name in ("tool", "code_sha256")}})
+
     def _save(self) -> None:
         self._guard(lambda: jsonio.write(self.path / MANIFEST, self.manifest))
+
+    @property
+    def _holds(self) -> bool:
+        return isinstance(self._release, weakref.finalize) and self._release.alive
 
     def _hold(self) -> bool:
         """Takes the bundle for this process until it is finished or the process ends; False where another has it."""
@@ -147,7 +180,19 @@ class Bundle:
     def add(self, row: dict[str, Any]) -> None:
         """Appends one row and syncs it. Raises BundleError where the disk refuses."""
         self._guard(lambda: jsonio.append(self.path / ROWS, row))
+        self._touched.add(ROWS)
         self.rows[row["row"]] = row
+
+    def declare(self, claims: bytes) -> None:
+        """Keeps the claims file that a run is held to. Raises BundleError once rows are there: claims come first."""
+        known = self.manifest.get("claims", {}).get("sha256")
+        if known == seal.sha256(claims):
+            return
+        if self.rows:
+            raise BundleError(f"{self.path} has rows already", "claims are declared before a run", "Start another run.")
+        self.file(CLAIMS, claims)
+        self.manifest["claims"] = {"file": CLAIMS, "sha256": seal.sha256(claims), "declared": _now()}
+        self._save()
 
     def fingerprint(self, fingerprint: dict[str, Any] | None) -> str | None:
         """Stores a fingerprint once and returns its id."""
@@ -157,33 +202,49 @@ class Bundle:
         file = self.path / FINGERPRINTS / f"{name}.json"
         if not file.exists():
             self._guard(lambda: jsonio.write(file, fingerprint))
+            self._touched.add(f"{FINGERPRINTS}/{name}.json")
         return name
 
     def fingerprints(self) -> dict[str, dict[str, Any]]:
         """All fingerprints of this bundle by id."""
-        import json
-
         return {f.stem: json.loads(f.read_text()) for f in sorted((self.path / FINGERPRINTS).glob("*.json"))}
 
     def file(self, name: str, content: bytes) -> None:
         """A file beside the rows: a solution, a report."""
-        target = self.path / name
+        self._guard(lambda: jsonio.replace(self.path / name, content))
+        self._touched.add(name)
+        self._kept[seal.sha256(content)] = name
 
-        def write() -> None:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-
-        self._guard(write)
+    def keep(self, name: str, content: bytes) -> str:
+        """Keeps a text that a row was measured from, once, and returns its place in the bundle."""
+        digest = seal.sha256(content)
+        if digest not in self._kept:
+            self.file(f"{INPUTS}/{digest[:16]}-{re.sub(r'[^A-Za-z0-9._-]+', '_', name)[-80:]}", content)
+        return self._kept[digest]
 
     def finish(self, status: str, **facts: Any) -> None:
-        """Sets the status (complete, incomplete, interrupted, failed) and hashes every file of the bundle."""
-        files = {}
-        for file in sorted(self.path.rglob("*")):
-            if file.is_file() and file.name != MANIFEST and not file.name.startswith("."):
-                files[str(file.relative_to(self.path))] = hashlib.sha256(file.read_bytes()).hexdigest()
-        self.manifest |= {"status": status, "finished": _now(), "files": files, **facts}
-        self._save()
+        """Sets the status (complete, incomplete, interrupted, failed), hashes what this process wrote and closes the
+        bundle: statement, then manifest. One that another process is writing is left to it."""
+        if not self._holds and not self._hold():
+            return
+        known = self.manifest.get("files") if self.manifest["status"] != "running" else None
+        finished = _now() if known is None else self.manifest["finished"]
+        self.manifest |= {"status": status, "finished": finished, **facts}
+        if status != "running":
+            self._guard(lambda: self._close(known))
+            self._save()
         self._release()
+
+    def _close(self, known: dict[str, str] | None) -> None:
+        files = seal.hashes(self.path, known, self._touched)
+        if self.manifest["schema_version"] >= 2:
+            files.pop(STATEMENT, None)
+            told = jsonio.render(statement.build(self.manifest, self.rows.values(), self.fingerprints(), files))
+            jsonio.replace(self.path / STATEMENT, told)
+            files[STATEMENT] = seal.sha256(told)
+        self.manifest["files"] = dict(sorted(files.items()))
+        if self.manifest["schema_version"] >= 2:
+            self.manifest["bundle_id"] = seal.bundle_id(self.manifest)
 
 
 def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:

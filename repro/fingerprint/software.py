@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import platform
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from repro import __version__, settings
+from repro.fingerprint import git
 from repro.fingerprint.hardware import entry
 
 PACKAGES = ("torch", "triton", "numpy", "nvidia-ml-py", "tabulate", "rich", "python-dotenv")
@@ -21,28 +20,6 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _git() -> dict[str, Any]:
-    facts = settings.container_facts()
-    if "git_sha" in facts:
-        return {
-            "git_commit": entry(facts["git_sha"], "image build argument", "V"),
-            "git_dirty": entry(facts.get("git_dirty", "unknown"), "image build argument", "V"),
-        }
-    git = shutil.which("git")
-    if git is None or not (settings.ROOT / ".git").exists():
-        return {"git_commit": entry(None, "git", "V", "absent: not a git checkout")}
-
-    def ask(*words: str) -> str:
-        done = subprocess.run([git, "-C", str(settings.ROOT), *words], capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    dirty = bool(ask("status", "--porcelain", "--untracked-files=no"))
-    return {
-        "git_commit": entry(ask("rev-parse", "HEAD") or None, "git rev-parse", "V"),
-        "git_dirty": entry(str(dirty).lower(), "git status", "V"),
-    }
 
 
 def _torch() -> dict[str, Any]:
@@ -87,7 +64,7 @@ def values() -> dict[str, Any]:
         version = _version(name)
         if name not in ("torch", "triton"):
             found[name.replace("-", "_")] = entry(version, "package metadata", "V", "ok" if version else "absent")
-    found |= _torch() | _ptxas() | _git()
+    found |= _torch() | _ptxas() | git.values()
     found["environment"] = entry(settings.fingerprint_env(), "allow-listed variables", "C")
     facts = settings.container_facts()
     for name in ("image_id", "engine_version", "runtime"):

@@ -1,0 +1,29 @@
+"""Which code writes a bundle: its files' hash, its requirement files, its git commit."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from repro import __version__, settings
+from repro.bundle.seal import sha256
+from repro.fingerprint import git
+
+
+def tree_digest(folder: Path, pattern: str) -> str:
+    """One hash over the files of a folder: of the lines "<sha256>  <name>", sorted, as `sha256sum` prints them."""
+    files = sorted((str(f.relative_to(folder.parent)), f) for f in folder.rglob(pattern) if f.is_file())
+    return sha256("".join(f"{sha256(file.read_bytes())}  {name}\n" for name, file in files).encode())
+
+
+@cache
+def origin() -> dict[str, Any]:
+    """What is known of this process's code. A tree without history has no commit, and says so; its hash stands."""
+    requirements = sorted((settings.ROOT / "requirements").glob("*.txt"))
+    return {
+        "tool": f"repro {__version__}",
+        "code_sha256": tree_digest(settings.ROOT / "repro", "*.py"),
+        "requirements": {f"requirements/{file.name}": sha256(file.read_bytes()) for file in requirements},
+        **git.values(),
+    }
