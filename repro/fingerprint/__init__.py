@@ -1,7 +1,7 @@
 """The machine-readable description of GPU, driver, software and container that stands beside every result.
 
 Every value is {"value", "source", "status", "class"}. Status: ok, not_supported, no_permission, function_not_found,
-absent. Class: I identity (hashed), H hard comparability, C configuration, D dynamic, V version.
+absent. The classes stand in `classes`, and what they mean for a comparison in `difference`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import time
 from typing import Any
 
-from repro.fingerprint import hardware, software
+from repro.fingerprint import classes, hardware, software
 
 SCHEMA_VERSION = 1
 
@@ -26,7 +26,7 @@ def collect(device: str) -> dict[str, Any]:
 
     `sku_id` is over class H, `fingerprint_id` over H, C and V: dynamic values and identity change neither.
     """
-    values = hardware.values(device) | software.values()
+    values = classes.stamped(hardware.values(device) | software.values())
     return {
         "schema_version": SCHEMA_VERSION,
         "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -40,7 +40,7 @@ def collect(device: str) -> dict[str, Any]:
 
 def dynamic(device: str) -> dict[str, Any]:
     """Clocks, power, temperature and event reasons now."""
-    return {k: v for k, v in hardware.values(device).items() if v["class"] == "D"}
+    return {k: v for k, v in classes.stamped(hardware.values(device)).items() if v["class"] == "D"}
 
 
 def headline(fingerprint: dict[str, Any]) -> str:
@@ -56,3 +56,13 @@ def headline(fingerprint: dict[str, Any]) -> str:
     if fingerprint["off_pin"]:
         parts.append("off-pin: " + ", ".join(f"{k} {v}" for k, v in fingerprint["off_pin"].items()))
     return " · ".join(parts)
+
+
+def stack(fingerprint: dict[str, Any]) -> dict[str, Any]:
+    """The software that decides how fast torch and Triton are: versions, `pinned` (whether it is the pinned stack) and
+    a `label` that says all of it."""
+    values = fingerprint["values"]
+    found = {name: str(values.get(name, {}).get("value") or "?") for name in ("torch", "triton", "cudnn")}
+    pinned = not fingerprint["off_pin"]
+    words = f"torch {found['torch']}, Triton {found['triton']}, cuDNN {found['cudnn']}"
+    return found | {"pinned": pinned, "label": f"{'pinned' if pinned else 'off-pin'}: {words}"}

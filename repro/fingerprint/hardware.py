@@ -22,10 +22,10 @@ STATUS: dict[Any, str] = {
 }
 
 
-def entry(value: Any, source: str, klass: str, status: str = "ok") -> dict[str, Any]:
-    """One fingerprint value; an empty one is never `ok`."""
+def entry(value: Any, source: str, status: str = "ok") -> dict[str, Any]:
+    """One fingerprint value; an empty one is never `ok`. Its class stands in `classes`."""
     status = "absent" if value is None and status == "ok" else status
-    return {"value": value, "source": source, "status": status, "class": klass}
+    return {"value": value, "source": source, "status": status}
 
 
 def hashed(identity: str) -> str:
@@ -37,40 +37,40 @@ def _text(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _queries(h: Any) -> dict[str, tuple[str, Callable[[], Any]]]:
-    """name -> (class, query). Every query may raise NVMLError; what it raises is recorded."""
+def queries(h: Any) -> dict[str, Callable[[], Any]]:
+    """name -> query. Every query may raise NVMLError; what it raises is recorded."""
     n = pynvml
     sm, mem = n.NVML_CLOCK_SM, n.NVML_CLOCK_MEM
     return {
-        "gpu_name": ("H", lambda: _text(n.nvmlDeviceGetName(h))),
-        "compute_capability": ("H", lambda: ".".join(map(str, n.nvmlDeviceGetCudaComputeCapability(h)))),
-        "board_part_number": ("H", lambda: _text(n.nvmlDeviceGetBoardPartNumber(h))),
-        "cuda_cores": ("H", lambda: n.nvmlDeviceGetNumGpuCores(h)),
-        "memory_total_bytes": ("H", lambda: int(n.nvmlDeviceGetMemoryInfo(h).total)),
-        "memory_bus_bits": ("H", lambda: n.nvmlDeviceGetMemoryBusWidth(h)),
-        "max_sm_mhz": ("H", lambda: n.nvmlDeviceGetMaxClockInfo(h, sm)),
-        "max_memory_mhz": ("H", lambda: n.nvmlDeviceGetMaxClockInfo(h, mem)),
-        "mig_mode": ("H", lambda: n.nvmlDeviceGetMigMode(h)[0]),
-        "virtualization_mode": ("H", lambda: n.nvmlDeviceGetVirtualizationMode(h)),
-        "power_limit_w": ("C", lambda: n.nvmlDeviceGetEnforcedPowerLimit(h) / 1000),
-        "power_limit_default_w": ("C", lambda: n.nvmlDeviceGetPowerManagementDefaultLimit(h) / 1000),
-        "application_sm_mhz": ("C", lambda: n.nvmlDeviceGetApplicationsClock(h, sm)),
-        "application_memory_mhz": ("C", lambda: n.nvmlDeviceGetApplicationsClock(h, mem)),
-        "ecc": ("C", lambda: bool(n.nvmlDeviceGetEccMode(h)[0])),
-        "persistence": ("C", lambda: bool(n.nvmlDeviceGetPersistenceMode(h))),
-        "compute_mode": ("C", lambda: n.nvmlDeviceGetComputeMode(h)),
-        "pcie_max_generation": ("C", lambda: n.nvmlDeviceGetMaxPcieLinkGeneration(h)),
-        "pcie_max_width": ("C", lambda: n.nvmlDeviceGetMaxPcieLinkWidth(h)),
-        "vbios": ("V", lambda: _text(n.nvmlDeviceGetVbiosVersion(h))),
-        "gpu_uuid_hash": ("I", lambda: hashed(_text(n.nvmlDeviceGetUUID(h)))),
-        "sm_mhz": ("D", lambda: n.nvmlDeviceGetClockInfo(h, sm)),
-        "memory_mhz": ("D", lambda: n.nvmlDeviceGetClockInfo(h, mem)),
-        "temperature_c": ("D", lambda: n.nvmlDeviceGetTemperature(h, n.NVML_TEMPERATURE_GPU)),
-        "power_w": ("D", lambda: n.nvmlDeviceGetPowerUsage(h) / 1000),
-        "energy_mj": ("D", lambda: n.nvmlDeviceGetTotalEnergyConsumption(h)),
-        "clock_event_reasons": ("D", lambda: n.nvmlDeviceGetCurrentClocksThrottleReasons(h)),
-        "performance_state": ("D", lambda: n.nvmlDeviceGetPerformanceState(h)),
-        "memory_used_bytes": ("D", lambda: int(n.nvmlDeviceGetMemoryInfo(h).used)),
+        "gpu_name": lambda: _text(n.nvmlDeviceGetName(h)),
+        "compute_capability": lambda: ".".join(map(str, n.nvmlDeviceGetCudaComputeCapability(h))),
+        "board_part_number": lambda: _text(n.nvmlDeviceGetBoardPartNumber(h)),
+        "cuda_cores": lambda: n.nvmlDeviceGetNumGpuCores(h),
+        "memory_total_bytes": lambda: int(n.nvmlDeviceGetMemoryInfo(h).total),
+        "memory_bus_bits": lambda: n.nvmlDeviceGetMemoryBusWidth(h),
+        "max_sm_mhz": lambda: n.nvmlDeviceGetMaxClockInfo(h, sm),
+        "max_memory_mhz": lambda: n.nvmlDeviceGetMaxClockInfo(h, mem),
+        "mig_mode": lambda: n.nvmlDeviceGetMigMode(h)[0],
+        "virtualization_mode": lambda: n.nvmlDeviceGetVirtualizationMode(h),
+        "power_limit_w": lambda: n.nvmlDeviceGetEnforcedPowerLimit(h) / 1000,
+        "power_limit_default_w": lambda: n.nvmlDeviceGetPowerManagementDefaultLimit(h) / 1000,
+        "application_sm_mhz": lambda: n.nvmlDeviceGetApplicationsClock(h, sm),
+        "application_memory_mhz": lambda: n.nvmlDeviceGetApplicationsClock(h, mem),
+        "ecc": lambda: bool(n.nvmlDeviceGetEccMode(h)[0]),
+        "persistence": lambda: bool(n.nvmlDeviceGetPersistenceMode(h)),
+        "compute_mode": lambda: n.nvmlDeviceGetComputeMode(h),
+        "pcie_max_generation": lambda: n.nvmlDeviceGetMaxPcieLinkGeneration(h),
+        "pcie_max_width": lambda: n.nvmlDeviceGetMaxPcieLinkWidth(h),
+        "vbios": lambda: _text(n.nvmlDeviceGetVbiosVersion(h)),
+        "gpu_uuid_hash": lambda: hashed(_text(n.nvmlDeviceGetUUID(h))),
+        "sm_mhz": lambda: n.nvmlDeviceGetClockInfo(h, sm),
+        "memory_mhz": lambda: n.nvmlDeviceGetClockInfo(h, mem),
+        "temperature_c": lambda: n.nvmlDeviceGetTemperature(h, n.NVML_TEMPERATURE_GPU),
+        "power_w": lambda: n.nvmlDeviceGetPowerUsage(h) / 1000,
+        "energy_mj": lambda: n.nvmlDeviceGetTotalEnergyConsumption(h),
+        "clock_event_reasons": lambda: n.nvmlDeviceGetCurrentClocksThrottleReasons(h),
+        "performance_state": lambda: n.nvmlDeviceGetPerformanceState(h),
+        "memory_used_bytes": lambda: int(n.nvmlDeviceGetMemoryInfo(h).used),
     }
 
 
@@ -78,7 +78,7 @@ def _gpu() -> dict[str, Any]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return {"gpu_name": entry(None, "nvmlInit", "H", f"absent: {error}")}
+        return {"gpu_name": entry(None, "nvmlInit", f"absent: {error}")}
     values: dict[str, Any] = {}
     system = {
         "driver": pynvml.nvmlSystemGetDriverVersion,
@@ -86,25 +86,25 @@ def _gpu() -> dict[str, Any]:
         "cuda_driver": pynvml.nvmlSystemGetCudaDriverVersion_v2,
     }
     for name, query in system.items():
-        values[name] = _ask(name, "V", query)
+        values[name] = _ask(name, query)
     try:
         uuid = settings.visible_gpu()
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid) if uuid else pynvml.nvmlDeviceGetHandleByIndex(0)
     except pynvml.NVMLError as error:
-        return values | {"gpu_name": entry(None, "nvml", "H", f"absent: {error}")}
-    for name, (klass, query) in _queries(handle).items():
-        values[name] = _ask(name, klass, query)
+        return values | {"gpu_name": entry(None, "nvml", f"absent: {error}")}
+    for name, query in queries(handle).items():
+        values[name] = _ask(name, query)
     clock, bus = values["max_memory_mhz"]["value"], values["memory_bus_bits"]["value"]
     if clock and bus:
-        values["bandwidth_signature_gb_s"] = entry(2 * clock * bus / 8000, "2 * max_memory_mhz * memory_bus_bits", "H")
+        values["bandwidth_signature_gb_s"] = entry(2 * clock * bus / 8000, "2 * max_memory_mhz * memory_bus_bits")
     return values
 
 
-def _ask(name: str, klass: str, query: Callable[[], Any]) -> dict[str, Any]:
+def _ask(name: str, query: Callable[[], Any]) -> dict[str, Any]:
     try:
-        return entry(query(), f"nvml {name}", klass)
+        return entry(query(), f"nvml {name}")
     except pynvml.NVMLError as error:
-        return entry(None, f"nvml {name}", klass, STATUS.get(getattr(error, "value", None), str(error)))
+        return entry(None, f"nvml {name}", STATUS.get(getattr(error, "value", None), str(error)))
 
 
 def _cpu() -> dict[str, Any]:
@@ -115,11 +115,11 @@ def _cpu() -> dict[str, Any]:
     model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "cpu_model": entry(model, "/proc/cpuinfo", "C", "ok" if model else "absent"),
-        "cpu_count": entry(len(os.sched_getaffinity(0)), "sched_getaffinity", "C"),
-        "memory_gib": entry(round(memory / 2**30), "sysconf", "C"),
-        "kernel": entry(platform.release(), "uname", "V"),
-        "machine": entry(platform.machine(), "uname", "H"),
+        "cpu_model": entry(model, "/proc/cpuinfo", "ok" if model else "absent"),
+        "cpu_count": entry(len(os.sched_getaffinity(0)), "sched_getaffinity"),
+        "memory_gib": entry(round(memory / 2**30), "sysconf"),
+        "kernel": entry(platform.release(), "uname"),
+        "machine": entry(platform.machine(), "uname"),
     }
 
 
@@ -127,4 +127,4 @@ def values(device: str) -> dict[str, Any]:
     """Hardware values; without a GPU only the host's part, with a `gpu_name` that says why."""
     if device == "cuda":
         return _gpu() | _cpu()
-    return {"gpu_name": entry(None, "device cpu", "H", "absent: the run used the CPU")} | _cpu()
+    return {"gpu_name": entry(None, "device cpu", "absent: the run used the CPU")} | _cpu()

@@ -1,0 +1,66 @@
+"""What differs between two fingerprints, sorted by class, and whether absolute times compare all the same."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from repro.fingerprint import classes
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One field that differs. klass: I, H, C, D or V; hard: absolute times do not compare; a, b: the values, or the
+    status of one that has none; known: both sides recorded it."""
+
+    name: str
+    klass: str
+    hard: bool
+    known: bool
+    a: Any
+    b: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, with the name of the class."""
+        return asdict(self) | {"class": classes.NAMES.get(self.klass, self.klass)}
+
+
+def differences(a: dict[str, Any], b: dict[str, Any]) -> list[Difference]:
+    """Every field whose value differs, in the order identity, hard, configuration, dynamic, version, then by name.
+
+    a, b: whole fingerprints, as `fingerprint.collect` makes them; one may be older than the other and lack fields. A
+    hard field that one side did not record is listed and is not hard: nobody can say that it differs.
+    """
+    mine, theirs = a["values"], b["values"]
+    found = []
+    for name in mine.keys() | theirs.keys():
+        one, other = mine.get(name), theirs.get(name)
+        left, right = (entry["value"] if entry else None for entry in (one, other))
+        if left == right:
+            continue
+        known = left is not None and right is not None
+        klass = classes.of(name, one or other)
+        hard = known and (klass == "H" or _far(name, left, right))
+        found.append(Difference(name, klass, hard, known, _told(one), _told(other)))
+    order = list(classes.NAMES)
+    return sorted(found, key=lambda d: (order.index(d.klass) if d.klass in order else len(order), d.name))
+
+
+def same_unit(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Whether both are known to be of one and the same GPU."""
+    one, other = (side["values"].get("gpu_uuid_hash", {}).get("value") for side in (a, b))
+    return bool(one is not None and one == other)
+
+
+def _far(name: str, a: Any, b: Any) -> bool:
+    """Whether a configured number is so far off that it makes another machine."""
+    limit = classes.HARD_BEYOND.get(name)
+    if limit is None or not all(isinstance(v, int | float) for v in (a, b)):
+        return False
+    return bool(abs(a - b) > limit * max(abs(a), abs(b)))
+
+
+def _told(entry: dict[str, Any] | None) -> Any:
+    if entry is None:
+        return "not recorded"
+    return entry["status"] if entry["value"] is None else entry["value"]
