@@ -134,11 +134,15 @@ def test_mobilenet_adds_no_residual() -> None:
 
 @pytest.mark.parametrize("problem_id", problems.ids())
 def test_traffic_of_the_catalogue_is_that_of_the_real_shapes(problem_id: str) -> None:
-    """Inputs and weights read once, outputs written once; small vectors (biases, norms) may be left out."""
+    """Inputs and weights read once, outputs written once; small vectors (biases, norms) may be left out, and what no
+    output depends on is."""
     model, values = on_meta(problem_id)
     work = problems.load(problem_id).work
     assert work is not None
     read = sum(t.numel() for t in [*values, *model.parameters()])
+    if problem_id == "L1_43":  # kernel 3, stride 2, padding 1, dilation 3: a row is read whole or not at all
+        reached = {2 * out - 1 + 3 * tap for out in range(62) for tap in range(3)} & set(range(128))
+        read = 16 * 32 * len(reached) ** 2 * 128
     assert work.read_elements == pytest.approx(read, rel=0.01)
     with torch.no_grad():
         assert work.written_elements == model(*values).numel()
