@@ -7,10 +7,12 @@ can write anything, and only an id that was published elsewhere tells.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from repro import jsonio
+from repro.bundle import statement
 
 MANIFEST, STATEMENT = "manifest.json", "statement.json"
 
@@ -49,3 +51,21 @@ def hashes(folder: Path, known: dict[str, str] | None, touched: set[str]) -> dic
 def bundle_id(manifest: dict[str, Any]) -> str:
     """The hash of a manifest without its own `bundle_id`."""
     return sha256(jsonio.render({name: value for name, value in manifest.items() if name != "bundle_id"}))
+
+
+def close(
+    folder: Path,
+    manifest: dict[str, Any],
+    rows: Iterable[dict[str, Any]],
+    fingerprints: dict[str, dict[str, Any]],
+    files: dict[str, str],
+) -> None:
+    """Writes the statement, and into `manifest` the hashes of all files and the bundle id. Raises OSError.
+
+    files: name -> hash of every file but manifest and statement.
+    """
+    files.pop(STATEMENT, None)
+    told = jsonio.render(statement.build(manifest, rows, fingerprints, files))
+    jsonio.replace(folder / STATEMENT, told)
+    manifest["files"] = dict(sorted((files | {STATEMENT: sha256(told)}).items()))
+    manifest["bundle_id"] = bundle_id(manifest)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from repro import jsonio
-from repro.bundle import seal, statement
+from repro.bundle import seal
 from repro.bundle.origin import origin
-from repro.bundle.seal import MANIFEST, STATEMENT
+from repro.bundle.seal import MANIFEST
 from repro.errors import BundleError, PrerequisiteError, UsageError
 
 # 1: no inputs a row, no statement, no bundle id. 2: these.
@@ -237,14 +237,10 @@ class Bundle:
 
     def _close(self, known: dict[str, str] | None) -> None:
         files = seal.hashes(self.path, known, self._touched)
-        if self.manifest["schema_version"] >= 2:
-            files.pop(STATEMENT, None)
-            told = jsonio.render(statement.build(self.manifest, self.rows.values(), self.fingerprints(), files))
-            jsonio.replace(self.path / STATEMENT, told)
-            files[STATEMENT] = seal.sha256(told)
-        self.manifest["files"] = dict(sorted(files.items()))
-        if self.manifest["schema_version"] >= 2:
-            self.manifest["bundle_id"] = seal.bundle_id(self.manifest)
+        if self.manifest["schema_version"] == 1:
+            self.manifest["files"] = files
+        else:
+            seal.close(self.path, self.manifest, self.rows.values(), self.fingerprints(), files)
 
 
 def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:

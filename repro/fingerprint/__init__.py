@@ -16,7 +16,8 @@ from repro.fingerprint import classes, hardware, software
 SCHEMA_VERSION = 1
 
 
-def _digest(values: dict[str, Any], classes: str) -> str:
+def digest(values: dict[str, Any], classes: str) -> str:
+    """The id that the values of these classes have: 12 hexadecimal digits."""
     chosen = {k: v["value"] for k, v in sorted(values.items()) if v["class"] in classes}
     return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
@@ -31,8 +32,8 @@ def collect(device: str) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "device": device,
-        "sku_id": _digest(values, "H"),
-        "fingerprint_id": _digest(values, "HCV"),
+        "sku_id": digest(values, "H"),
+        "fingerprint_id": digest(values, "HCV"),
         "off_pin": software.off_pin(),
         "values": values,
     }

@@ -1,0 +1,250 @@
+"""What must hold of a bundle: small checks, each of which tells all that it finds wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+from repro import fingerprint, jsonio
+from repro.bundle import schema, seal
+from repro.bundle.evidence import Evidence
+from repro.bundle.seal import MANIFEST, STATEMENT
+from repro.bundle.write import CLAIMS, FINGERPRINTS, INPUTS, ROWS, SCHEMA_VERSION, plan_digest
+
+SOLUTIONS = "solutions"
+
+
+class Skip(Exception):
+    """A check that says nothing here, and why."""
+
+
+def readable(found: Evidence) -> list[str]:
+    """Every JSON file is one, as the standard knows it."""
+    return [f"{name}: {why}" for name, why in found.damage.items()]
+
+
+def known_schema(found: Evidence) -> list[str]:
+    """The manifest's schema version is one that this release reads."""
+    if found.version in range(1, SCHEMA_VERSION + 1):
+        return []
+    return [f"schema_version is {found.manifest.get('schema_version')!r}, known are 1 to {SCHEMA_VERSION}"]
+
+
+def _by_schema(name: str, values: dict[str, Any]) -> list[str]:
+    if why := schema.missing():
+        raise Skip(why)
+    return [f"{label}: {told}" for label, value in values.items() for told in schema.complaints(name, value)]
+
+
+def manifest_schema(found: Evidence) -> list[str]:
+    return _by_schema("manifest", {MANIFEST: found.manifest})
+
+
+def row_schema(found: Evidence) -> list[str]:
+    return _by_schema("row", {f"{ROWS} line {n}": row for n, row in enumerate(found.lines, 1)})
+
+
+def fingerprint_schema(found: Evidence) -> list[str]:
+    return _by_schema("fingerprint", {f"{FINGERPRINTS}/{n}.json": value for n, value in found.fingerprints.items()})
+
+
+def statement_schema(found: Evidence) -> list[str]:
+    _written(found, "statement")
+    return _by_schema("statement", {STATEMENT: found.statement or {}})
+
+
+def _written(found: Evidence, what: str) -> None:
+    """Skips where this bundle need not have `what`: not where a trace of a later schema is left in the manifest."""
+    why = schema.lacks(found.version, what)
+    if why and not {"bundle_id", "origin", "attempts"} & found.manifest.keys():
+        raise Skip(why)
+    _closed(found, what)
+
+
+def _closed(found: Evidence, what: str) -> None:
+    if found.running and "files" not in found.manifest:
+        raise Skip(f"no {what}: the run has not ended, or its process was killed")
+
+
+def manifest_text(found: Evidence) -> list[str]:
+    """The manifest is the one text that repro writes for what it says."""
+    return [] if jsonio.render(found.manifest) == found.manifest_bytes else [f"{MANIFEST} is not as repro writes it"]
+
+
+def bundle_id(found: Evidence) -> list[str]:
+    """The bundle id is the manifest's hash: with the check of its text, one changed byte of it shows."""
+    _written(found, "bundle id")
+    told, actual = found.manifest.get("bundle_id"), seal.bundle_id(found.manifest)
+    return [] if told == actual else [f"{MANIFEST} says {told or 'none'} and its content has {actual}"]
+
+
+def hashes(found: Evidence) -> list[str]:
+    """Every file of the manifest is there and has its hash."""
+    _closed(found, "hashes")
+    wrong = []
+    for name, known in sorted(found.files.items()):
+        content = found.bytes_of(name)
+        if content is None:
+            wrong.append(f"{name} is missing")
+        elif seal.sha256(content) != known:
+            wrong.append(f"{name} was changed")
+    return wrong
+
+
+def foreign_files(found: Evidence) -> list[str]:
+    """No file, link or anything else is there that the manifest does not name."""
+    _closed(found, "list of files")
+    wrong = []
+    for folder, below, names in os.walk(found.path):
+        for entry in [*names, *(name for name in below if os.path.islink(os.path.join(folder, name)))]:
+            name = os.path.relpath(os.path.join(folder, entry), found.path)
+            if name != MANIFEST and name not in found.files:
+                wrong.append(f"{name} is not in the manifest")
+    return sorted(wrong)
+
+
+def plan(found: Evidence) -> list[str]:
+    """The plan is the one that its digest names, and every row is of it."""
+    wrong = []
+    parameters = found.manifest.get("parameters")
+    if plan_digest(found.plan, parameters if isinstance(parameters, dict) else {}) != found.manifest.get("plan_digest"):
+        wrong.append("plan or parameters are not those of plan_digest")
+    return wrong + [f"row {name} was not planned" for name in found.rows if name not in found.plan]
+
+
+def done(found: Evidence) -> list[str]:
+    """Every planned row was measured, and the status says so."""
+    status, wrong = found.manifest.get("status"), []
+    for name in found.plan:
+        row = found.rows.get(name)
+        if row is None:
+            wrong.append(f"{name}: {found.manifest.get('error') or 'the run ended before it'}")
+        elif row.get("status") != "done":
+            wrong.append(f"{name}: {row.get('status')}: {row.get('error')}")
+    if wrong:
+        wrong.insert(0, f"{len(wrong)} of {len(found.plan)} planned rows were not measured, status {status}")
+    if (status == "complete") == bool(wrong):
+        wrong.append(f"the status is {status}" + (" and rows are missing" if wrong else ", yet every row is there"))
+    return wrong
+
+
+def fingerprints(found: Evidence) -> list[str]:
+    """Every measured row names a fingerprint that is there, and each is the text of its id."""
+    wrong = []
+    for name, value in found.fingerprints.items():
+        values = value.get("values")
+        ids = (value.get("sku_id"), value.get("fingerprint_id"))
+        try:
+            actual = tuple(fingerprint.digest(values or {}, classes) for classes in ("H", "HCV"))
+        except (KeyError, TypeError, AttributeError) as error:
+            wrong.append(f"{name}: its values cannot be read: {error!r}")
+            continue
+        if ids != actual or name != actual[1]:
+            wrong.append(f"{name}: its values have the ids {', '.join(actual)}")
+    for name, row in found.rows.items():
+        used = row.get("fingerprint_id")
+        if used is None and row.get("status") == "done":
+            wrong.append(f"row {name} was measured on an unknown machine")
+        if used is not None and used not in found.fingerprints:
+            wrong.append(f"row {name} names fingerprint {used}, which is missing")
+    return wrong
+
+
+def solutions(found: Evidence) -> list[str]:
+    """The kept texts are those that the rows were measured from, and each of them was measured."""
+    wrong: list[str] = []
+    used = set()
+    for name, row in found.rows.items():
+        if "inputs" not in row:
+            continue
+        parts = []
+        for given in sorted(row["inputs"], key=lambda given: str(given.get("name"))):
+            if "kept" not in given:
+                continue
+            used.add(given["kept"])
+            content = found.bytes_of(given["kept"])
+            if content is None or seal.sha256(content) != given["sha256"]:
+                wrong.append(f"row {name}: {given['kept']} is not the text that was measured")
+            parts.append(given["name"].encode() + bytes.fromhex(given["sha256"]))
+        if row["inputs"] and hashlib.sha256(b"".join(parts)).hexdigest()[:16] != row.get("content"):
+            wrong.append(f"row {name}: its inputs are not those of its content hash")
+    if any("inputs" in row for row in found.rows.values()):
+        kept = [n for n in found.files if n.startswith((f"{INPUTS}/", f"{SOLUTIONS}/"))]
+        whole = set(found.rows) == set(found.plan)
+        return wrong + [f"{n} was kept and belongs to no row" for n in kept if whole and n not in used]
+    return _solutions_of_1(found)
+
+
+def _solutions_of_1(found: Evidence) -> list[str]:
+    """Schema 1: a row of the agent study has the hash of its one solution, whose place follows from the row."""
+    kept = {n: found.bytes_of(n) or b"" for n in found.files if n.startswith(f"{SOLUTIONS}/")}
+    if not kept:
+        raise Skip(schema.lacks(found.version, "inputs of rows") or "no row has a solution")
+    wrong = []
+    for name, row in found.rows.items():
+        folder = f"{SOLUTIONS}/{row.get('arm')}/{row.get('repeat')}/{row.get('problem')}_"
+        of_row = [content for place, content in kept.items() if place.startswith(folder)]
+        contents = [hashlib.sha256(b"solution_0.py" + hashlib.sha256(c).digest()).hexdigest()[:16] for c in of_row]
+        if row.get("content") not in contents:
+            wrong.append(f"row {name}: no kept solution is the text that was measured")
+    return wrong
+
+
+def statement(found: Evidence) -> list[str]:
+    """The statement's subjects are the bundle's files, and every input of a row is among its dependencies."""
+    _written(found, "statement")
+    told = found.statement or {}
+    try:
+        subjects = {entry["name"]: entry["digest"]["sha256"] for entry in told["subject"]}
+        resolved = told["predicate"]["buildDefinition"]["resolvedDependencies"]
+        digests = {entry["digest"].get("sha256") for entry in resolved}
+    except (KeyError, TypeError) as error:
+        return [f"{STATEMENT} cannot be read: {error!r}"]
+    files = {name: known for name, known in found.files.items() if name != STATEMENT}
+    wrong = [f"{n} is not the subject that it was" for n in sorted(files) if subjects.get(n) != files[n]]
+    wrong += [f"its subject {n} is no file of the bundle" for n in sorted(subjects.keys() - files.keys())]
+    for name, row in found.rows.items():
+        wrong += [
+            f"row {name}: {given['name']} is not among the dependencies"
+            for given in row.get("inputs", [])
+            if given["sha256"] not in digests
+        ]
+    return wrong
+
+
+def claims(found: Evidence) -> list[str]:
+    """The claims are the file that was declared, before the first row ended."""
+    told = found.manifest.get("claims")
+    if told is None:
+        raise Skip("no claims file was recorded")
+    content = found.bytes_of(str(told.get("file", CLAIMS)))
+    wrong = []
+    if content is None or seal.sha256(content) != told.get("sha256"):
+        wrong.append(f"{told.get('file')} is not the file that was declared")
+    early = sorted(row["row"] for row in found.lines if str(row.get("ended", "9")) < str(told.get("declared")))
+    return wrong + [f"row {name} ended before the claims were declared" for name in early]
+
+
+Check = Callable[[Evidence], list[str]]
+ABOUT_FILES: dict[str, Check] = {
+    "JSON is readable": readable,
+    "schema version": known_schema,
+    "schema of the manifest": manifest_schema,
+    "schema of rows": row_schema,
+    "schema of fingerprints": fingerprint_schema,
+    "schema of the statement": statement_schema,
+    "text of the manifest": manifest_text,
+    "bundle id": bundle_id,
+    "hashes": hashes,
+    "no foreign files": foreign_files,
+    "statement": statement,
+}
+ABOUT_ROWS: dict[str, Check] = {
+    "plan": plan,
+    "planned against done": done,
+    "fingerprints": fingerprints,
+    "solutions": solutions,
+    "claims": claims,
+}

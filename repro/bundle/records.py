@@ -1,0 +1,131 @@
+"""Whether every row agrees with itself, and the report with the rows: verdicts, reasons, times and their samples."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from repro.bundle.checks import Check, Skip
+from repro.bundle.evidence import Evidence
+
+# Samples are stored with six decimals of a millisecond.
+ROUNDED_MS = 1e-6
+
+
+def statuses(found: Evidence) -> list[str]:
+    """A measured row has a result and no error; any other has an error and no result."""
+    wrong = []
+    for name, row in found.rows.items():
+        result, error = row.get("result"), row.get("error")
+        if row.get("status") == "done" and (result is None or error):
+            wrong.append(f"row {name} is done " + ("without a result" if result is None else f"with an error: {error}"))
+        if row.get("status") != "done" and (result is not None or not error):
+            wrong.append(f"row {name} is {row.get('status')} " + ("without a reason" if not error else "with a result"))
+    return wrong
+
+
+def _verdicts(found: Evidence) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """(label, verdict, the row's result) of everything that was judged."""
+    for name, row in found.rows.items():
+        result = row.get("result")
+        if row.get("status") == "done" and isinstance(result, dict):
+            for entry in result.get("results", []):
+                yield f"row {name}, {entry.get('solution')}", entry, result
+
+
+def verdicts(found: Evidence) -> list[str]:
+    """What is correct has a precision class and a distance, and no reason against it; all else has a reason, and only
+    what is correct, or too fast to be, has a time."""
+    wrong = []
+    judged = list(_verdicts(found))
+    if not judged:
+        raise Skip("nothing was judged")
+    for label, entry, _ in judged:
+        verdict, reasons = entry.get("verdict"), entry.get("reasons")
+        if verdict == "correct":
+            if reasons:
+                wrong.append(f"{label}: correct, with reasons against it")
+            if not entry.get("precision_class") or not isinstance(entry.get("rel_l2"), float | int):
+                wrong.append(f"{label}: correct without a precision class and a distance")
+        elif not reasons:
+            wrong.append(f"{label}: {verdict} without a reason")
+        elif entry.get("time_ms") and verdict != "rejected":
+            wrong.append(f"{label}: {verdict}, and timed")
+        if verdict != "correct" and entry.get("speedup") and verdict != "rejected":
+            wrong.append(f"{label}: {verdict}, with a speedup")
+    return wrong
+
+
+def _numbers(values: Any) -> Iterator[float]:
+    for value in values if isinstance(values, list) else []:
+        if isinstance(value, list):
+            yield from _numbers(value)
+        elif isinstance(value, int | float):
+            yield float(value)
+
+
+def device_ms(samples: dict[str, Any]) -> list[float]:
+    """The samples that a time stands for: blocks of schema 1, gated calls since."""
+    gated = samples.get("gated")
+    return list(_numbers(gated.get("device_ms") if isinstance(gated, dict) else samples.get("device")))
+
+
+def times(found: Evidence) -> list[str]:
+    """Every time is the median of as many samples as it says, its interval holds it, and best is not above eager."""
+    wrong, timed = [], 0
+    for label, entry, result in _verdicts(found):
+        baselines = {f"{label.split(',')[0]}, {n}": b for n, b in result.get("baselines", {}).items()}
+        for name, told in [(label, entry), *baselines.items()]:
+            time = told.get("time_ms")
+            if not time:
+                continue
+            timed += 1
+            samples = device_ms(result.get("samples_ms", {}).get(name.rpartition(", ")[2], {}))
+            if len(samples) != time["n"]:
+                wrong.append(f"{name}: {time['n']} samples are told and {len(samples)} kept")
+            elif abs(statistics.median(samples) - time["median"]) > ROUNDED_MS:
+                wrong.append(f"{name}: {time['median']} ms is not the median of its samples")
+            if not time["ci95"][0] <= time["median"] <= time["ci95"][1]:
+                wrong.append(f"{name}: the median lies outside its interval")
+        for base, ratio in entry.get("speedup", {}).items():
+            if not ratio["ci95"][0] <= ratio["ratio"] <= ratio["ci95"][1]:
+                wrong.append(f"{label}: the speedup over {base} lies outside its interval")
+    if not timed:
+        raise Skip("nothing was timed")
+    return list(dict.fromkeys(wrong))
+
+
+def report(found: Evidence) -> list[str]:
+    """`report.json` tells the verdicts and times of the rows."""
+    if found.report is None:
+        raise Skip("no report was drawn")
+    rows = [found.rows[name] for name in found.plan if name in found.rows]
+    wrong = []
+    counts = {"planned": len(found.plan), "finished": sum(row.get("status") == "done" for row in rows)}
+    for name, count in counts.items():
+        if found.report.get(name) != count:
+            wrong.append(f"{name} is {found.report.get(name)} in the report and {count} in the rows")
+    judged = sorted(str((e["verdict"], (e.get("time_ms") or {}).get("median"))) for _, e, _ in _verdicts(found))
+    if {"arms", "artifacts"} & found.report.keys() and judged != sorted(map(str, _told(found.report))):
+        wrong.append("verdicts or times are not those of the rows")
+    return wrong
+
+
+def _told(report: dict[str, Any]) -> Iterator[tuple[str, float | None]]:
+    """(verdict, median) of everything judged that a report tells."""
+    for arm in report.get("arms", []):
+        for entry in arm["entries"]:
+            if entry["verdict"] != "not measured":
+                yield entry["verdict"], entry["solution_ms"]
+    for artifact in report.get("artifacts", []):
+        for kernel in artifact["kernels"].values():
+            yield kernel["verdict"], kernel["ms"]
+
+
+ABOUT_RECORDS: dict[str, Check] = {
+    "status of rows": statuses,
+    "verdicts": verdicts,
+    "times and samples": times,
+    "report": report,
+}
