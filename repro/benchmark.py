@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from repro import evaluation, problems
+from repro import evaluation, problems, settings
 from repro.artifacts import layout
 from repro.artifacts.layout import KERNELS, Artifact
 from repro.bundle.write import Bundle
@@ -118,6 +118,12 @@ def published_speedup(found: dict[str, Any]) -> float | None:
     return base / found["optimized_ms"] if base and found["optimized_ms"] else None
 
 
+def ships(artifact: Artifact) -> bool:
+    """Whether a kernel of a folder is, byte for byte, one that ships with the project."""
+    ours = [a for a in layout.find(settings.ARTIFACTS_DIR) if a.number == artifact.number]
+    return any(text == our.text(file) for our in ours for file in KERNELS.values() if (text := artifact.text(file)))
+
+
 def summary(row: dict[str, Any]) -> str:
     """A finished folder's line: the published script's with what it leaves out behind it, and with `--parity` the same
     line by the published protocol; the verdicts where times mean nothing."""
@@ -149,9 +155,16 @@ def run(
     resume: bool,
 ) -> tuple[Bundle, list[dict[str, Any]]]:
     """Judges and times every folder; returns the bundle and the entries of `--json`."""
-    rows = [row(artifact, size, results, engine, options) for artifact in layout.find(root, names)]
-    parameters = {"artifacts": root.resolve().name, "size": size, "device": engine.device, "quick": options.quick,
-                  "options": options.for_cell(engine.device)}  # fmt: skip
+    artifacts = layout.find(root, names)
+    rows = [row(artifact, size, results, engine, options) for artifact in artifacts]
+    parameters = {
+        "artifacts": root.resolve().name,
+        "shipped": any(map(ships, artifacts)),
+        "size": size,
+        "device": engine.device,
+        "quick": options.quick,
+        "options": options.for_cell(engine.device),
+    }
     bundle = open_bundle(results, "benchmark", rows, parameters, resume=resume)
     judged = execute(rows, engine, bundle, progress, summary)
     bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")

@@ -28,9 +28,12 @@ EXAMPLES = """examples:
   repro benchmark --artifacts DIR --parity       any folder in the published layout, by both protocols
   repro artifacts lint DIR                       what a reviewer must know about such a folder
   repro report                                   draw the newest bundle again
+  repro compare A B                              two bundles row by row, with intervals
+  repro compare --claims B                       which published figures a bundle reproduces
 
 exit codes: 0 done, whatever the verdicts; 1 wrong use or a missing prerequisite; 2 the tool failed, or
-`artifacts lint` has a finding of severity error; 3 with --strict, a solution was not correct; 130 interrupted."""
+`artifacts lint` has a finding of severity error; 3 with --strict, a solution was not correct or a claim not
+reproduced; 130 interrupted."""
 
 
 def _common(parser: argparse.ArgumentParser, *, problem: bool = True) -> None:
@@ -128,6 +131,13 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("bundle", type=Path, nargs="*")
     report.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
     report.add_argument("--json", type=Path, metavar="FILE", help="write the report's model as JSON")
+    compare = verb("compare", "two bundles row by row, or bundles against the published claims", _compare)
+    compare.add_argument("bundle", type=Path, nargs="*", help="A B; with --claims any number (default: the newest)")
+    compare.add_argument("--claims", action="store_true", help="hold bundles against every published figure")
+    compare.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
+    compare.add_argument("--json", type=Path, metavar="FILE", help="write what was found as JSON")
+    compare.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced, or a solution "
+                         "that is correct in A is not in B")  # fmt: skip
     gc = verb("gc", "remove containers and volumes that a dead run left behind", _gc)
     gc.add_argument("--all", action="store_true", help="those of live runs too")
     cell = verbs.add_parser("cell")  # what an engine starts; without help, so that it is not listed
@@ -333,6 +343,26 @@ def _report(args: argparse.Namespace, progress: Progress) -> int:
         progress.say(f"written: {bundle.path / 'report.md'} and report.json")
     _write_json(args.json, reports if len(reports) > 1 else reports[0])
     return 0
+
+
+def _compare(args: argparse.Namespace, progress: Progress) -> int:
+    from repro import claims, compare, measured, replication
+    from repro.report import claims as drawn
+    from repro.report import comparison
+
+    if args.claims:
+        newest = [latest(args.results, (verb,)) for verb in ("run", "benchmark")] if not args.bundle else []
+        bundles = [Bundle.open(path) for path in args.bundle] or [bundle for bundle in newest if bundle is not None]
+        found = replication.judge(claims.load(), [measured.read(bundle) for bundle in bundles])
+        print(drawn.render(found))
+        _write_json(args.json, found)
+        return 3 if args.strict and not replication.reproduced(found) else 0
+    if len(args.bundle) != 2:
+        raise UsageError(f"{len(args.bundle)} bundles were named", "two are compared", "Name A and B, or add --claims.")
+    found = compare.compare(*(measured.read(Bundle.open(path)) for path in args.bundle))
+    print(comparison.render(found))
+    _write_json(args.json, found)
+    return 3 if args.strict and compare.worse(found) else 0
 
 
 def _gc(args: argparse.Namespace, progress: Progress) -> int:

@@ -1,0 +1,194 @@
+"""Published figures as claims: artifacts/claims.toml, read and validated."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from repro import settings
+from repro.errors import UsageError
+from repro.fingerprint import classes
+
+SCHEMA_VERSION = 1
+FILE = settings.ARTIFACTS_DIR / "claims.toml"
+KINDS = ("ratio", "absolute")
+MEASURES = ("speedup", "time", "mean", "gain", "none")
+# A published machine is described in rounded numbers.
+ROUNDED = 0.01
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One published figure. claims.toml says what each field means and gives its source.
+
+    problem: as published, `all` where the figure is over all of them. hard: field of the fingerprint -> what is known
+    of the machine. low, high: the band that a measured 95 % interval must lie in, in `unit`.
+    """
+
+    id: str
+    study: str
+    problem: str
+    what: str
+    value: float
+    unit: str
+    kind: str
+    tolerance: dict[str, float]
+    at_least: float | None
+    reason: str
+    low: float
+    high: float
+    measure: str
+    variant: str
+    over: str
+    published_kernels: bool
+    command: str
+    minutes: float
+    needs: tuple[str, ...]
+    source: str
+    machine: str
+    stack: str
+    hard: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self) | {"needs": list(self.needs)}
+
+    @property
+    def number(self) -> int | None:
+        """The leading integer of an artifact's name, or None."""
+        match = re.match(r"0*(\d+)_", self.problem)
+        return int(match.group(1)) if match else None
+
+    @property
+    def key(self) -> str:
+        """The shipped problem that the figure is of: `L1_36`, of the artifact study `L1_36@bf16`."""
+        return self.problem if self.number is None else f"L1_{self.number:02d}@bf16"
+
+    def elsewhere(self, values: dict[str, dict[str, Any]]) -> list[str]:
+        """How a machine differs from the published one, in words; empty where it does not, as far as that is known.
+
+        values: of a fingerprint. What is known of the published machine and not recorded here counts as a difference.
+        """
+        found = []
+        for name, published in self.hard.items():
+            here = values.get(name, {}).get("value")
+            if not _matches(published, here):
+                found.append(f"{name} {'not recorded' if here is None else here} (published: {published})")
+        return found
+
+
+def _matches(published: Any, here: Any) -> bool:
+    if here is None:
+        return False
+    if isinstance(published, str):
+        return re.search(rf"(?<!\w){re.escape(published)}(?!\w)", str(here)) is not None
+    return isinstance(here, int | float) and math.isclose(published, here, rel_tol=ROUNDED)
+
+
+STUDY_FIELDS = {"source": str, "machine": str, "stack": str, "hard": dict}
+REQUIRED = {"id": str, "study": str, "what": str, "unit": str, "kind": str, "tolerance": dict, "reason": str,
+            "measure": str, "command": str, "minutes": (int, float), "needs": list, "values": dict}  # fmt: skip
+OPTIONAL = {"at_least": (int, float), "variant": str, "over": str, "published_kernels": bool, "each": list}
+
+
+def load(path: Path = FILE) -> list[Claim]:
+    """Every claim of a file, in its order. Raises UsageError with the family and the field that is wrong."""
+    try:
+        data = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read claims from {path}", str(error)) from error
+    if data.get("schema_version") != SCHEMA_VERSION:
+        raise UsageError(f"{path.name}: schema_version {data.get('schema_version')}", f"{SCHEMA_VERSION} was due")
+    studies, families = data.get("study", {}), data.get("family", [])
+    for name, study in studies.items():
+        _check(path, f"study {name}", study, STUDY_FIELDS, {})
+        unknown = [field for field in study["hard"] if classes.CLASS.get(field) != "H"]
+        if unknown:
+            raise UsageError(f"{path.name}: study {name}: hard", f"{', '.join(unknown)} is no hard field")
+    claims: list[Claim] = []
+    for position, family in enumerate(families):
+        where = f"family {family.get('id', f'number {position + 1}')}"
+        _check(path, where, family, REQUIRED, OPTIONAL)
+        claims += _family(path, where, family, studies)
+    ids = [claim.id for claim in claims]
+    twice = sorted({name for name in ids if ids.count(name) > 1})
+    if twice:
+        raise UsageError(f"{path.name}: two claims have the id {twice[0]}")
+    if not claims:
+        raise UsageError(f"{path.name} holds no claim")
+    return claims
+
+
+def _check(path: Path, where: str, found: Any, required: dict[str, Any], optional: dict[str, Any]) -> None:
+    """Every required field is there, of its type, and no field is unknown."""
+    if not isinstance(found, dict):
+        raise UsageError(f"{path.name}: {where} is no table")
+    for name, kind in (required | optional).items():
+        if name not in found:
+            if name in required:
+                raise UsageError(f"{path.name}: {where}", f"{name} is missing")
+        elif not isinstance(found[name], kind) or (kind is not bool and isinstance(found[name], bool)):
+            raise UsageError(f"{path.name}: {where}", f"{name} is {found[name]!r}")
+    for name in found.keys() - required.keys() - optional.keys():
+        raise UsageError(f"{path.name}: {where}", f"{name} is not a field of it")
+
+
+def _family(path: Path, where: str, family: dict[str, Any], studies: dict[str, Any]) -> list[Claim]:
+    """One claim a figure."""
+
+    def refuse(why: str) -> UsageError:
+        return UsageError(f"{path.name}: {where}", why)
+
+    tolerance, each = family["tolerance"], family.get("each", [])
+    if family["study"] not in studies:
+        raise refuse(f"there is no study {family['study']}")
+    if family["kind"] not in KINDS or family["measure"] not in MEASURES:
+        raise refuse(f"kind is one of {', '.join(KINDS)} and measure of {', '.join(MEASURES)}")
+    if len(tolerance) != 1 or not tolerance.keys() <= {"relative", "absolute"} or not _positive(*tolerance.values()):
+        raise refuse("tolerance is { relative = share } or { absolute = in the unit }, over 0")
+    if not family["reason"].strip() or not _positive(family["minutes"]):
+        raise refuse("a tolerance has a reason, and a command costs minutes")
+    if family["measure"] == "none" and not family["needs"]:
+        raise refuse("measure is none and needs does not say what is lacking")
+    if not family["command"] and not family["needs"]:
+        raise refuse("no command tests it and needs does not say what is lacking")
+    if (family["measure"] != "none") != bool(family.get("variant")):
+        raise refuse("variant says which solution is meant, and is left out where measure is none")
+    figures: list[tuple[str, str, Any]] = []
+    for problem, value in family["values"].items():
+        parts = value if isinstance(value, list) else [value]
+        if isinstance(value, list) and len(parts) != len(each):
+            raise refuse(f"{problem} has {len(parts)} figures, each names {len(each)}")
+        figures += [(problem, each[at] if isinstance(value, list) else "", v) for at, v in enumerate(parts)]
+    study = studies[family["study"]]
+    shared = {field.name: family[field.name] for field in fields(Claim) if field.name in family}
+    shared |= {name: study[name] for name in STUDY_FIELDS}
+    shared = {"at_least": None, "variant": "", "over": "", "published_kernels": False} | shared
+    claims = []
+    for problem, part, value in figures:
+        if not _positive(value, zero=True):
+            raise refuse(f"{problem} {part} is {value!r}: a figure is a number of 0 or more")
+        half = tolerance.get("absolute", tolerance.get("relative", 0.0) * value)
+        low = max(value - half, family.get("at_least", -math.inf))
+        if low > value:
+            raise refuse(f"{problem} {part} is {value}, under its own at_least")
+        number = re.match(r"0*(\d+)_", problem)
+        names = {"problem": problem, "part": part, "number": number.group(1) if number else ""}
+        claims.append(Claim(**shared | {
+            "id": "/".join(filter(None, (family["id"], problem, part.replace(" ", "-")))),
+            "problem": problem, "value": float(value), "low": low, "high": value + half,
+            "what": family["what"].format(**names), "command": family["command"].format(**names),
+            "needs": tuple(family["needs"]),
+        }))  # fmt: skip
+    return claims
+
+
+def _positive(*values: Any, zero: bool = False) -> bool:
+    return all(
+        isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) and (v > 0 or (zero and v == 0))
+        for v in values
+    )

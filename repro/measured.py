@@ -1,0 +1,208 @@
+"""What a bundle measured: one record a solution and a torch baseline, with intervals, whatever verb left it.
+
+`compare` and `claims` read bundles through this module alone. Times of the CPU, of smoke shapes and of `--trust dev`
+are no measurements: each record says so, with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from repro import evaluation, fingerprint
+from repro.artifacts import layout
+from repro.bundle.write import Bundle
+from repro.errors import BundleError, UsageError
+from repro.judge import timing
+
+VERBS = ("run", "evaluate", "benchmark")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A positive value with its 95 % interval; of no width where nothing says how wide it is."""
+
+    value: float
+    low: float
+    high: float
+
+    def over(self, base: Interval) -> Interval:
+        """The quotient of two independent values. Logs are taken as normal on either side of the value: their widths
+        add in quadrature."""
+        ratio = self.value / base.value
+        down = math.hypot(math.log(self.value / self.low), math.log(base.high / base.value))
+        up = math.hypot(math.log(self.high / self.value), math.log(base.value / base.low))
+        return Interval(ratio, ratio * math.exp(-down), ratio * math.exp(up))
+
+    def to_json(self) -> dict[str, Any]:
+        """{"value", "ci95"}"""
+        return {"value": self.value, "ci95": [self.low, self.high]}
+
+
+def interval(found: dict[str, Any] | None, name: str) -> Interval | None:
+    """The interval of an entry's `median` (ms) or `ratio`; None where there is no entry.
+
+    Raises BundleError where it is not three positive numbers in order.
+    """
+    if not found:
+        return None
+    try:
+        low, high = map(float, found["ci95"])
+        value = float(found[name])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BundleError(f"a {name} without an interval", str(error)) from error
+    if not (0 < low <= value <= high and math.isfinite(high)):
+        raise BundleError(f"a {name} that is no number in its interval", f"{value} in [{low}, {high}]")
+    return Interval(value, low, high)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One solution, or one torch baseline, of one row.
+
+    key: what two bundles call the same thing. problem: the problem's key (`L1_36@bf16`). verdict: "" for a baseline.
+    speedups: baseline -> solution's speedup over it; words: baseline -> the judge's word. best: which baseline
+    `best_same_class` is. noise: how far from 1 the row's A/A control reaches, as a log. published_ms: times of the row
+    by the published protocol. why_not: why its times are no measurement, or "".
+    """
+
+    key: tuple[str, str]
+    row: str
+    problem: str
+    variant: str
+    verdict: str = ""
+    why: str = ""
+    time_ms: Interval | None = None
+    speedups: dict[str, Interval] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+    best: str = ""
+    arm: str = ""
+    control: bool = False
+    number: int | None = None
+    noise: float = 0.0
+    converged: bool = True
+    published_ms: dict[str, float | None] = field(default_factory=dict)
+    fingerprint: str = ""
+    why_not: str = ""
+
+    @property
+    def name(self) -> str:
+        """Row and variant as tables show them."""
+        return f"{self.row} {self.variant}" if self.key[1] else self.row
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A whole bundle. unmeasured: key of a row -> why nothing of it was judged; why_not: why none of its times is a
+    measurement, or ""."""
+
+    name: str
+    verb: str
+    parameters: dict[str, Any]
+    started: str
+    status: str
+    records: dict[tuple[str, str], Record]
+    unmeasured: dict[str, str]
+    fingerprints: dict[str, dict[str, Any]]
+    why_not: str
+
+    @property
+    def shipped(self) -> bool:
+        """Whether a kernel of it is one that ships with the project. A bundle that does not say is not taken for one of
+        published kernels."""
+        return bool(self.parameters.get("shipped", True))
+
+
+def read(bundle: Bundle) -> Measured:
+    """Raises UsageError where a bundle of this verb holds no times, BundleError where its rows are damaged."""
+    manifest = bundle.manifest
+    parameters = manifest["parameters"]
+    if manifest["verb"] not in VERBS:
+        raise UsageError(
+            f"{bundle.path} is a bundle of `{manifest['verb']}`", "it holds no solution's times",
+            f"Name bundles of {', '.join(VERBS)}.",
+        )  # fmt: skip
+    records: dict[tuple[str, str], Record] = {}
+    unmeasured: dict[str, str] = {}
+    why_not = _no_measurement(parameters)
+    for name in manifest["plan"]:
+        row = bundle.rows.get(name)
+        if row is None:
+            number = layout.number(name) if manifest["verb"] == "benchmark" else None
+            unmeasured[name if number is None else str(number)] = str(
+                manifest.get("error") or "the run ended before it"
+            )
+        elif row["status"] != "done":
+            unmeasured[_key(row)] = f"{row['status']}: {row['error']}"
+        else:
+            try:
+                records |= {record.key: record for record in _records(row, why_not)}
+            except (BundleError, KeyError, TypeError, AttributeError) as error:
+                raise BundleError(
+                    f"row {name} of {bundle.path} is damaged", f"{type(error).__name__}: {error}"
+                ) from error
+    return Measured(
+        bundle.path.name, manifest["verb"], parameters, str(manifest.get("started", "")), manifest["status"], records,
+        unmeasured, bundle.fingerprints(), why_not,
+    )  # fmt: skip
+
+
+def _no_measurement(parameters: dict[str, Any]) -> str:
+    if parameters.get("device") != "cuda":
+        return "it ran on the CPU, whose times are not a measurement"
+    if parameters.get("size") != "full":
+        return f"it ran at size {parameters.get('size')}: times of small shapes are not those of the problem"
+    return ""
+
+
+def _key(row: dict[str, Any]) -> str:
+    """Folders of artifacts are the same where their numbers are: `04_Matrix...` and `4_Matrix...`."""
+    return str(row["number"]) if row.get("number") is not None else str(row["row"])
+
+
+def _records(row: dict[str, Any], why_not: str) -> list[Record]:
+    result = row["result"]
+    key, control = _key(row), bool(row.get("control"))
+    shared = {
+        "row": row["row"],
+        "arm": row.get("arm", ""),
+        "control": control,
+        "number": row.get("number"),
+        "noise": timing.noise(result["timing"].get("aa")),
+        "converged": result["timing"].get("status") != "not_converged",
+        "published_ms": (result.get("parity") or {}).get("times_ms", {}),
+        "fingerprint": row["fingerprint_id"] or "",
+    }
+    found = []
+    for entry in result["results"]:
+        # One solution a row, but for artifacts: there its name tells nothing that the row does not.
+        variant = entry["solution"] if len(result["results"]) > 1 or row.get("number") is not None else ""
+        untold = "" if entry.get("measurement") else "the row is not a measurement"
+        dev = "it was judged with --trust dev, whose results are no verdicts" if entry["trust"] == "dev" else ""
+        speedups = {name: interval(ratio, "ratio") for name, ratio in entry["speedup"].items()}
+        found.append(Record(
+            (key, variant), problem=entry["problem"], variant=entry["solution"], verdict=entry["verdict"],
+            why="" if entry["verdict"] == "correct" else evaluation.line(entry),
+            time_ms=interval(entry["time_ms"], "median"),
+            speedups={name: ratio for name, ratio in speedups.items() if ratio is not None},
+            words={name: ratio["word"] for name, ratio in entry["speedup"].items() if ratio.get("word")},
+            best=entry["speedup"].get("best_same_class", {}).get("baseline", ""),
+            why_not=why_not or untold or dev, **shared,
+        ))  # fmt: skip
+    problem = result["results"][0]["problem"] if result["results"] else row["problem"]
+    whole = found[0].why_not if found else why_not
+    for name, baseline in result["baselines"].items():
+        found.append(
+            Record((key, name), problem=problem, variant=name, time_ms=interval(baseline["time_ms"], "median"),
+                   why_not=whole, **shared)
+        )  # fmt: skip
+    return found
+
+
+def stack(measured: Measured, record: Record) -> dict[str, Any]:
+    """`fingerprint.stack` of the machine that measured a record; a fingerprint that is missing says so."""
+    found = measured.fingerprints.get(record.fingerprint)
+    if found is None:
+        return {"label": "stack not recorded", "pinned": False, "torch": "?", "triton": "?", "cudnn": "?"}
+    return fingerprint.stack(found)

@@ -1,0 +1,438 @@
+"""Published figures held against bundles: the file, the verdicts, and `repro compare --claims` as a user runs it."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Done, Tool, strict_json
+from test_compare import H200, PUBLISHED, folder_of, on
+from test_report import bundle_of, line_with, result
+
+from repro import benchmark, claims, cli, problems, replication, settings
+from repro.artifacts.layout import Artifact
+from repro.bundle.write import Bundle, latest
+from repro.claims import Claim
+from repro.errors import UsageError
+
+H100 = {"gpu_name": "NVIDIA H100", "bandwidth_signature_gb_s": 2446.848, "mig_mode": 0}
+# The published times of 36, with which its published speedup follows.
+THEIRS = {"eager": 12.879, "compile": 8.135, "input_kernel": 5.461, "optimized": 3.525}
+SPEEDUP = "artifact-speedup/36_RMSNorm"
+TIME = "artifact-optimized-time/36_RMSNorm"
+
+
+def judged(tool: Tool, *args: object) -> tuple[Done, dict[str, Any], dict[str, list[dict[str, Any]]]]:
+    """Claims against bundles: what was printed, the JSON, and the outcomes by claim."""
+    done = tool("compare", "--claims", *args, "--json", tool.folder / "out.json")
+    assert done.code in (0, 3), done.err
+    found = strict_json((tool.folder / "out.json").read_text())
+    return done, found, {claim["id"]: claim["outcomes"] for claim in found["claims"]}
+
+
+def outcome(tool: Tool, claim: str, *args: object) -> dict[str, Any]:
+    """The one outcome of a claim."""
+    _, _, found = judged(tool, *args)
+    (only,) = found[claim]
+    return only
+
+
+def theirs(folder: Path, times: dict[str, Any] = THEIRS, **options: Any) -> Path:
+    """A bundle of 36 of a folder that is not the shipped one."""
+    return folder_of(folder, {"36_RMSNorm": times}, **options)
+
+
+# The file
+
+
+def test_the_shipped_claims_are_whole() -> None:
+    """Both studies with every kind of figure; each claim says what tests it or what is lacking, and its source."""
+    found = claims.load()
+    known = {p.key for suite in ("agent", "artifacts") for p in problems.suite(suite, size="full")}
+    ids = {claim.id for claim in found}
+    assert len(ids) == len(found) == 125
+    assert sum(claim.study == "agent" for claim in found) == 23
+    assert {SPEEDUP, TIME, "agent-mean-with-kb/all", "artifact-running-best/36_RMSNorm/round-3"} <= ids
+    for claim in found:
+        assert claim.low < claim.value < claim.high and claim.source and claim.machine and claim.stack, claim.id
+        assert claim.command or claim.needs
+        assert not re.search(r"(^|\s)/|\.\./|https?://", f"{claim.command} {claim.source}"), "of no machine"
+        assert claim.problem == "all" or claim.key in known
+
+
+def test_the_published_figures_agree_with_each_other() -> None:
+    """A slip of a digit would show: means, speedups and running bests follow from the figures beside them."""
+    value = {claim.id: claim.value for claim in claims.load()}
+
+    def of(family: str) -> dict[str, float]:
+        return {name.removeprefix(f"{family}/"): v for name, v in value.items() if name.startswith(f"{family}/")}
+
+    means = {}
+    for arm in ("baseline", "with-kb"):
+        logs = [math.log(v) for v in of(f"agent-speedup-{arm}").values()]
+        assert len(logs) == 10
+        means[arm] = math.exp(sum(logs) / 10)
+        assert value[f"agent-mean-{arm}/all"] == pytest.approx(means[arm], abs=0.005)
+    assert value["agent-gain/all"] == pytest.approx(100 * (means["with-kb"] / means["baseline"] - 1), abs=0.5)
+    compiled, best = of("artifact-compile-time"), of("artifact-optimized-time")
+    for name, speedup in of("artifact-speedup").items():
+        assert speedup == pytest.approx(compiled[name] / best[name], abs=0.006), name
+        rounds = [value[f"artifact-running-best/{name}/round-{n}"] for n in range(1, 9)]
+        assert (
+            rounds == sorted(rounds, reverse=True) and rounds[-1] == best[name] < value[f"artifact-input-time/{name}"]
+        )
+
+
+def test_every_command_is_one_of_this_tool() -> None:
+    """As a reader types it, with the published folder for DIR."""
+    commands = {claim.command for claim in claims.load() if claim.command}
+    assert commands
+    for command in commands:
+        words = shlex.split(command.replace("DIR", "theirs"))
+        assert words[0] == "repro" and cli.parser().parse_args(words[1:]).verb in ("benchmark", "evaluate")
+
+
+SMALL = """
+schema_version = 1
+[study.s]
+source = "a paper"
+machine = "a GPU"
+stack = "torch"
+hard = { gpu_name = "L4" }
+[[family]]
+id = "f"
+study = "s"
+what = "speedup of {problem}"
+unit = "x"
+kind = "ratio"
+tolerance = { relative = 0.1 }
+at_least = 1.0
+reason = "because"
+measure = "speedup"
+variant = "optimized"
+over = "eager"
+command = "repro benchmark {number}"
+minutes = 1
+needs = []
+values = { 36_RMSNorm = 2.0 }
+"""
+
+
+def small(tmp_path: Path, text: str = SMALL) -> list[Claim]:
+    file = tmp_path / "claims.toml"
+    file.write_text(text)
+    return claims.load(file)
+
+
+def test_a_claim_has_its_band_and_its_command(tmp_path: Path) -> None:
+    (claim,) = small(tmp_path)
+    assert (claim.id, claim.key, claim.command) == ("f/36_RMSNorm", "L1_36@bf16", "repro benchmark 36")
+    assert (claim.low, claim.high) == pytest.approx((1.8, 2.2))
+    (claim,) = small(tmp_path, SMALL.replace("RMSNorm = 2.0", "RMSNorm = 1.05"))
+    assert (claim.low, claim.high) == pytest.approx((1.0, 1.155)), "what is claimed to be faster is not slower"
+    (claim,) = small(tmp_path, SMALL.replace("relative = 0.1", "absolute = 0.5"))
+    assert (claim.low, claim.high) == (1.5, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("schema_version = 1", "schema_version = 2", "1 was due"),
+        ("[[family]]", "[[family]", "cannot read claims"),
+        ('id = "f"', "", "family number 1: id is missing"),
+        ('unit = "x"', "unit = 3", "family f: unit is 3"),
+        ('unit = "x"', 'unit = "x"\nextra = 1', "extra is not a field"),
+        ('study = "s"', 'study = "t"', "there is no study t"),
+        ('kind = "ratio"', 'kind = "odds"', "kind is one of"),
+        ('measure = "speedup"', 'measure = "guess"', "measure of"),
+        ("relative = 0.1", "relative = -0.1", "tolerance is"),
+        ("{ relative = 0.1 }", "{ relative = 0.1, absolute = 1 }", "tolerance is"),
+        ("{ relative = 0.1 }", "{ nearly = 1 }", "tolerance is"),
+        ('reason = "because"', 'reason = " "', "a tolerance has a reason"),
+        ("minutes = 1", "minutes = 0", "costs minutes"),
+        ('measure = "speedup"', 'measure = "none"', "needs does not say"),
+        ('variant = "optimized"', "", "variant says"),
+        ('command = "repro benchmark {number}"', 'command = ""', "no command tests it"),
+        ("36_RMSNorm = 2.0", '36_RMSNorm = "fast"', "a figure is a number"),
+        ("36_RMSNorm = 2.0", "36_RMSNorm = nan", "a figure is a number"),
+        ("36_RMSNorm = 2.0", "36_RMSNorm = [1.5, 2.0]", "2 figures, each names 0"),
+        ("36_RMSNorm = 2.0", "36_RMSNorm = 0.9", "under its own at_least"),
+        ("values = { 36_RMSNorm = 2.0 }", "values = {}", "holds no claim"),
+        ('gpu_name = "L4"', 'torch = "2.9.1"', "torch is no hard field"),
+        ('source = "a paper"', "", "study s: source is missing"),
+    ],
+)
+def test_a_file_that_is_wrong_says_where(tmp_path: Path, old: str, new: str, words: str) -> None:
+    assert old in SMALL
+    with pytest.raises(UsageError, match=re.escape(words)):
+        small(tmp_path, SMALL.replace(old, new))
+
+
+def test_no_claim_stands_twice(tmp_path: Path) -> None:
+    family = SMALL[SMALL.index("[[family]]") :]
+    with pytest.raises(UsageError, match="two claims have the id f/36_RMSNorm"):
+        small(tmp_path, SMALL + family)
+    with pytest.raises(UsageError, match="cannot read claims"):
+        claims.load(tmp_path / "missing.toml")
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (2.0, 2.0, "REPRODUCED"),  # of no width
+        (1.8, 2.2, "REPRODUCED"),  # an edge belongs to the band
+        (1.8, 1.8, "REPRODUCED"),
+        (1.79, 1.85, "AMBIGUOUS"),
+        (2.19, 2.21, "AMBIGUOUS"),
+        (1.0, 3.0, "AMBIGUOUS"),  # wider than the band
+        (1.5, 1.79, "DIFFERS"),
+        (2.21, 2.21, "DIFFERS"),
+    ],
+)
+def test_words(tmp_path: Path, low: float, high: float, verdict: str) -> None:
+    (claim,) = small(tmp_path)
+    exact = Claim(**{**claim.__dict__, "low": 1.8, "high": 2.2})
+    assert replication.word(low, high, exact) == verdict
+
+
+def test_a_speedup_compares_on_another_gpu_and_a_time_does_not(tool: Tool) -> None:
+    done, found, outcomes = judged(tool, theirs(tool.folder / "a"))
+    assert done.code == 0
+    (ratio,) = outcomes[SPEEDUP]
+    assert ratio["verdict"] == "REPRODUCED" and ratio["measured"] == pytest.approx(8.135 / 3.525)
+    assert ratio["ci95"][0] < ratio["measured"] < ratio["ci95"][1] and ratio["stack"]["pinned"] is True
+    assert any("compared across machines: gpu_name NVIDIA H200 (published: H100)" in note for note in ratio["notes"])
+    assert any("kernels of the folder theirs" in note for note in ratio["notes"])
+    for name in (TIME, "artifact-eager-time/36_RMSNorm"):
+        (time,) = outcomes[name]
+        assert time["verdict"] == "NOT-COMPARABLE" and "an absolute figure of another machine" in time["reason"]
+        assert time["measured"] is not None, "told all the same"
+    row = line_with(done.out, SPEEDUP)
+    assert "| REPRODUCED" in row and "pinned: torch 2.9.1+cu128, Triton 3.5.1" in row and "2.31x" in row
+    assert found["counts"]["REPRODUCED"] == 1 and done.out.startswith("# claims: 1 REPRODUCED, ")
+
+
+def test_times_compare_on_the_published_kind_of_machine(tool: Tool) -> None:
+    _, _, outcomes = judged(tool, theirs(tool.folder / "a", machine=H100))
+    for name in (TIME, "artifact-eager-time/36_RMSNorm", "artifact-compile-time/36_RMSNorm", SPEEDUP):
+        (only,) = outcomes[name]
+        assert only["verdict"] == "REPRODUCED", only
+        assert not any("across machines" in note for note in only["notes"])
+    slow = theirs(tool.folder / "b", THEIRS | {"eager": 14.0}, machine=H100)
+    assert outcome(tool, "artifact-eager-time/36_RMSNorm", slow)["verdict"] == "DIFFERS"
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        {"gpu_name": "NVIDIA H1000"},
+        {"bandwidth_signature_gb_s": 3352.0},
+        {"mig_mode": 1},
+        {"bandwidth_signature_gb_s": None},  # not recorded: nobody can say that it is the same
+    ],
+)
+def test_a_machine_that_is_not_the_published_one(tool: Tool, machine: dict[str, Any]) -> None:
+    found = outcome(tool, TIME, theirs(tool.folder / "a", machine=H100 | machine))
+    assert found["verdict"] == "NOT-COMPARABLE" and next(iter(machine)) in found["reason"]
+
+
+def test_the_shipped_kernels_are_never_taken_for_the_published_ones(tool: Tool) -> None:
+    """Nor those of a bundle that does not say whose they are. What is torch's own does not ask."""
+    for parameters in ({"artifacts": "artifacts", "shipped": True}, {"shipped": None}):
+        path = theirs(tool.folder / str(parameters["shipped"]), parameters=parameters, machine=H100)
+        if parameters["shipped"] is None:
+            bundle = Bundle.open(path)
+            del bundle.manifest["parameters"]["shipped"]
+            bundle.finish("complete")
+        _, _, outcomes = judged(tool, path)
+        assert outcomes[SPEEDUP][0]["verdict"] == outcomes[TIME][0]["verdict"] == "NOT-COMPARABLE"
+        assert "those that ship here" in outcomes[SPEEDUP][0]["reason"]
+        assert outcomes["artifact-eager-time/36_RMSNorm"][0]["verdict"] == "REPRODUCED"
+
+
+def test_a_benchmark_knows_whether_its_kernels_ship(tmp_path: Path) -> None:
+    shipped = settings.ARTIFACTS_DIR / "36_RMSNorm"
+    copied = tmp_path / "36_RMSNorm"
+    shutil.copytree(shipped, copied)
+    assert benchmark.ships(Artifact(shipped)) and benchmark.ships(Artifact(copied))
+    for file in ("input_kernel.py", "optimized_kernel_beam_search.py"):
+        (copied / file).write_text("def kernel_function(x, eps): return x\n")
+    assert not benchmark.ships(Artifact(copied)) and not benchmark.ships(Artifact(tmp_path))
+
+
+def test_every_stack_has_its_verdict(tool: Tool) -> None:
+    """As on problem 77: what holds on the pinned stack need not on a newer one."""
+    a = theirs(tool.folder / "a")
+    newer = {"torch": "2.11.0+cu130", "triton": "3.6.0"}
+    b = theirs(tool.folder / "b", THEIRS | {"compile": 5.0}, versions=newer)
+    done, found, outcomes = judged(tool, a, b, "--strict")
+    assert done.code == 3
+    first, second = outcomes[SPEEDUP]
+    assert (first["verdict"], first["stack"]["pinned"]) == ("REPRODUCED", True)
+    assert (second["verdict"], second["stack"]["pinned"]) == ("DIFFERS", False)
+    assert "off-pin: torch 2.11.0+cu130, Triton 3.6.0" in line_with(done.out, SPEEDUP, "DIFFERS")
+    assert "lies outside [2.079, 2.541] x" in second["reason"]
+
+
+def test_bundles_of_one_stack_that_disagree_leave_it_open(tool: Tool) -> None:
+    a, b = theirs(tool.folder / "a"), theirs(tool.folder / "b", THEIRS | {"compile": 5.0})
+    found = outcome(tool, SPEEDUP, a, b)
+    assert found["verdict"] == "AMBIGUOUS" and "bundles disagree: REPRODUCED in" in found["reason"]
+    assert len(found["trials"]) == 2
+    cpu_like = theirs(tool.folder / "c", parameters={"size": "smoke"})
+    assert outcome(tool, SPEEDUP, a, cpu_like)["verdict"] == "REPRODUCED", "what was not tried does not count"
+
+
+def test_an_interval_across_the_edge_is_ambiguous(tool: Tool) -> None:
+    found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", THEIRS | {"compile": 0.9 * 2.31 * 3.525}))
+    assert found["verdict"] == "AMBIGUOUS" and "straddles an edge of" in found["reason"]
+
+
+def no_kernel(verdict: str, detail: str) -> dict[str, Any]:
+    found = result("L1_36@bf16", {"eager": 12.879, "compile": 8.135}, bad={"optimized": detail},
+                   baseline_classes={"eager": "bf16", "compile": "bf16"})  # fmt: skip
+    found["results"][0]["verdict"] = verdict
+    return found
+
+
+def test_a_wrong_kernel_reproduces_nothing(tool: Tool) -> None:
+    found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", no_kernel("incorrect", "1 over the limit 0.02")))
+    assert found["verdict"] == "DIFFERS" and "1 over the limit 0.02" in found["reason"]
+
+
+def test_a_speedup_that_the_judges_clock_does_not_vouch_for_is_open(tool: Tool) -> None:
+    unsure = result("L1_36@bf16", THEIRS, baseline_classes={"eager": "bf16", "compile": "bf16"})
+    for entry in unsure["results"]:
+        entry["speedup"]["compile"]["word"] = "UNCONFIRMED"
+    found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", unsure))
+    assert found["verdict"] == "AMBIGUOUS" and "does not vouch" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("times", "options", "why"),
+    [
+        (THEIRS, {"device": "cpu"}, "it ran on the CPU"),
+        (THEIRS, {"parameters": {"size": "smoke"}}, "size smoke"),
+        ("signal SIGKILL", {}, "not measured: failed: signal SIGKILL"),
+        (no_kernel("error", "no such attribute"), {}, "not measured: error"),
+        ({"eager": 12.879, "optimized": 3.525}, {}, "no speedup of optimized compile"),
+        ({"eager": 12.879, "compile": 8.135, "input_kernel": 5.0}, {}, None),
+    ],
+)
+def test_what_was_not_measured_is_not_compared(
+    tool: Tool, times: Any, options: dict[str, Any], why: str | None
+) -> None:
+    found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", times, **options))
+    if why is None:  # nothing of that kernel at all
+        assert found["verdict"] == "BLOCKED" and "the published folder of kernels" in found["reason"]
+    else:
+        assert found["verdict"] == "NOT-COMPARABLE" and why in found["reason"]
+
+
+def test_other_sizes_are_another_problem(tool: Tool) -> None:
+    other = result("L1_82@bf16", THEIRS, baseline_classes={"eager": "bf16", "compile": "bf16"})
+    found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", other))
+    assert found["verdict"] == "NOT-COMPARABLE" and "L1_82@bf16, of other sizes" in found["reason"]
+
+
+def test_what_did_not_converge_and_the_published_protocol_are_noted(tool: Tool) -> None:
+    both = result("L1_36@bf16", THEIRS, baseline_classes={"eager": "bf16", "compile": "bf16"}, status="not_converged")
+    both["parity"] = {"times_ms": {"compile": 8.0, "optimized": 4.0}}
+    notes = outcome(tool, SPEEDUP, theirs(tool.folder / "a", both))["notes"]
+    assert "not converged when the time budget ended" in notes and "by the published protocol 2x" in notes
+
+
+# The agent study
+
+
+def agent(folder: Path, speedups: dict[str, list[dict[str, float]]], name: str = "sdk") -> Path:
+    """A bundle of `run` with arms of an agent: arm -> one dict of problem -> speedup a repeat."""
+    script, columns = {}, {}
+    for arm, repeats in speedups.items():
+        for number, problems_of in enumerate(repeats):
+            for problem, ratio in problems_of.items():
+                row = f"{problem}/{arm}/{number}"
+                script[row] = result(problem, {"eager": 40.0 * ratio, "mine": 40.0})
+                columns[row] = {"problem": problem, "arm": arm, "control": False, "repeat": number}
+    parameters = {"agent": name, "arms": dict.fromkeys(speedups, "an agent")}
+    return on(bundle_of(folder, "run", script, columns, parameters=parameters), **H200).path
+
+
+def published(arm: str) -> dict[str, float]:
+    found = {c.problem: c.value for c in claims.load() if c.id.startswith(f"agent-speedup-{arm}/")}
+    assert len(found) == 10
+    return found
+
+
+def test_an_agents_two_arms_are_held_against_the_published_ones(tool: Tool) -> None:
+    path = agent(tool.folder / "a", {"baseline": [published("baseline")], "with_kb": [published("with-kb")]})
+    _, _, outcomes = judged(tool, path)
+    for name in ("agent-mean-baseline/all", "agent-mean-with-kb/all", "agent-gain/all", "agent-speedup-with-kb/L3_43"):
+        (only,) = outcomes[name]
+        assert only["verdict"] == "REPRODUCED", (name, only)
+        assert "one run a problem: how runs scatter is not in the interval" in only["notes"]
+        assert any("gpu_name NVIDIA H200 (published: L4)" in note for note in only["notes"])
+    assert outcomes["agent-gain/all"][0]["measured"] == pytest.approx(17.2, abs=0.1)
+
+
+def test_repeats_widen_the_interval_to_all_of_them(tool: Tool) -> None:
+    path = agent(tool.folder / "a", {"baseline": [{"L1_36": 2.0}, {"L1_36": 3.5}]})
+    found = outcome(tool, "agent-speedup-baseline/L1_36", path)
+    assert found["verdict"] == "AMBIGUOUS" and found["ci95"] == pytest.approx([2.0, 3.5], rel=0.01)
+    assert found["measured"] == pytest.approx(math.sqrt(7.0)) and not any("one run" in n for n in found["notes"])
+
+
+def test_a_mean_is_over_all_problems_or_none(tool: Tool) -> None:
+    some = dict(list(published("baseline").items())[:9])
+    found = outcome(tool, "agent-mean-baseline/all", agent(tool.folder / "a", {"baseline": [some]}))
+    assert found["verdict"] == "NOT-COMPARABLE" and "9 of 10 problems" in found["reason"]
+
+
+@pytest.mark.parametrize("name", ["oracle", "nop", "replay"])
+def test_hand_written_solutions_are_no_agents_results(tool: Tool, name: str) -> None:
+    """Not even where their arms bear the published names."""
+    path = agent(tool.folder / "a", {"baseline": [published("baseline")]}, name)
+    _, _, outcomes = judged(tool, path)
+    for claim in ("agent-mean-baseline/all", "agent-speedup-baseline/L1_36"):
+        (only,) = outcomes[claim]
+        assert only["verdict"] == "BLOCKED" and "a key for that model" in only["reason"]
+
+
+# The command
+
+
+def test_without_a_bundle_the_claims_are_a_list_of_work(tool: Tool) -> None:
+    done, found, outcomes = judged(tool)
+    assert done.code == 0 and found["bundles"] == [] and done.out.startswith("# claims: 125 BLOCKED")
+    line_with(done.out, "artifact-speedup", "repro benchmark 4 --artifacts DIR --parity")
+    line_with(done.out, "agent-gain", "a key for the knowledge base", "none in this release")
+    assert tool("compare", "--claims", "--strict").code == 3, "nothing was reproduced"
+
+
+def test_without_a_name_the_newest_bundles_are_taken(tool: Tool) -> None:
+    path = theirs(tool.results)
+    done, found, outcomes = judged(tool, "--strict")
+    assert [b["bundle"] for b in found["bundles"]] == [path.name]
+    assert outcomes[SPEEDUP][0]["verdict"] == "REPRODUCED" and done.code == 0
+
+
+def test_the_published_bundles_pass_nothing_off_as_the_published_kernels(tool: Tool) -> None:
+    paths = [b.path for stack in ("h200-pinned", "h200-newer") if (b := latest(PUBLISHED / stack, ("benchmark",)))]
+    done, found, outcomes = judged(tool, *paths)
+    assert done.code == 0 and len(outcomes[SPEEDUP]) == 2
+    assert not found["counts"]["REPRODUCED"] and not found["counts"]["DIFFERS"]
+
+
+def test_wrong_use_is_told_in_one_line(tool: Tool) -> None:
+    done = tool("compare", "--claims", tool.folder)
+    assert done.code == 1 and "is not a bundle" in done.complaint
+    done = tool("compare", "--claims", theirs(tool.folder / "a"), "--json", tool.folder)
+    assert done.code == 1 and "cannot write" in done.complaint

@@ -1,0 +1,338 @@
+"""`repro compare A B` on bundles that the real writer left, through the real command line."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CPU, ROOT, Done, Tool, strict_json
+from test_report import artifacts, bundle_of, line_with, result, study
+
+from repro import compare, measured, settings
+from repro.bundle.write import Bundle, latest
+from repro.errors import BundleError
+from repro.measured import Interval
+
+PUBLISHED = settings.ARTIFACTS_DIR / "results"
+H200 = {"gpu_name": "NVIDIA H200", "bandwidth_signature_gb_s": 4814.304, "mig_mode": 0, "gpu_uuid_hash": "aa"}
+EAGER, COMPILE = {"eager": "bf16"}, {"eager": "bf16", "compile": "bf16"}
+
+
+def on(bundle: Bundle, **values: Any) -> Bundle:
+    """The bundle with these values in its fingerprints."""
+    for file in (bundle.path / "fingerprints").glob("*.json"):
+        found = json.loads(file.read_text())
+        for name, value in values.items():
+            status = "ok" if value is not None else "not_supported"
+            found["values"][name] = {"value": value, "source": "test", "status": status, "class": "H"}
+        file.write_text(json.dumps(found))
+    return bundle
+
+
+def folder_of(
+    folder: Path, times: dict[str, Any], *, device: str = "cuda", versions: dict[str, str] | None = None,
+    machine: dict[str, Any] | None = None, parameters: dict[str, Any] | None = None, **timing: Any,
+) -> Path:  # fmt: skip
+    """A bundle of `benchmark`. times: artifact -> times (ms) of its variants, a whole result, or why it has none."""
+    script: dict[str, Any] = {}
+    columns = {}
+    for name, ms in times.items():
+        script[name] = ms
+        if isinstance(ms, dict) and "results" not in ms:
+            classes = {n: "bf16" for n in ms if n not in ("input_kernel", "optimized")}
+            script[name] = result(f"L1_{name[:2]}@bf16", ms, device=device, baseline_classes=classes, **timing)
+        columns[name] = {"problem": name, "number": int(name[:2]), "missing": []}
+    given = {"artifacts": "theirs", "shipped": False} | (parameters or {})
+    bundle = bundle_of(folder, "benchmark", script, columns, device=device, parameters=given, **(versions or {}))
+    return on(bundle, **(H200 | (machine or {}) if device == "cuda" else {})).path
+
+
+def rows_of(tool: Tool, *args: object) -> tuple[Done, dict[str, Any], dict[tuple[str, str], dict[str, Any]]]:
+    """A comparison: what was printed, the whole JSON, and its rows by artifact and variant."""
+    done = tool("compare", *args, "--json", tool.folder / "out.json")
+    found = strict_json((tool.folder / "out.json").read_text())
+    return done, found, {(row["row"], row["variant"]): row for row in found["rows"]}
+
+
+def test_rows_are_compared_with_intervals(tool: Tool) -> None:
+    """The kernel of 36 became a quarter faster, that of 82 stayed, torch.compile of 82 became twice as fast."""
+    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "compile": 4.0, "optimized": 3.2},
+                                      "82_conv": {"eager": 8.0, "compile": 4.0, "optimized": 2.0}})  # fmt: skip
+    b = folder_of(tool.folder / "b", {"36_RMSNorm": {"eager": 8.0, "compile": 4.0, "optimized": 2.4},
+                                      "82_conv": {"eager": 8.0, "compile": 2.0, "optimized": 2.0}})  # fmt: skip
+    done, found, rows = rows_of(tool, a, b)
+    assert done.code == 0, done.err
+    first, second = rows["36_RMSNorm", "optimized"], rows["82_conv", "optimized"]
+    assert first["speedup"]["compile"]["word"] == first["time_ms"]["word"] == "FASTER"
+    assert first["speedup"]["compile"]["ratio"] == pytest.approx(4 / 3)
+    low, high = first["speedup"]["compile"]["ci95"]
+    assert 1.33 < low < 4 / 3 < high < 1.34 and first["time_ms"]["ratio"] == pytest.approx(0.75)
+    assert (second["speedup"]["eager"]["word"], second["speedup"]["compile"]["word"]) == ("SAME", "SLOWER")
+    assert second["time_ms"]["word"] == "SAME" and rows["82_conv", "compile"]["time_ms"]["word"] == "FASTER"
+    assert found["verdict_changes"] == found["only_a"] == found["only_b"] == found["unmeasured"] == []
+    assert "FASTER" in line_with(done.out, "36_RMSNorm", "optimized", "compile", "1.25x [", "1.667x [", "1.333 [")
+    assert "No verdict changed." in done.out and "Nothing but the machine's state differs." in done.out
+
+
+def test_what_one_bundle_lacks_is_named_with_its_reason(tool: Tool) -> None:
+    times = {"eager": 8.0, "optimized": 2.0}
+    a = folder_of(
+        tool.folder / "a", {"36_RMSNorm": times, "43_Pool": times, "77_conv": "no memory", "04_Matrix": times}
+    )
+    b = folder_of(tool.folder / "b", {"36_RMSNorm": times, "43_Pool": "signal SIGKILL", "77_conv": "no time",
+                                      "82_conv": times})  # fmt: skip
+    done, found, rows = rows_of(tool, a, b)
+    assert done.code == 0 and set(rows) == {("36_RMSNorm", "optimized"), ("36_RMSNorm", "eager")}
+    reasons = {(o["row"], o["variant"]): o["reason"] for o in found["only_a"]}
+    assert reasons["43_Pool", "optimized"] == "failed: signal SIGKILL"
+    assert reasons["04_Matrix", "eager"] == compare.ABSENT
+    assert {o["row"] for o in found["only_b"]} == {"82_conv"}
+    assert found["unmeasured"] == [{"row": "77", "a": "failed: no memory", "b": "failed: no time"}]
+    line_with(done.out, "43_Pool", "optimized", "signal SIGKILL")
+    line_with(done.out, "77", "no memory", "no time")
+    assert sum("not all of its rows" in caveat for caveat in found["caveats"]) == 2
+
+
+def test_folders_are_the_same_where_their_numbers_are(tool: Tool) -> None:
+    times = {"eager": 8.0, "optimized": 2.0}
+    one = result("L1_04@bf16", times, baseline_classes=EAGER)
+    paths = []
+    for name in ("04_Matrix_vector", "4_Matrix_vector"):
+        columns = {name: {"problem": name, "number": 4, "missing": []}}
+        paths.append(on(bundle_of(tool.folder / name, "benchmark", {name: one}, columns), **H200).path)
+    _, found, rows = rows_of(tool, *paths)
+    assert len(rows) == 2 and not found["only_a"] and not found["only_b"]
+
+
+def test_a_verdict_that_changed_is_named_and_strict_tells_it(tool: Tool) -> None:
+    times = {"eager": 8.0, "input_kernel": 3.0, "optimized": 2.0}
+    wrong = result("L1_36@bf16", {"eager": 8.0, "input_kernel": 3.0}, bad={"optimized": "1 over the limit 0.02"},
+                   baseline_classes=EAGER)  # fmt: skip
+    a, b = folder_of(tool.folder / "a", {"36_RMSNorm": times}), folder_of(tool.folder / "b", {"36_RMSNorm": wrong})
+    done, found, rows = rows_of(tool, a, b, "--strict")
+    assert done.code == 3
+    (change,) = found["verdict_changes"]
+    assert change["verdict"] == ["correct", "incorrect"] and change["variant"] == "optimized"
+    line_with(done.out, "36_RMSNorm", "optimized", "correct", "incorrect", "rel_l2 native 1 over the limit 0.02")
+    assert rows["36_RMSNorm", "optimized"]["time_reason"].startswith("B: incorrect")
+    assert tool("compare", a, b).code == 0
+    assert tool("compare", b, a, "--strict").code == 0, "what became correct is no failure"
+
+
+@pytest.mark.parametrize(
+    ("machine", "named"),
+    [
+        ({"gpu_name": "NVIDIA H100 80GB HBM3"}, "gpu_name NVIDIA H200 and NVIDIA H100 80GB HBM3"),
+        ({"bandwidth_signature_gb_s": 2446.848}, "bandwidth_signature_gb_s 4814.304 and 2446.848"),
+        ({"mig_mode": 1}, "mig_mode 0 and 1"),
+    ],
+)
+def test_times_never_compare_across_a_hard_difference(tool: Tool, machine: dict[str, Any], named: str) -> None:
+    times = {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}}
+    a, b = folder_of(tool.folder / "a", times), folder_of(tool.folder / "b", times, machine=machine)
+    done, found, rows = rows_of(tool, a, b)
+    row = rows["36_RMSNorm", "optimized"]
+    assert row["speedup"]["eager"]["word"] == "SAME", "ratios do compare"
+    assert row["time_ms"]["word"] is None and row["time_ms"]["ratio"] is None
+    assert row["time_ms"]["a"]["value"] == pytest.approx(2.0), "shown side by side all the same"
+    assert row["time_reason"] == f"NOT-COMPARABLE: {named}" and named in done.out
+    assert line_with(done.out, "hard !", next(iter(machine))) and "times are shown and not compared" in done.out
+
+
+def test_two_gpus_of_one_kind_do_not_tell_five_per_cent_apart(tool: Tool) -> None:
+    """No interval of one run knows how such machines differ; speedups hold each its own run."""
+    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
+    for other, time, speedup in (
+        ("bb", "AMBIGUOUS", "FASTER"),
+        (None, "AMBIGUOUS", "FASTER"),
+        ("aa", "FASTER", "FASTER"),
+    ):
+        times = {"36_RMSNorm": {"eager": 8.0, "optimized": 1.9}}
+        b = folder_of(tool.folder / str(other), times, machine={"gpu_uuid_hash": other})
+        _, found, rows = rows_of(tool, a, b)
+        row = rows["36_RMSNorm", "optimized"]
+        assert (row["time_ms"]["word"], row["speedup"]["eager"]["word"]) == (time, speedup), other
+        assert any("Not known to be one GPU" in c for c in found["caveats"]) == (other != "aa")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"device": "cpu"}, "it ran on the CPU"),
+        ({"parameters": {"size": "smoke"}}, "it ran at size smoke"),
+    ],
+)
+def test_what_is_no_measurement_is_never_compared_as_one(tool: Tool, options: dict[str, Any], why: str) -> None:
+    times = {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}}
+    a, b = folder_of(tool.folder / "a", times), folder_of(tool.folder / "b", times, **options)
+    for pair, side in (((a, b), "B"), ((b, a), "A")):
+        done, found, rows = rows_of(tool, *pair)
+        row = rows["36_RMSNorm", "optimized"]
+        assert done.code == 0 and row["speedup"] == {} and row["time_ms"] is None
+        assert row["verdict"] == ["correct", "correct"] and row["time_reason"].startswith(f"{side}: {why}")
+        assert "## Speedups" not in done.out and " ms" not in done.out
+        assert any(why in caveat for caveat in found["caveats"])
+
+
+def test_results_of_trust_dev_are_no_measurements(tool: Tool) -> None:
+    found = result("L1_36@bf16", {"eager": 8.0, "optimized": 2.0}, baseline_classes=EAGER)
+    found["results"][0] |= {"trust": "dev", "separation": "none"}
+    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
+    _, _, rows = rows_of(tool, a, folder_of(tool.folder / "b", {"36_RMSNorm": found}))
+    assert "--trust dev" in rows["36_RMSNorm", "optimized"]["time_reason"]
+
+
+def test_other_sizes_are_another_problem(tool: Tool) -> None:
+    other = result("L1_82@bf16", {"eager": 8.0, "optimized": 2.0}, baseline_classes=EAGER)
+    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
+    _, _, rows = rows_of(tool, a, folder_of(tool.folder / "b", {"36_RMSNorm": other}))
+    assert "other sizes or another dtype" in rows["36_RMSNorm", "optimized"]["time_reason"]
+
+
+def test_rows_that_did_not_converge_are_marked(tool: Tool) -> None:
+    times = {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}}
+    a = folder_of(tool.folder / "a", times)
+    done, found, rows = rows_of(tool, a, folder_of(tool.folder / "b", times, status="not_converged"))
+    assert rows["36_RMSNorm", "optimized"]["converged"] == [True, False]
+    line_with(done.out, "36_RMSNorm", "optimized *")
+    assert any("had not converged" in caveat for caveat in found["caveats"])
+
+
+def test_the_controls_noise_and_an_unconfirmed_speedup_leave_it_open(tool: Tool) -> None:
+    """2.3 % faster where the A/A control was 4 % off is neither, nor what the judge's own clock does not vouch for."""
+    fast, slow = ({"36_RMSNorm": {"eager": 8.0, "optimized": ms}} for ms in (2.0, 2.045))
+    noisy = {"aa": {"ratio": 1.0, "ci95": [0.96, 1.04]}}
+    a, b = folder_of(tool.folder / "a", slow), folder_of(tool.folder / "b", fast)
+    assert rows_of(tool, a, b)[2]["36_RMSNorm", "optimized"]["speedup"]["eager"]["word"] == "FASTER"
+    c = folder_of(tool.folder / "c", fast, **noisy)
+    assert rows_of(tool, a, c)[2]["36_RMSNorm", "optimized"]["speedup"]["eager"]["word"] == "SAME"
+    unsure = result("L1_36@bf16", {"eager": 8.0, "optimized": 2.0}, baseline_classes=EAGER)
+    unsure["results"][0]["speedup"]["eager"]["word"] = "UNCONFIRMED"
+    d = folder_of(tool.folder / "d", {"36_RMSNorm": unsure})
+    assert rows_of(tool, a, d)[2]["36_RMSNorm", "optimized"]["speedup"]["eager"]["word"] == "AMBIGUOUS"
+
+
+def test_what_was_rejected_has_no_speed(tool: Tool) -> None:
+    """A time under what the GPU allows is kept in the row and compared with nothing."""
+    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
+    b = folder_of(tool.folder / "b", {"36_RMSNorm": {"eager": 8.0, "optimized": 0.5}})
+    _, found, rows = rows_of(tool, a, b)
+    row = rows["36_RMSNorm", "optimized"]
+    assert row["verdict"] == ["correct", "rejected"] and "below_floor" in row["why"][1]
+    assert (row["speedup"], row["time_ms"]) == ({}, None) and row["time_reason"].startswith("B: rejected")
+
+
+def test_an_agent_study_is_compared_row_by_row(tool: Tool) -> None:
+    """Repeats and arms are rows of their own; a baseline that is best in one bundle alone is named."""
+    a, b = on(study(tool.folder / "a"), **H200).path, on(study(tool.folder / "b", triton="3.6.0"), **H200).path
+    done, found, rows = rows_of(tool, a, b)
+    assert done.code == 0 and ("L2_99/oracle/1", "mine") in rows and ("L2_99/nop/0", "mine") in rows
+    assert [d["name"] for d in found["fingerprints"][0]["differences"]] == ["triton"]
+    assert found["b"]["stacks"] == ["off-pin: torch 2.9.1+cu128, Triton 3.6.0, cuDNN ?"]
+    line_with(done.out, "version", "triton", "3.5.1", "3.6.0")
+
+
+def test_the_published_stacks_are_compared(tool: Tool) -> None:
+    """The first use: why problem 77 is 20 times as fast on one stack and not on the other."""
+    a, b = (latest(PUBLISHED / stack, ("benchmark",)) for stack in ("h200-pinned", "h200-newer"))
+    assert a is not None and b is not None
+    done, found, rows = rows_of(tool, a.path, b.path)
+    assert done.code == 0, done.err
+    row = rows["77_conv_transposed_3D_square_padded_dilated_strided", "optimized"]
+    assert row["speedup"]["eager"]["word"] == "SLOWER" and row["speedup"]["eager"]["ci95"][1] < 0.5
+    versions = {d["name"] for d in found["fingerprints"][0]["differences"] if d["class"] == "version"}
+    assert {"torch", "triton", "cudnn"} <= versions
+    assert found["a"]["stacks"][0].startswith("pinned: ") and found["b"]["stacks"][0].startswith("off-pin: ")
+
+
+def test_a_judged_bundle_of_the_cpu_is_compared_with_itself(judge_tool: Tool) -> None:
+    """A bundle that the judge itself left, not one made up here."""
+    solution = next((ROOT / "artifacts" / "oracle").glob("L1_36_*.py"))
+    assert judge_tool("evaluate", solution, *CPU).code == 0
+    (bundle,) = [path for path in judge_tool.bundles() if path.name.endswith("evaluate")]
+    done, found, _ = rows_of(judge_tool, bundle, bundle)
+    assert done.code == 0 and found["rows"][0]["verdict"] == ["correct", "correct"]
+    assert "CPU" in found["caveats"][0] and all(row["time_ms"] is None for row in found["rows"])
+
+
+def test_wrong_use_is_told_in_one_line(tool: Tool) -> None:
+    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
+    run = study(tool.folder / "run").path
+    fixtures = latest(PUBLISHED / "h200-pinned", ("fixtures",))
+    assert fixtures is not None
+    for args, words in (
+        ((a,), "1 bundles were named"),
+        ((a, a, a), "3 bundles were named"),
+        ((a, tool.folder), "is not a bundle"),
+        ((a, run), "they share no row"),
+        ((a, fixtures.path), "holds no solution's times"),
+    ):
+        done = tool("compare", *args)
+        assert done.code == 1 and words in done.complaint, done.err
+
+
+def test_a_damaged_row_is_told_and_not_compared(tool: Tool) -> None:
+    a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
+    file = a / "rows.jsonl"
+    row = json.loads(file.read_text())
+    row["result"]["results"][0]["time_ms"]["ci95"] = [3.0, 1.0]
+    file.write_text(json.dumps(row) + "\n")
+    done = tool("compare", a, a)
+    assert done.code == 2 and "row 36_RMSNorm" in done.complaint and "is damaged" in done.complaint
+
+
+def test_neither_compare_nor_claims_need_torch() -> None:
+    """The host of a docker run has none."""
+    code = (
+        "import sys; sys.modules['torch'] = None; import repro.compare, repro.replication, repro.report.claims, "
+        "repro.report.comparison"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "noise", "spread", "word"),
+    [
+        (1.0, 1.0, 0.0, 0.0, "SAME"),  # of no width
+        (0.99, 1.01, 0.0, 0.0, "SAME"),  # edges belong to it
+        (1.02, 1.03, 0.0, 0.0, "FASTER"),
+        (0.97, 0.98, 0.0, 0.0, "SLOWER"),
+        (1.005, 1.03, 0.0, 0.0, "AMBIGUOUS"),
+        (0.5, 2.0, 0.0, 0.0, "AMBIGUOUS"),
+        (1.02, 1.03, 0.05, 0.0, "SAME"),  # within what the controls do
+        (1.02, 1.03, 0.0, 0.07, "AMBIGUOUS"),
+        (1.08, 1.09, 0.0, 0.07, "FASTER"),
+    ],
+)
+def test_words(low: float, high: float, noise: float, spread: float, word: str) -> None:
+    assert compare.word(Interval(math.sqrt(low * high), low, high), noise, spread) == word
+
+
+def test_quotients_carry_both_intervals() -> None:
+    exact, wide = Interval(2.0, 2.0, 2.0), Interval(4.0, 3.6, 4.4)
+    assert exact.over(exact) == Interval(1.0, 1.0, 1.0)
+    quotient = wide.over(exact)
+    assert (quotient.value, quotient.low, quotient.high) == pytest.approx((2.0, 1.8, 2.2))
+    turned = exact.over(wide)
+    assert (turned.low, turned.high) == pytest.approx((2 / 4.4, 2 / 3.6))
+    both = wide.over(wide)
+    assert both.value == 1.0 and both.low == pytest.approx(math.exp(-math.hypot(math.log(4 / 3.6), math.log(4.4 / 4))))
+
+
+@pytest.mark.parametrize("ci95", [[2.0, 1.0], [0.0, 3.0], [1.0, "inf"], [3.0, 4.0], None])
+def test_an_interval_is_three_positive_numbers_in_order(ci95: Any) -> None:
+    with pytest.raises(BundleError):
+        measured.interval({"ratio": 2.0, "ci95": ci95}, "ratio")
+    assert measured.interval(None, "ratio") is None
+
+
+def test_solutions_that_one_row_holds_are_told_apart(tool: Tool) -> None:
+    found = measured.read(artifacts(tool.folder / "a"))
+    names = ("input_kernel", "optimized", "eager", "compile")
+    assert {key for key in found.records if key[0] == "36"} == {("36", name) for name in names}
+    assert found.unmeasured.keys() == {"82", "4"} and "holds no kernel" in found.unmeasured["4"]
