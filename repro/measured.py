@@ -17,6 +17,8 @@ from repro.errors import BundleError, UsageError
 from repro.judge import timing
 
 VERBS = ("run", "evaluate", "benchmark")
+# The edges of an interval of no width are a few roundings from its value.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,9 @@ def interval(found: dict[str, Any] | None, name: str) -> Interval | None:
         value = float(found[name])
     except (KeyError, TypeError, ValueError) as error:
         raise BundleError(f"a {name} without an interval", str(error)) from error
-    if not (0 < low <= value <= high and math.isfinite(high)):
+    if not (0 < low <= value * (1 + ROUNDING) and value <= high * (1 + ROUNDING) and math.isfinite(high)):
         raise BundleError(f"a {name} that is no number in its interval", f"{value} in [{low}, {high}]")
-    return Interval(value, low, high)
+    return Interval(value, min(low, value), max(high, value))
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,6 @@ class Record:
     published_ms: dict[str, float | None] = field(default_factory=dict)
     fingerprint: str = ""
     why_not: str = ""
-
-    @property
-    def name(self) -> str:
-        """Row and variant as tables show them."""
-        return f"{self.row} {self.variant}" if self.key[1] else self.row
 
 
 @dataclass(frozen=True)

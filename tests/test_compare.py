@@ -331,6 +331,11 @@ def test_an_interval_is_three_positive_numbers_in_order(ci95: Any) -> None:
     assert measured.interval(None, "ratio") is None
 
 
+def test_an_interval_of_no_width_may_be_a_rounding_off() -> None:
+    found = measured.interval({"ratio": 2.0, "ci95": [2.0 + 1e-15, 2.0 + 1e-15]}, "ratio")
+    assert found == Interval(2.0, 2.0, 2.0 + 1e-15)
+
+
 def test_solutions_that_one_row_holds_are_told_apart(tool: Tool) -> None:
     found = measured.read(artifacts(tool.folder / "a"))
     names = ("input_kernel", "optimized", "eager", "compile")
