@@ -13,8 +13,8 @@ from typing import Any
 
 from tabulate import tabulate
 
-from repro import __version__, jsonio, settings
-from repro.bundle.write import Bundle, latest
+from repro import __version__, jsonio, settings, verbs
+from repro.bundle.write import Bundle
 from repro.engines import NAMES, choose
 from repro.engines.base import Engine
 from repro.errors import ReproError, UsageError
@@ -30,9 +30,11 @@ EXAMPLES = """examples:
   repro report                                   draw the newest bundle again
   repro compare A B                              two bundles row by row, with intervals
   repro compare --claims B                       which published figures a bundle reproduces
+  repro verify                                   every check of the newest bundle
+  repro bundle share B -o public                 a copy without host, user, path, GPU and key
 
 exit codes: 0 done, whatever the verdicts; 1 wrong use or a missing prerequisite; 2 the tool failed, or
-`artifacts lint` has a finding of severity error; 3 with --strict, a solution was not correct or a claim not
+`artifacts lint` has an error or `verify` a failure; 3 with --strict, a solution was not correct or a claim not
 reproduced; 130 interrupted."""
 
 
@@ -81,10 +83,10 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"repro {__version__}")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    parsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)
 
     def verb(name: str, text: str, run: Callable[[argparse.Namespace, Progress], int]) -> argparse.ArgumentParser:
-        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sub = parsers.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         sub.set_defaults(run=run)
         return sub
 
@@ -120,27 +122,14 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     _common(benchmark, problem=False)
     _judging(benchmark, budget_s=BUDGET_S, compile_timeout_s=COMPILE_TIMEOUT_S)
-    artifacts = verb("artifacts", "look into folders in the published layout without running them", _artifacts)
-    artifacts.add_argument("action", choices=("lint", "figure"), help="lint: report what a reviewer must know; "
-                           "figure: draw the convergence of every trace as SVG")  # fmt: skip
-    artifacts.add_argument("folder", type=Path, help="a folder of artifacts, or one of them")
-    artifacts.add_argument("name", nargs="*", help="artifacts by number or name; all without")
-    artifacts.add_argument("--json", type=Path, metavar="FILE", help="lint: write the findings as JSON")
-    artifacts.add_argument("-o", "--output", type=Path, metavar="FILE", help="figure: where to (default: here)")
+    verbs.add(verb)
     report = verb("report", "draw bundles as tables and markdown (default: the newest)", _report)
     report.add_argument("bundle", type=Path, nargs="*")
     report.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
     report.add_argument("--json", type=Path, metavar="FILE", help="write the report's model as JSON")
-    compare = verb("compare", "two bundles row by row, or bundles against the published claims", _compare)
-    compare.add_argument("bundle", type=Path, nargs="*", help="A B; with --claims any number (default: the newest)")
-    compare.add_argument("--claims", action="store_true", help="hold bundles against every published figure")
-    compare.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
-    compare.add_argument("--json", type=Path, metavar="FILE", help="write what was found as JSON")
-    compare.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced, or a solution "
-                         "that is correct in A is not in B")  # fmt: skip
     gc = verb("gc", "remove containers and volumes that a dead run left behind", _gc)
     gc.add_argument("--all", action="store_true", help="those of live runs too")
-    cell = verbs.add_parser("cell")  # what an engine starts; without help, so that it is not listed
+    cell = parsers.add_parser("cell")  # what an engine starts; without help, so that it is not listed
     cell.add_argument("folder", type=Path)
     cell.set_defaults(run=_cell)
     return top
@@ -164,14 +153,6 @@ def _options(args: argparse.Namespace) -> Any:
         not args.no_timing, not args.no_compile, args.timeout_s, args.budget_s, args.trust, args.compile_timeout_s,
         getattr(args, "quick", False), getattr(args, "parity", False),
     )  # fmt: skip
-
-
-def _write_json(path: Path | None, value: Any) -> None:
-    if path is not None:
-        try:
-            jsonio.write(path, value)
-        except OSError as error:
-            raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
 
 
 def _draw(bundle: Bundle) -> dict[str, Any]:
@@ -212,7 +193,7 @@ def _fingerprint(args: argparse.Namespace, progress: Progress) -> int:
     ]
     print(fingerprint.headline(outcome.fingerprint))
     print(tabulate(rows, headers=["value", "", "class", "source"], tablefmt="github", disable_numparse=True))
-    _write_json(args.json, outcome.fingerprint)
+    verbs.write_json(args.json, outcome.fingerprint)
     return 0
 
 
@@ -244,7 +225,7 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
         args.problem, args.agent, args.repeats, size, args.results, engine, _options(args), progress, resume=args.resume
     )
     report = _draw(bundle)
-    _write_json(args.json, report)
+    verbs.write_json(args.json, report)
     return _exit_code(
         bundle,
         strict=args.strict,
@@ -264,7 +245,7 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
         args.path, args.problem, size, args.dtype, args.results, engine, _options(args), progress, resume=args.resume
     )
     _draw(bundle)
-    _write_json(
+    verbs.write_json(
         args.json, {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path), "results": results}
     )
     return _exit_code(bundle, strict=args.strict, verdicts=[entry["verdict"] for entry in results])
@@ -281,7 +262,7 @@ def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> 
         _options(args), progress, resume=args.resume,
     )  # fmt: skip
     _draw(bundle)
-    _write_json(args.json, {"schema_version": 1, "bundle": str(bundle.path), "cases": entries})
+    verbs.write_json(args.json, {"schema_version": 1, "bundle": str(bundle.path), "cases": entries})
     wrong = [entry for entry in entries if entry["complaints"]]
     for entry in wrong:
         print(f"repro: {entry['case']}: {'; '.join(entry['complaints'])}", file=sys.stderr)
@@ -304,65 +285,21 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
         args.artifacts, args.name, size, args.results, engine, _options(args), progress, resume=args.resume
     )
     _draw(bundle)
-    _write_json(args.json, entries)
+    verbs.write_json(args.json, entries)
     return _exit_code(
         bundle, strict=args.strict, verdicts=[k["verdict"] for e in entries for k in e["kernels"].values()] or ["none"]
     )
 
 
-def _artifacts(args: argparse.Namespace, progress: Progress) -> int:
-    """Exit 2 where a finding is an error: the folder does not say what its tables say."""
-    if args.action == "figure":
-        from repro.artifacts import figure
-
-        files, left_out = figure.draw(args.folder, args.name, args.output)
-        for file in files:
-            print(f"written: {file}")
-        for name, why in left_out.items():
-            print(f"repro: no figure of {name}: {why}", file=sys.stderr)
-        return 0
-    from repro.artifacts import lint
-
-    report = lint.lint(args.folder, args.name)
-    for line in report["lines"]:
-        print(line)
-    print(f"{report['errors']} errors, {len(report['findings'])} findings in {len(report['artifacts'])} artifacts")
-    _write_json(args.json, {name: value for name, value in report.items() if name != "lines"})
-    return 2 if report["errors"] else 0
-
-
 def _report(args: argparse.Namespace, progress: Progress) -> int:
     bundles = [Bundle.open(path) for path in args.bundle]
     if not bundles:
-        newest = latest(args.results, ("run", "evaluate", "benchmark", "fixtures"))
-        if newest is None:
-            raise UsageError(f"no bundle in {args.results}", "", "Run `make run` first, or name a bundle.")
-        bundles = [newest]
+        bundles = [verbs.newest(args.results)]
     reports = [_draw(bundle) for bundle in bundles]
     for bundle in bundles:
         progress.say(f"written: {bundle.path / 'report.md'} and report.json")
-    _write_json(args.json, reports if len(reports) > 1 else reports[0])
+    verbs.write_json(args.json, reports if len(reports) > 1 else reports[0])
     return 0
-
-
-def _compare(args: argparse.Namespace, progress: Progress) -> int:
-    from repro import claims, compare, measured, replication
-    from repro.report import claims as drawn
-    from repro.report import comparison
-
-    if args.claims:
-        newest = [latest(args.results, (verb,)) for verb in ("run", "benchmark")] if not args.bundle else []
-        bundles = [Bundle.open(path) for path in args.bundle] or [bundle for bundle in newest if bundle is not None]
-        found = replication.judge(claims.load(), [measured.read(bundle) for bundle in bundles])
-        print(drawn.render(found))
-        _write_json(args.json, found)
-        return 3 if args.strict and not replication.reproduced(found) else 0
-    if len(args.bundle) != 2:
-        raise UsageError(f"{len(args.bundle)} bundles were named", "two are compared", "Name A and B, or add --claims.")
-    found = compare.compare(*(measured.read(Bundle.open(path)) for path in args.bundle))
-    print(comparison.render(found))
-    _write_json(args.json, found)
-    return 3 if args.strict and compare.worse(found) else 0
 
 
 def _gc(args: argparse.Namespace, progress: Progress) -> int:

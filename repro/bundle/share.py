@@ -1,0 +1,254 @@
+"""`repro bundle share`: a copy of a bundle that tells nobody who and where, closed anew.
+
+Every identity becomes a salted hash, equal wherever the same identity stood in what is shared together; the salt is
+thrown away. Files that are not text are left out, and what could be an identity but has no form is named.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from repro import fingerprint, jsonio
+from repro.bundle import evidence, seal, verify
+from repro.bundle.checks import ABOUT_FILES
+from repro.bundle.evidence import Evidence
+from repro.bundle.identities import Identities
+from repro.bundle.seal import MANIFEST, STATEMENT
+from repro.bundle.write import FINGERPRINTS, ROWS, plan_digest
+from repro.errors import BundleError, PrerequisiteError, UsageError
+
+Mask = Callable[[str], str]
+SOURCES = (".py",)
+# What must hold before: a run that is not whole may be shared, a bundle that was edited may not.
+NEEDED = (*ABOUT_FILES, "plan", "fingerprints", "solutions", "claims")
+# What has no form of its own, yet may be an identity: public addresses, hosts of links, long random-looking words.
+DOUBTS = {
+    "an address": re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"),
+    "a host": re.compile(r"(?<=://)[\w.-]+"),
+    "a random-looking word": re.compile(r"[A-Za-z0-9+]{24,}={0,2}"),
+}
+PUBLIC_HOSTS = frozenset("github.com arxiv.org slsa.dev in-toto.io json-schema.org www.apache.org pytorch.org "
+                         "docs.nvidia.com developer.nvidia.com nvidia.com".split())  # fmt: skip
+
+
+def share(paths: list[Path], output: Path | None, salt: bytes, hide: list[str]) -> list[dict[str, Any]]:
+    """Shares bundles together, each as `<output>/<name>`; returns what was done to each, and the checks that `failed`
+    in its copy alone.
+
+    output: a folder, else `shared` beside each bundle. hide: names to replace besides those that are found.
+    Raises UsageError for what is no closed bundle or a target that exists, BundleError for one that does not verify.
+    """
+    read = [_whole(path) for path in paths]
+    who = Identities(salt, hide)
+    for found in read:
+        _learn(found, who)
+    return [_copy(found, (output or found.path.parent / "shared"), who) for found in read]
+
+
+def _whole(path: Path) -> Evidence:
+    """A closed bundle whose files are as they were closed: closing it anew would hide that they are not."""
+    report = verify.verify(path.resolve())
+    wrong = [c for c in report["checks"] if c["state"] == "FAILED" and c["check"] in NEEDED]
+    if wrong:
+        why = f"{wrong[0]['check']}: {wrong[0]['reasons'][0]}"
+        raise BundleError(f"{path} does not verify and is not shared", why, f"See `repro verify {path}`.")
+    found = evidence.read(path.resolve())
+    if found.running:
+        raise UsageError(f"{path} is not shared", "its run has not ended", "Go on with --resume first.")
+    return found
+
+
+def _failed(path: Path) -> set[str]:
+    return {check["check"] for check in verify.verify(path)["checks"] if check["state"] == "FAILED"}
+
+
+def _learn(found: Evidence, who: Identities) -> None:
+    for value in (found.manifest, found.lines, found.fingerprints, found.report):
+        who.walk(value)
+    for name in found.files:
+        who.read(name)
+        if (text := _text(found, name)) is not None:
+            who.read(text)
+
+
+def _text(found: Evidence, name: str) -> str | None:
+    content = found.bytes_of(name) or b""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+def masked(value: Any, mask: Mask, who: Identities) -> Any:
+    """Parsed JSON without identities, in fields, strings and the numbers that a field told as one."""
+    if isinstance(value, dict):
+        return {mask(str(name)): masked(inner, mask, who) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [masked(inner, mask, who) for inner in value]
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, int) and not isinstance(value, bool) and who.names.get(str(value)) in ("serial", "id"):
+        return mask(str(value))
+    return value
+
+
+def _copy(found: Evidence, output: Path, who: Identities) -> dict[str, Any]:
+    """Writes one bundle anew: whole, or not at all."""
+    mask = who.masker()
+    machines = _machines(found, mask, who)
+    target = output / mask(found.path.name)
+    if target.exists():
+        raise UsageError(f"{target} exists", "", "Choose another -o.")
+    half = output / f".{target.name}.half"
+    try:
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir(parents=True)
+        told = _write(found, half, machines, mask, who)
+        half.rename(target)
+    except OSError as error:
+        shutil.rmtree(half, ignore_errors=True)
+        raise PrerequisiteError(
+            f"cannot write to {output}", error.strerror or str(error), "Choose another -o."
+        ) from error
+    new = sorted(_failed(target) - _failed(found.path))
+    return {"bundle": str(target), **told, "failed": new}
+
+
+def _machines(found: Evidence, mask: Mask, who: Identities) -> dict[str, dict[str, Any]]:
+    """The fingerprints without identities, by their new ids; the old ids are replaced wherever they stand."""
+    machines = {}
+    for value in found.fingerprints.values():
+        new = masked(value, mask, who)
+        for classes, field in (("H", "sku_id"), ("HCV", "fingerprint_id")):
+            new[field] = fingerprint.digest(new["values"], classes)
+        who.exact |= {was: new[field] for field in ("sku_id", "fingerprint_id") if (was := value[field]) != new[field]}
+        machines[new["fingerprint_id"]] = new
+    return machines
+
+
+def _write(
+    found: Evidence, folder: Path, machines: dict[str, dict[str, Any]], mask: Mask, who: Identities
+) -> dict[str, Any]:
+    doubts: list[dict[str, str]] = [
+        {"file": "", "what": f"the name {name!r}, which is also a word of bundles, was left"} for name in who.doubtful()
+    ]
+    left_out: dict[str, str] = {}
+    rewritten: list[str] = []
+    digests: dict[str, str] = {}
+    for name, machine in machines.items():
+        jsonio.write(folder / FINGERPRINTS / f"{name}.json", machine)
+    for name in sorted(found.files):
+        if name in (STATEMENT, ROWS) or name.startswith(f"{FINGERPRINTS}/"):
+            continue
+        text = _text(found, name)
+        if text is None:
+            left_out[mask(name)] = "it is not text: what it holds could not be judged"
+            continue
+        new = _masked_file(name, text, mask, who)
+        if new != text:
+            rewritten.append(mask(name))
+            if name.endswith(SOURCES) and not _same_code(text, new):
+                doubts.append({"file": mask(name), "what": "its code was changed: it is not what was measured"})
+        jsonio.replace(folder / mask(name), new.encode())
+        digests[mask(name)] = seal.sha256(new.encode())
+    rows = _rows(found, folder, digests, mask, who)
+    jsonio.replace(folder / ROWS, "".join(jsonio.dumps(row) + "\n" for row in rows).encode())
+    manifest = _manifest(found, mask, who)
+    manifest["shared"] = {
+        "rewritten": sorted(rewritten),
+        "left_out": left_out,
+        "identities": {kind: len(values) for kind, values in sorted(who.replaced.items())},
+        "original_bundle_id": found.manifest.get("bundle_id"),
+    }
+    if manifest.get("claims"):
+        manifest["claims"]["sha256"] = digests.get(manifest["claims"]["file"], manifest["claims"]["sha256"])
+    files = {name: seal.digest(folder, name) or "" for name in seal.names(folder)}
+    last = {row["row"]: row for row in rows}
+    seal.close(folder, manifest, last.values(), machines, files)
+    jsonio.write(folder / MANIFEST, manifest)
+    doubts += [{"file": name, "what": doubt} for name in seal.names(folder) for doubt in _doubts(folder / name)]
+    return {"shared": manifest["shared"], "bundle_id": manifest["bundle_id"], "not_judged": doubts}
+
+
+def _masked_file(name: str, text: str, mask: Mask, who: Identities) -> str:
+    """JSON by its strings, so that no escape hides an identity; anything else as it stands."""
+    if name.endswith(".json"):
+        return jsonio.render(masked(json.loads(text), mask, who)).decode()
+    if name.endswith(".jsonl"):
+        lines = (masked(json.loads(line), mask, who) for line in text.split("\n") if line)
+        return "".join(jsonio.dumps(line) + "\n" for line in lines)
+    return mask(text)
+
+
+def _rows(found: Evidence, folder: Path, digests: dict[str, str], mask: Mask, who: Identities) -> list[dict[str, Any]]:
+    """The rows without identities; their hashes are those of the texts that are kept now."""
+    rows = []
+    for row in found.lines:
+        new = masked(row, mask, who)
+        for given in new.get("inputs", []):
+            if "kept" in given and given["kept"] not in digests:
+                del given["kept"]
+                given["not_kept"] = "it is not text and was left out of what is shared"
+            given["sha256"] = digests.get(given.get("kept", ""), given["sha256"])
+        if new.get("inputs"):
+            kept = sorted((given for given in new["inputs"] if "kept" in given), key=lambda given: str(given["name"]))
+            parts = b"".join(given["name"].encode() + bytes.fromhex(given["sha256"]) for given in kept)
+            new["content"] = hashlib.sha256(parts).hexdigest()[:16]
+        elif "inputs" not in new:  # schema 1: the content is the hash of the one kept solution
+            place = f"solutions/{new.get('arm')}/{new.get('repeat')}/{new.get('problem')}_"
+            for name in digests:
+                if name.startswith(place):
+                    content = b"solution_0.py" + bytes.fromhex(digests[name])
+                    new["content"] = hashlib.sha256(content).hexdigest()[:16]
+        rows.append(new)
+    return rows
+
+
+def _manifest(found: Evidence, mask: Mask, who: Identities) -> dict[str, Any]:
+    told = {name: value for name, value in found.manifest.items() if name not in ("files", "bundle_id")}
+    new: dict[str, Any] = masked(told, mask, who)
+    return new | {"plan_digest": plan_digest(new["plan"], new["parameters"])}
+
+
+def _same_code(old: str, new: str) -> bool:
+    """Whether two sources differ in nothing but comments and string literals."""
+
+    def shape(text: str) -> str:
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                node.value = ""
+        return ast.dump(tree)
+
+    try:
+        return shape(old) == shape(new)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+
+
+def _doubts(file: Path) -> list[str]:
+    """What in a shared file could still be an identity, each once."""
+    found: dict[str, None] = {}
+    for number, line in enumerate(file.read_text().split("\n"), 1):
+        for what, pattern in DOUBTS.items():
+            for match in pattern.finditer(line):
+                if _doubtful(what, match[0]):
+                    found.setdefault(f"{what}, line {number}: {match[0][:60]}")
+    return list(found)
+
+
+def _doubtful(what: str, text: str) -> bool:
+    if what == "a host":
+        return text not in PUBLIC_HOSTS and not re.fullmatch(r"[a-z]+-[0-9a-f]{12}", text)
+    if what == "an address":
+        return all(int(part) < 256 for part in text.split(".")) and int(text.split(".")[0]) > 16
+    counts = [sum(map(kind, text)) for kind in (str.isdigit, str.isupper, str.islower)]
+    return min(counts) >= 4

@@ -1,0 +1,139 @@
+"""Verbs that look at what lies on disk and run nothing: their arguments and one function each. `cli` adds them."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from repro import jsonio, settings
+from repro.bundle.write import Bundle, latest
+from repro.errors import UsageError
+from repro.progress import Progress
+
+Run = Callable[[argparse.Namespace, Progress], int]
+BUNDLES = ("run", "evaluate", "benchmark", "fixtures", "self-test")
+
+
+def write_json(path: Path | None, value: Any) -> None:
+    """Writes what `--json` asks for. Raises UsageError where that file cannot be written."""
+    if path is not None:
+        try:
+            jsonio.write(path, value)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+
+
+def newest(results: Path) -> Bundle:
+    """The newest bundle of a results folder. Raises UsageError where there is none."""
+    found = latest(results, BUNDLES)
+    if found is None:
+        raise UsageError(f"no bundle in {results}", "", "Run `make run` first, or name a bundle.")
+    return found
+
+
+def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
+    """Adds the verbs of this module to a command line."""
+    artifacts = verb("artifacts", "look into folders in the published layout without running them", _artifacts)
+    artifacts.add_argument("action", choices=("lint", "figure"), help="lint: report what a reviewer must know; "
+                           "figure: draw the convergence of every trace as SVG")  # fmt: skip
+    artifacts.add_argument("folder", type=Path, help="a folder of artifacts, or one of them")
+    artifacts.add_argument("name", nargs="*", help="artifacts by number or name; all without")
+    artifacts.add_argument("--json", type=Path, metavar="FILE", help="lint: write the findings as JSON")
+    artifacts.add_argument("-o", "--output", type=Path, metavar="FILE", help="figure: where to (default: here)")
+    compare = verb("compare", "two bundles row by row, or bundles against the published claims", _compare)
+    compare.add_argument("bundle", type=Path, nargs="*", help="A B; with --claims any number (default: the newest)")
+    compare.add_argument("--claims", action="store_true", help="hold bundles against every published figure")
+    compare.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
+    compare.add_argument("--json", type=Path, metavar="FILE", help="write what was found as JSON")
+    compare.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced, or a solution "
+                         "that is correct in A is not in B")  # fmt: skip
+    verify = verb("verify", "check bundles: schemas, hashes, plan, solutions, verdicts, times", _verify)
+    verify.add_argument("bundle", type=Path, nargs="*", help="default: the newest")
+    verify.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
+    verify.add_argument("--id", default="", metavar="ID", help="the bundle id, or its beginning, that was published")
+    verify.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
+    bundle = verb("bundle", "copies of bundles to give away", _share)
+    bundle.add_argument("action", choices=("share",), help="share: replace identities by salted hashes, close it anew")
+    bundle.add_argument("bundle", type=Path, nargs="+")
+    bundle.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder of copies (default: `shared` beside)")
+    bundle.add_argument(
+        "--hide", action="append", default=[], metavar="NAME", help="replace this name too (repeatable)"
+    )
+    bundle.add_argument("--json", type=Path, metavar="FILE", help="write what was done as JSON")
+
+
+def _artifacts(args: argparse.Namespace, progress: Progress) -> int:
+    """Exit 2 where a finding is an error: the folder does not say what its tables say."""
+    if args.action == "figure":
+        from repro.artifacts import figure
+
+        files, left_out = figure.draw(args.folder, args.name, args.output)
+        for file in files:
+            print(f"written: {file}")
+        for name, why in left_out.items():
+            print(f"repro: no figure of {name}: {why}", file=sys.stderr)
+        return 0
+    from repro.artifacts import lint
+
+    report = lint.lint(args.folder, args.name)
+    for line in report["lines"]:
+        print(line)
+    print(f"{report['errors']} errors, {len(report['findings'])} findings in {len(report['artifacts'])} artifacts")
+    write_json(args.json, {name: value for name, value in report.items() if name != "lines"})
+    return 2 if report["errors"] else 0
+
+
+def _compare(args: argparse.Namespace, progress: Progress) -> int:
+    from repro import claims, compare, measured, replication
+    from repro.report import claims as drawn
+    from repro.report import comparison
+
+    if args.claims:
+        newest = [latest(args.results, (verb,)) for verb in ("run", "benchmark")] if not args.bundle else []
+        bundles = [Bundle.open(path) for path in args.bundle] or [bundle for bundle in newest if bundle is not None]
+        found = replication.judge(claims.load(), [measured.read(bundle) for bundle in bundles])
+        print(drawn.render(found))
+        write_json(args.json, found)
+        return 3 if args.strict and not replication.reproduced(found) else 0
+    if len(args.bundle) != 2:
+        raise UsageError(f"{len(args.bundle)} bundles were named", "two are compared", "Name A and B, or add --claims.")
+    found = compare.compare(*(measured.read(Bundle.open(path)) for path in args.bundle))
+    print(comparison.render(found))
+    write_json(args.json, found)
+    return 3 if args.strict and compare.worse(found) else 0
+
+
+def _verify(args: argparse.Namespace, progress: Progress) -> int:
+    """Exit 2 where a check fails."""
+    from repro.bundle import verify
+
+    paths = args.bundle or [newest(args.results).path]
+    if args.id and len(paths) > 1:
+        raise UsageError("--id is of one bundle", f"{len(paths)} were named", "Verify them one by one.")
+    reports = [verify.verify(path, args.id) for path in paths]
+    for report in reports:
+        print("\n".join(verify.lines(report)))
+    write_json(args.json, {"schema_version": verify.SCHEMA_VERSION, "bundles": reports})
+    return 0 if all(report["passed"] for report in reports) else 2
+
+
+def _share(args: argparse.Namespace, progress: Progress) -> int:
+    """Exit 2 where a bundle's files do not verify, or a check fails in the copy alone."""
+    from repro.bundle import share
+
+    done: list[dict[str, Any]] = share.share(args.bundle, args.output, secrets.token_bytes(16), args.hide)
+    for told in done:
+        counts = ", ".join(f"{n} {kind}" for kind, n in told["shared"]["identities"].items()) or "none"
+        print(f"written: {told['bundle']} (bundle id {told['bundle_id']}); identities replaced: {counts}")
+        for name, why in told["shared"]["left_out"].items():
+            print(f"  left out {name}: {why}")
+        for doubt in told["not_judged"]:
+            print(f"  not judged: {doubt['file'] or 'all files'}: {doubt['what']}")
+        if told["failed"]:
+            print(f"repro: in {told['bundle']} alone these checks fail: {', '.join(told['failed'])}", file=sys.stderr)
+    write_json(args.json, {"schema_version": 1, "bundles": done})
+    return 2 if any(told["failed"] for told in done) else 0

@@ -1,0 +1,210 @@
+"""Bundles that are given away: identities planted in many places are nowhere in the copy, and the copy still verifies.
+
+What is planted is put together from parts, so that no file of this project names a folder of one machine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Tool, manifest, rows
+
+from repro import fingerprint, jsonio
+from repro.bundle.write import Bundle
+from repro.cells import Cell, Outcome
+from repro.engines.base import Engine
+from repro.progress import Progress
+from repro.runs import Row, execute
+
+HOST, USER, SERIAL = "gpu-box-17", "mallory", "1654922003817"
+UUID = "6f1c2a34-9b7d-4e11-8c55-0a9d3f2b7e60"
+HOME = "/" + f"home/{USER}"
+FOLDER = f"{HOME}/secret-project/kernels"
+SCRATCH = "/" + "scratch/group-7/run-3"
+KEY = "sk-" + "ant-api03-" + "Zq8Lw2Rt5Xv9Kd1Pf4"
+TOKEN = "gh" + "p_" + "a1B2c3D4e5F6g7H8i9J0k1L2"
+MAIL = f"{USER}@example-lab.org"
+ADDRESS = "10.42.7.19"
+PLANTED = (HOST, USER, SERIAL, UUID, "secret-project", "group-7", KEY, TOKEN, MAIL, "example-lab", ADDRESS)
+SOURCE = f'''"""Tuned on {HOST} by {USER}."""
+import os
+PATH = "{FOLDER}/cache"  # GPU-{UUID}
+class ModelNew:
+    """See {FOLDER}/notes.md, ask {MAIL}."""
+    def forward(self, x):
+        return x * 2 / 1
+'''
+ERROR = (
+    f'Traceback: File "{FOLDER}/solution_0.py", line 3: cannot reach {HOST}.cluster.local:8080 ({ADDRESS}); '
+    f"gcc -I{FOLDER}/include -L{SCRATCH}/lib failed; ANTHROPIC_API_KEY={KEY}; https://{USER}:{TOKEN}@example.org/x; "
+    f"device GPU-{UUID}, serial {SERIAL}, USER={USER}"
+)
+
+
+def machine() -> dict[str, Any]:
+    """A fingerprint that tells too much."""
+    told = {
+        "gpu_name": ("NVIDIA H200", "H"), "driver": ("580.1", "V"), "torch": ("2.9.1+cu128", "V"),
+        "cublas": ("10.3.9.90", "V"), "triton": ("3.5.1", "V"), "python": ("3.12.3", "V"),
+        "environment": ({"TRITON_PTXAS_PATH": f"{FOLDER}/ptxas"}, "C"), "gpu_uuid": (f"GPU-{UUID}", "I"),
+        "gpu_serial": (int(SERIAL), "I"), "hostname": (HOST, "I"), "user": (USER, "I"),
+    }  # fmt: skip
+    values = {n: {"value": v, "source": f"read on {HOST}", "status": "ok", "class": c} for n, (v, c) in told.items()}
+    ids = {name: fingerprint.digest(values, c) for name, c in (("sku_id", "H"), ("fingerprint_id", "HCV"))}
+    return {
+        "schema_version": 1,
+        "taken": "2026-11-21T12:00:00Z",
+        "device": "cuda",
+        "off_pin": {},
+        "values": values,
+    } | ids
+
+
+class Told(Engine):
+    """An engine whose cells tell all about their machine."""
+
+    name, device = "local", "cuda"
+
+    def __init__(self) -> None:
+        pass
+
+    def describe(self) -> dict[str, Any]:
+        return {"engine": "local", "host": HOST, "cwd": FOLDER}
+
+    def attempt(self, cells: list[Cell], timeout_s: float, progress: Any) -> tuple[list[Outcome], str]:
+        (cell,) = cells
+        if "bad" in cell.id:
+            return [Outcome(cell.id, "failed", error=ERROR, fingerprint=machine())], ""
+        verdict = {
+            "problem": "P",
+            "solution": USER,
+            "verdict": "error",
+            "reasons": [{"code": "raised", "detail": ERROR}],
+        }
+        result = {"results": [verdict], "log": [f"{n}: {ERROR}" for n in range(3)], HOST: {"uuid": UUID}}
+        return [Outcome(cell.id, "done", result, fingerprint=machine())], ""
+
+
+@pytest.fixture
+def talkative(tool: Tool) -> Path:
+    """A closed bundle with identities in rows, errors, logs, names of files, solutions, fingerprints and parameters."""
+    files = {"solution_0.py": SOURCE.encode(), "problem.py": f"# of {HOME}\n".encode()}
+    cells = [Cell(name, "evaluate", "problem.py", solutions=((f"{USER}_kernel", "solution_0.py", "ModelNew"),),
+                  files=files) for name in (f"P/{USER}", "P/bad")]  # fmt: skip
+    found = [Row(cell.id, cell, {"problem": "P", "file": f"{USER}.py"}) for cell in cells]
+    parameters = {"size": "full", "device": "cuda", "artifacts": FOLDER, "note": f"serial: {SERIAL}"}
+    bundle = Bundle.create(tool.results, "evaluate", [row.id for row in found], parameters)
+    bundle.declare(f'# written by {MAIL}\n[claim]\nmachine = "{HOST}"\n'.encode())
+    bundle.file("logs/progress.log", f"{HOST} {ERROR}\r\n{ERROR.upper()}\n".encode())
+    bundle.file(f"logs/{HOST}.jsonl", (jsonio.dumps({"at": f"{SCRATCH}/x", "who": USER}) + "\n").encode())
+    bundle.file("report.md", f"# on {HOST}\n\n[solution]({FOLDER}/a.py) of 2.9.1 at {ADDRESS}\n".encode())
+    bundle.file("profile.bin", b"\x80\x00" + HOST.encode())
+    execute(found, Told(), bundle, Progress(), lambda row: "")
+    bundle.finish("incomplete")
+    return bundle.path
+
+
+def everything(folder: Path) -> str:
+    """Names and contents of all files, in small letters, with JSON's escapes undone."""
+    texts = [
+        str(file.relative_to(folder)) + "\n" + file.read_bytes().decode()
+        for file in folder.rglob("*")
+        if file.is_file()
+    ]
+    return "\n".join(texts).encode().decode("unicode_escape", errors="replace").lower()
+
+
+def states(tool: Tool, bundle: Path) -> dict[str, str]:
+    done = tool("verify", bundle, "--json", "checks.json")
+    (report,) = json.loads((tool.folder / "checks.json").read_text())["bundles"]
+    assert done.code == (0 if report["passed"] else 2), done.err
+    return {check["check"]: check["state"] for check in report["checks"]}
+
+
+def test_no_planted_identity_is_in_the_copy_and_the_copy_verifies_as_the_bundle_did(
+    talkative: Path, tool: Tool
+) -> None:
+    before = states(tool, talkative)
+    assert [name for name, state in before.items() if state == "FAILED"] == ["planned against done"], "one row failed"
+    done = tool("bundle", "share", talkative, "-o", "public", "--json", "shared.json")
+    assert done.code == 0, done.err
+    (copy,) = (tool.folder / "public").iterdir()
+    text = everything(copy)
+    assert {word for word in PLANTED if word.lower() in text} == set()
+    assert states(tool, copy) == before
+    told = json.loads((tool.folder / "shared.json").read_text())["bundles"][0]
+    assert told["shared"]["left_out"] == {"profile.bin": "it is not text: what it holds could not be judged"}
+    assert (
+        "profile.bin" in done.out
+        and {"host", "user", "serial", "uuid", "path", "key"} <= told["shared"]["identities"].keys()
+    )
+    assert not (copy / "profile.bin").exists() and "profile.bin" not in manifest(copy)["files"]
+
+
+def test_an_identity_has_one_hash_within_a_bundle_and_another_in_the_next_copy(talkative: Path, tool: Tool) -> None:
+    tokens = []
+    for name in ("first", "second"):
+        tool("bundle", "share", talkative, "-o", name)
+        (copy,) = (tool.folder / name).iterdir()
+        for pattern in (r"serial-[0-9a-f]{12}", r"uuid-[0-9a-f]{12}", r"host-[0-9a-f]{12}", r"user-[0-9a-f]{12}"):
+            found = set(re.findall(pattern, everything(copy)))
+            tokens.append(found)
+        (log,) = (file for file in (copy / "logs").glob("progress.log"))
+        assert re.search(r"gpu-?uuid|uuid-", log.read_text()), log.read_text()
+    serial, uuid, hosts, _ = tokens[:4]
+    assert len(serial) == len(uuid) == 1 and hosts
+    assert not set.union(*tokens[:4]) & set.union(*tokens[4:])
+
+
+def test_what_was_measured_stays_and_versions_are_no_addresses(talkative: Path, tool: Tool) -> None:
+    tool("bundle", "share", talkative, "-o", "public")
+    (copy,) = (tool.folder / "public").iterdir()
+    (fingerprint_file,) = (copy / "fingerprints").iterdir()
+    values = json.loads(fingerprint_file.read_text())["values"]
+    assert values["cublas"]["value"] == "10.3.9.90" and values["gpu_name"]["value"] == "NVIDIA H200"
+    before, after = rows(talkative), rows(copy)
+    assert [row["status"] for row in after.values()] == [row["status"] for row in before.values()]
+    assert all(row["fingerprint_id"] == fingerprint_file.stem for row in after.values())
+    kept = [given["kept"] for row in after.values() for given in row["inputs"] if given["name"] == "solution_0.py"]
+    text = (copy / kept[0]).read_text()
+    assert "return x * 2 / 1" in text and compile(text, "solution", "exec")
+    assert manifest(copy)["started"] == manifest(talkative)["started"]
+
+
+def test_a_name_that_nobody_told_is_replaced_where_it_is_given(talkative: Path, tool: Tool) -> None:
+    bundle = Bundle.create(tool.results, "evaluate", [], {})
+    bundle.file("log.txt", b"thanks to Zaphod and zaphod_kernel, at 8.8.4.4 and https://wiki.zaphod.example\n")
+    bundle.finish("complete")
+    done = tool("bundle", "share", bundle.path, "-o", "a")
+    assert done.code == 0 and "not judged: log.txt: a host, line 1: wiki.zaphod.example" in done.out
+    done = tool("bundle", "share", bundle.path, "-o", "b", "--hide", "Zaphod")
+    (copy,) = (tool.folder / "b").iterdir()
+    assert done.code == 0 and "zaphod" not in everything(copy)
+
+
+def test_a_bundle_that_was_edited_is_not_shared(talkative: Path, tool: Tool) -> None:
+    with (talkative / "rows.jsonl").open("a") as stream:
+        stream.write("\n")
+    done = tool("bundle", "share", talkative, "-o", "public")
+    assert done.code == 2 and "does not verify and is not shared: hashes: rows.jsonl was changed" in done.complaint
+    assert not (tool.folder / "public").exists()
+
+
+def test_a_target_that_exists_is_left_alone(talkative: Path, tool: Tool) -> None:
+    assert tool("bundle", "share", talkative, "-o", "public").code == 0
+    done = tool("bundle", "share", talkative, "-o", "public")
+    assert done.code == 1 and "exists" in done.complaint
+
+
+def test_a_published_bundle_of_schema_1_is_shared_and_verifies(tool: Tool) -> None:
+    from repro import settings
+
+    source = settings.ARTIFACTS_DIR / "results/h200-pinned/20261121T050644Z-run"
+    done = tool("bundle", "share", source, "-o", "public")
+    assert done.code == 0, done.err
+    states_after = states(tool, tool.folder / "public" / source.name)
+    assert "FAILED" not in states_after.values() and states_after["bundle id"] == "ok"
