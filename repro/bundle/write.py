@@ -72,7 +72,6 @@ class Bundle:
             "started": _now(),
             "finished": None,
             "status": "running",
-            "origin": {name: value for name, value in origin().items() if name != "tool"},
             "attempts": [],
         }
         bundle = Bundle(path, manifest)
@@ -141,6 +140,7 @@ class Bundle:
 
     def _attempt(self) -> None:
         """Notes that this process's code writes from now on."""
+        self.manifest.setdefault("origin", {name: value for name, value in origin().items() if name != "tool"})
         first = {"started": self.manifest["started"], "tool": self.manifest["tool"]}
         known = self.manifest.setdefault("attempts", [first])  # of schema 1, which did not record the code's hash
         known.append({"started": _now(), **{name: origin()[name] for name in ("tool", "code_sha256")}})
