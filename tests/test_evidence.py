@@ -1,0 +1,386 @@
+"""`repro verify` on bundles as they are published, written, killed, edited and forged."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CPU, ROOT, Tool, manifest, rows
+
+from repro import jsonio, settings
+from repro.bundle import evidence, schema, seal, verify
+from repro.bundle.write import Bundle, plan_digest
+from repro.fingerprint import digest
+
+PUBLISHED = sorted(path.parent for path in (settings.ARTIFACTS_DIR / "results").rglob("manifest.json"))
+RUN = settings.ARTIFACTS_DIR / "results/h200-pinned/20261121T050644Z-run"
+
+
+def states(path: Path) -> dict[str, str]:
+    return {check["check"]: check["state"] for check in verify.verify(path)["checks"]}
+
+
+def failed(path: Path) -> list[str]:
+    return [name for name, state in states(path).items() if state == "FAILED"]
+
+
+def machine() -> dict[str, Any]:
+    """A small fingerprint with the ids of its values."""
+    values = {"gpu_name": {"value": "NVIDIA H200", "source": "nvml", "status": "ok", "class": "H"}}
+    ids = {"sku_id": digest(values, "H"), "fingerprint_id": digest(values, "HCV")}
+    return {"schema_version": 1, "taken": "now", "device": "cuda", "off_pin": {}, "values": values} | ids
+
+
+def written(results: Path, verb: str = "run") -> Path:
+    """A closed bundle of two judged rows, one correct and timed, one not."""
+    bundle = Bundle.create(results, verb, ["a", "b"], {"size": "full"})
+    bundle.declare(b"[claim]\n")
+    found = bundle.fingerprint(machine())
+    time_ms = {"median": 2.0, "ci95": [1.9, 2.1], "iqr": 0.1, "n": 3}
+    good = {"problem": "P", "solution": "mine", "verdict": "correct", "reasons": [], "precision_class": "fp32",
+            "rel_l2": 1e-7, "time_ms": time_ms, "speedup": {"eager": {"ratio": 2.0, "ci95": [1.9, 2.1]}}}  # fmt: skip
+    bad = {"problem": "P", "solution": "mine", "verdict": "incorrect", "reasons": [{"code": "rel_l2"}]}
+    samples = {"mine": {"gated": {"device_ms": [1.9, 2.0, 2.1]}}}
+    for name, entry in (("a", good), ("b", bad)):
+        text = f"# {name}\n".encode()
+        inputs = [{"name": "solution_0.py", "sha256": seal.sha256(text), "kept": bundle.keep("mine.py", text)}]
+        content = seal.sha256(b"solution_0.py" + bytes.fromhex(inputs[0]["sha256"]))[:16]
+        bundle.add({"row": name, "content": content, "inputs": inputs, "status": "done", "error": "", "wall_s": 1.5,
+                    "ended": "2999-01-01T00:00:00Z", "fingerprint_id": found,
+                    "result": {"results": [entry], "samples_ms": samples}})  # fmt: skip
+    bundle.finish("complete")
+    return bundle.path
+
+
+# -- what is written verifies -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_published_bundles_verify_and_say_what_their_schema_lacks(path: Path, tool: Tool) -> None:
+    done = tool("verify", path, "--json", "checks.json")
+    assert done.code == 0, done.out
+    (report,) = json.loads((tool.folder / "checks.json").read_text())["bundles"]
+    skipped = {check["check"]: check["reasons"] for check in report["checks"] if check["state"] == "skipped"}
+    if report["schema_version"] == 1:
+        assert skipped["statement"] == ["no statement: written by schema 1"]
+        assert skipped["bundle id"] == ["no bundle id: written by schema 1"]
+    else:
+        assert not {"statement", "bundle id"} & skipped.keys()
+
+
+def test_written_bundle_passes_every_check(tmp_path: Path) -> None:
+    found = states(written(tmp_path))
+    assert {name for name, state in found.items() if state != "ok"} == {"report"}, "no report was drawn"
+    assert found["report"] == "skipped"
+
+
+def test_a_real_run_verifies_is_drawn_again_and_verifies(smoke_results: Path, tool: Tool) -> None:
+    bundle = tool.results / "copied"
+    shutil.copytree(next(smoke_results.glob("*-fixtures")), bundle)
+    assert failed(bundle) == []
+    before = manifest(bundle)
+    assert tool("report", bundle).code == 0
+    after = manifest(bundle)
+    assert failed(bundle) == []
+    assert after["files"]["rows.jsonl"] == before["files"]["rows.jsonl"] and after["finished"] == before["finished"]
+    done = tool("verify", bundle, "--id", after["bundle_id"][:12])
+    assert done.code == 0 and "ok      expected bundle id" in done.out
+    assert tool("verify", bundle, "--id", "0" * 12).code == 2
+
+
+def test_the_statement_names_files_inputs_code_and_what_is_unknown(smoke_results: Path) -> None:
+    bundle = next(smoke_results.glob("*-fixtures"))
+    told = json.loads((bundle / "statement.json").read_text())
+    assert told["_type"] == "https://in-toto.io/Statement/v1" and told["predicateType"].startswith("https://slsa.dev/")
+    subjects = {entry["name"]: entry["digest"]["sha256"] for entry in told["subject"]}
+    assert subjects == {n: d for n, d in manifest(bundle)["files"].items() if n != "statement.json"}
+    resolved = told["predicate"]["buildDefinition"]["resolvedDependencies"]
+    by_name = {entry["name"]: entry["digest"] for entry in resolved}
+    source = seal.sha256((settings.PROBLEMS_DIR / "L1_36_RMSNorm.py").read_bytes())
+    assert by_name["problems/L1_36_RMSNorm.py"] == {"sha256": source}
+    assert "requirements/image.txt" in by_name and any("dirHash" in entry["digest"] for entry in resolved)
+    assert told["predicate"]["repro_signature"].startswith("none: ")
+    assert "image_id" in told["predicate"]["repro_unknown"]
+
+
+# -- what is changed is found -----------------------------------------------------------------------------------------
+
+
+def test_any_changed_byte_of_any_file_is_found(tmp_path: Path) -> None:
+    """Every byte of the manifest, and of the other files, which are hashed whole, a few."""
+    path = written(tmp_path)
+    dice = random.Random(7)
+    for file in [path / name for name in ["manifest.json", *seal.names(path)]]:
+        content = file.read_bytes()
+        whole = file.name == "manifest.json"
+        for at in range(len(content)) if whole else [0, len(content) - 1, *dice.sample(range(len(content)), 3)]:
+            other = bytes([(content[at] ^ (1 << dice.randrange(8)))])
+            file.write_bytes(content[:at] + other + content[at + 1 :])
+            found = evidence.read(path)
+            wrong = [n for n in ("JSON is readable", "text of the manifest", "bundle id", "hashes", "schema version")
+                     if verify._run(n, found).state == "FAILED"]  # fmt: skip
+            assert wrong, f"{file.name} byte {at}: {content[at : at + 1]!r} became {other!r}"
+        file.write_bytes(content)
+    assert failed(path) == []
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "rows.jsonl", "statement.json"])
+def test_a_changed_byte_is_exit_2_on_the_command_line(name: str, tool: Tool) -> None:
+    path = written(tool.results)
+    content = (path / name).read_bytes()
+    (path / name).write_bytes(content.replace(b"1", b"2", 1))
+    done = tool("verify")
+    assert done.code == 2 and "FAILED" in done.out and f"{name}" in done.out
+    assert done.out.count("\n  ") == len(verify.CHECKS) + 1, "all checks are run and printed"
+
+
+def close_anew(path: Path, change: Callable[[dict[str, Any]], None] = lambda told: None) -> None:
+    """What a careless forger does: all hashes made anew, statement and bundle id too."""
+    told = manifest(path)
+    change(told)
+    told["plan_digest"] = plan_digest(told["plan"], told["parameters"])
+    found = evidence.read(path)
+    files = {name: seal.digest(path, name) or "" for name in seal.names(path)}
+    seal.close(path, told, found.rows.values(), found.fingerprints, files)
+    jsonio.write(path / "manifest.json", told)
+
+
+def edit_row(path: Path, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+    found = rows(path)
+    change(found[name])
+    (path / "rows.jsonl").write_text("".join(jsonio.dumps(row) + "\n" for row in found.values()))
+
+
+def first(row: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = row["result"]["results"][0]
+    return found
+
+
+FORGED: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
+    "better time": ("a", lambda row: first(row)["time_ms"].update(median=1.95), "times and samples"),
+    "fewer samples": ("a", lambda row: first(row)["time_ms"].update(n=2), "times and samples"),
+    "ratio out of its interval": ("a", lambda r: first(r)["speedup"]["eager"].update(ratio=3.0), "times and samples"),
+    "made correct": ("b", lambda row: first(row).update(verdict="correct"), "verdicts"),
+    "reasons taken away": ("b", lambda row: first(row).update(reasons=[]), "verdicts"),
+    "verdict of no such word": ("b", lambda row: first(row).update(verdict="fine"), "schema of rows"),
+    "another machine": ("a", lambda row: row.update(fingerprint_id="0" * 12), "fingerprints"),
+    "another content": ("a", lambda row: row.update(content="0" * 16), "solutions"),
+    "result of a failed row": ("a", lambda row: row.update(status="failed"), "status of rows"),
+    "another id": ("a", lambda row: row.update(row="c"), "plan"),
+    "measured before the claims": ("a", lambda row: row.update(ended="2001-01-01T00:00:00Z"), "claims"),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_row_that_contradicts_itself_is_found_although_all_hashes_are_new(what: str, tmp_path: Path) -> None:
+    path = written(tmp_path)
+    name, change, check = FORGED[what]
+    edit_row(path, name, change)
+    assert "hashes" in failed(path)
+    close_anew(path)
+    wrong = failed(path)
+    assert check in wrong and not {"hashes", "bundle id", "statement"} & set(wrong)
+
+
+def test_an_exchanged_solution_fingerprint_or_claims_file_is_found(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    for name, check in (("inputs/*", "solutions"), ("fingerprints/*", "fingerprints"), ("claims.toml", "claims")):
+        (file, *_) = sorted(path.glob(name))
+        content = file.read_bytes()
+        file.write_bytes(content.replace(b"H200", b"H100").replace(b"[", b" [").replace(b"#", b"##"))
+        close_anew(path)
+        assert failed(path) == [check]
+        file.write_bytes(content)
+        close_anew(path)
+
+
+def test_a_plan_made_shorter_after_the_run_is_found(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    told = manifest(path)
+    jsonio.write(path / "manifest.json", told | {"plan": ["a"], "bundle_id": None})
+    assert {"plan", "bundle id"} <= set(failed(path))
+
+
+def test_files_that_came_and_went_are_found(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    (path / "notes.txt").write_text("mine")
+    (path / "inputs/.hidden").write_text("mine")
+    (path / "link").symlink_to(path / "rows.jsonl")
+    (path / "linked").symlink_to(path / "inputs")
+    next((path / "inputs").glob("*-mine.py")).unlink()
+    found = {check["check"]: check["reasons"] for check in verify.verify(path)["checks"] if check["state"] == "FAILED"}
+    assert [reason.split()[0] for reason in found["no foreign files"]] == [
+        "inputs/.hidden",
+        "link",
+        "linked",
+        "notes.txt",
+    ]
+    assert found["hashes"][0].endswith("is missing") and "solutions" in found
+
+
+def test_calling_a_bundle_older_does_not_switch_checks_off(tmp_path: Path) -> None:
+    """One byte: schema 2 made schema 1, which had neither statement nor bundle id."""
+    path = written(tmp_path)
+    file = path / "manifest.json"
+    file.write_bytes(file.read_bytes().replace(b'"schema_version": 2', b'"schema_version": 1'))
+    assert "bundle id" in failed(path)
+
+
+def test_what_makes_no_sense_fails_its_check_and_not_the_tool(tmp_path: Path, tool: Tool) -> None:
+    for name, text in (("rows.jsonl", '{"row": "a"}\n[]\n'), ("statement.json", "[1]"), ("manifest.json", "{}")):
+        path = written(tmp_path / name)
+        (path / name).write_text(text)
+        done = tool("verify", path)
+        assert done.code == 2 and "Traceback" not in done.err and "FAILED" in done.out
+
+
+def test_a_folder_that_is_no_bundle_is_wrong_use(tool: Tool) -> None:
+    for args, why in ((("nowhere",), "is not a bundle"), ((), "no bundle in")):
+        done = tool("verify", *args)
+        assert done.code == 1 and why in done.complaint
+
+
+# -- schemas ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", schema.NAMES)
+def test_every_schema_is_one_and_refuses_an_empty_object(name: str) -> None:
+    assert schema.complaints(name, {})
+
+
+def test_without_jsonschema_the_other_checks_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path)
+    monkeypatch.setattr(schema, "missing", lambda: "the package jsonschema is not installed")
+    found = states(path)
+    assert found["schema of rows"] == "skipped" and found["hashes"] == "ok"
+
+
+def test_an_unfinished_bundle_of_schema_1_is_gone_on_with_as_schema_2(tmp_path: Path) -> None:
+    path = tmp_path / RUN.name
+    shutil.copytree(RUN, path)
+    told = manifest(path)
+    lines = (path / "rows.jsonl").read_text().splitlines(keepends=True)
+    (path / "rows.jsonl").write_text("".join(lines[:-1]))
+    files = told["files"] | {"rows.jsonl": seal.digest(path, "rows.jsonl") or ""}
+    jsonio.write(path / "manifest.json", told | {"status": "interrupted", "files": files})
+    bundle = Bundle.resume(tmp_path, "run", told["plan"], told["parameters"])
+    assert bundle is not None and len(bundle.rows) == len(told["plan"]) - 1
+    bundle.add(json.loads(lines[-1]))
+    bundle.finish("complete")
+    after = manifest(path)
+    assert after["schema_version"] == 2
+    assert ["code_sha256" in attempt for attempt in after["attempts"]] == [False, True]
+    assert failed(path) == []
+
+
+def test_report_without_a_path_takes_the_newest_bundle_of_the_self_test_too(tool: Tool) -> None:
+    bundle = Bundle.create(tool.results, "self-test", [], {"suites": [], "device": "cpu", "skipped": {}})
+    bundle.finish("complete")
+    done = tool("report")
+    assert done.code == 0 and (bundle.path / "report.md").exists(), done.err
+
+
+# -- killed -----------------------------------------------------------------------------------------------------------
+
+WRITER = """
+import pathlib, sys, time
+from repro.cells import Cell, Outcome
+from repro.engines.base import Engine
+from repro.progress import Progress
+from repro.runs import Row, execute, open_bundle
+
+class Slow(Engine):
+    name, device = "local", "cpu"
+    def __init__(self): pass
+    def describe(self): return {"engine": "local"}
+    def attempt(self, cells, timeout_s, progress): ...
+    def run(self, cells, progress):
+        for cell in cells:
+            time.sleep(0.01)
+            yield Outcome(cell.id, "done", {"value": cell.id * 500}, wall_s=0.0)
+
+cells = [Cell(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(150)]
+rows = [Row(cell.id, cell) for cell in cells]
+bundle = open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {"size": "smoke"}, resume=True)
+print("begun", flush=True)
+execute(rows, Slow(), bundle, Progress(), lambda row: "", together=7)
+bundle.finish("complete")
+"""
+
+
+def start_writer(results: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, str(results)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> int:
+    process.communicate(timeout=90)
+    return process.returncode
+
+
+def without_time(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: {k: v for k, v in row.items() if k != "ended"} for name, row in found.items()}
+
+
+def test_a_run_killed_at_ten_random_points_resumes_to_the_same_rows(tmp_path: Path) -> None:
+    """And between two of them says what is missing."""
+    dice = random.Random(2611)
+    assert ended(start_writer(tmp_path / "whole")) == 0
+    (whole,) = (tmp_path / "whole").iterdir()
+    counts = []
+    for _ in range(10):
+        with start_writer(tmp_path / "killed") as process:
+            assert process.stdout is not None and process.stdout.readline() == "begun\n"
+            time.sleep(dice.uniform(0, 0.15))
+            process.kill()
+        (path,) = (tmp_path / "killed").iterdir()
+        told = {check["check"]: check["reasons"] for check in verify.verify(path)["checks"]}
+        counts.append(len(rows(path)) if (path / "rows.jsonl").exists() else 0)
+        missing = [f"row{n}: the run ended before it" for n in range(150)][counts[-1] :]
+        assert told["planned against done"][1:] == missing
+        assert told["planned against done"][0].startswith(f"{150 - counts[-1]} of 150 planned rows were not measured")
+        assert told["hashes"] == ["no hashes: the run has not ended, or its process was killed"]
+    assert counts == sorted(counts), "no row that was there went"
+    assert ended(start_writer(tmp_path / "killed")) == 0
+    (path,) = (tmp_path / "killed").iterdir()
+    assert without_time(rows(path)) == without_time(rows(whole))
+    assert len(manifest(path)["attempts"]) == 11
+    assert failed(path) == [] or failed(path) == ["fingerprints"], "made-up rows have no machine"
+
+
+def test_four_runs_at_once_do_not_mix(tmp_path: Path) -> None:
+    processes = [start_writer(tmp_path) for _ in range(4)]
+    assert [ended(process) for process in processes] == [0] * 4
+    paths = sorted(tmp_path.iterdir())
+    assert len(paths) == 4
+    for path in paths:
+        lines = [json.loads(line)["row"] for line in (path / "rows.jsonl").read_text().splitlines()]
+        assert lines == [f"row{n}" for n in range(150)] and set(failed(path)) <= {"fingerprints"}
+
+
+def test_a_real_run_killed_at_random_points_resumes_and_verifies(tool: Tool) -> None:
+    """`repro fixtures` of two problems at smoke size, killed three times."""
+    dice = random.Random(2611)
+    command = ("fixtures", *CPU, "--problem", "L1_36", "--problem", "L1_82", "--resume")
+    for _ in range(3):
+        process = tool.start(*command)
+        time.sleep(dice.uniform(0.5, 4.5))
+        process.kill()
+        tool.finish(process)
+        for path in tool.bundles():
+            if manifest(path)["status"] != "complete":
+                done = tool("verify", path)
+                assert done.code == 2 and "planned rows were not measured" in done.out
+    done = tool(*command)
+    assert done.code == 0, done.err
+    complete = [path for path in tool.bundles() if manifest(path)["status"] == "complete"]
+    assert complete and tool("verify", *complete).code == 0
+    assert all(list(rows(path)) == manifest(path)["plan"] for path in complete)
