@@ -261,7 +261,8 @@ def test_modules_are_short() -> None:
     assert {name: n for name, f in MODULES.items() if (n := len(f.read_text().splitlines())) >= 400} == {}
 
 
-HOST_SIDE = ("repro.cli", "repro.verbs", "repro.bundle.verify", "repro.bundle.share", "repro.evaluation", "repro.benchmark", "repro.artifacts.lint", "repro.artifacts.figure",
+HOST_SIDE = ("repro.cli", "repro.verbs", "repro.bundle.verify", "repro.bundle.share", "repro.evaluation",
+             "repro.benchmark", "repro.artifacts.lint", "repro.artifacts.figure",
              "repro.report.model", "repro.agents.study", "repro.engines.docker")  # fmt: skip
 BLOCKED = """
 import sys
