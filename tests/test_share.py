@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,21 @@ KEY = "sk-" + "ant-api03-" + "Zq8Lw2Rt5Xv9Kd1Pf4"
 TOKEN = "gh" + "p_" + "a1B2c3D4e5F6g7H8i9J0k1L2"
 MAIL = f"{USER}@example-lab.org"
 ADDRESS = "10.42.7.19"
-PLANTED = (HOST, USER, SERIAL, UUID, "secret-project", "group-7", KEY, TOKEN, MAIL, "example-lab", ADDRESS)
+PLANTED = (
+    HOST,
+    USER,
+    SERIAL,
+    UUID,
+    "secret-project",
+    "group-7",
+    KEY,
+    TOKEN,
+    MAIL,
+    "example-lab",
+    ADDRESS,
+    "atlas-login",
+    "node0042",
+)
 SOURCE = f'''"""Tuned on {HOST} by {USER}."""
 import os
 PATH = "{FOLDER}/cache"  # GPU-{UUID}
@@ -100,6 +115,9 @@ def talkative(tool: Tool) -> Path:
     bundle = Bundle.create(tool.results, "evaluate", [row.id for row in found], parameters)
     bundle.declare(f'# written by {MAIL}\n[claim]\nmachine = "{HOST}"\n'.encode())
     bundle.file("logs/progress.log", f"{HOST} {ERROR}\r\n{ERROR.upper()}\n".encode())
+    bundle.file("logs/host.json", jsonio.render({"hostname": "atlas-login", "host": {"value": "node0042"}}))
+    bundle.file("logs/cut.json", b'{"at": "' + FOLDER.encode())
+    bundle.file("logs/more.txt", b"on atlas-login as NODE0042\n")
     bundle.file(f"logs/{HOST}.jsonl", (jsonio.dumps({"at": f"{SCRATCH}/x", "who": USER}) + "\n").encode())
     bundle.file("report.md", f"# on {HOST}\n\n[solution]({FOLDER}/a.py) of 2.9.1 at {ADDRESS}\n".encode())
     bundle.file("profile.bin", b"\x80\x00" + HOST.encode())
@@ -184,6 +202,16 @@ def test_a_name_that_nobody_told_is_replaced_where_it_is_given(talkative: Path, 
     done = tool("bundle", "share", bundle.path, "-o", "b", "--hide", "Zaphod")
     (copy,) = (tool.folder / "b").iterdir()
     assert done.code == 0 and "zaphod" not in everything(copy)
+
+
+def test_bundles_shared_together_keep_one_hash_for_one_gpu(talkative: Path, tool: Tool) -> None:
+    other = talkative.with_name("20990101T000000Z-evaluate")
+    shutil.copytree(talkative, other)
+    assert tool("bundle", "share", talkative, other, "-o", "public").code == 0
+    copies = sorted((tool.folder / "public").iterdir())
+    assert len(copies) == 2
+    gpus = [set(re.findall(r"uuid-[0-9a-f]{12}", everything(copy))) for copy in copies]
+    assert gpus[0] == gpus[1] and len(gpus[0]) == 1
 
 
 def test_a_bundle_that_was_edited_is_not_shared(talkative: Path, tool: Tool) -> None:

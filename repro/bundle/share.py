@@ -7,6 +7,7 @@ thrown away. Files that are not text are left out, and what could be an identity
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import json
 import re
@@ -70,12 +71,17 @@ def _failed(path: Path) -> set[str]:
 
 
 def _learn(found: Evidence, who: Identities) -> None:
-    for value in (found.manifest, found.lines, found.fingerprints, found.report):
-        who.walk(value)
+    """Reads all of a bundle for names: JSON by its fields, anything else as text."""
+    who.walk(found.manifest)
     for name in found.files:
         who.read(name)
-        if (text := _text(found, name)) is not None:
-            who.read(text)
+        text = _text(found, name)
+        for part in (text or "").split("\n") if name.endswith(".jsonl") else [text or ""]:
+            value: Any = None
+            if name.endswith((".json", ".jsonl")):
+                with contextlib.suppress(ValueError):
+                    value = json.loads(part)
+            who.walk(part if value is None else value)
 
 
 def _text(found: Evidence, name: str) -> str | None:
@@ -180,11 +186,12 @@ def _write(
 
 def _masked_file(name: str, text: str, mask: Mask, who: Identities) -> str:
     """JSON by its strings, so that no escape hides an identity; anything else as it stands."""
-    if name.endswith(".json"):
-        return jsonio.render(masked(json.loads(text), mask, who)).decode()
-    if name.endswith(".jsonl"):
-        lines = (masked(json.loads(line), mask, who) for line in text.split("\n") if line)
-        return "".join(jsonio.dumps(line) + "\n" for line in lines)
+    with contextlib.suppress(ValueError):  # named JSON, and none
+        if name.endswith(".json"):
+            return jsonio.render(masked(json.loads(text), mask, who)).decode()
+        if name.endswith(".jsonl"):
+            lines = [masked(json.loads(line), mask, who) for line in text.split("\n") if line]
+            return "".join(jsonio.dumps(line) + "\n" for line in lines)
     return mask(text)
 
 
