@@ -25,12 +25,12 @@ NARROW = $(foreach p,$(PROBLEMS),--problem $(p))
 # What this job's environment must hold: the host of containers needs no torch.
 NEEDS = $(if $(filter docker,$(CHOSEN)),host,local)
 
-.PHONY: help setup image fixtures run benchmark report verify test test-gpu check clean requirements
+.PHONY: help setup image doctor fixtures run benchmark report verify test test-gpu check clean requirements
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
 	@echo
-	@echo "targets    setup image fixtures run benchmark report verify test test-gpu check clean requirements"
+	@echo "targets    setup image doctor fixtures run benchmark report verify test test-gpu check clean requirements"
 	@echo "variables  ENGINE=auto|docker|local GPUS=all|none|0,1 DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
 	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop REPEATS=1 RESULTS=results ARGS='--no-compile'"
 
@@ -52,6 +52,9 @@ image: $(VENV)/.host
 # What a job needs before it can run: the environment, and in containers the image.
 ready: setup $(if $(filter docker,$(CHOSEN)),image)
 .PHONY: ready
+
+doctor: setup
+	$(PY) entrypoint.py doctor --engine $(ENGINE) --gpus $(GPUS) --device $(DEVICE) --results $(RESULTS) $(ARGS)
 
 fixtures: ready
 	$(PY) entrypoint.py fixtures $(COMMON) $(NARROW) $(ARGS)

@@ -21,6 +21,7 @@ from repro.errors import ReproError, UsageError
 from repro.progress import Progress
 
 EXAMPLES = """examples:
+  repro doctor                                   what this machine lacks, and what to do about it
   repro fixtures --device cpu --size smoke       measure the fixtures of all problems, without a GPU
   repro run --agent oracle                       judge and time the shipped solutions of the agent study
   repro evaluate my_kernel.py --problem L1_36    judge one solution
@@ -93,6 +94,12 @@ def parser() -> argparse.ArgumentParser:
     fingerprint = verb("fingerprint", "describe this machine's GPU, driver, software and container", _fingerprint)
     _common(fingerprint, problem=False)
     fingerprint.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
+    doctor = verb("doctor", "check what this machine lacks for a run, and say what to do about it", _doctor)
+    doctor.add_argument("--engine", choices=NAMES, default="auto", help="where cells would run")
+    doctor.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
+    doctor.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="cuda: a GPU is needed")
+    doctor.add_argument("--results", type=Path, default=settings.results_dir(), help="folder for bundles and fixtures")
+    doctor.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
     verb("problems", "list the shipped problems and suites", _problems)
     _common(verb("fixtures", "measure what judging needs: checksums, error bounds, limits, margins", _fixtures))
     run = verb("run", "the agent study: judge and time an agent's solutions", _run)
@@ -195,6 +202,18 @@ def _fingerprint(args: argparse.Namespace, progress: Progress) -> int:
     print(tabulate(rows, headers=["value", "", "class", "source"], tablefmt="github", disable_numparse=True))
     verbs.write_json(args.json, outcome.fingerprint)
     return 0
+
+
+def _doctor(args: argparse.Namespace, progress: Progress) -> int:
+    """Exit 1 where something is missing that the default use needs."""
+    from repro import doctor
+
+    report = doctor.examine(doctor.Setting(args.engine, args.device, args.gpus, args.results))
+    print("\n".join(doctor.lines(report)))
+    verbs.write_json(args.json, report)
+    if not report["ready"]:
+        print(f"repro: {doctor.verdict(report)}", file=sys.stderr)
+    return 0 if report["ready"] else 1
 
 
 def _problems(args: argparse.Namespace, progress: Progress) -> int:

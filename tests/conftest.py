@@ -197,3 +197,16 @@ def judge_tool(tool: Tool, smoke_results: Path) -> Tool:
     """The command line with the smoke fixtures in its results folder."""
     shutil.copytree(smoke_results / "fixtures", tool.results / "fixtures")
     return tool
+
+
+@pytest.fixture(scope="session")
+def fake_gpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which NVML's binding finds tests/nvml/fake.c in the place of a driver."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler for a library that answers as NVML does")
+    folder = tmp_path_factory.mktemp("nvml")
+    source = ROOT / "tests" / "nvml" / "fake.c"
+    command = [compiler, "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", source]
+    subprocess.run(command, check=True, capture_output=True)
+    return {"LD_LIBRARY_PATH": str(folder)}

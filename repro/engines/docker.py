@@ -61,6 +61,14 @@ def connect() -> docker.DockerClient:
         raise PrerequisiteError(f"no Docker engine at {where}", reason, "Start one, or use ENGINE=local.") from None
 
 
+def find_image(client: docker.DockerClient) -> Any:
+    """The image that cells run in, or None where the engine has none of that name."""
+    try:
+        return client.images.get(settings.image())
+    except ImageNotFound:
+        return None
+
+
 def _owner() -> str:
     """This process, so that `gc` can tell live runs from dead ones: host boot, pid, start time."""
     with open(f"/proc/{os.getpid()}/stat") as stream:

@@ -1,0 +1,65 @@
+"""Checks of the Docker engine, its image and its way to the GPU."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+from repro import settings
+from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
+
+START = "Start Docker, or name its address in DOCKER_HOST; ENGINE=local needs none."
+TOOLKIT = "Install the NVIDIA Container Toolkit and run `nvidia-ctk runtime configure`, or use ENGINE=local."
+
+
+def engine(setting: Setting) -> Finding:
+    """An engine answers; without one jobs run as processes, which isolate less."""
+    if setting.wanted == "local" or settings.in_container():
+        return skip("ENGINE=local" if setting.wanted == "local" else "this is a container")
+    client, why = setting.client
+    if client is None:
+        return fail(why, START) if setting.wanted == "docker" or not setting.torch else warn(why, START)
+    version = client.version()
+    return ok(f"Docker {version.get('Version')}, API {version.get('ApiVersion')}")
+
+
+def image(setting: Setting) -> Finding:
+    """The image is there and is of this checkout's commit."""
+    if setting.wanted == "local" or setting.client[0] is None:
+        return skip("no engine is used")
+    if setting.image is None:
+        needed = setting.wanted == "docker" or not setting.torch
+        return (fail if needed else warn)(f"the engine has no image {settings.image()!r}", "Run `make image`.")
+    labels = setting.image.labels
+    revision = labels.get("org.opencontainers.image.revision", "unknown")
+    from repro.fingerprint import git
+
+    here = git.values()["git_commit"]["value"]
+    if here is not None and revision != here:
+        return warn(f"{settings.image()} is of commit {revision[:12]}, this tree of {here[:12]}", "Run `make image`.")
+    return ok(f"{settings.image()} {setting.image.id[:19]}, commit {revision[:12]}")
+
+
+def toolkit(setting: Setting) -> Finding:
+    """The engine can hand a GPU to a container."""
+    if setting.engine != "docker" or setting.client[0] is None:
+        return skip("no containers are used")
+    remote = settings.docker_host().startswith(("ssh://", "tcp://"))
+    if setting.device == "cpu" or (setting.no_gpu and setting.device == "auto" and not remote):
+        return skip(setting.no_gpu or "no GPU here")
+    info = setting.client[0].info()
+    if "nvidia" not in (info.get("Runtimes") or {}) and not info.get("CDISpecDirs"):
+        return fail("the engine has neither a runtime called nvidia nor CDI", TOOLKIT)
+    return ok(version() or "the engine has a runtime called nvidia or CDI; nvidia-ctk is not on this machine")
+
+
+def version() -> str:
+    """The first line of `nvidia-ctk --version`, or the empty string."""
+    program = shutil.which("nvidia-ctk")
+    if program is None:
+        return ""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip().split("\n")[0]

@@ -1,0 +1,110 @@
+"""What a check found, and what all checks share."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from repro.errors import PrerequisiteError
+from repro.fingerprint import nvml
+
+OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """status: ok, warn, fail or skip; seen: what was there, or why nothing was looked at; remedy: what to do."""
+
+    status: str
+    seen: str
+    remedy: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def ok(seen: str) -> Finding:
+    return Finding(OK, seen)
+
+
+def warn(seen: str, remedy: str) -> Finding:
+    return Finding(WARN, seen, remedy)
+
+
+def fail(seen: str, remedy: str) -> Finding:
+    return Finding(FAIL, seen, remedy)
+
+
+def skip(why: str) -> Finding:
+    return Finding(SKIP, why)
+
+
+@dataclass
+class Setting:
+    """What the user would run: engine auto, docker or local; device auto, cuda or cpu; gpus as `--gpus`; results: the
+    folder of bundles. What is asked of the machine more than once is asked once."""
+
+    wanted: str = "auto"
+    device: str = "auto"
+    gpus: str = "all"
+    results: Path = field(default_factory=lambda: Path("results"))
+
+    @cached_property
+    def client(self) -> tuple[Any, str]:
+        """(a client of the Docker engine, why there is none)."""
+        try:
+            from repro.engines import docker
+
+            return docker.connect(), ""
+        except PrerequisiteError as error:
+            return None, str(error)
+        except ImportError:
+            return None, "the docker package is not installed here"
+
+    @cached_property
+    def image(self) -> Any:
+        """The image that cells would run in, or None."""
+        client, _ = self.client
+        if client is None:
+            return None
+        from repro.engines import docker
+
+        return docker.find_image(client)
+
+    @cached_property
+    def torch(self) -> bool:
+        """Whether torch is installed here, which processes without a container need."""
+        return find_spec("torch") is not None
+
+    @cached_property
+    def engine(self) -> str:
+        """Where `--engine` leads: docker where an engine answers and has the image, or could have it, else local."""
+        if self.wanted != "auto":
+            return self.wanted
+        client, _ = self.client
+        return "docker" if client is not None and (self.image is not None or not self.torch) else "local"
+
+    @cached_property
+    def silent(self) -> str:
+        """Why NVML tells nothing here, or the empty string."""
+        return nvml.start()
+
+    @cached_property
+    def handles(self) -> list[Any]:
+        """The GPUs of this machine that a run could take; empty where there is none."""
+        from repro.engines import lease
+
+        if self.silent or self.device == "cpu":
+            return []
+        found = [nvml.ask("DeviceGetHandleByUUID", uuid)["value"] for uuid in lease.select(self.gpus)]
+        return [handle for handle in found if handle is not None]
+
+    @property
+    def no_gpu(self) -> str:
+        """Why checks of a GPU are skipped, or the empty string."""
+        if self.device == "cpu":
+            return "device cpu"
+        return "" if self.handles else "no GPU here"

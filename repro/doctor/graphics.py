@@ -1,0 +1,165 @@
+"""Checks of driver and GPU: what is there, who else uses it, what holds it back, and whether it may be profiled."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from pathlib import Path
+from typing import Any
+
+from repro import settings
+from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
+from repro.fingerprint import gpu as facts
+from repro.fingerprint import state
+
+PARAMETERS = Path("/proc/driver/nvidia/params")
+# CUDA 12.8 as NVML writes it, and the oldest driver whose CUDA runs anything built for 12.
+PINNED_CUDA, OLDEST_CUDA = 12080, 12000
+MIN_CAPABILITY = (8, 0)
+# A GPU that nobody uses holds a few hundred MB for the driver.
+IDLE_BYTES = 1 << 30
+POWER_SHARE, HOT_C = 0.9, 85
+SLOWED = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
+SMOKE = "Without one: DEVICE=cpu SIZE=smoke, where verdicts are real and times are no measurement."
+
+
+def _each(setting: Setting, names: tuple[str, ...], source: Any) -> list[dict[str, Any]]:
+    """The values of these fields of every GPU; None where NVML does not tell."""
+    found = []
+    for handle in setting.handles:
+        values = source(handle)
+        found.append({name: values[name]["value"] for name in names})
+    return found
+
+
+def _lines(complaints: list[list[str]]) -> str:
+    return "; ".join(f"GPU {n}: {', '.join(told)}" for n, told in enumerate(complaints) if told)
+
+
+def driver(setting: Setting) -> Finding:
+    """A driver whose CUDA is at least the pinned one's."""
+    if setting.device == "cpu":
+        return skip("device cpu")
+    if setting.silent:
+        return (fail if setting.device == "cuda" else warn)(f"no NVIDIA driver: {setting.silent}", SMOKE)
+    system = {name: told["value"] for name, told in facts.system().items()}
+    cuda = system["cuda_driver"] or 0
+    seen = f"{system['driver']}, CUDA {cuda // 1000}.{cuda % 1000 // 10}, {system['kernel_module'] or 'unknown'} module"
+    if cuda < OLDEST_CUDA:
+        return fail(seen, "Install driver 570 or newer.")
+    return ok(seen) if cuda >= PINNED_CUDA else warn(seen, f"Driver 570 or newer has CUDA {settings.PINS['cuda']}.")
+
+
+def gpu(setting: Setting) -> Finding:
+    """A GPU that knows bfloat16 and TF32, whole and not virtual."""
+    if setting.device == "cpu":
+        return skip("device cpu")
+    if not setting.handles:
+        return (fail if setting.device == "cuda" else warn)("no GPU", SMOKE)
+    names = ("gpu_name", "compute_capability", "memory_total_bytes", "mig_mode", "virtualization_mode")
+    found = _each(setting, names, facts.values)
+    seen = "; ".join(
+        f"{f['gpu_name']}, {(f['memory_total_bytes'] or 0) / 2**30:.0f} GiB, sm {f['compute_capability']}"
+        for f in found
+    )
+    capability = [tuple(map(int, str(f["compute_capability"] or "0.0").split("."))) for f in found]
+    if min(capability) < MIN_CAPABILITY:
+        return warn(seen, "Before compute capability 8.0 there is no bfloat16 and no TF32: such solutions fail.")
+    if any(f["mig_mode"] for f in found):
+        return warn(f"{seen}; MIG is on", "A slice is another machine: its times compare with no other's.")
+    return ok(seen)
+
+
+def memory(setting: Setting) -> Finding:
+    """Nobody holds memory of the GPU. Asked before anything of ours runs on it."""
+    if setting.no_gpu:
+        return skip(setting.no_gpu)
+    found = _each(setting, ("memory_used_bytes",), state.values)
+    used = [f["memory_used_bytes"] or 0 for f in found]
+    seen = ", ".join(f"{u / 2**30:.1f} GiB used" for u in used)
+    return warn(seen, "End what holds it, or name another GPU in GPUS.") if max(used) > IDLE_BYTES else ok(seen)
+
+
+def processes(setting: Setting) -> Finding:
+    """Nobody computes or draws on the GPU. A container may not see who does; then used memory tells."""
+    if setting.no_gpu:
+        return skip(setting.no_gpu)
+    names = ("compute_processes", "graphics_processes", "mps_processes")
+    found = _each(setting, names, state.values)
+    complaints = [[f"{count} {name.replace('_', ' ')}" for name, count in f.items() if count] for f in found]
+    if any(complaints):
+        return warn(_lines(complaints), "They share the GPU with what is timed: end them, or name another in GPUS.")
+    if all(count is None for f in found for count in f.values()):
+        return skip("NVML lists no processes here")
+    return ok("none" + (", as far as a container sees" if settings.in_container() else ""))
+
+
+def lease_free(setting: Setting) -> Finding:
+    """No other run of repro holds the GPU."""
+    if setting.no_gpu:
+        return skip(setting.no_gpu)
+    held = []
+    for file in sorted(settings.state_dir().glob("gpu-*.lock")):
+        with file.open() as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                held.append(file.name)
+    if held:
+        return warn(f"{len(held)} of {len(setting.handles)} held by another run", "A run waits until it is free.")
+    return ok("free")
+
+
+def settings_of(setting: Setting) -> Finding:
+    """Power limit, ECC and persistence are as they come."""
+    if setting.no_gpu:
+        return skip(setting.no_gpu)
+    names = ("power_limit_w", "power_limit_default_w", "ecc", "persistence")
+    found, complaints = _each(setting, names, facts.values), []
+    for f in found:
+        limit, default = f["power_limit_w"], f["power_limit_default_w"]
+        low = bool(limit and default and limit < POWER_SHARE * default)
+        told = [f"power limit {limit:.0f} of {default:.0f} W"] if low else []
+        told += ["ECC is off"] if f["ecc"] is False else []
+        told += ["persistence is off"] if f["persistence"] is False else []
+        complaints.append(told)
+    if any(complaints):
+        remedy = "As root: nvidia-smi -pm 1, -pl WATTS, -e 1; or take it as it is: every result says so."
+        return warn(_lines(complaints), remedy)
+    return ok(", ".join(f"{f['power_limit_w'] or 0:.0f} W, ECC {'on' if f['ecc'] else 'not told'}" for f in found))
+
+
+def clocks(setting: Setting) -> Finding:
+    """Nothing holds the clocks down now, and the GPU is not hot before it works."""
+    if setting.no_gpu:
+        return skip(setting.no_gpu)
+    found = _each(setting, ("sm_mhz", "temperature_c", "clock_event_reasons"), state.values)
+    reasons = [state.names(f["clock_event_reasons"] or 0) for f in found]
+    seen = "; ".join(
+        f"{f['sm_mhz']} MHz, {f['temperature_c']} °C, {', '.join(why) or 'no reason'}"
+        for f, why in zip(found, reasons, strict=True)
+    )
+    if any(name in SLOWED for why in reasons for name in why) or any((f["temperature_c"] or 0) > HOT_C for f in found):
+        return warn(seen, "It is slowed before it works: see to cooling and power, or wait.")
+    if any("clocks_setting" in why for why in reasons):
+        return warn(seen, "Its clocks are set: times do not compare with those of a GPU that is left alone.")
+    return ok(seen)
+
+
+def profiling(setting: Setting) -> Finding:
+    """Counters may be read, and ncu is there. Nothing by default needs either."""
+    if setting.no_gpu:
+        return skip(setting.no_gpu)
+    program = shutil.which("ncu")
+    try:
+        lines = dict(line.split(":", 1) for line in PARAMETERS.read_text().splitlines() if ":" in line)
+        admin = lines.get("RmProfilingAdminOnly", "").strip()
+    except OSError as error:
+        return skip(f"{PARAMETERS}: {error.strerror}")
+    if admin == "0":
+        return ok("everybody may profile" + ("" if program else "; ncu is not installed"))
+    remedy = (
+        "As root: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, then load the driver again; "
+        "or give the profiled container CAP_PERFMON (driver 565 or newer), else SYS_ADMIN. Not needed for times."
+    )
+    return warn(f"RmProfilingAdminOnly is {admin or 'not told'}" + ("" if program else "; no ncu"), remedy)

@@ -1,0 +1,101 @@
+"""The one door to NVML: every call goes through `ask`, which never raises and tells what came back.
+
+A binding may be newer or older than the driver, a function may not exist for this GPU, a container may lack a right,
+and some functions of the binding hide that a call failed. Each of these is a status with its reason, beside the value
+that is missing. Field ids are used only where they never changed (82, 83, 186): those of clock events were renumbered
+between releases 575 and 580, so that a number taken from the binding asks an older driver for something else.
+Source: pynvml.py of nvidia-ml-py 13.615.71.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from repro import settings
+from repro.fingerprint.entry import entry
+
+STATUS = {
+    pynvml.NVML_ERROR_NOT_SUPPORTED: "not_supported",
+    pynvml.NVML_ERROR_NO_PERMISSION: "no_permission",
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "function_not_found",
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "absent",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "absent",
+}
+# How a field's union is read, by its valueType.
+UNION = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+UNTOUCHED = -(1 << 31)
+
+
+def plain(value: Any) -> Any:
+    """Bytes as text; anything else as it is."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def why(error: BaseException) -> str:
+    """A status of one of `STATUS`, or `failed`, with the reason after a colon."""
+    code = getattr(error, "value", None)
+    if isinstance(error, AttributeError | pynvml.NVMLLibraryMismatchError):
+        return f"function_not_found: {error}"
+    if isinstance(error, pynvml.NVMLError):
+        return f"{STATUS.get(code, 'failed')}: NVML error {code}, {error}"
+    return f"failed: {type(error).__name__}: {error}"
+
+
+def ask(function: str, *given: Any, take: Callable[[Any], Any] = plain) -> dict[str, Any]:
+    """The entry of one NVML call. function: its name after `nvml`; take: what of the answer is the value.
+
+    Never raises: an answer that cannot be read is `failed`, whatever it is.
+    """
+    try:
+        return entry(take(getattr(pynvml, f"nvml{function}")(*given)), f"nvml{function}")
+    except Exception as error:  # the one place that may: a driver of another release answers as it likes
+        return entry(None, f"nvml{function}", why(error))
+
+
+def start() -> str:
+    """Initialises NVML; why it cannot be used, or the empty string."""
+    try:
+        pynvml.nvmlInit()
+    except Exception as error:
+        return why(error)
+    return ""
+
+
+def device(uuid: str = "") -> tuple[Any, str]:
+    """(handle, why there is none) of the GPU of this UUID; without one, of what this process was given, else the
+    first."""
+    uuid = uuid or settings.visible_gpu()
+    found = ask("DeviceGetHandleByUUID", uuid) if uuid else ask("DeviceGetHandleByIndex", 0)
+    return found["value"], "" if found["value"] is not None else found["status"]
+
+
+def field(handle: Any, number: int, take: Callable[[Any], Any] = plain) -> dict[str, Any]:
+    """The entry of one field id, which has a return code of its own."""
+
+    def read(values: Any) -> Any:
+        one = values[0]
+        if one.nvmlReturn != pynvml.NVML_SUCCESS:
+            raise pynvml.NVMLError(one.nvmlReturn)
+        return take(getattr(one.value, UNION[one.valueType]))
+
+    return ask("DeviceGetFieldValues", handle, [number], take=read) | {"source": f"nvmlDeviceGetFieldValues({number})"}
+
+
+def clock_offset(handle: Any, clock: int) -> dict[str, Any]:
+    """MHz over the default of P0. The binding drops the return code, so a mark shows whether anything was written."""
+    try:
+        asked = pynvml.c_nvmlClockOffset_t()
+        asked.version, asked.type, asked.pstate = pynvml.nvmlClockOffset_v1, clock, 0
+    except AttributeError as error:
+        return entry(None, "nvmlDeviceGetClockOffsets", why(error))
+    asked.clockOffsetMHz = UNTOUCHED
+    found = ask("DeviceGetClockOffsets", handle, ctypes.byref(asked))
+    if found["status"] != "ok":
+        return found
+    value = None if asked.clockOffsetMHz == UNTOUCHED else asked.clockOffsetMHz
+    status = "ok" if value is not None else "not_supported: nothing was answered, and the binding drops the reason"
+    return entry(value, "nvmlDeviceGetClockOffsets", status)
