@@ -11,6 +11,8 @@ from repro.bundle.evidence import Evidence
 
 # Samples are stored with six decimals of a millisecond.
 ROUNDED_MS = 1e-6
+# The layout of report.json that `report` reads.
+REPORT_SCHEMA = 1
 
 
 def statuses(found: Evidence) -> list[str]:
@@ -100,6 +102,8 @@ def report(found: Evidence) -> list[str]:
     """`report.json` tells the verdicts and times of the rows."""
     if found.report is None:
         raise Skip("no report was drawn")
+    if found.report.get("schema_version") != REPORT_SCHEMA:
+        raise Skip(f"a report of schema {found.report.get('schema_version')}, this check knows {REPORT_SCHEMA}")
     rows = [found.rows[name] for name in found.plan if name in found.rows]
     wrong = []
     counts = {"planned": len(found.plan), "finished": sum(row.get("status") == "done" for row in rows)}
