@@ -13,7 +13,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from repro import __version__, jsonio, settings, verbs
+from repro import __version__, settings, verbs
 from repro.bundle.write import Bundle
 from repro.engines import NAMES, choose
 from repro.engines.base import Engine
@@ -29,6 +29,7 @@ EXAMPLES = """examples:
   repro benchmark --artifacts DIR --parity       any folder in the published layout, by both protocols
   repro artifacts lint DIR                       what a reviewer must know about such a folder
   repro report                                   draw the newest bundle again
+  repro report A B -o DIR                        bundles side by side: one HTML file, markdown, LaTeX
   repro compare A B                              two bundles row by row, with intervals
   repro compare --claims B                       which published figures a bundle reproduces
   repro verify                                   every check of the newest bundle
@@ -130,9 +131,17 @@ def parser() -> argparse.ArgumentParser:
     _common(benchmark, problem=False)
     _judging(benchmark, budget_s=BUDGET_S, compile_timeout_s=COMPILE_TIMEOUT_S)
     verbs.add(verb)
-    report = verb("report", "draw bundles as tables and markdown (default: the newest)", _report)
+    report = verb("report", "draw bundles as markdown, one HTML file, LaTeX (default: the newest)", _report)
     report.add_argument("bundle", type=Path, nargs="*")
     report.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
+    report.add_argument("--format", metavar="F,F", help="md, html, tex (default: md; with -o all)")
+    report.add_argument(
+        "-o", "--output", type=Path, metavar="DIR",
+        help="one document of all bundles side by side (default: a report of each into the bundle)",
+    )  # fmt: skip
+    report.add_argument(
+        "--artifacts", type=Path, default=settings.ARTIFACTS_DIR, help="folder whose traces html and tex show"
+    )
     report.add_argument("--json", type=Path, metavar="FILE", help="write the report's model as JSON")
     gc = verb("gc", "remove containers and volumes that a dead run left behind", _gc)
     gc.add_argument("--all", action="store_true", help="those of live runs too")
@@ -164,13 +173,9 @@ def _options(args: argparse.Namespace) -> Any:
 
 def _draw(bundle: Bundle) -> dict[str, Any]:
     """Writes report.json and report.md into a bundle and prints the report."""
-    from repro.report import markdown, model
+    from repro.report import output
 
-    report = model.build(bundle)
-    text = markdown.render(report)
-    bundle.file("report.json", (jsonio.dumps(report, indent=1) + "\n").encode())
-    bundle.file("report.md", text.encode())
-    bundle.finish(bundle.manifest["status"])
+    report, text, _ = output.into(bundle, ["md"], settings.ARTIFACTS_DIR)
     print(text)
     return report
 
@@ -311,12 +316,23 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _report(args: argparse.Namespace, progress: Progress) -> int:
-    bundles = [Bundle.open(path) for path in args.bundle]
-    if not bundles:
-        bundles = [verbs.newest(args.results)]
-    reports = [_draw(bundle) for bundle in bundles]
-    for bundle in bundles:
-        progress.say(f"written: {bundle.path / 'report.md'} and report.json")
+    from repro.report import output
+
+    bundles = [Bundle.open(path) for path in args.bundle] or [verbs.newest(args.results)]
+    chosen = output.formats(args.format or ("md" if args.output is None else ",".join(output.FORMATS)))
+    if args.output is not None:
+        whole, files = output.beside(bundles, chosen, args.artifacts, args.output)
+        print(whole["headline"]["text"])
+        reports = [whole]
+    else:
+        reports, files = [], []
+        for bundle in bundles:
+            report, text, written = output.into(bundle, chosen, args.artifacts)
+            print(text)
+            reports.append(report)
+            files += written
+    for file in files:
+        progress.say(f"written: {file}")
     verbs.write_json(args.json, reports if len(reports) > 1 else reports[0])
     return 0
 

@@ -22,7 +22,8 @@ BEST, PUBLISHED, ROUNDS, FLOOR = "#0072B2", "#D55E00", "#777777", "#009E73"
 WIDTH_IN, HEIGHT_IN = 7.2, 4.0
 
 
-def _matplotlib() -> Any:
+def library() -> Any:
+    """matplotlib. Raises PrerequisiteError where it is not installed."""
     try:
         import matplotlib
     except ImportError as error:
@@ -52,7 +53,7 @@ def svg(facts: dict[str, Any]) -> str:
 
     At least one round must have a time. Raises PrerequisiteError without matplotlib.
     """
-    matplotlib = _matplotlib()
+    matplotlib = library()
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 

@@ -1,0 +1,41 @@
+"""The section on optimisation traces: one convergence figure an artifact that has one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from repro.artifacts import figure, layout, readme, trace
+from repro.report import parts
+from repro.report.parts import Part
+
+COLUMNS = (("round", "text"), ("ms", "ms"), ("running best, ms", "ms"), ("published best, ms", "ms"))
+
+
+def section(folder: Path) -> Part:
+    """folder: in the published layout. Raises UsageError where it is none."""
+    artifacts = layout.find(folder)
+    published = readme.read(layout.readme(folder), {a.number for a in artifacts if a.number is not None})
+    figures, tables, without = [], [], []
+    for artifact in artifacts:
+        if not trace.times(artifact):
+            without.append(artifact.name)
+            continue
+        facts = trace.summary(artifact, published[artifact.number or 0])
+        name = f"convergence-{artifact.name}"
+        figures.append(
+            parts.figure(name, "convergence", f"Convergence of {artifact.name}", figure.alt(facts), facts=facts)
+        )
+        tables.append(
+            parts.table(name + "-rounds", f"Rounds of {artifact.name}", COLUMNS, map(_round, facts["rounds"]))
+        )
+    text = []
+    if figures:
+        text.append("Times of the rounds as their traces have them: published figures, not measured here.")
+    if without:
+        text.append(f"No trace: {', '.join(without)}. `--artifacts DIR` names a folder whose traces are drawn.")
+    return parts.section("convergence", "Convergence", text=text, figures=figures, tables=tables)
+
+
+def _round(found: dict[str, Any]) -> list[Any]:
+    return [str(found["round"]), found["time_ms"], found["running_best_ms"], found["published_best_ms"]]

@@ -1,0 +1,67 @@
+"""The section on right and wrong: verdicts with distances and margins, fixtures, the judge's own test."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from repro import evaluation
+from repro.report import parts
+from repro.report.parts import Part
+from repro.report.sources import Judged, Source, judged
+
+COLUMNS = (("problem", "text"), ("solution", "text"), ("bundle", "text"), ("verdict", "verdict"), ("class", "text"),
+           ("rel L2", "scientific"), ("max", "scientific"), ("row", "scientific"), ("trials", "integer"),
+           ("margin", "quantity"), ("allclose 1e-2", "text"), ("allclose 1e-4", "text"), ("labels", "text"),
+           ("why", "text"))  # fmt: skip
+
+
+def section(sources: list[Source]) -> Part:
+    """One line a solution; controls among them, and named so."""
+    rows = [_line(each) for source in sources for each in judged(source)]
+    tables = [parts.table("correctness", "Verdicts, distances to the fp64 reference and margins", COLUMNS, rows)]
+    tables = [*(tables if rows else []), *_fixtures(sources), *_cases(sources)]
+    text = [
+        "Distances are the worst over all trials: relative L2, largest element and largest row, each over the "
+        "reference's root mean square. The margin is how much further the best cheat is from passing than the worst "
+        "honest kernel. allclose stands beside the verdict for comparison and decides nothing."
+    ]
+    return parts.section("correctness", "Correctness", text=text if tables else ["Nothing was judged."], tables=tables)
+
+
+def _line(each: Judged) -> list[Any]:
+    entry, legacy = each.entry, each.entry.get("legacy", {})
+    why = "" if entry["verdict"] == "correct" else evaluation.line(entry)
+    if each.control:
+        why = f"a negative control, which must be incorrect: {why}"
+    return [each.problem, each.variant, each.source.letter, entry["verdict"], entry["precision_class"],
+            *(_worst(entry, name) for name in ("rel_l2", "max", "row")), sum(map(len, entry["distances"].values())),
+            each.result.get("margin"), *(_yes(legacy.get(f"allclose_{at}")) for at in ("1e-2", "1e-4")),
+            ", ".join(entry.get("labels", [])), why]  # fmt: skip
+
+
+def _worst(entry: dict[str, Any], name: str) -> float | None:
+    """The largest distance of a kind over every trial; None where there is none, or where it has no end."""
+    found = [float(one[name]) for trial in entry["distances"].values() for one in trial if one.get(name) is not None]
+    worst = max(found, default=math.nan)
+    return worst if math.isfinite(worst) else None
+
+
+def _yes(value: bool | None) -> str | None:
+    return None if value is None else "yes" if value else "no"
+
+
+def _fixtures(sources: list[Source]) -> list[Part]:
+    rows = [[f["problem"], source.letter, f["margin"], f["best_cheat"], ", ".join(f["trials"]), f["build_s"],
+             f["refused"] or "no"] for source in sources for f in source.report.get("fixtures", [])]  # fmt: skip
+    columns = [("problem", "text"), ("bundle", "text"), ("margin", "quantity"), ("best cheat", "text"),
+               ("trials", "text"), ("built in", "seconds"), ("refused", "text")]  # fmt: skip
+    return [parts.table("fixtures", "Fixtures: what separates honest kernels from cheats", columns, rows)] * bool(rows)
+
+
+def _cases(sources: list[Source]) -> list[Part]:
+    rows = [[case["case"], source.letter, case["problem"], case["verdict"],
+             "; ".join(case["complaints"]) or "as it must be"]
+            for source in sources for case in source.report.get("cases", [])]  # fmt: skip
+    columns = [("case", "text"), ("bundle", "text"), ("problem", "text"), ("verdict", "text"), ("judged", "verdict")]
+    return [parts.table("cases", "The judge judged: what it said of every case", columns, rows)] * bool(rows)

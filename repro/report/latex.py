@@ -1,0 +1,45 @@
+"""A document's tables as LaTeX: booktabs and longtable, to be read in with \\input."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from repro.report import cells
+from repro.report.page import template
+
+SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "±": r"$\pm$",
+           "✓": "", "✗": "", "○": "", "°": r"\textdegree{}", "…": r"\ldots{}", "·": r"$\cdot$",
+           "→": r"$\rightarrow$"} | {c: "\\" + c for c in "&%$#_{}"}  # fmt: skip
+# Columns whose longest cell has more letters than this wrap.
+NARROW = 22
+
+
+def escape(text: Any) -> str:
+    """Text as LaTeX prints it; words between backticks are code, and signs of verdicts go, for their words stay."""
+    pieces = [re.sub(r"[\\~^–±✓✗○°…·→&%$#_{}]", lambda found: SPECIAL[found[0]], p) for p in str(text).split("`")]
+    return "".join(rf"\texttt{{{piece}}}" if at % 2 else piece for at, piece in enumerate(pieces)).strip()
+
+
+def columns(table: dict[str, Any]) -> str:
+    """The column types: numbers to the right, long text in paragraphs that share the line."""
+    longest = [
+        max((len(cells.text(head["kind"], row[at])) for row in table["rows"]), default=0)
+        for at, head in enumerate(table["columns"])
+    ]
+    wide = sum(length > NARROW for length in longest)
+    kinds = []
+    for head, length in zip(table["columns"], longest, strict=True):
+        if length > NARROW:
+            kinds.append(rf"p{{{0.6 / wide:.2f}\linewidth}}")
+        else:
+            kinds.append("r" if cells.numeric(head["kind"]) else "l")
+    return "".join(kinds)
+
+
+def render(document: dict[str, Any]) -> str:
+    """The whole file. Raises PrerequisiteError without jinja2."""
+    made = template("report.tex.j2", block_start_string="<%", block_end_string="%>", variable_start_string="<<",
+                    variable_end_string=">>", comment_start_string="<#", comment_end_string="#>")  # fmt: skip
+    text: str = made.render(document=document, escape=escape, columns=columns, text=cells.text)
+    return text

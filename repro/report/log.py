@@ -1,0 +1,143 @@
+"""Sections on the runs themselves: what ran and what did not, how to run one row again, and the files' hashes."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from repro import benchmark, evaluation
+from repro.report import parts
+from repro.report.parts import Part
+from repro.report.sources import Source
+
+
+def bundles(sources: list[Source]) -> Part:
+    """The bundles of the document, each with its letter."""
+    columns = [("bundle", "text"), ("name", "code"), ("verb", "text"), ("status", "verdict"), ("started", "text"),
+               ("rows", "text"), ("machine", "text"), ("stack", "text"), ("isolation", "text"),
+               ("bundle id", "code")]  # fmt: skip
+    rows = []
+    for source in sources:
+        report, engine = source.report, source.report["engine"]
+        stacks = "; ".join(report["machines"].values()) or "not recorded"
+        rows.append([source.letter, report["bundle"], source.verb, report["status"], report["started"],
+                     f"{report['finished']} of {report['planned']}", source.machine, stacks,
+                     f"{engine.get('engine', '?')}, {engine.get('isolation', '?')}",
+                     str(source.bundle.manifest.get("bundle_id", "")) or "none: schema 1"])  # fmt: skip
+    text = [f"{s.letter} was stopped: {s.report['error']}" for s in sources if s.report["error"]]
+    return parts.section(
+        "bundles", "Bundles", text=text, tables=[parts.table("bundles", "What was read", columns, rows)]
+    )
+
+
+def run(sources: list[Source]) -> Part:
+    """Every planned row: what became of it, how long it took, what was left out, and why."""
+    rows = []
+    for source in sources:
+        for name in source.bundle.manifest["plan"]:
+            row = source.bundle.rows.get(name)
+            if row is None:
+                why = str(source.bundle.manifest.get("error") or "the run ended before it")
+                rows.append([name, source.letter, "not run", None, None, why])
+                continue
+            rows.append([name, source.letter, row["status"], row["wall_s"], row.get("ended"), "; ".join(_notes(row))])
+        skipped = source.report.get("skipped", {})
+        rows += [[name, source.letter, "skipped", None, None, why] for name, why in skipped.items()]
+    columns = [("row", "text"), ("bundle", "text"), ("status", "verdict"), ("seconds", "seconds"), ("ended", "text"),
+               ("notes, skips and reasons", "text")]  # fmt: skip
+    table = parts.table("log", "Every planned row and what became of it", columns, rows)
+    return parts.section("log", "Run log", tables=[table], paper=False)
+
+
+def _notes(row: dict[str, Any]) -> list[str]:
+    if row["status"] != "done":
+        return [str(row["error"])]
+    timing = row["result"].get("timing") or {}
+    notes = [f"{name} is missing" for name in row.get("missing", [])]
+    notes += [f"baseline {name} left out: {why}" for name, why in timing.get("left_out", {}).items()]
+    left_out = row["result"].get("trials_left_out", {})
+    reasons: dict[str, list[str]] = {}
+    for trial, why in left_out.items():
+        reasons.setdefault(why, []).append(trial)
+    notes += [f"trials {', '.join(names)} left out: {why}" for why, names in reasons.items()]
+    if timing.get("status") == "not_converged":
+        notes.append("a median was not known to ±0.5 % when the time budget ended")
+    return notes
+
+
+def again(sources: list[Source]) -> Part:
+    """The exact command of every row. Fixtures come first."""
+    rows = [[name, source.letter, command(source, name)]
+            for source in sources for name in source.bundle.manifest["plan"]]  # fmt: skip
+    columns = [("row", "text"), ("bundle", "text"), ("command", "code")]
+    text = [
+        "Each command measures one row again, with the options of its run, into a bundle of its own; what needs "
+        "fixtures finds those of `repro fixtures`. `repro compare` then holds the two bundles against each other."
+    ]
+    return parts.section("again", "One row again", text=text, paper=False,
+                         tables=[parts.table("again", "The command of every row", columns, rows)])  # fmt: skip
+
+
+def command(source: Source, name: str) -> str:
+    """The command line that measures one planned row of a bundle again."""
+    given = source.bundle.manifest["parameters"]
+    row: dict[str, Any] = source.bundle.rows.get(name, {})
+    words = ["repro", source.verb]
+    problem = str(row.get("problem") or name.split("/")[0])
+    if source.verb == "benchmark":
+        words += [str(row["number"]) if row.get("number") is not None else problem]
+        if not given.get("shipped", True) or given.get("artifacts", "artifacts") != "artifacts":
+            words += ["--artifacts", str(given.get("artifacts"))]
+    elif source.verb == "evaluate":
+        bare, _, dtype = problem.partition("@")
+        words += [_kept(source, row), "--problem", bare] + (["--dtype", "bfloat16"] if dtype == "bf16" else [])
+    elif source.verb == "self-test":
+        words = ["repro", "evaluate", "--self-test", name]
+    else:
+        words += ["--problem", problem.partition("@")[0]]
+        words += ["--agent", str(given["agent"])] if given.get("agent") else []
+    words += ["--size", str(given.get("size")), "--device", str(given.get("device"))]
+    if source.report["engine"].get("engine"):
+        words += ["--engine", str(source.report["engine"]["engine"])]
+    return shlex.join([*words, *_options(source.verb, given)])
+
+
+def _kept(source: Source, row: dict[str, Any]) -> str:
+    """Where the bundle keeps a row's solution, else the file's name."""
+    mine = [i["kept"] for i in row.get("inputs", []) if i["name"].partition("solution")[1] and "kept" in i]
+    return f"{source.report['bundle']}/{mine[0]}" if mine else str(row.get("file", "SOLUTION.py"))
+
+
+def _options(verb: str, given: dict[str, Any]) -> list[str]:
+    """The judge's options that are not what the verb has by itself."""
+    told = given.get("options")
+    if not told:
+        return []
+    usual = evaluation.JudgeOptions(
+        timing_budget_s=benchmark.BUDGET_S if verb == "benchmark" else 10.0,
+        compile_timeout_s=benchmark.COMPILE_TIMEOUT_S if verb == "benchmark" else 30.0,
+        trust=told.get("trust", "audited"), quick=bool(given.get("quick")),
+    ).for_cell(str(given.get("device")))  # fmt: skip
+    words = ["--trust", "dev"] if told.get("trust") == "dev" else []
+    words += ["--no-timing"] if not told.get("timing", True) else []
+    modes = told.get("modes", told.get("baselines", []))
+    words += ["--no-compile"] if modes == ["eager"] and usual["modes"] != ["eager"] else []
+    words += ["--quick"] * bool(given.get("quick")) + ["--parity"] * bool(told.get("parity"))
+    for flag, name in (("--timeout-s", "timeout_s"), ("--budget-s", "timing_budget_s"),
+                       ("--compile-timeout-s", "compile_timeout_s")):  # fmt: skip
+        if name in told and told[name] != usual[name]:
+            words += [flag, f"{told[name]:g}"]
+    return words
+
+
+def files(sources: list[Source]) -> Part:
+    """The sha256 of every file of every bundle, from its manifest."""
+    rows = [[name, source.letter, digest]
+            for source in sources for name, digest in source.bundle.manifest.get("files", {}).items()]  # fmt: skip
+    text = ["`repro verify` holds these against the files."]
+    if not rows:
+        return parts.section("files", "Files", text=["No bundle was closed, so none has hashes."], paper=False)
+    table = parts.table(
+        "files", "Files and their sha256", [("file", "code"), ("bundle", "text"), ("sha256", "code")], rows
+    )
+    return parts.section("files", "Files", text=text, tables=[table], paper=False)

@@ -1,0 +1,165 @@
+"""Sections on what measured: comparability, clocks, fingerprints. Plain data from bundles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from repro.claims import Claim
+from repro.compare import OTHER_GPU
+from repro.fingerprint import classes
+from repro.fingerprint.difference import differences
+from repro.report import parts
+from repro.report.parts import Part
+from repro.report.sources import Source
+
+# Bits of NVML's clock event reasons. The first is an idle GPU, and a power cap is usual under load.
+REASONS = {0x1: "idle", 0x2: "application clocks", 0x4: "software power cap", 0x8: "hardware slowdown",
+           0x10: "sync boost", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake",
+           0x100: "display clocks"}  # fmt: skip
+SLOWED = 0x8 | 0x20 | 0x40 | 0x80
+STATE = ("sm_mhz", "memory_mhz", "temperature_c", "power_w")
+
+
+def comparability(sources: list[Source], published: list[Claim]) -> Part:
+    """What may be compared with what: with the published machines, and between these bundles."""
+    tables = [table for table in (_from_published(sources, published), _between(sources)) if table]
+    told: dict[str, list[str]] = {}
+    for source in sources:
+        told.setdefault(_throttled(source), []).append(source.letter)
+    text = [f"{', '.join(letters)}: {what}" for what, letters in told.items()]
+    machines = {source.machine for source in sources}
+    if len(machines) > 1:
+        text.insert(0, "The machines differ: absolute times of different machines are shown and not compared.")
+    units = {f["values"].get("gpu_uuid_hash", {}).get("value") for s in sources for f in s.fingerprints.values()}
+    if len(sources) > 1 and (len(units) > 1 or None in units):
+        text.append(f"Not known to be one GPU: two of one kind differ by up to {100 * OTHER_GPU:.0f} %.")
+    return parts.section("comparability", "What may be compared", text=text, tables=tables)
+
+
+def _from_published(sources: list[Source], published: list[Claim]) -> Part | None:
+    """How every machine differs from those that the studies were published on."""
+    studies = {claim.study: claim for claim in published}
+    found: dict[tuple[str, ...], list[str]] = {}
+    for source in sources:
+        for value in source.fingerprints.values():
+            for study, claim in studies.items():
+                away = claim.elsewhere(value["values"])
+                verdict = "hard: times do not compare, ratios do" if away else "nothing hard differs"
+                line = (source.machine, f"{study} study, {claim.machine}", verdict, "; ".join(away), claim.stack)
+                found.setdefault(line, []).append(source.letter)
+    rows = [[f"{machine} ({', '.join(dict.fromkeys(letters))})", *line] for (machine, *line), letters in found.items()]
+    columns = [("measured on", "text"), ("published on", "text"), ("comparison", "verdict"), ("differs in", "text"),
+               ("published stack", "text")]  # fmt: skip
+    return parts.table("from-published", "These machines and the published ones", columns, rows) if rows else None
+
+
+def _between(sources: list[Source]) -> Part | None:
+    """Hard, configuration and version differences of every machine from the first."""
+    named = [(s.letter, value) for s in sources for value in s.fingerprints.values()]
+    rows = []
+    seen = set()
+    for letter, value in named[1:]:
+        for found in differences(named[0][1], value):
+            told = (found.name, str(found.a), str(found.b))
+            if found.klass in "HC" and told not in seen:
+                seen.add(told)
+                kind = "hard" if found.hard else classes.NAMES.get(found.klass, found.klass)
+                kind += "" if found.known else ", one side did not record it"
+                rows.append([found.name, kind, _told(found.a), _told(found.b), letter])
+    if len(named) < 2:
+        return None
+    columns = [("field", "text"), ("class", "verdict"), (f"in {named[0][0]}", "text"), ("there", "text"),
+               ("bundle", "text")]  # fmt: skip
+    caption = f"Hard and configuration differences from {named[0][0]}" + ("" if rows else ": none")
+    return parts.table("between", caption, columns, rows) if rows else None
+
+
+def _told(value: Any) -> str:
+    return "; ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else str(value)
+
+
+def _states(source: Source) -> list[tuple[str, dict[str, Any]]]:
+    return [(row["row"], row["result"].get("dynamic") or {}) for row in source.done]
+
+
+def _value(state: dict[str, Any], when: str, name: str) -> Any:
+    return (state.get(when) or {}).get(name, {}).get("value")
+
+
+def _reasons(bits: int | None) -> str | None:
+    if bits is None:
+        return None
+    return ", ".join(word for bit, word in REASONS.items() if bits & bit) or "none"
+
+
+def _throttled(source: Source) -> str:
+    """Whether a GPU was seen slowed, as far as that was recorded."""
+    ends = [(row, _value(state, "after", "clock_event_reasons")) for row, state in _states(source)]
+    known = [(row, bits) for row, bits in ends if bits is not None]
+    if not known:
+        return "throttling was not recorded."
+    slowed = [f"{row} ({_reasons(bits)})" for row, bits in known if bits & SLOWED]
+    if slowed:
+        return f"the GPU was slowed at the end of {'; '.join(slowed)}."
+    return "at the end of no row was the GPU slowed by heat or power brakes; during the rows it was not recorded."
+
+
+def clocks(sources: list[Source]) -> Part:
+    """The GPU's state before and after every row; the series during the run where a bundle holds one."""
+    rows = []
+    for source in sources:
+        for name, state in _states(source):
+            if not state:
+                continue
+            row: list[Any] = [name, source.letter]
+            for field in STATE:
+                row += [_value(state, when, field) for when in ("before", "after")]
+            energy = [_value(state, when, "energy_mj") for when in ("before", "after")]
+            row.append((energy[1] - energy[0]) / 1e3 if None not in energy else None)
+            rows.append([*row, _reasons(_value(state, "after", "clock_event_reasons"))])
+    names = {"sm_mhz": "SM MHz", "memory_mhz": "memory MHz", "temperature_c": "°C", "power_w": "W"}
+    columns = [("row", "text"), ("bundle", "text"),
+               *((f"{names[field]} {when}", "quantity") for field in STATE for when in ("before", "after")),
+               ("J in all", "quantity"), ("clock event reasons after", "text")]  # fmt: skip
+    text = ["Clocks while rows ran: not recorded in these bundles."]
+    if not rows:
+        return parts.section("clocks", "Clocks", text=text, paper=False)
+    text.append("The state of the GPU right before and right after each row:")
+    table = parts.table("clocks", "Clocks, temperature, power and energy", columns, rows)
+    return parts.section("clocks", "Clocks", text=text, tables=[table], paper=False)
+
+
+def fingerprints(sources: list[Source]) -> Part:
+    """Every recorded field of every machine, side by side, by class; the state at that moment left out."""
+    letters: dict[str, list[str]] = {}
+    values: dict[str, dict[str, Any]] = {}
+    for source in sources:
+        for name, value in source.fingerprints.items():
+            letters.setdefault(name, []).append(source.letter)
+            values.setdefault(name, value)
+    named = [(", ".join(letters[name]), name, value) for name, value in values.items()]
+    fields: dict[str, str] = {}
+    for _, _, value in named:
+        fields |= {name: classes.of(name, entry) for name, entry in value["values"].items() if name not in fields}
+    order = list(classes.NAMES)
+    rows = []
+    for field in sorted(fields, key=lambda f: (order.index(fields[f]) if fields[f] in order else len(order), f)):
+        if fields[field] == "D":
+            continue
+        cells = [_field(value["values"].get(field)) for _, _, value in named]
+        same = "same" if len(set(cells)) == 1 else "differs"
+        rows.append(
+            [field, classes.NAMES.get(fields[field], fields[field]), *([same] if len(named) > 1 else []), *cells]
+        )
+    columns = [("field", "text"), ("class", "text"), *([("all", "text")] if len(named) > 1 else []),
+               *((f"{told}: {name}", "text") for told, name, _ in named)]  # fmt: skip
+    if not rows:
+        return parts.section("fingerprints", "Fingerprints", text=["No fingerprint was recorded."], paper=False)
+    table = parts.table("fingerprints", "Fingerprints of the machines; identities are salted hashes", columns, rows)
+    return parts.section("fingerprints", "Fingerprints", tables=[table], paper=False)
+
+
+def _field(entry: dict[str, Any] | None) -> str:
+    if entry is None:
+        return "not recorded"
+    return str(entry["status"]) if entry["value"] is None else _told(entry["value"])

@@ -1,0 +1,36 @@
+"""A document as markdown: the same sections as the page, with the words of a figure in its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tabulate import tabulate
+
+from repro.report import cells
+
+
+def render(document: dict[str, Any]) -> str:
+    """The whole text."""
+    lines = [f"# {document['title']}", f"**{document['headline']['text']}**"]
+    for section in document["sections"]:
+        lines += [f"## {section['title']}", *(_escaped(text) for text in section["text"])]
+        lines += [f"Figure, {figure['title']}: {_escaped(figure['alt'])}" for figure in section["figures"]]
+        for table in section["tables"]:
+            lines += [f"{_escaped(table['caption'])}:", _table(table)]
+    return "\n\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _table(table: dict[str, Any]) -> str:
+    kinds = [head["kind"] for head in table["columns"]]
+    heads = [_escaped(head["title"]) for head in table["columns"]]
+    rows = [[_cell(kind, cell) for kind, cell in zip(kinds, row, strict=True)] for row in table["rows"]]
+    return tabulate(rows, headers=heads, tablefmt="github", disable_numparse=True)
+
+
+def _cell(kind: str, cell: Any) -> str:
+    found = _escaped(" ".join(cells.text(kind, cell).split()))
+    return f"`{found}`" if kind == "code" and found != cells.EMPTY else found

@@ -1,0 +1,65 @@
+"""A document as one HTML file: style, script and figures are in it, nothing is loaded, no script is needed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib import resources
+from typing import Any
+
+from repro.errors import PrerequisiteError
+from repro.report import cells, plots
+
+TEMPLATES = resources.files("repro.report") / "templates"
+
+
+def template(name: str, **options: Any) -> Any:
+    """A template of this package. options: of jinja2's environment. Raises PrerequisiteError without jinja2."""
+    try:
+        import jinja2
+    except ImportError as error:
+        remedy = "Run `make setup` (or pip install jinja2); markdown is drawn without it."
+        raise PrerequisiteError("HTML and LaTeX need jinja2", str(error), remedy) from error
+    environment = jinja2.Environment(  # noqa: S701 LaTeX escapes by a filter of its own; the page turns autoescape on
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        **{"autoescape": False} | options,
+    )  # fmt: skip
+    environment.filters |= {
+        "cell": lambda value, kind: cells.text(kind, value),
+        "prose": _prose,
+        "breakable": _breakable,
+    }
+    return environment.from_string((TEMPLATES / name).read_text())
+
+
+def render(document: dict[str, Any]) -> str:
+    """The whole page. Raises PrerequisiteError without jinja2, or without matplotlib where there is a figure."""
+    style, script = ((TEMPLATES / name).read_text() for name in ("report.css", "report.js"))
+    drawn = {f["id"]: plots.svg(f) for section in document["sections"] for f in section["figures"]}
+    text: str = template("report.html.j2", autoescape=True).render(
+        document=document, style=style, script=script, script_hash=_hash(script), figures=drawn, key=cells.key,
+        tone=cells.tone, numeric=cells.numeric, text=cells.text,
+    )  # fmt: skip
+    return text
+
+
+def _prose(text: str) -> Any:
+    """A sentence in which words between backticks are code."""
+    from markupsafe import Markup, escape
+
+    pieces = [escape(piece) for piece in text.split("`")]
+    return Markup().join(
+        Markup("<code>{}</code>").format(piece) if at % 2 else piece for at, piece in enumerate(pieces)
+    )
+
+
+def _breakable(text: str) -> Any:
+    """A long name that may wrap after an underscore or a slash."""
+    from markupsafe import Markup, escape
+
+    return escape(text).replace("_", Markup("_<wbr>")).replace("/", Markup("/<wbr>"))
+
+
+def _hash(script: str) -> str:
+    """What a content security policy calls this script."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -1,0 +1,223 @@
+"""Figures of a document as SVG: one function a kind, named as `parts.figure` names it. The same data, the same bytes.
+
+Matplotlib is imported only when a figure is drawn. Every colour is a CSS variable with what was drawn as its fallback:
+a page may set it for a dark screen.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import math
+import re
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from repro.artifacts import figure as traces
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's colours, which are told apart with every common colour vision; markers and hatches differ too.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+MARKERS = ("o", "s", "D", "^", "v", "P")
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")
+INK, PAPER, GRID, BAND = "#000000", "#ffffff", "#dddddd", "#c8d4e3"
+VARIABLES = {INK: "ink", PAPER: "paper", GRID: "grid", BAND: "band", "#777777": "grey"} | {
+    colour: f"series-{at}" for at, colour in enumerate(COLOURS)
+}
+WIDTH_IN, ROW_IN, FRAME_IN = 7.2, 0.34, 1.5
+LONGEST_LABEL, TITLE = 34, 64
+# Where a point's label may stand: points to the right and up, and its alignment.
+PLACES = ((6, -9, "left"), (6, 4, "left"), (-6, 4, "right"), (-6, -9, "right"), (6, 13, "left"), (6, -18, "left"))
+
+
+def svg(figure: dict[str, Any]) -> str:
+    """A figure as SVG text that stands in a page: its title and alt text for screen readers, ids of its own.
+
+    Raises PrerequisiteError without matplotlib.
+    """
+    data = figure["data"]
+    if figure["kind"] == "convergence":
+        text = traces.svg(data["facts"])
+    else:
+        rows = len(data.get("rows", data.get("groups", [])))
+        text = _drawn(figure, {"forest": _forest, "bars": _bars, "roofline": _roofline}[figure["kind"]], rows)
+    return _embedded(text, figure)
+
+
+def _drawn(figure: dict[str, Any], draw: Any, rows: int) -> str:
+    matplotlib = traces.library()
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    height = (
+        4.6 if figure["kind"] == "roofline" else FRAME_IN + ROW_IN * rows * (1.7 if figure["kind"] == "bars" else 1)
+    )
+    with matplotlib.rc_context(
+        {"svg.hashsalt": "repro", "svg.fonttype": "none", "font.size": 10, "hatch.linewidth": 0.5}
+    ):
+        drawn = Figure(figsize=(WIDTH_IN, height), layout="constrained")
+        canvas = FigureCanvasSVG(drawn)
+        axes = drawn.add_subplot()
+        draw(axes, figure["data"])
+        axes.set_title(textwrap.fill(figure["title"], TITLE), fontsize=11)
+        axes.set_axisbelow(True)
+        out = io.StringIO()
+        canvas.print_svg(out, metadata={"Title": figure["title"], "Date": None, "Creator": "repro"})
+    return out.getvalue()
+
+
+def _embedded(text: str, figure: dict[str, Any]) -> str:
+    """Without prologue, fixed size and metadata; ids of this figure alone; colours as variables."""
+    body = text[text.index("<svg ") :]
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    head, _, rest = body.partition(">")
+    head = re.sub(r'\s(width|height|role|aria-label|aria-labelledby)="[^"]*"', "", head)
+    name = figure["id"]
+    rest = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', rest)
+    rest = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", rest)
+    rest = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', rest)
+    rest = re.sub(r'<rect ([^>]*?)fill="(#[0-9a-f]{6})"', r'<rect \1style="fill: \2"', rest)  # of a hatched pattern
+    for colour, variable in VARIABLES.items():
+        rest = re.sub(rf"(?<=[: ]){colour}\b", f"var(--{variable}, {colour})", rest, flags=re.IGNORECASE)
+    rest = re.sub(r"<title>.*?</title>", "", rest, count=1, flags=re.DOTALL)
+    alt = html.escape(f"{figure['title']}. {figure['alt']}", quote=True)
+    return f'{head} role="img" aria-label="{alt}">{rest}'.rstrip()
+
+
+def _short(label: str) -> str:
+    """A long label without its middle: what tells solutions of one problem apart stands at its end."""
+    if len(label) <= LONGEST_LABEL:
+        return label
+    head, _, tail = label.rpartition(" ")
+    tail = f" {tail}" if head else ""
+    return (head or label)[: LONGEST_LABEL - len(tail) - 1] + "…" + tail
+
+
+def _ratio_axis(axes: Axes, label: str) -> None:
+    """A logarithmic axis with plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    wide = high / low > 8
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if wide else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(label)
+    axes.grid(axis="x", color=GRID, linewidth=0.6)
+
+
+def _rows(axes: Axes, labels: list[str]) -> None:
+    """Row labels from top to bottom."""
+    axes.set_yticks(range(len(labels)), [_short(label) for label in labels])
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+
+
+def _legend(axes: Axes, columns: int) -> None:
+    """Below the axes, where it hides nothing."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.legend(frameon=False, fontsize=8, ncols=columns, loc="outside lower center")
+
+
+def _forest(axes: Axes, data: dict[str, Any]) -> None:
+    """Points with intervals on a logarithmic axis, the band of each row behind them."""
+    names = list(data["series"])
+    for at, row in enumerate(data["rows"]):
+        if row["band"]:
+            low, high = row["band"]
+            axes.barh(at, high - low, left=low, height=0.7, color=BAND, label="tolerance" if not at else None)
+    for number, name in enumerate(names):
+        shift = 0.0 if len(names) == 1 else 0.4 * (number / (len(names) - 1) - 0.5)
+        found = [(at + shift, p) for at, row in enumerate(data["rows"]) for p in row["points"] if p["series"] == name]
+        values = [p["value"] for _, p in found]
+        errors = [[p["value"] - p["low"] for _, p in found], [p["high"] - p["value"] for _, p in found]]
+        colour = COLOURS[number % len(COLOURS)]
+        axes.errorbar(values, [y for y, _ in found], xerr=errors, fmt=MARKERS[number % len(MARKERS)], color=colour,
+                      markersize=5, capsize=3, linewidth=1.4, label=data["series"][name])  # fmt: skip
+    axes.axvline(data["line"], color=INK, linewidth=1, linestyle="--")
+    _rows(axes, [row["label"] for row in data["rows"]])
+    _ratio_axis(axes, data["x"])
+    _legend(axes, 1)
+
+
+def _bars(axes: Axes, data: dict[str, Any]) -> None:
+    """Bars that begin at 1, where nothing is faster or slower."""
+    names = list(data["series"])
+    height = 0.8 / len(names)
+    for number, name in enumerate(names):
+        found = [(at, v) for at, v in enumerate(data["series"][name]) if v]
+        at = [row + height * (number - (len(names) - 1) / 2) for row, _ in found]
+        values = [v["value"] for _, v in found]
+        errors = [[v["value"] - v["ci95"][0] for _, v in found], [v["ci95"][1] - v["value"] for _, v in found]]
+        colour, hatch = COLOURS[number % len(COLOURS)], HATCHES[number % len(HATCHES)]
+        axes.barh(at, [value - 1 for value in values], left=1, height=height * 0.92, color=colour, edgecolor=PAPER,
+                  hatch=hatch, linewidth=0.4, label=f"over {name}")  # fmt: skip
+        axes.errorbar(values, at, xerr=errors, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
+        for y, value, row in zip(at, values, found, strict=True):
+            axes.annotate(f"{value:.2f}x", (row[1]["ci95"][1] if value >= 1 else 1, y), xytext=(5, 0),
+                          textcoords="offset points", va="center", fontsize=7)  # fmt: skip
+    axes.axvline(1, color=INK, linewidth=1)
+    axes.margins(x=0.12)
+    _rows(axes, data["groups"])
+    _ratio_axis(axes, data["x"])
+    _legend(axes, len(names))
+
+
+def _roofline(axes: Axes, data: dict[str, Any]) -> None:
+    """Operations a second over operations a byte, under the rates that were measured."""
+    points, copy = data["points"], data["copy_tb_s"]
+    top = max([*data["roofs"].values(), copy])
+    left = min([p["x"] for p in points] + [0.5]) / 2
+    right = max([p["x"] for p in points] + [top / copy]) * 3
+    axes.plot([left, top / copy], [left * copy, top], color=INK, linewidth=1.4)
+    middle = math.sqrt(left * top / copy)
+    axes.annotate(f"copy {copy * 1e3:.0f} GB/s", (middle, middle * copy), xytext=(-8, 4), ha="right",
+                  textcoords="offset points", fontsize=8)  # fmt: skip
+    for klass, rate in data["roofs"].items():
+        axes.plot([rate / copy, right], [rate, rate], color=INK, linewidth=1.2, linestyle="--")
+        axes.annotate(f"{klass} {rate:.0f} TFLOP/s", (right, rate), xytext=(-2, 3), textcoords="offset points",
+                      ha="right", fontsize=8)  # fmt: skip
+    names = list(dict.fromkeys(p["series"] for p in points))
+    for number, name in enumerate(names):
+        mine = [p for p in points if p["series"] == name]
+        axes.plot([p["x"] for p in mine], [p["y"] for p in mine], MARKERS[number % len(MARKERS)],
+                  color=COLOURS[number % len(COLOURS)], markersize=6, label=name)  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(left, right)
+    axes.set_ylim(top=top * 2.5)
+    _labelled(axes, points)
+    axes.set_xlabel("compulsory operations a byte (FLOP/B)")
+    axes.set_ylabel("operations a second (TFLOP/s)")
+    axes.grid(color=GRID, linewidth=0.6)
+    if len(names) > 1:
+        axes.legend(frameon=False, fontsize=8, loc="lower right")
+
+
+def _labelled(axes: Axes, points: list[dict[str, Any]]) -> None:
+    """A label beside every point, where none stands yet; as good as a fixed guess of the axes' size allows."""
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    taken = []
+    for point in points:
+        x = math.log(point["x"] / left) / math.log(right / left) * 450
+        y = math.log(point["y"] / bottom) / math.log(top / bottom) * 250
+        taken.append((x - 3, x + 3, y - 3, y + 3))
+    for point, (x, _, y, _) in zip(points, list(taken), strict=True):
+        width = 4.6 * len(point["label"])
+        boxes = []
+        for right_of, up, side in PLACES:
+            start = x + 3 + right_of - (width if side == "right" else 0)
+            boxes.append((start, start + width, y + 3 + up - 1, y + 3 + up + 7))
+        free = [at for at, box in enumerate(boxes) if not any(_meet(box, other) for other in taken)]
+        chosen = free[0] if free else 0
+        taken.append(boxes[chosen])
+        right_of, up, side = PLACES[chosen]
+        axes.annotate(point["label"], (point["x"], point["y"]), xytext=(right_of, up), ha=side, fontsize=8,
+                      textcoords="offset points")  # fmt: skip
+
+
+def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]

@@ -1,0 +1,221 @@
+"""Sections on what was measured: speedups, roofline, correctness. Plain data from bundles; nothing is drawn here."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from repro import measured, problems
+from repro.errors import UsageError
+from repro.measured import Record
+from repro.report import parts
+from repro.report.parts import Part
+from repro.report.sources import Judged, Source, judged
+
+BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline of its class"}
+# The ceiling of a class's arithmetic: what tf32 holds also fits fp16.
+CEILING = {"fp32": "fp32_tflop_s", "tf32": "tf32_tflop_s", "bf16": "bf16_tflop_s"}
+UNKNOWN = "not known"
+
+
+def _groups(sources: list[Source]) -> list[tuple[str, list[Source]]]:
+    """Sources that can stand in one table: those of one verb."""
+    found = [(verb, [s for s in sources if s.verb == verb and s.measured]) for verb in measured.VERBS]
+    return [(verb, group) for verb, group in found if group]
+
+
+def _records(group: list[Source]) -> dict[tuple[str, str], dict[str, Record]]:
+    """Key -> letter -> record of every solution but controls, in the order of the bundles."""
+    found: dict[tuple[str, str], dict[str, Record]] = {}
+    for source in group:
+        assert source.measured is not None
+        for key, record in source.measured.records.items():
+            if record.verdict and not record.control:
+                found.setdefault(key, {})[source.letter] = record
+    return found
+
+
+def _timed(record: Record | None) -> bool:
+    return record is not None and record.verdict == "correct" and not record.why_not and record.time_ms is not None
+
+
+def _label(record: Record) -> str:
+    """Row and, where a row has several solutions, which one."""
+    return f"{record.row} {record.variant}" if record.key[1] else record.row
+
+
+def _speedup(record: Record | None, over: str) -> dict[str, Any] | None:
+    if record is None or not _timed(record) or over not in record.speedups:
+        return None
+    return record.speedups[over].to_json()
+
+
+def speedups(sources: list[Source]) -> Part:
+    """Every correct solution's time and speedups, one group of columns a bundle; a forest and bars."""
+    tables, figures, text = [], [], []
+    for verb, group in _groups(sources):
+        text += [f"{s.letter}: no time is shown: {s.measured.why_not}." for s in group
+                 if s.measured and s.measured.why_not]  # fmt: skip
+        found = _records(group)
+        columns = [("row", "text"), ("solution", "text")]
+        for source in group:
+            start = f"{source.letter} " if len(group) > 1 else ""
+            columns += [(f"{start}ms", "ms"), (f"{start}over eager", "ratio"), (f"{start}over compile", "ratio"),
+                        (f"{start}over best", "ratio"), (f"{start}word", "verdict")]  # fmt: skip
+        rows = []
+        for records in found.values():
+            first = next(iter(records.values()))
+            row: list[Any] = [first.row, first.variant]
+            for source in group:
+                record = records.get(source.letter)
+                time = record.time_ms.to_json() if record and record.time_ms and _timed(record) else None
+                row += [time, *(_speedup(record, over) for over in BASELINES)]
+                row.append(record.words.get("best_same_class") if record and _timed(record) else
+                           (record.verdict if record and record.verdict != "correct" else None))  # fmt: skip
+            rows.append(row)
+        caption = f"Times and speedups of `{verb}` with 95 % intervals: {_legend(group)}"
+        tables.append(parts.table(f"speedups-{verb}", caption, columns, rows))
+        figures += [f for f in (_forest(verb, group, found), *(_bars(verb, s, found) for s in group)) if f]
+        text += _means(group)
+    if not tables:
+        text = ["None of these bundles times a solution."]
+    elif not figures:
+        text.append("No figure: nothing correct was timed on a GPU at full size.")
+    return parts.section("speedups", "Speedups", text=text, figures=figures, tables=tables)
+
+
+def _legend(group: list[Source]) -> str:
+    return "; ".join(f"{s.letter} is {s.machine}, {s.stack}" for s in group)
+
+
+def _means(group: list[Source]) -> list[str]:
+    """Geometric means, as the bundles' own reports have them, with how many problems they cover."""
+    lines = []
+    for source in group:
+        named = [(f"{source.letter}, {arm['name'] or 'solutions'}", arm["geometric_mean"])
+                 for arm in source.report.get("arms", [])]  # fmt: skip
+        named.append((f"{source.letter}, optimised kernels", source.report.get("benchmark", {})))
+        for name, means in named:
+            if means and source.measured and not source.measured.why_not:
+                told = [f"{mean['ratio']:.3g}x [{mean['ci95'][0]:.3g}, {mean['ci95'][1]:.3g}] over {BASELINES[over]} "
+                        f"({mean['n']} of {mean['of']})" for over, mean in means.items()]  # fmt: skip
+                lines.append(f"Geometric mean, {name}: {'; '.join(told)}.")
+    return lines
+
+
+def _point(letter: str, found: dict[str, Any]) -> dict[str, Any]:
+    return {"series": letter, "value": found["value"], "low": found["ci95"][0], "high": found["ci95"][1]}
+
+
+def _forest(verb: str, group: list[Source], found: dict[tuple[str, str], dict[str, Record]]) -> Part | None:
+    rows: list[dict[str, Any]] = []
+    for records in found.values():
+        speeds = {letter: _speedup(record, "best_same_class") for letter, record in records.items()}
+        points = [_point(letter, speed) for letter, speed in speeds.items() if speed]
+        if points:
+            rows.append({"label": _label(next(iter(records.values()))), "points": points, "band": None})
+    if not rows:
+        return None
+    told = "; ".join(f"{row['label']} " + ", ".join(f"{p['value']:.3g}x in {p['series']}" for p in row["points"])
+                     for row in rows)  # fmt: skip
+    return parts.figure(
+        f"forest-{verb}", "forest", f"Speedup over the best torch baseline, {verb}",
+        f"Speedup with its 95 % interval, logarithmic, 1 is as fast as torch: {told}.",
+        rows=rows, series={s.letter: f"{s.letter}: {s.machine}, {s.stack}" for s in group}, line=1.0,
+        x="speedup over the best torch baseline of the same class",
+    )  # fmt: skip
+
+
+def _bars(verb: str, source: Source, every: dict[tuple[str, str], dict[str, Record]]) -> Part | None:
+    chosen = [records[source.letter] for records in every.values() if _timed(records.get(source.letter))]
+    every_one = {name: [_speedup(record, over) for record in chosen] for over, name in BASELINES.items()}
+    series = {name: values for name, values in every_one.items() if any(values)}
+    if not series:
+        return None
+    lines = []
+    for at, record in enumerate(chosen):
+        speeds = {name: values[at] for name, values in series.items()}
+        told = [f"{speed['value']:.3g}x over {name}" for name, speed in speeds.items() if speed]
+        lines.append(f"{_label(record)} {', '.join(told)}")
+    return parts.figure(
+        f"bars-{verb}-{source.letter}", "bars", f"Speedups of {source.letter}: {source.machine}, {source.stack}",
+        f"Bars of speedup with 95 % intervals, from 1, logarithmic: {'; '.join(lines)}.",
+        groups=[_label(record) for record in chosen], series=series, x="speedup",
+    )  # fmt: skip
+
+
+def work(problem: str) -> tuple[int, int] | None:
+    """Compulsory bytes and operations of a shipped problem at full size, None where they are not known."""
+    try:
+        loaded = problems.load(problem)
+    except UsageError:
+        return None
+    if loaded.work is None:
+        return None
+    elements = loaded.work.read_elements + loaded.work.written_elements
+    return elements * problems.ITEMSIZE[loaded.dtype], loaded.work.flop
+
+
+def _near(of: Judged) -> dict[str, Any] | None:
+    """How near a solution's time is to what its GPU was measured to reach, or None where that cannot be said."""
+    entry, ceilings, needed = of.entry, of.result.get("ceilings"), work(of.entry["problem"])
+    measurable = entry["verdict"] == "correct" and entry["time_ms"] and entry.get("measurement")
+    whole = of.source.measured is not None and not of.source.measured.why_not
+    if of.control or not (measurable and whole and ceilings and needed):
+        return None
+    size, flop = needed
+    ms, klass = entry["time_ms"]["median"], entry["precision_class"]
+    peak = ceilings.get(CEILING.get(klass, ""))
+    return {
+        "class": klass, "bytes": size, "flop": flop, "ms": ms,
+        "gb_s": size / ms / 1e6, "copy_gb_s": ceilings["copy_tb_s"] * 1e3,
+        "tflop_s": flop / ms / 1e9, "peak_tflop_s": peak, "floor_fraction": entry["floor_fraction"],
+    }  # fmt: skip
+
+
+def roofline(sources: list[Source]) -> Part:
+    """Achieved bytes and operations a second against the ceilings that were measured in the same cell."""
+    rows, figures = [], []
+    for source in sources:
+        near = [(each, found) for each in judged(source) if (found := _near(each))]
+        for each, f in near:
+            peak = f["peak_tflop_s"]
+            rows.append([f"{each.problem}", each.variant, source.letter, f["class"], f["ms"], f["bytes"] / 1e6,
+                         f["flop"] / 1e9, f["gb_s"], f["gb_s"] / f["copy_gb_s"], f["tflop_s"],
+                         f["tflop_s"] / peak if peak else None, f["floor_fraction"]])  # fmt: skip
+        if near:
+            figures.append(_roof(source, near))
+    columns = [("problem", "text"), ("solution", "text"), ("bundle", "text"), ("class", "text"), ("ms", "ms"),
+               ("MB", "quantity"), ("GFLOP", "quantity"), ("GB/s", "quantity"), ("of copy", "percent"),
+               ("TFLOP/s", "quantity"), ("of class", "percent"), ("of floor", "percent")]  # fmt: skip
+    text = [
+        "Bytes are the compulsory traffic and operations the plain algorithm's, as problems/suites.toml counts them. "
+        "Ceilings are this GPU's, measured in the same cell by copies and matrix products: none is from a data sheet. "
+        "Memory that is only read is faster than a copy, so that `of copy` may pass 100 %; a faster algorithm may pass "
+        "100 % of its class. `of floor` is the least time that the ceilings allow over the time measured."
+    ]
+    if not rows:
+        text = ["Nothing to draw: no correct solution of a problem whose work is known was timed on a GPU."]
+        return parts.section("roofline", "Distance from the hardware", text=text)
+    table = parts.table("roofline", "Achieved against measured ceilings", columns, rows)
+    return parts.section("roofline", "Distance from the hardware", text=text, figures=figures, tables=[table])
+
+
+def _roof(source: Source, near: list[tuple[Judged, dict[str, Any]]]) -> Part:
+    points = [{"label": _short(each), "series": each.entry["solution"] if source.verb == "benchmark" else "solutions",
+               "x": found["flop"] / found["bytes"], "y": found["tflop_s"]}
+              for each, found in near if found["flop"] > 0]  # fmt: skip
+    classes = sorted({found["class"] for _, found in near if found["peak_tflop_s"]})
+    roofs = {klass: statistics.median(f["peak_tflop_s"] for _, f in near if f["class"] == klass) for klass in classes}
+    copy = statistics.median(found["copy_gb_s"] for _, found in near)
+    told = "; ".join(f"{p['label']} {p['series']} {p['y']:.3g} TFLOP/s at {p['x']:.3g} FLOP a byte" for p in points)
+    over = ", ".join(f"{klass} {value:.3g} TFLOP/s" for klass, value in roofs.items())
+    return parts.figure(
+        f"roofline-{source.letter}", "roofline", f"Roofline of {source.letter}: {source.machine}, {source.stack}",
+        f"Measured ceilings: copy {copy:.4g} GB/s, {over}. Solutions: {told}.",
+        points=points, copy_tb_s=copy / 1e3, roofs=roofs,
+    )  # fmt: skip
+
+
+def _short(of: Judged) -> str:
+    return of.problem.split("_")[0] if of.row.get("number") is not None else of.entry["problem"].partition("@")[0]

@@ -1,0 +1,117 @@
+"""The bundles of a document side by side: each gets a letter, and its solutions are read out row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from repro import fingerprint, measured
+from repro.bundle.write import Bundle
+from repro.errors import UsageError
+from repro.measured import Measured
+from repro.report import model
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One bundle. measured: None where it is of a verb that times no solution."""
+
+    letter: str
+    bundle: Bundle
+    report: dict[str, Any]
+    measured: Measured | None
+    fingerprints: dict[str, dict[str, Any]]
+
+    @property
+    def verb(self) -> str:
+        """The verb that left it."""
+        return str(self.report["verb"])
+
+    @property
+    def done(self) -> list[dict[str, Any]]:
+        """Its measured rows, in plan order."""
+        rows = [self.bundle.rows[name] for name in self.bundle.manifest["plan"] if name in self.bundle.rows]
+        return [row for row in rows if row["status"] == "done"]
+
+    @property
+    def stack(self) -> str:
+        """The software in a few words: `pinned`, or what is not."""
+        found = []
+        for value in self.fingerprints.values():
+            off = ", ".join(f"{name} {version}" for name, version in value["off_pin"].items())
+            found.append(f"off-pin {off}" if off else "pinned")
+        return "; ".join(dict.fromkeys(found)) or "not recorded"
+
+    @property
+    def machine(self) -> str:
+        """The GPU's name, or that there was none."""
+        names = [str(f["values"].get("gpu_name", {}).get("value") or "no GPU") for f in self.fingerprints.values()]
+        return "; ".join(dict.fromkeys(names)) or "not recorded"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, without the bundle's report."""
+        return {
+            "letter": self.letter, "bundle": self.report["bundle"], "verb": self.verb,
+            "started": self.report["started"], "status": self.report["status"], "stack": self.stack,
+            "machine": self.machine, "machines": self.report["machines"],
+            "bundle_id": self.bundle.manifest.get("bundle_id", ""), "tool": self.bundle.manifest.get("tool", ""),
+            "measurement": self.report["measurement"],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One solution of one row: the row's columns and the judge's entry."""
+
+    source: Source
+    row: dict[str, Any]
+    entry: dict[str, Any]
+
+    @property
+    def problem(self) -> str:
+        """As tables name it: the folder of an artifact, else the problem's key."""
+        return str(self.row["problem"])
+
+    @property
+    def variant(self) -> str:
+        """Who wrote it: arm and repeat, kernel of an artifact, or file."""
+        repeat = f" #{self.row['repeat']}" if self.row.get("repeat") else ""
+        return str(self.row.get("arm") or self.row.get("file") or self.entry["solution"]) + repeat
+
+    @property
+    def control(self) -> bool:
+        """Whether it is a negative control, which must be wrong."""
+        return bool(self.row.get("control"))
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What the row's cell returned."""
+        found: dict[str, Any] = self.row["result"]
+        return found
+
+
+def read(bundles: list[Bundle]) -> list[Source]:
+    """One source a bundle. Raises UsageError for more bundles than letters, BundleError where one is damaged."""
+    if len(bundles) > len(LETTERS):
+        raise UsageError(f"{len(bundles)} bundles in one report", f"{len(LETTERS)} at most stand side by side")
+    return [
+        Source(letter, bundle, model.build(bundle),
+               measured.read(bundle) if bundle.manifest["verb"] in measured.VERBS else None, bundle.fingerprints())
+        for letter, bundle in zip(LETTERS, bundles, strict=False)
+    ]  # fmt: skip
+
+
+def judged(source: Source) -> Iterator[Judged]:
+    """Every solution of a bundle, in plan order."""
+    if source.measured is not None:
+        for row in source.done:
+            for entry in row["result"]["results"]:
+                yield Judged(source, row, entry)
+
+
+def headline(source: Source) -> str:
+    """Machine and stack of a source in a line."""
+    return "; ".join(fingerprint.headline(value) for value in source.fingerprints.values()) or "not recorded"
