@@ -134,7 +134,7 @@ def parser() -> argparse.ArgumentParser:
     report = verb("report", "draw bundles as markdown, one HTML file, LaTeX (default: the newest)", _report)
     report.add_argument("bundle", type=Path, nargs="*")
     report.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
-    report.add_argument("--format", metavar="F,F", help="md, html, tex (default: md; with -o all)")
+    report.add_argument("--format", metavar="F,F", help="md, html, tex, svg (default: md; with -o md,html,tex)")
     report.add_argument(
         "-o", "--output", type=Path, metavar="DIR",
         help="one document of all bundles side by side (default: a report of each into the bundle)",
@@ -319,7 +319,7 @@ def _report(args: argparse.Namespace, progress: Progress) -> int:
     from repro.report import output
 
     bundles = [Bundle.open(path) for path in args.bundle] or [verbs.newest(args.results)]
-    chosen = output.formats(args.format or ("md" if args.output is None else ",".join(output.FORMATS)))
+    chosen = output.formats(args.format or ("md" if args.output is None else output.USUAL))
     if args.output is not None:
         whole, files = output.beside(bundles, chosen, args.artifacts, args.output)
         print(whole["headline"]["text"])

@@ -1,4 +1,4 @@
-"""A headless Chromium that tests steer: its debugging protocol over a pipe, so that no package and no port is needed."""
+"""A headless Chromium that tests steer: its debugging protocol over a pipe needs no package and no port."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ class Browser:
             self.complaints.append(str(told["args"]))
         elif name == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
             self.complaints.append(told["entry"]["text"])
-        elif name == "Network.requestWillBeSent" and not told["request"]["url"].startswith(("file:", "data:", "about:")):
+        elif name == "Network.requestWillBeSent" and not told["request"]["url"].startswith(
+            ("file:", "data:", "about:")
+        ):
             self.complaints.append(f"loads {told['request']['url']}")
         return found
 
@@ -106,7 +108,9 @@ class Browser:
     def look(self, width: int, *, scheme: str = "light", media: str = "screen", script: bool = True) -> None:
         """Sets how the next page is shown: width in CSS pixels, light or dark, screen or print, with or without
         scripts."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
+        )
         self.call("Emulation.setEmulatedMedia", media=media,
                   features=[{"name": "prefers-color-scheme", "value": scheme}])  # fmt: skip
         self.call("Emulation.setScriptExecutionDisabled", value=not script)

@@ -263,7 +263,7 @@ def test_modules_are_short() -> None:
 
 HOST_SIDE = ("repro.cli", "repro.verbs", "repro.bundle.verify", "repro.bundle.share", "repro.evaluation",
              "repro.benchmark", "repro.artifacts.lint", "repro.artifacts.figure",
-             "repro.report.model", "repro.agents.study", "repro.engines.docker")  # fmt: skip
+             "repro.report.output", "repro.agents.study", "repro.engines.docker")  # fmt: skip
 BLOCKED = """
 import sys
 class Block:

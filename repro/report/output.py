@@ -8,9 +8,11 @@ from typing import Any
 from repro import jsonio
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
-from repro.report import document, latex, markdown, model, outline, page
+from repro.report import document, latex, markdown, model, outline, page, plots
 
-FORMATS = ("md", "html", "tex")
+FORMATS = ("md", "html", "tex", "svg")
+# Without a word: figures are in the page already.
+USUAL = "md,html,tex"
 RENDER = {"md": outline.render, "html": page.render, "tex": latex.render}
 
 
@@ -24,6 +26,13 @@ def formats(asked: str) -> list[str]:
     return found
 
 
+def _drawn(whole: dict[str, Any], chosen: list[str]) -> dict[str, str]:
+    """File -> content of every format; `svg` is a file for each figure."""
+    found = {f"report.{name}": RENDER[name](whole) for name in chosen if name in RENDER}
+    figures = [f for section in whole["sections"] for f in section["figures"]] if "svg" in chosen else []
+    return found | {f"figures/{figure['id']}.svg": plots.svg(figure) + "\n" for figure in figures}
+
+
 def into(bundle: Bundle, chosen: list[str], artifacts: Path) -> tuple[dict[str, Any], str, list[Path]]:
     """Writes report.json, report.md and what else was asked for into a bundle, which is closed again.
 
@@ -35,8 +44,7 @@ def into(bundle: Bundle, chosen: list[str], artifacts: Path) -> tuple[dict[str, 
     drawn = {"report.json": jsonio.dumps(report, indent=1) + "\n", "report.md": text}
     others = [name for name in chosen if name != "md"]
     if others:
-        whole = document.build([bundle], artifacts)
-        drawn |= {f"report.{name}": RENDER[name](whole) for name in others}
+        drawn |= _drawn(document.build([bundle], artifacts), others)
     for name, content in drawn.items():
         bundle.file(name, content.encode())
     bundle.finish(bundle.manifest["status"])
@@ -50,10 +58,10 @@ def beside(
     as they are. Raises UsageError where the folder cannot be written, PrerequisiteError as `into`.
     """
     whole = document.build(bundles, artifacts)
-    drawn = {"report.json": jsonio.render(whole)} | {f"report.{f}": RENDER[f](whole).encode() for f in chosen}
+    drawn = {"report.json": jsonio.dumps(whole, indent=1) + "\n"} | _drawn(whole, chosen)
     try:
         for name, content in drawn.items():
-            jsonio.replace(folder / name, content)
+            jsonio.replace(folder / name, content.encode())
     except OSError as error:
         raise UsageError(f"cannot write to {folder}", error.strerror or str(error)) from error
     return whole, [folder / name for name in drawn]

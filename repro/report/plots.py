@@ -28,6 +28,8 @@ VARIABLES = {INK: "ink", PAPER: "paper", GRID: "grid", BAND: "band", "#777777": 
 }
 WIDTH_IN, ROW_IN, FRAME_IN = 7.2, 0.34, 1.5
 LONGEST_LABEL, TITLE = 34, 64
+# Ticks of a decade.
+WIDE, NARROW = (1.0, 2.0, 5.0), (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
 # Where a point's label may stand: points to the right and up, and its alignment.
 PLACES = ((6, -9, "left"), (6, 4, "left"), (-6, 4, "right"), (-6, -9, "right"), (6, 13, "left"), (6, -18, "left"))
 
@@ -72,6 +74,8 @@ def _embedded(text: str, figure: dict[str, Any]) -> str:
     """Without prologue, fixed size and metadata; ids of this figure alone; colours as variables."""
     body = text[text.index("<svg ") :]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    # its style would reach the whole page
+    body = re.sub(r"<defs>\s*<style .*?</style>\s*</defs>\s*", "", body, flags=re.DOTALL)
     head, _, rest = body.partition(">")
     head = re.sub(r'\s(width|height|role|aria-label|aria-labelledby)="[^"]*"', "", head)
     name = figure["id"]
@@ -101,8 +105,7 @@ def _ratio_axis(axes: Axes, label: str) -> None:
 
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    wide = high / low > 8
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if wide else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+    axes.xaxis.set_major_locator(LogLocator(subs=WIDE if high / low > 8 else NARROW))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(label)

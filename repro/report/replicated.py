@@ -28,14 +28,16 @@ def section(found: dict[str, Any]) -> Part:
     text, figures, tables = [] if tried else [NONE], [], []
     if tried:
         columns = [("claim", "text"), ("published", "quantity"), ("unit", "text"), ("tolerated", "text")]
-        for stack in stacks:
-            start = f"{stack}: " if len(stacks) > 1 else ""
+        named = _named(tried, stacks)
+        for name in named.values():
+            start = f"{name}: " if len(stacks) > 1 else ""
             columns += [(f"{start}measured", "quantity"), (f"{start}measured / published", "quantity"),
                         (f"{start}verdict", "verdict"), (f"{start}why", "text")]  # fmt: skip
         rows = [_line(claim, stacks) for claim in tried]
         caption = "Published figures that were tested, with 95 % intervals"
-        tables.append(parts.table("claims", f"{caption}: {'; '.join(stacks)}", columns, rows))
-        figures.append(_forest(tried, stacks))
+        legend = "; ".join(f"{name} is {stack}" if len(stacks) > 1 else stack for stack, name in named.items())
+        tables.append(parts.table("claims", f"{caption}: {legend}", columns, rows))
+        figures.append(_forest(tried, named))
     text.append(
         "A claim's tolerance was declared in artifacts/claims.toml before a bundle was held against it. Ratios compare "
         "between machines, absolute figures only where nothing hard differs."
@@ -59,6 +61,12 @@ def untested(found: dict[str, Any]) -> Part:
 
 def _stack(outcome: dict[str, Any]) -> str:
     return f"{outcome['machine']}, {outcome['stack']['label']}"
+
+
+def _named(tried: list[dict[str, Any]], stacks: list[str]) -> dict[str, str]:
+    """Stack -> a short name for columns."""
+    pinned = {_stack(o): o["stack"]["pinned"] for claim in tried for o in claim["outcomes"] if o["stack"]}
+    return {stack: f"{at} ({'pinned' if pinned[stack] else 'off-pin'})" for at, stack in enumerate(stacks, 1)}
 
 
 def _over(claim: dict[str, Any], outcome: dict[str, Any]) -> dict[str, Any] | None:
@@ -98,7 +106,7 @@ def _rest(found: dict[str, Any]) -> list[list[Any]]:
             for (family, verdict, why, stack), of in groups.items()]  # fmt: skip
 
 
-def _forest(tried: list[dict[str, Any]], stacks: list[str]) -> Part:
+def _forest(tried: list[dict[str, Any]], named: dict[str, str]) -> Part:
     rows = []
     for claim in tried:
         by_stack = {_stack(o): _over(claim, o) for o in claim["outcomes"] if o["stack"]}
@@ -111,5 +119,6 @@ def _forest(tried: list[dict[str, Any]], stacks: list[str]) -> Part:
     return parts.figure(
         "forest-claims", "forest", "Measured over published, with the tolerance of each claim",
         f"Measured over published with 95 % intervals, logarithmic; 1 is as published: {told or 'none'}.",
-        rows=rows, series={stack: stack for stack in stacks}, line=1.0, x="measured / published",
+        rows=rows, series={stack: f"{name}: {stack}" for stack, name in named.items()}, line=1.0,
+        x="measured / published",
     )  # fmt: skip

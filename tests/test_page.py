@@ -1,0 +1,400 @@
+"""Reports of several bundles side by side, through `repro report` as a user runs it, and in a browser.
+
+The renderers are held to tests/golden; REPRO_WRITE_GOLDEN=1 writes those files anew. AXE_CORE=axe.min.js also runs
+axe-core on the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Browser, executable
+from conftest import Tool, manifest, strict_json
+from test_artifacts import published
+from test_claims import THEIRS, theirs
+from test_report import bundle_of, result, study
+
+from repro import cli, problems
+from repro.errors import PrerequisiteError
+from repro.report import cells, latex, outline, page, plots
+
+GOLDEN = Path(__file__).parent / "golden"
+CHECKS = Path(__file__).parent / "page_checks.js"
+NEWER = {"torch": "2.11.0+cu130", "triton": "3.6.0"}
+FILES = ("report.json", "report.md", "report.html", "report.tex")
+HOSTILE = "<script>alert(1)</script>&_%$#{x}~^|`"
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study, and the artifact study on two stacks with the published folder's kernels and traces."""
+    tool = Tool(tmp_path_factory.mktemp("page"))
+    paths = [study(tool.folder / "a").path, theirs(tool.folder / "b"),
+             theirs(tool.folder / "c", THEIRS | {"compile": 5.0}, versions=NEWER)]  # fmt: skip
+    folder = published(tool.folder / "theirs")
+    done = tool("report", *paths, "-o", tool.folder / "out", "--artifacts", folder)
+    assert done.code == 0, done.err
+    return tool.folder / "out"
+
+
+def document(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = strict_json((folder / "report.json").read_text())
+    return found
+
+
+def section(whole: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(s for s in whole["sections"] if s["id"] == name)
+    return found
+
+
+def rows_of(whole: dict[str, Any], name: str, table: str) -> list[dict[str, Any]]:
+    """A table's rows by column title."""
+    found = next(t for t in section(whole, name)["tables"] if t["id"] == table)
+    return [dict(zip((c["title"] for c in found["columns"]), row, strict=True)) for row in found["rows"]]
+
+
+def steady(text: str) -> str:
+    """Without what differs from run to run, and what has a golden file or a source file of its own."""
+    text = re.sub(r"<style>.*?</style>", "<style></style>", text, flags=re.DOTALL)
+    text = re.sub(r"<script>.*?</script>", "<script></script>", text, flags=re.DOTALL)
+    text = re.sub(r"<svg .*?</svg>", "<svg></svg>", text, flags=re.DOTALL)
+    text = re.sub(r"sha256-[\w+/=]+", "(hash)", text)
+    text = re.sub(r"\b[0-9a-f]{64}\b", "(sha256)", text)
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "(time)", text)
+    return re.sub(r"^\|[-:|]+\|$", "|---|", re.sub(r" {2,}", "  ", text), flags=re.MULTILINE)
+
+
+def golden(name: str, text: str) -> None:
+    """Holds a text to its golden file: a change of it is made on purpose, and is seen in review."""
+    file = GOLDEN / name
+    if os.environ.get("REPRO_WRITE_GOLDEN") == "1":
+        file.write_text(text)
+    assert text == file.read_text(), "if this is meant: REPRO_WRITE_GOLDEN=1 python -m pytest tests/test_page.py"
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.tex", "report.md"])
+def test_every_renderer_is_the_golden_one(drawn: Path, name: str) -> None:
+    golden(f"document.{name.partition('.')[2]}", steady((drawn / name).read_text()))
+
+
+def test_a_figure_is_the_golden_one(drawn: Path) -> None:
+    (figure,) = section(document(drawn), "claims")["figures"]
+    golden("forest.svg", plots.svg(figure))
+
+
+def test_every_file_is_drawn_from_the_json_alone(drawn: Path) -> None:
+    """The same data gives the same bytes, figures among them."""
+    whole = document(drawn)
+    for name, render in (("html", page.render), ("tex", latex.render), ("md", outline.render)):
+        assert render(whole) == (drawn / f"report.{name}").read_text(), name
+
+
+def test_claims_have_a_group_of_columns_for_every_stack(drawn: Path) -> None:
+    whole = document(drawn)
+    rows = {row["claim"]: row for row in rows_of(whole, "claims", "claims")}
+    row = rows["artifact-speedup/36_RMSNorm"]
+    verdicts = {title: value for title, value in row.items() if title.endswith("verdict")}
+    assert sorted(verdicts.values()) == ["DIFFERS", "REPRODUCED"]
+    assert sorted(verdicts) == ["1 (pinned): verdict", "2 (off-pin): verdict"] and row["tolerated"] == "2.079 to 2.541"
+    measured = row["1 (pinned): measured"]
+    low, high = measured["ci95"]
+    assert low <= measured["value"] <= high and measured["value"] == pytest.approx(8.135 / 3.525)
+    assert "claims 1 REPRODUCED, 1 DIFFERS" in whole["headline"]["text"]
+    (figure,) = section(whole, "claims")["figures"]
+    bands = [r["band"] for r in figure["data"]["rows"]]
+    assert bands and all(low < 1 < high for low, high in bands)
+
+
+def test_bundles_that_test_no_claim_say_so(tool: Tool) -> None:
+    done = tool("report", study(tool.folder / "a").path, "-o", "out", "--format", "md")
+    assert done.code == 0, done.err
+    text = (tool.folder / "out/report.md").read_text()
+    assert "No claims were tested by these bundles." in text and "no claims tested" in text.splitlines()[2]
+    assert "Clocks while rows ran: not recorded" in text and "throttling was not recorded" in text
+
+
+def test_what_the_hardware_reached_is_bytes_and_operations_over_the_time(drawn: Path) -> None:
+    row = next(r for r in rows_of(document(drawn), "roofline", "roofline") if r["problem"] == "36_RMSNorm"
+               and r["solution"] == "optimized")  # fmt: skip
+    size, ms = 2 * 1879048192 * 2, row["ms"]
+    assert row["MB"] == pytest.approx(size / 1e6) and row["GB/s"] == pytest.approx(size / ms / 1e6)
+    assert row["of copy"] == pytest.approx(size / ms / 1e6 / 4300) and row["class"] == "bf16"
+
+
+def test_every_trace_has_its_convergence(drawn: Path) -> None:
+    found = section(document(drawn), "convergence")
+    (figure,) = found["figures"]
+    assert "5 ms after round 1" in figure["alt"] and "3.5 ms after round 4" in figure["alt"]
+    assert len(found["tables"][0]["rows"]) == 4
+
+
+def test_every_row_has_its_command_its_reason_and_its_hashes(drawn: Path) -> None:
+    whole = document(drawn)
+    parser, commands = cli.parser(), rows_of(whole, "again", "again")
+    for row in commands:
+        words = shlex.split(row["command"])
+        assert words[0] == "repro"
+        args = parser.parse_args(words[1:])
+        assert isinstance(args, argparse.Namespace)
+    planned = sum(report["planned"] for report in whole["reports"])
+    log = rows_of(whole, "log", "log")
+    assert len(commands) == len(log) == planned
+    assert "the container ran out of memory" in {row["notes, skips and reasons"] for row in log}
+    assert {row["file"] for row in rows_of(whole, "files", "files")} >= {"rows.jsonl"}
+
+
+def test_a_command_asks_for_what_its_run_asked(tool: Tool) -> None:
+    """Quick, with parity, at a budget of its own: and nothing that is so by itself."""
+    from repro.evaluation import JudgeOptions
+
+    options = JudgeOptions(timing_budget_s=7.0, compile_timeout_s=20.0, parity=True).for_cell("cuda")
+    path = theirs(tool.folder / "a", parameters={"options": options})
+    assert tool("report", path, "-o", "out", "--format", "md").code == 0
+    (row,) = rows_of(document(tool.folder / "out"), "again", "again")
+    asked = "repro benchmark 36 --artifacts theirs --size full --device cuda --engine docker"
+    assert row["command"] == f"{asked} --parity --budget-s 7"
+
+
+class Page(HTMLParser):
+    """What a page holds: tags with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    handle_startendtag = handle_starttag
+
+
+def test_the_page_loads_nothing_and_is_labelled(drawn: Path) -> None:
+    text = (drawn / "report.html").read_text()
+    tags = Page(text).tags
+    for tag, attributes in tags:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "video", "audio"), tag
+        for name in ("src", "href", "xlink:href", "action", "srcset"):
+            assert (attributes.get(name) or "#").startswith("#"), (tag, attributes)
+        if tag == "svg":
+            assert attributes["role"] == "img" and len(attributes["aria-label"] or "") > 40
+    assert not re.search(r"url\((?!#)|@import|\bon\w+=", text)
+    counts = Counter(tag for tag, _ in tags)
+    assert counts["caption"] == counts["table"] > 8 and counts["h1"] == 1 and counts["svg"] >= 6
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert ("html", {"lang": "en"}) in tags and "default-src 'none'" in text
+
+
+def test_no_figure_names_a_date_or_a_version(drawn: Path) -> None:
+    for figure in re.findall(r"<svg .*?</svg>", (drawn / "report.html").read_text(), re.DOTALL):
+        assert "<metadata" not in figure and "dc:date" not in figure and "matplotlib.org" not in figure
+
+
+def test_a_report_of_thirteen_problems_is_drawn_in_five_seconds(tool: Tool) -> None:
+    times = {"eager": 4.0, "eager_tf32": 2.0, "compile": 3.0, "compile_tf32": 1.5, "mine": 1.0}
+    names = problems.ids()
+    assert len(names) == 13
+    script = {name: result(name, times) for name in names}
+    bundle = bundle_of(tool.folder, "evaluate", script, {n: {"problem": n, "file": f"{n}.py"} for n in names})
+    began = time.monotonic()
+    done = tool("report", bundle.path, "-o", "out")
+    assert done.code == 0, done.err
+    assert time.monotonic() - began < 5
+    assert len(rows_of(document(tool.folder / "out"), "correctness", "correctness")) == 13
+
+
+def test_a_bundle_takes_its_own_page_and_still_verifies(tool: Tool) -> None:
+    path = study(tool.folder / "a").path
+    done = tool("report", path, "--format", "html,tex")
+    assert done.code == 0, done.err
+    assert {"report.html", "report.tex", "report.md", "report.json"} <= manifest(path)["files"].keys()
+    checked = tool("verify", path)
+    assert "hashes" in checked.out and "report.html" not in checked.out, checked.out
+
+
+def test_a_folder_of_its_own_leaves_the_bundles_as_they_were(tool: Tool) -> None:
+    path = study(tool.folder / "a").path
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    done = tool("report", path, "-o", "out")
+    assert done.code == 0 and "2 of 3 solutions correct" in done.out
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+    assert sorted(f.name for f in (tool.folder / "out").iterdir()) == sorted(FILES)
+
+
+def test_figures_are_files_of_their_own_where_asked(tool: Tool) -> None:
+    path = theirs(tool.folder / "a")
+    assert tool("report", path, "-o", "out", "--format", "svg").code == 0
+    files = sorted((tool.folder / "out/figures").iterdir())
+    named = [f["id"] for s in document(tool.folder / "out")["sections"] for f in s["figures"]]
+    assert [file.stem for file in files] == sorted(named) and len(files) == 4
+    for file in files:
+        assert ElementTree.parse(file).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [(("--format", "pdf"), "no format pdf"), (("--format", ","), "no format was named"),
+     (("-o", "taken"), "cannot write to"), (("-o", "out", "--artifacts", "nowhere"), "nowhere")],
+)  # fmt: skip
+def test_wrong_use_is_told_in_one_line(tool: Tool, args: tuple[str, ...], words: str) -> None:
+    (tool.folder / "taken").write_text("a file")
+    done = tool("report", study(tool.folder / "a").path, *args)
+    assert done.code == 1 and words in done.complaint
+
+
+def test_times_of_the_cpu_are_shown_nowhere(tool: Tool) -> None:
+    assert tool("report", study(tool.folder / "a", "cpu").path, "-o", "out").code == 0
+    whole = document(tool.folder / "out")
+    assert "times are not a measurement" in whole["headline"]["text"]
+    assert section(whole, "speedups")["figures"] == [] == section(whole, "roofline")["tables"]
+    assert all(row["ms"] is None and row["over eager"] is None for row in rows_of(whole, "speedups", "speedups-run"))
+
+
+def test_names_of_solutions_are_text_in_every_format(tool: Tool) -> None:
+    script = {"a": result("L1_36", {"eager": 4.0, "mine": 3.6})}
+    path = bundle_of(tool.folder, "evaluate", script, {"a": {"problem": "L1_36", "file": HOSTILE}}).path
+    assert tool("report", path, "-o", "out").code == 0
+    text = (tool.folder / "out/report.html").read_text()
+    assert "<script>alert" not in text and "&lt;script&gt;alert(1)" in text
+    assert r"\_\%\$\#\{x\}\textasciitilde{}\textasciicircum{}" in (tool.folder / "out/report.tex").read_text()
+    lines = (tool.folder / "out/report.md").read_text().splitlines()
+    assert any(r"~^\|`" in line for line in lines)
+
+
+@pytest.mark.parametrize("missing", ["matplotlib", "jinja2"])
+def test_what_is_not_installed_is_a_missing_prerequisite(
+    drawn: Path, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = document(drawn)
+    for name in [n for n in sys.modules if n.partition(".")[0] == missing]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(PrerequisiteError, match=missing):
+        page.render(whole)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cell", "text"),
+    [("ratio", {"value": 1.5, "ci95": [1.4, 1.6]}, "1.5x [1.4, 1.6]"), ("ms", {"value": 1.0, "ci95": [0.9, 1.1]},
+      "1 [0.9, 1.1]"), ("percent", 0.345, "34.5 %"), ("scientific", 0.0, "0"), ("text", None, "–"), ("ms", None, "–"),
+     ("verdict", "DIFFERS", "✗\u00a0DIFFERS"), ("verdict", "BLOCKED", "○\u00a0BLOCKED"), ("integer", 12345, "12,345")],
+)  # fmt: skip
+def test_cells(kind: str, cell: Any, text: str) -> None:
+    assert cells.text(kind, cell) == text
+
+
+# In a browser
+
+WIDTHS = (360, 768, 1280)
+SORT = """(function () {
+  const table = document.getElementById("log-table");
+  const button = Array.from(table.querySelectorAll("th button")).find(b => b.textContent === "status");
+  const order = () => Array.from(table.tBodies[0].rows).map(r => r.cells[2].textContent);
+  const before = order();
+  button.click();
+  const up = order(), said = button.parentElement.getAttribute("aria-sort");
+  button.click();
+  return { before, up, down: order(), said, now: button.parentElement.getAttribute("aria-sort") };
+})()"""
+FILTER = """(function () {
+  const input = document.getElementById("log-table-filter");
+  input.value = "OUT memory";
+  input.dispatchEvent(new Event("input"));
+  const rows = Array.from(document.getElementById("log-table").tBodies[0].rows);
+  const shown = rows.filter(r => !r.hidden).map(r => r.cells[0].textContent);
+  return [shown, document.querySelector("#log output").textContent];
+})()"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Any:
+    path = executable()
+    if path is None:
+        pytest.skip("no Chromium is installed")
+    with Browser(path) as found:
+        yield found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_in_a_browser(drawn: Path, browser: Browser, width: int, scheme: str) -> None:
+    """At every width, light and dark: no word on the console, nothing loaded, and all of page_checks.js holds."""
+    browser.look(width, scheme=scheme)
+    browser.complaints.clear()
+    browser.open(drawn / "report.html")
+    assert browser.evaluate(CHECKS.read_text()) == []
+    assert browser.complaints == []
+    background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 150) == (scheme == "dark"), background
+
+
+def test_tables_are_sorted_and_filtered(drawn: Path, browser: Browser) -> None:
+    browser.look(1280)
+    browser.open(drawn / "report.html")
+    told = browser.evaluate(SORT)
+    assert told["up"] == sorted(told["up"]) != told["before"]
+    assert told["down"] == sorted(told["down"], reverse=True) != told["up"]
+    assert (told["said"], told["now"]) == ("ascending", "descending")
+    names, count = browser.evaluate(FILTER)
+    assert names == ["L1_36/oracle/0"] and count == "1 of 8 rows"
+
+
+def test_numbers_are_sorted_as_numbers(drawn: Path, browser: Browser) -> None:
+    browser.look(1280)
+    browser.open(drawn / "report.html")
+    values = browser.evaluate("""(function () {
+      const table = document.getElementById("roofline-table");
+      const at = Array.from(table.tHead.rows[0].cells).findIndex(c => c.textContent === "GB/s");
+      table.tHead.rows[0].cells[at].querySelector("button").click();
+      return Array.from(table.tBodies[0].rows).map(r => Number(r.cells[at].dataset.sort));
+    })()""")
+    assert len(values) > 3 and values == sorted(values)
+
+
+def test_without_scripts_every_row_stands_there(drawn: Path, browser: Browser) -> None:
+    browser.look(360, script=False)
+    browser.open(drawn / "report.html")
+    browser.look(360)
+    assert browser.evaluate("document.querySelectorAll('th button, input').length") == 0
+    rows = sum(len(t["rows"]) for s in document(drawn)["sections"] for t in s["tables"])
+    assert browser.evaluate("document.querySelectorAll('tbody tr').length") == rows
+
+
+def test_printed_it_is_dark_on_white_and_within_the_sheet(drawn: Path, browser: Browser, tmp_path: Path) -> None:
+    """Also where the screen is dark: paper is white."""
+    browser.look(1032, scheme="dark", media="print")
+    browser.open(drawn / "report.html")
+    assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    assert browser.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert browser.evaluate("Math.max(...Array.from(document.querySelectorAll('table,svg')).map(t => t.offsetWidth || "
+                            "t.getBoundingClientRect().width))") <= 1033  # fmt: skip
+    browser.pdf(tmp_path / "page.pdf")
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(drawn: Path, browser: Browser, tmp_path: Path, scheme: str) -> None:
+    axe = os.environ.get("AXE_CORE")
+    if not axe:
+        pytest.skip("AXE_CORE does not name a file of axe-core")
+    text = (drawn / "report.html").read_text()
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    file = tmp_path / "page.html"
+    file.write_text(text.replace("</body>", f"<script>{Path(axe).read_text()}</script></body>"))
+    browser.look(1280, scheme=scheme)
+    browser.open(file)
+    found = browser.evaluate("axe.run().then(r => [r.passes.length, r.violations.map(v => [v.id, v.nodes[0].html])])")
+    assert found[0] > 20 and found[1] == []
