@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which are told apart with every common colour vision; markers and hatches differ too.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARKERS = ("o", "s", "D", "^", "v", "P")
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++")
+HATCHES = ("", "///", "---", "xxx", "\\\\\\", "|||")
 INK, PAPER, GRID, BAND = "#000000", "#ffffff", "#dddddd", "#c8d4e3"
 VARIABLES = {INK: "ink", PAPER: "paper", GRID: "grid", BAND: "band", "#777777": "grey"} | {
     colour: f"series-{at}" for at, colour in enumerate(COLOURS)
