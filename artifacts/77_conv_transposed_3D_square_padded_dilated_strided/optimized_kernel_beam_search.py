@@ -25,7 +25,8 @@ Triple = tuple[int, int, int]
 
 # The path for aligned lines. A program computes POSITIONS positions of CHANNELS output channels.
 POSITIONS, CHANNELS = 128, 64
-FIRST_WAVE = 264  # programs that an H200 runs at once: they write zeros while the weights are repacked
+PROGRAMS = 264  # two on each multiprocessor of an H200
+EARLY_RUNS = 4  # of zeros, that a program writes while the weights are repacked
 ZERO_BLOCK, LONGEST_RUN = 2048, 8192  # words of 32 bits
 
 
@@ -202,9 +203,9 @@ def put_lines(
     inside = ((h < SIZE[1]) & (co < C_OUT))[:, None] & (w >= 0)
     aligned: tl.constexpr = 2 - SAMPLE % 2  # words; the line is by W, but a thread has two words of it
     line = words + n.to(tl.int64) * SAMPLE + (tl.multiple_of(start - skew, aligned)[:, None] + w)
-    tl.store(line, tl.where(w < skew[:, None], zero, bits), mask=inside)
-    tl.store(line + W, tl.where(w < skew[:, None], bits, zero), mask=inside)
-    tl.store(line + 2 * W, zero, mask=inside & (skew == W - 1)[:, None])
+    tl.store(line, tl.where(w < skew[:, None], zero, bits), mask=inside, cache_modifier=".cs")
+    tl.store(line + W, tl.where(w < skew[:, None], bits, zero), mask=inside, cache_modifier=".cs")
+    tl.store(line + 2 * W, zero, mask=inside & (skew == W - 1)[:, None], cache_modifier=".cs")
 
 
 @triton.jit
@@ -224,67 +225,67 @@ def repack_weights_kernel(
 
 @triton.jit
 def lines_kernel(
-    x_ptr, w_ptr, words, runs, each, first_wave, dtype: tl.constexpr,
+    x_ptr, w_ptr, words, tiles, runs, early, each, dtype: tl.constexpr,
     C_IN: tl.constexpr, C_OUT: tl.constexpr, SIZE: tl.constexpr, OUT: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, ZERO_BLOCK: tl.constexpr, UPCAST: tl.constexpr, PDL: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, ZERO_BLOCK: tl.constexpr, RUNS_A_STEP: tl.constexpr,
+    UPCAST: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows of one reached plane, BLOCK_N channels; and `each` of the runs of zeros between planes.
+    """Tiles of ROWS rows of one reached plane and BLOCK_N channels; and the runs of zeros between planes.
 
     w: (taps, C_OUT, C_IN). The positions of the tile are neighbours in x as it is, [C_in, positions], for the taps of
     the middle column. The taps of the other columns read the same x and are summed apart: put_lines shifts those sums.
+
+    Both loops become one, so that the first loads for a tile are under way while the tile before it is stored.
     """
     PLANE: tl.constexpr = SIZE[1] * SIZE[2]
     BLOCK_M: tl.constexpr = ROWS * SIZE[2]
     tiles_h: tl.constexpr = (SIZE[1] + ROWS - 1) // ROWS
     tiles_n: tl.constexpr = (C_OUT + BLOCK_N - 1) // BLOCK_N
     chunks: tl.constexpr = C_IN // BLOCK_K
-    pid = tl.program_id(0)
-    h0 = pid % tiles_h * ROWS
-    qd = pid // tiles_h % SIZE[0]
-    co0 = pid // (tiles_h * SIZE[0]) % tiles_n * BLOCK_N
-    n = pid // (tiles_h * SIZE[0] * tiles_n)
+    program, programs = tl.program_id(0), tl.num_programs(0)
 
-    # The writes of zeros go between the steps of the sum, so that memory is never idle: but first in the programs that
-    # start first, which may have to wait for the weights.
-    run = pid * each
-    stop = tl.minimum(run + each, runs)
-    early = tl.where(pid < first_wave, stop, run)
-    for _ in range(run, early):
-        put_zeros(words, run, stop, runs, SIZE, OUT, ZERO_BLOCK)
-        run += 1
+    # Writes of zeros come while there are no weights yet, and between the steps of the sums: memory is never idle.
+    run = program
+    for _ in range(early):
+        put_zeros(words, run, runs, runs, SIZE, OUT, ZERO_BLOCK)
+        run += programs
     if PDL:
         tl.extra.cuda.gdc_wait()
 
-    x_sample = x_ptr + n.to(tl.int64) * (C_IN * SIZE[0] * PLANE)
     at_m = tl.arange(0, BLOCK_M)
     at_n = tl.arange(0, BLOCK_N)
     at_k = tl.arange(0, BLOCK_K)
-    left = tl.zeros([BLOCK_N, BLOCK_M], dtype=tl.float32)
-    centre = tl.zeros([BLOCK_N, BLOCK_M], dtype=tl.float32)
-    right = tl.zeros([BLOCK_N, BLOCK_M], dtype=tl.float32)
-    for step in range(9 * chunks):
-        tap = step // chunks  # of the 9 in depth and height
-        ci = step % chunks * BLOCK_K + at_k
-        z = qd + 1 - tap // 3
-        m = (h0 + 1 - tap % 3) * SIZE[2] + at_m
-        inside = (z >= 0) & (z < SIZE[0]) & (m >= 0) & (m < PLANE)
-        x_at = (ci * (SIZE[0] * PLANE))[:, None] + (z * PLANE + m)[None, :]
-        x = tl.load(x_sample + x_at, mask=inside[None, :], other=0.0)
-        w_at = w_ptr + (tap * 3 * C_OUT + co0 + at_n)[:, None] * C_IN + ci[None, :]
-        w0 = tl.load(w_at)
-        w1 = tl.load(w_at + C_OUT * C_IN)
-        w2 = tl.load(w_at + 2 * C_OUT * C_IN)
-        if UPCAST:
-            x, w0, w1, w2 = x.to(tl.float32), w0.to(tl.float32), w1.to(tl.float32), w2.to(tl.float32)
-        left = tl.dot(w0, x, left)
-        centre = tl.dot(w1, x, centre)
-        right = tl.dot(w2, x, right)
-        put_zeros(words, run, stop, runs, SIZE, OUT, ZERO_BLOCK)
-        run += 1
-    put_lines(words, left, centre, right, dtype, n, co0, qd, h0, C_OUT, SIZE, OUT, ROWS, BLOCK_N)
-    for _ in range(run, stop):
-        put_zeros(words, run, stop, runs, SIZE, OUT, ZERO_BLOCK)
-        run += 1
+    for tile in tl.range(program, tiles, programs, flatten=True):
+        left = tl.zeros([BLOCK_N, BLOCK_M], dtype=tl.float32)
+        centre = tl.zeros([BLOCK_N, BLOCK_M], dtype=tl.float32)
+        right = tl.zeros([BLOCK_N, BLOCK_M], dtype=tl.float32)
+        h0 = tile % tiles_h * ROWS
+        qd = tile // tiles_h % SIZE[0]
+        co0 = tile // (tiles_h * SIZE[0]) % tiles_n * BLOCK_N
+        n = tile // (tiles_h * SIZE[0] * tiles_n)
+        for step in tl.range(9 * chunks):
+            tap = step // chunks  # of the 9 in depth and height
+            ci = step % chunks * BLOCK_K + at_k
+            z = qd + 1 - tap // 3
+            m = (h0 + 1 - tap % 3) * SIZE[2] + at_m
+            inside = (z >= 0) & (z < SIZE[0]) & (m >= 0) & (m < PLANE)
+            x_at = (ci * (SIZE[0] * PLANE))[:, None] + (z * PLANE + m)[None, :]
+            x_sample = x_ptr + n.to(tl.int64) * (C_IN * SIZE[0] * PLANE)
+            x = tl.load(x_sample + x_at, mask=inside[None, :], other=0.0)
+            w_at = w_ptr + (tap * 3 * C_OUT + co0 + at_n)[:, None] * C_IN + ci[None, :]
+            w0 = tl.load(w_at)
+            w1 = tl.load(w_at + C_OUT * C_IN)
+            w2 = tl.load(w_at + 2 * C_OUT * C_IN)
+            if UPCAST:
+                x, w0, w1, w2 = x.to(tl.float32), w0.to(tl.float32), w1.to(tl.float32), w2.to(tl.float32)
+            left = tl.dot(w0, x, left)
+            centre = tl.dot(w1, x, centre)
+            right = tl.dot(w2, x, right)
+            start = early * programs + tile * each
+            stop = tl.minimum(start + each, runs)
+            for i in tl.static_range(RUNS_A_STEP):
+                put_zeros(words, start + step * RUNS_A_STEP + i, stop, runs, SIZE, OUT, ZERO_BLOCK)
+        put_lines(words, left, centre, right, dtype, n, co0, qd, h0, C_OUT, SIZE, OUT, ROWS, BLOCK_N)
 
 
 def triple(value: int | tuple[int, ...]) -> Triple:
@@ -335,13 +336,17 @@ def convolve_lines(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> 
     )
     rows = POSITIONS // size[2]
     tiles = batch * triton.cdiv(c_out, CHANNELS) * size[0] * triton.cdiv(size[1], rows)
+    programs = min(tiles, PROGRAMS)
     runs = batch * c_out * (size[0] + 1)
-    lines_kernel[(tiles,)](
-        x, packed, out.view(-1).view(torch.int32), runs, triton.cdiv(runs, tiles), FIRST_WAVE,
+    early = min(EARLY_RUNS, runs // programs)
+    each = triton.cdiv(runs - early * programs, tiles)
+    lines_kernel[(programs,)](
+        x, packed, out.view(-1).view(torch.int32), tiles, runs, early, each,
         dtype=tl.bfloat16 if x.dtype == torch.bfloat16 else tl.float16,
         C_IN=c_in, C_OUT=c_out, SIZE=size, OUT=full, ROWS=rows, BLOCK_N=CHANNELS, BLOCK_K=block_k,
-        ZERO_BLOCK=ZERO_BLOCK, UPCAST=x.device.type == "cpu", PDL=pdl,
-        num_warps=4, num_stages=3, **({"launch_pdl": True} if pdl else {}),
+        ZERO_BLOCK=ZERO_BLOCK,
+        RUNS_A_STEP=triton.cdiv(each, 9 * c_in // block_k), UPCAST=x.device.type == "cpu",
+        PDL=pdl, num_warps=4, num_stages=3, **({"launch_pdl": True} if pdl else {}),
     )  # fmt: skip
 
 
