@@ -20,12 +20,12 @@ from typing import Any
 
 import pytest
 from browser import Browser, executable
-from conftest import Tool, manifest, strict_json
+from conftest import CPU, Tool, manifest, strict_json
 from test_artifacts import published
 from test_claims import THEIRS, theirs
 from test_report import bundle_of, result, study
 
-from repro import cli, problems
+from repro import cli, problems, settings
 from repro.errors import PrerequisiteError
 from repro.report import cells, latex, outline, page, plots
 
@@ -164,6 +164,21 @@ def test_a_command_asks_for_what_its_run_asked(tool: Tool) -> None:
     (row,) = rows_of(document(tool.folder / "out"), "again", "again")
     asked = "repro benchmark 36 --artifacts theirs --size full --device cuda --engine docker"
     assert row["command"] == f"{asked} --parity --budget-s 7"
+
+
+def test_a_command_of_a_report_measures_its_row_again(judge_tool: Tool) -> None:
+    """A solution that the bundle kept, judged once more from there."""
+    solution = settings.ARTIFACTS_DIR / "oracle" / "L1_36_RMSNorm.py"
+    assert judge_tool("evaluate", solution, *CPU, "--no-timing").code == 0
+    (bundle,) = judge_tool.bundles()
+    assert judge_tool("report", bundle, "-o", "out", "--format", "md").code == 0
+    (row,) = rows_of(document(judge_tool.folder / "out"), "again", "again")
+    words = shlex.split(row["command"])[1:]
+    words[1] = str(judge_tool.results / words[1])
+    again = judge_tool(*words, "--json", "again.json")
+    assert again.code == 0, again.err
+    (entry,) = strict_json((judge_tool.folder / "again.json").read_text())["results"]
+    assert (entry["problem"], entry["verdict"]) == ("L1_36", "correct") and entry["time_ms"] is None
 
 
 class Page(HTMLParser):

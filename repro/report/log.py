@@ -72,7 +72,8 @@ def again(sources: list[Source]) -> Part:
     columns = [("row", "text"), ("bundle", "text"), ("command", "code")]
     text = [
         "Each command measures one row again, with the options of its run, into a bundle of its own; what needs "
-        "fixtures finds those of `repro fixtures`. `repro compare` then holds the two bundles against each other."
+        "fixtures finds those of `repro fixtures`, and a solution's path begins at its bundle. `repro compare` then "
+        "holds the two bundles against each other."
     ]
     return parts.section("again", "One row again", text=text, paper=False,
                          tables=[parts.table("again", "The command of every row", columns, rows)])  # fmt: skip
@@ -90,22 +91,24 @@ def command(source: Source, name: str) -> str:
             words += ["--artifacts", str(given.get("artifacts"))]
     elif source.verb == "evaluate":
         bare, _, dtype = problem.partition("@")
-        words += [_kept(source, row), "--problem", bare] + (["--dtype", "bfloat16"] if dtype == "bf16" else [])
+        words += [_kept(source, row, "solution_", str(row.get("file", "SOLUTION.py")))]
+        words += ["--problem", _kept(source, row, "problem.py", bare)] + (
+            ["--dtype", "bfloat16"] if dtype == "bf16" else []
+        )
     elif source.verb == "self-test":
         words = ["repro", "evaluate", "--self-test", name]
     else:
         words += ["--problem", problem.partition("@")[0]]
         words += ["--agent", str(given["agent"])] if given.get("agent") else []
-    words += ["--size", str(given.get("size")), "--device", str(given.get("device"))]
-    if source.report["engine"].get("engine"):
-        words += ["--engine", str(source.report["engine"]["engine"])]
+    chosen = {"size": given.get("size"), "device": given.get("device"), "engine": source.report["engine"].get("engine")}
+    words += [word for flag, value in chosen.items() if value for word in (f"--{flag}", str(value))]
     return shlex.join([*words, *_options(source.verb, given)])
 
 
-def _kept(source: Source, row: dict[str, Any]) -> str:
-    """Where the bundle keeps a row's solution, else the file's name."""
-    mine = [i["kept"] for i in row.get("inputs", []) if i["name"].partition("solution")[1] and "kept" in i]
-    return f"{source.report['bundle']}/{mine[0]}" if mine else str(row.get("file", "SOLUTION.py"))
+def _kept(source: Source, row: dict[str, Any], part: str, otherwise: str) -> str:
+    """Where the bundle keeps what a row was measured from, or else its name."""
+    mine = [i["kept"] for i in row.get("inputs", []) if part in i["name"] and "kept" in i]
+    return f"{source.report['bundle']}/{mine[0]}" if mine else otherwise
 
 
 def _options(verb: str, given: dict[str, Any]) -> list[str]:
