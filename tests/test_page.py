@@ -10,6 +10,8 @@ import argparse
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
@@ -98,6 +100,21 @@ def test_every_file_is_drawn_from_the_json_alone(drawn: Path) -> None:
     whole = document(drawn)
     for name, render in (("html", page.render), ("tex", latex.render), ("md", outline.render)):
         assert render(whole) == (drawn / f"report.{name}").read_text(), name
+
+
+def test_the_tables_are_latex(drawn: Path, tmp_path: Path) -> None:
+    """Set without an error, the packages that the file names loaded."""
+    tex = shutil.which("pdflatex")
+    if tex is None:
+        pytest.skip("no pdflatex is installed")
+    shutil.copy(drawn / "report.tex", tmp_path)
+    (tmp_path / "paper.tex").write_text(
+        "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{booktabs,longtable,textcomp}\n"
+        "\\begin{document}\n\\input{report.tex}\n\\end{document}\n"
+    )
+    command = [tex, "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
 
 
 def test_claims_have_a_group_of_columns_for_every_stack(drawn: Path) -> None:

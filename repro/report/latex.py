@@ -18,13 +18,15 @@ NARROW = 22
 def escape(text: Any) -> str:
     """Text as LaTeX prints it; words between backticks are code, and signs of verdicts go, for their words stay."""
     pieces = [re.sub(r"[\\~^–±✓✗○°…·→&%$#_{}]", lambda found: SPECIAL[found[0]], p) for p in str(text).split("`")]
+    # a row that began with a bracket would be taken for a length after the line before it
+    pieces[0] = re.sub(r"^\[", "{[}", pieces[0])
     return "".join(rf"\texttt{{{piece}}}" if at % 2 else piece for at, piece in enumerate(pieces)).strip()
 
 
 def columns(table: dict[str, Any]) -> str:
     """The column types: numbers to the right, long text in paragraphs that share the line."""
     longest = [
-        max((len(cells.text(head["kind"], row[at])) for row in table["rows"]), default=0)
+        max([len(head["title"]), *(len(cells.text(head["kind"], row[at])) for row in table["rows"])])
         for at, head in enumerate(table["columns"])
     ]
     wide = sum(length > NARROW for length in longest)
