@@ -15,7 +15,6 @@ from repro.report.sources import Judged, Source, judged
 BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline of its class"}
 # The ceiling of a class's arithmetic: what tf32 holds also fits fp16.
 CEILING = {"fp32": "fp32_tflop_s", "tf32": "tf32_tflop_s", "bf16": "bf16_tflop_s"}
-UNKNOWN = "not known"
 
 
 def _groups(sources: list[Source]) -> list[tuple[str, list[Source]]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from repro import fingerprint, measured
+from repro import measured
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
 from repro.measured import Measured
@@ -110,8 +110,3 @@ def judged(source: Source) -> Iterator[Judged]:
         for row in source.done:
             for entry in row["result"]["results"]:
                 yield Judged(source, row, entry)
-
-
-def headline(source: Source) -> str:
-    """Machine and stack of a source in a line."""
-    return "; ".join(fingerprint.headline(value) for value in source.fingerprints.values()) or "not recorded"
