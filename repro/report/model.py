@@ -130,13 +130,17 @@ def _solution(row: dict[str, Any], verdict: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+UNGAINED = {"ratio": 1.0, "ci95": [1.0, 1.0]}
+
+
 def _means(entries: list[dict[str, Any]]) -> dict[str, Any]:
     """Geometric mean of the speedups over correct solutions, per baseline, with how many of the problems it covers.
-    What the judge's clock does not vouch for is left out."""
+    What would be fast and the judge's clock does not vouch for counts as 1: left out, it would raise the mean of the
+    others."""
     found = {}
     for baseline in ("eager", "compile", "best_same_class"):
         found_in = [e["speedup"][baseline] for e in entries if e["verdict"] == "correct" and baseline in e["speedup"]]
-        ratios = [ratio for ratio in found_in if ratio.get("word") != "UNCONFIRMED"]
+        ratios = [UNGAINED if ratio.get("word") == "UNCONFIRMED" else ratio for ratio in found_in]
         if ratios:
             found[baseline] = stats.geometric_mean(ratios) | {"of": len(entries)}
     return found
