@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro import problems
+from repro import problems, settings
 from repro.bundle.write import Bundle
 from repro.cells import Cell, Outcome
 from repro.engines.base import Engine
@@ -61,11 +61,20 @@ class Interrupted(ReproError):
     exit_code = 130
 
 
+TEST_CLAIMS = ("run", "benchmark")
+
+
 def open_bundle(results: Path, verb: str, rows: list[Row], parameters: dict[str, Any], *, resume: bool) -> Bundle:
-    """A new bundle, or with `resume` the newest unfinished one of the same plan."""
+    """A new bundle, or with `resume` the newest unfinished one of the same plan. What tests claims keeps them as they
+    were before its first row."""
     plan = [row.id for row in rows]
     found = Bundle.resume(results, verb, plan, parameters) if resume else None
-    return found or Bundle.create(results, verb, plan, parameters)
+    if found is not None:
+        return found
+    bundle = Bundle.create(results, verb, plan, parameters)
+    if verb in TEST_CLAIMS:
+        bundle.declare((settings.ARTIFACTS_DIR / "claims.toml").read_bytes())
+    return bundle
 
 
 def execute(
