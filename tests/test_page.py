@@ -294,6 +294,17 @@ def test_times_of_the_cpu_are_shown_nowhere(tool: Tool) -> None:
     assert all(row["ms"] is None and row["over eager"] is None for row in rows_of(whole, "speedups", "speedups-run"))
 
 
+def test_what_the_judges_clock_does_not_vouch_for_is_marked(tool: Tool) -> None:
+    script = {"a": result("L2_99", {"eager": 0.04, "mine": 0.01})}
+    script["a"]["results"][0] |= {"verdict": "correct", "reasons": []}  # no GPU is so fast
+    path = bundle_of(tool.folder, "evaluate", script, {"a": {"problem": "L2_99", "file": "a.py"}}).path
+    assert tool("report", path, "-o", "out", "--format", "svg").code == 0
+    found = section(document(tool.folder / "out"), "speedups")
+    assert any(text.startswith("UNCONFIRMED") for text in found["text"])
+    assert all("(unconfirmed)" in figure["alt"] for figure in found["figures"])
+    assert " ?" in (tool.folder / "out/figures/bars-evaluate-A.svg").read_text()
+
+
 def test_names_of_solutions_are_text_in_every_format(tool: Tool) -> None:
     script = {"a": result("L1_36", {"eager": 4.0, "mine": 3.6})}
     path = bundle_of(tool.folder, "evaluate", script, {"a": {"problem": "L1_36", "file": HOSTILE}}).path

@@ -25,6 +25,8 @@ def bundles(sources: list[Source]) -> Part:
                      f"{engine.get('engine', '?')}, {engine.get('isolation', '?')}",
                      str(source.bundle.manifest.get("bundle_id", "")) or "none: schema 1"])  # fmt: skip
     text = [f"{s.letter} was stopped: {s.report['error']}" for s in sources if s.report["error"]]
+    text += [f"{s.letter} is a quick look: its times are shorter and against eager and torch.compile alone."
+             for s in sources if s.report["parameters"].get("quick")]  # fmt: skip
     return parts.section(
         "bundles", "Bundles", text=text, tables=[parts.table("bundles", "What was read", columns, rows)]
     )

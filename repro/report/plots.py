@@ -28,8 +28,8 @@ VARIABLES = {INK: "ink", PAPER: "paper", GRID: "grid", BAND: "band", "#777777": 
 }
 WIDTH_IN, ROW_IN, FRAME_IN = 7.2, 0.34, 1.5
 LONGEST_LABEL, TITLE = 34, 64
-# Ticks of a decade.
-WIDE, NARROW = (1.0, 2.0, 5.0), (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
+# An axis whose ends are further apart than this factor has these ticks a decade.
+TICKS = ((300, (1.0, 3.0)), (8, (1.0, 2.0, 5.0)), (0, (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)))
 # Where a point's label may stand: points to the right and up, and its alignment.
 PLACES = ((6, -9, "left"), (6, 4, "left"), (-6, 4, "right"), (-6, -9, "right"), (6, 13, "left"), (6, -18, "left"))
 
@@ -105,7 +105,7 @@ def _ratio_axis(axes: Axes, label: str) -> None:
 
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    axes.xaxis.set_major_locator(LogLocator(subs=WIDE if high / low > 8 else NARROW))
+    axes.xaxis.set_major_locator(LogLocator(subs=next(subs for least, subs in TICKS if high / low > least)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(label)
@@ -134,12 +134,15 @@ def _forest(axes: Axes, data: dict[str, Any]) -> None:
             axes.barh(at, high - low, left=low, height=0.7, color=BAND, label="tolerance" if not at else None)
     for number, name in enumerate(names):
         shift = 0.0 if len(names) == 1 else 0.4 * (number / (len(names) - 1) - 0.5)
-        found = [(at + shift, p) for at, row in enumerate(data["rows"]) for p in row["points"] if p["series"] == name]
-        values = [p["value"] for _, p in found]
-        errors = [[p["value"] - p["low"] for _, p in found], [p["high"] - p["value"] for _, p in found]]
-        colour = COLOURS[number % len(COLOURS)]
-        axes.errorbar(values, [y for y, _ in found], xerr=errors, fmt=MARKERS[number % len(MARKERS)], color=colour,
-                      markersize=5, capsize=3, linewidth=1.4, label=data["series"][name])  # fmt: skip
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        for hollow in (False, True):
+            found = [(at + shift, p) for at, row in enumerate(data["rows"]) for p in row["points"]
+                     if p["series"] == name and p.get("unconfirmed", False) == hollow]  # fmt: skip
+            values = [p["value"] for _, p in found]
+            errors = [[p["value"] - p["low"] for _, p in found], [p["high"] - p["value"] for _, p in found]]
+            axes.errorbar(values, [y for y, _ in found], xerr=errors, fmt=marker, color=colour, markersize=5, capsize=3,
+                          markerfacecolor=PAPER if hollow else colour, linewidth=1.4,
+                          label="" if hollow else data["series"][name])  # fmt: skip
     axes.axvline(data["line"], color=INK, linewidth=1, linestyle="--")
     _rows(axes, [row["label"] for row in data["rows"]])
     _ratio_axis(axes, data["x"])
@@ -160,10 +163,11 @@ def _bars(axes: Axes, data: dict[str, Any]) -> None:
                   hatch=hatch, linewidth=0.4, label=f"over {name}")  # fmt: skip
         axes.errorbar(values, at, xerr=errors, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
         for y, value, row in zip(at, values, found, strict=True):
-            axes.annotate(f"{value:.2f}x", (row[1]["ci95"][1] if value >= 1 else 1, y), xytext=(5, 0),
-                          textcoords="offset points", va="center", fontsize=7)  # fmt: skip
+            told = f"{value:.3g}x" + (" ?" if row[1]["unconfirmed"] else "")
+            end = row[1]["ci95"][1] if value >= 1 else 1
+            axes.annotate(told, (end, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7)
     axes.axvline(1, color=INK, linewidth=1)
-    axes.margins(x=0.12)
+    axes.margins(x=0.16)
     _rows(axes, data["groups"])
     _ratio_axis(axes, data["x"])
     _legend(axes, len(names))

@@ -46,7 +46,7 @@ def _label(record: Record) -> str:
 def _speedup(record: Record | None, over: str) -> dict[str, Any] | None:
     if record is None or not _timed(record) or over not in record.speedups:
         return None
-    return record.speedups[over].to_json()
+    return record.speedups[over].to_json() | {"unconfirmed": record.words.get(over) == "UNCONFIRMED"}
 
 
 def speedups(sources: list[Source]) -> Part:
@@ -76,6 +76,12 @@ def speedups(sources: list[Source]) -> Part:
         tables.append(parts.table(f"speedups-{verb}", caption, columns, rows))
         figures += [f for f in (_forest(verb, group, found), *(_bars(verb, s, found) for s in group)) if f]
         text += _means(group)
+        words = {record.words.get("best_same_class") for records in found.values() for record in records.values()}
+        if "UNCONFIRMED" in words:
+            text.append(
+                "UNCONFIRMED: faster by the solution's own word, and the judge's clock cannot tell. Figures show it hollow "
+                "or with a `?`."
+            )
     if not tables:
         text = ["None of these bundles times a solution."]
     elif not figures:
@@ -103,7 +109,12 @@ def _means(group: list[Source]) -> list[str]:
 
 
 def _point(letter: str, found: dict[str, Any]) -> dict[str, Any]:
-    return {"series": letter, "value": found["value"], "low": found["ci95"][0], "high": found["ci95"][1]}
+    low, high = found["ci95"]
+    return {"series": letter, "value": found["value"], "low": low, "high": high, "unconfirmed": found["unconfirmed"]}
+
+
+def _value(found: dict[str, Any]) -> str:
+    return f"{found['value']:.3g}x" + (" (unconfirmed)" if found["unconfirmed"] else "")
 
 
 def _forest(verb: str, group: list[Source], found: dict[tuple[str, str], dict[str, Record]]) -> Part | None:
@@ -115,11 +126,10 @@ def _forest(verb: str, group: list[Source], found: dict[tuple[str, str], dict[st
             rows.append({"label": _label(next(iter(records.values()))), "points": points, "band": None})
     if not rows:
         return None
-    told = "; ".join(f"{row['label']} " + ", ".join(f"{p['value']:.3g}x in {p['series']}" for p in row["points"])
-                     for row in rows)  # fmt: skip
+    told = [f"{row['label']} " + ", ".join(f"{_value(p)} in {p['series']}" for p in row["points"]) for row in rows]
     return parts.figure(
         f"forest-{verb}", "forest", f"Speedup over the best torch baseline, {verb}",
-        f"Speedup with its 95 % interval, logarithmic, 1 is as fast as torch: {told}.",
+        f"Speedup with its 95 % interval, logarithmic, 1 is as fast as torch: {'; '.join(told)}.",
         rows=rows, series={s.letter: f"{s.letter}: {s.machine}, {s.stack}" for s in group}, line=1.0,
         x="speedup over the best torch baseline of the same class",
     )  # fmt: skip
@@ -134,7 +144,7 @@ def _bars(verb: str, source: Source, every: dict[tuple[str, str], dict[str, Reco
     lines = []
     for at, record in enumerate(chosen):
         speeds = {name: values[at] for name, values in series.items()}
-        told = [f"{speed['value']:.3g}x over {name}" for name, speed in speeds.items() if speed]
+        told = [f"{_value(speed)} over {name}" for name, speed in speeds.items() if speed]
         lines.append(f"{_label(record)} {', '.join(told)}")
     return parts.figure(
         f"bars-{verb}-{source.letter}", "bars", f"Speedups of {source.letter}: {source.machine}, {source.stack}",
