@@ -18,6 +18,7 @@ from repro.report import markdown, model
 
 README = settings.ROOT / "README.md"
 PUBLISHED = settings.ARTIFACTS_DIR / "results"
+REPORT = settings.ROOT / "docs" / "report"
 STACKS = {"h200-pinned": "pinned stack", "h200-newer": "newer stack"}
 
 
@@ -69,6 +70,22 @@ def test_readme_block_is_what_the_tool_says(name):
         README.write_text(pattern.sub(lambda found: found.group(1) + wanted + found.group(3), text))
         return
     assert pattern.search(text).group(2) == wanted, "run REPRO_UPDATE_DOCS=1 pytest tests/test_docs.py"
+
+
+def test_the_published_report_is_what_the_readmes_command_draws(tmp_path):
+    """From the published bundles, byte by byte: page, JSON and figures."""
+    text = README.read_text().replace("\\\n", "")
+    (names,) = re.findall(r"^\$repro report (.+) -o docs/report --format html,svg", text, re.M)
+    bundles = [settings.ROOT / name for name in names.split()]
+    folder = REPORT if os.environ.get("REPRO_UPDATE_DOCS") else tmp_path
+    command = [sys.executable, str(settings.ROOT / "entrypoint.py"), "report", *map(str, bundles), "-o", str(folder)]
+    subprocess.run([*command, "--format", "html,svg"], capture_output=True, check=True)
+    drawn = {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    known = {file.relative_to(REPORT): file.read_bytes() for file in REPORT.rglob("*") if file.is_file()}
+    assert drawn.keys() == known.keys()
+    assert [name for name in drawn if drawn[name] != known[name]] == [], "run REPRO_UPDATE_DOCS=1 pytest"
+    for picture in re.findall(r"!\[.+\]\((docs/report/\S+)\)", README.read_text()):
+        assert (settings.ROOT / picture).exists()
 
 
 def test_published_bundles_are_whole():

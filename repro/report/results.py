@@ -79,8 +79,8 @@ def speedups(sources: list[Source]) -> Part:
         words = {record.words.get("best_same_class") for records in found.values() for record in records.values()}
         if "UNCONFIRMED" in words:
             text.append(
-                "UNCONFIRMED: faster by the solution's own word, and the judge's clock cannot tell. Figures show it hollow "
-                "or with a `?`."
+                "UNCONFIRMED: faster by the solution's own word, and the judge's clock cannot tell. Figures show it "
+                "hollow or with a `?`."
             )
     if not tables:
         text = ["None of these bundles times a solution."]
