@@ -294,6 +294,16 @@ def test_times_of_the_cpu_are_shown_nowhere(tool: Tool) -> None:
     assert all(row["ms"] is None and row["over eager"] is None for row in rows_of(whole, "speedups", "speedups-run"))
 
 
+def test_bundles_of_other_kernels_are_not_passed_off_as_the_same(tool: Tool) -> None:
+    a, b = theirs(tool.folder / "a"), theirs(tool.folder / "b", versions=NEWER)
+    assert tool("report", a, b, "-o", "out", "--format", "md").code == 0
+    assert "Not the same texts" not in (tool.folder / "out/report.md").read_text()
+    rows = b / "rows.jsonl"
+    rows.write_text(re.sub(r'"content": "\w+"', '"content": "0123456789abcdef"', rows.read_text()))
+    assert tool("report", a, b, "-o", "out", "--format", "md").code == 0
+    assert "Not the same texts, A against B" in (tool.folder / "out/report.md").read_text()
+
+
 def test_what_the_judges_clock_does_not_vouch_for_is_marked(tool: Tool) -> None:
     script = {"a": result("L2_99", {"eager": 0.04, "mine": 0.01})}
     script["a"]["results"][0] |= {"verdict": "correct", "reasons": []}  # no GPU is so fast

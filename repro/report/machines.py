@@ -30,10 +30,29 @@ def comparability(sources: list[Source], published: list[Claim]) -> Part:
     machines = {source.machine for source in sources}
     if len(machines) > 1:
         text.insert(0, "The machines differ: absolute times of different machines are shown and not compared.")
+    text += _other_texts(sources)
     units = {f["values"].get("gpu_uuid_hash", {}).get("value") for s in sources for f in s.fingerprints.values()}
     if len(sources) > 1 and (len(units) > 1 or None in units):
         text.append(f"Not known to be one GPU: two of one kind differ by up to {100 * OTHER_GPU:.0f} %.")
     return parts.section("comparability", "What may be compared", text=text, tables=tables)
+
+
+def _other_texts(sources: list[Source]) -> list[str]:
+    """Rows that several bundles have and that were not measured from the same solutions and problem files."""
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for source in sources:
+        for row in source.done:
+            if source.measured is not None and row.get("content"):
+                found.setdefault((source.verb, row["row"]), {}).setdefault(row["content"], []).append(source.letter)
+    told: dict[str, list[str]] = {}
+    for (_, name), contents in found.items():
+        if len(contents) > 1:
+            told.setdefault(" against ".join(", ".join(letters) for letters in contents.values()), []).append(name)
+    return [
+        f"Not the same texts, {letters}: solutions or problem files of {', '.join(names)} differ by their recorded "
+        "hash, so that differences between these bundles are not of machine and stack alone."
+        for letters, names in told.items()
+    ]
 
 
 def _from_published(sources: list[Source], published: list[Claim]) -> Part | None:

@@ -90,7 +90,12 @@ def speedups(sources: list[Source]) -> Part:
 
 
 def _legend(group: list[Source]) -> str:
-    return "; ".join(f"{s.letter} is {s.machine}, {s.stack}" for s in group)
+    return "; ".join(f"{s.letter} is {_which(s)}" for s in group)
+
+
+def _which(source: Source) -> str:
+    """Machine, stack and minute: two bundles may share the first two."""
+    return f"{source.machine}, {source.stack}, {source.report['started'][:16]}"
 
 
 def _means(group: list[Source]) -> list[str]:
@@ -130,7 +135,7 @@ def _forest(verb: str, group: list[Source], found: dict[tuple[str, str], dict[st
     return parts.figure(
         f"forest-{verb}", "forest", f"Speedup over the best torch baseline, {verb}",
         f"Speedup with its 95 % interval, logarithmic, 1 is as fast as torch: {'; '.join(told)}.",
-        rows=rows, series={s.letter: f"{s.letter}: {s.machine}, {s.stack}" for s in group}, line=1.0,
+        rows=rows, series={s.letter: f"{s.letter}: {_which(s)}" for s in group}, line=1.0,
         x="speedup over the best torch baseline of the same class",
     )  # fmt: skip
 
