@@ -17,6 +17,7 @@ from typing import Any
 
 from repro import fingerprint, jsonio, problems, settings
 from repro.errors import PrerequisiteError, ReproError, UsageError
+from repro.fingerprint.telemetry import Telemetry
 from repro.judge import launch
 from repro.judge.confine import PR_SET_PDEATHSIG, prctl
 from repro.problems import Problem
@@ -87,8 +88,11 @@ def _problem(cell: Cell, folder: Path) -> Problem:
     return problems.load(cell.problem, size=cell.size, dtype=cell.dtype)
 
 
-def run(cell: Cell, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Runs one cell in this process. Raises ReproError with what went wrong."""
+def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _: None) -> dict[str, Any]:
+    """Runs one cell in this process; `mark` is called with `warm` and `timed` around what is timed.
+
+    Raises ReproError with what went wrong.
+    """
     if cell.verb == "fingerprint":
         return {}
     import torch
@@ -114,7 +118,7 @@ def run(cell: Cell, folder: Path, progress: Progress) -> dict[str, Any]:
                 raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
         options = subject.Options(device=cell.device, **{k: _tuple(v) for k, v in cell.options.items()})
         solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in cell.solutions]
-        result = evaluate.evaluate(problem, fixture, solutions, options, progress)
+        result = evaluate.evaluate(problem, fixture, solutions, options, progress, mark)
         if options.parity:
             verdicts = {entry["solution"]: entry["verdict"] for entry in result["results"]}
             result["parity"] = parity.measure(problem, solutions, verdicts, cell.device, progress)
@@ -141,17 +145,13 @@ def serve(folder: Path) -> None:
     for cell in cells:
         begin = time.monotonic()
         outcome = Outcome(cell.id, "failed")
+        observed = Telemetry(cell.device)
         try:
             if cell.device not in taken:
                 taken[cell.device] = fingerprint.collect(cell.device)
             outcome.fingerprint = taken[cell.device]
-            before = fingerprint.dynamic(cell.device)
-            outcome.result = run(cell, folder, progress)
+            outcome.result = run(cell, folder, progress, observed.mark)
             outcome.status = "done"
-            outcome.result = {
-                **outcome.result,
-                "dynamic": {"before": before, "after": fingerprint.dynamic(cell.device)},
-            }
         except ReproError as error:
             outcome.status = "unmet" if isinstance(error, PrerequisiteError | UsageError) else "failed"
             outcome.error = str(error)
@@ -159,5 +159,8 @@ def serve(folder: Path) -> None:
             where = traceback.extract_tb(error.__traceback__)[-1]
             outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
             traceback.print_exc()
+        seen = observed.end()
+        if outcome.result is not None:
+            outcome.result = {**outcome.result, **seen}
         outcome.wall_s = round(time.monotonic() - begin, 3)
         jsonio.append(folder / OUTCOMES, outcome.to_json())

@@ -20,6 +20,7 @@ from repro.engines.base import Engine
 from repro.errors import ReproError, UsageError
 from repro.progress import Progress
 
+SHOWN = 100
 EXAMPLES = """examples:
   repro doctor                                   what this machine lacks, and what to do about it
   repro fixtures --device cpu --size smoke       measure the fixtures of all problems, without a GPU
@@ -191,6 +192,12 @@ def _exit_code(bundle: Bundle, *, strict: bool, verdicts: list[str]) -> int:
     return 3 if strict and any(verdict != "correct" for verdict in verdicts) else 0
 
 
+def _short(value: Any) -> str:
+    """A value for a table; `--json` holds it whole."""
+    text = str(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+
+
 def _fingerprint(args: argparse.Namespace, progress: Progress) -> int:
     from repro import fingerprint
     from repro.cells import Cell
@@ -200,12 +207,14 @@ def _fingerprint(args: argparse.Namespace, progress: Progress) -> int:
     if outcome.fingerprint is None:
         raise ReproError("no fingerprint", outcome.error)
     values = outcome.fingerprint["values"]
-    rows = [
-        [k, v["value"] if v["value"] is not None else v["status"], v["class"], v["source"]] for k, v in values.items()
-    ]
+    rows = [[k, _short(v["value"] if v["value"] is not None else v["status"]), v["class"], v["source"]]
+            for k, v in values.items()]  # fmt: skip
     print(fingerprint.headline(outcome.fingerprint))
     print(tabulate(rows, headers=["value", "", "class", "source"], tablefmt="github", disable_numparse=True))
-    verbs.write_json(args.json, outcome.fingerprint)
+    observed = outcome.result or {}
+    if sampler := observed.get("telemetry", {}).get("sampler"):  # an image of an older release has none
+        print(f"sampler: {sampler['status']}, {sampler['samples']} samples, one in {sampler['period_ms']} ms")
+    verbs.write_json(args.json, outcome.fingerprint | {"observed": observed})
     return 0
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro import problems, settings
+from repro import jsonio, problems, settings
 from repro.bundle.write import Bundle
 from repro.cells import Cell, Outcome
 from repro.engines.base import Engine
 from repro.errors import EngineError, ReproError
 from repro.progress import Progress
+
+TELEMETRY = "telemetry"
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,18 @@ def _outcomes(engine: Engine, cells: list[Cell], progress: Progress) -> Iterator
                 yield Outcome(cell.id, "failed", error=str(error))
 
 
+def _result(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any] | None:
+    """The outcome's result; the series of the sampler goes into a file of its own, which the row names."""
+    telemetry = (outcome.result or {}).get("telemetry")
+    if outcome.result is None or not telemetry or "series" not in telemetry:
+        return outcome.result
+    digest = hashlib.sha256(row.id.encode()).hexdigest()[:8]
+    name = f"{TELEMETRY}/{re.sub(r'[^A-Za-z0-9._-]+', '_', row.id)[-80:]}-{digest}.json"
+    bundle.file(name, (jsonio.dumps(telemetry["series"]) + "\n").encode())
+    told = {key: value for key, value in telemetry.items() if key != "series"} | {"file": name}
+    return {**outcome.result, "telemetry": told}
+
+
 def _keep(
     bundle: Bundle, row: Row, outcome: Outcome, progress: Progress, summarise: Callable[[dict[str, Any]], str]
 ) -> None:
@@ -158,7 +173,7 @@ def _keep(
         "wall_s": outcome.wall_s,
         "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "fingerprint_id": bundle.fingerprint(outcome.fingerprint),
-        "result": outcome.result,
+        "result": _result(bundle, row, outcome),
     }
     bundle.add(entry)
     progress.done(

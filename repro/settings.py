@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -22,6 +23,9 @@ PINS = {
     "base_image": "nvidia/cuda:12.8.1-devel-ubuntu24.04"
     "@sha256:520292dbb4f755fd360766059e62956e9379485d9e073bbd2f6e3c20c270ed66",
 }
+
+# The sampler's period: 20 samples a second; under 20 ms it would only see NVML's own values twice.
+SAMPLE_MS, MIN_SAMPLE_MS = 50, 20
 
 IMAGE = "repro"
 LABEL = "repro"
@@ -86,7 +90,31 @@ def fingerprint_env() -> dict[str, str]:
 def container_facts() -> dict[str, str]:
     """What the launcher and the image told this container about themselves."""
     names = ("REPRO_GIT_SHA", "REPRO_GIT_DIRTY", "REPRO_IMAGE_ID", "REPRO_ENGINE_VERSION", "REPRO_RUNTIME")
-    return {name.removeprefix("REPRO_").lower(): os.environ[name] for name in names if os.environ.get(name)}
+    facts = {name.removeprefix("REPRO_").lower(): os.environ[name] for name in names if os.environ.get(name)}
+    try:
+        told = json.loads(os.environ.get("REPRO_CONTAINER", "{}"))
+    except ValueError:
+        told = {}
+    return facts | ({str(k): str(v) for k, v in told.items()} if isinstance(told, dict) else {})
+
+
+def sample_text() -> str:
+    """$REPRO_SAMPLE_MS as it is set: a container gets it so."""
+    return os.environ.get("REPRO_SAMPLE_MS", str(SAMPLE_MS))
+
+
+def sample_ms() -> int:
+    """How often the sampler looks at the GPU, ms: $REPRO_SAMPLE_MS, 0 for never. Raises ValueError."""
+    told = sample_text()
+    if not told.isdigit() or 0 < int(told) < MIN_SAMPLE_MS:
+        raise ValueError(f"REPRO_SAMPLE_MS is {told!r}: it is 0, or milliseconds from {MIN_SAMPLE_MS} on")
+    return int(told)
+
+
+def sampler_env() -> dict[str, str]:
+    """The whole environment of the sampler's process."""
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "LANG") if name in os.environ}
+    return kept | {"PYTHONPATH": _python_path(), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def in_container() -> bool:
@@ -97,7 +125,29 @@ def in_container() -> bool:
 def visible_gpu() -> str:
     """The UUID of the first GPU that this process was given, or the empty string where it was given none by UUID."""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
-    return first if first.startswith("GPU-") else ""
+    return first if first.startswith(("GPU-", "MIG-")) else ""
+
+
+def visible_devices() -> str:
+    """How this process was given GPUs, without saying which: `all`, `none`, or a count by UUID or by index."""
+    told = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if told is None:
+        return "all"
+    names = [name for name in told.split(",") if name.strip()]
+    how = "UUID" if names and not names[0].strip().isdigit() else "index"
+    return f"{len(names)} by {how}" if names else "none"
+
+
+def withheld() -> list[str]:
+    """Names of variables of torch, Triton and CUDA that are set here and that workers do not inherit."""
+    known = {*WORKER_ENV, "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"}
+    return sorted(n for n in os.environ if n.startswith(("TRITON_", "TORCH", "PYTORCH_", "CUDA_")) and n not in known)
+
+
+def compile_caches() -> list[Path]:
+    """The folders that this process compiles into, as far as they are set."""
+    names = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+    return [Path(os.environ[name]) for name in names if os.environ.get(name)]
 
 
 def compiler() -> str:
@@ -122,8 +172,13 @@ def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
     }
     if interpret:
         env["TRITON_INTERPRET"] = "1"
-    env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path and "zip" not in path)
+    env["PYTHONPATH"] = _python_path()
     return env
+
+
+def _python_path() -> str:
+    """Where this process finds its modules, for one that it starts."""
+    return os.pathsep.join(path for path in sys.path if path and "zip" not in path)
 
 
 def allocator() -> str:

@@ -947,6 +947,19 @@ def test_container_of_a_solution_is_hardened(docker_run: Any) -> None:
 
 
 @pytest.mark.docker
+def test_container_tells_what_it_cannot_see_of_itself(image: None, tool: Tool) -> None:
+    done = tool("fingerprint", "--engine", "docker", "--device", "cpu", "--json", "out.json")
+    assert done.code == 0, done.err
+    values = strict_json((tool.folder / "out.json").read_text())["values"]
+    told = {name: value["value"] for name, value in values.items()}
+    assert told["engine"] == "docker"
+    assert told["image_id"] == ask("image", "inspect", "--format", "{{.Id}}", settings.image()).strip()
+    assert told["engine_version"] == ask("version", "--format", "{{.Server.Version}}").strip()
+    assert told["base_name"] and told["cgroup"] and len(told["container_id"]) == 12
+    assert values["toolkit"]["value"] or values["toolkit"]["status"] == "absent: the engine did not tell"
+
+
+@pytest.mark.docker
 def test_containers_and_volumes_go_with_their_cells(docker_run: Any) -> None:
     assert not docker_run.left
 

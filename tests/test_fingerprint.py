@@ -1,12 +1,15 @@
 """A fingerprint never holds an empty value that claims to be well."""
 
+import json
 import subprocess
+import sys
 
 import pytest
 
 from repro import fingerprint, settings
-from repro.fingerprint import classes, difference, git, hardware
-from repro.fingerprint.hardware import entry
+from repro.bundle import schema
+from repro.fingerprint import classes, difference, git, gpu, state
+from repro.fingerprint.entry import entry, hashed
 
 
 def test_an_empty_value_is_never_ok():
@@ -36,9 +39,90 @@ def test_every_field_has_its_class_in_the_one_table():
     names = [name for names in classes.FIELDS.values() for name in names]
     assert len(names) == len(set(names)) and classes.FIELDS.keys() == classes.NAMES.keys()
     collected = fingerprint.collect("cpu")["values"]
-    system = {"driver", "nvml", "cuda_driver", "bandwidth_signature_gb_s"}
-    assert set(collected) | set(hardware.queries(None)) | system <= classes.CLASS.keys()
+    of_a_gpu = {*gpu.QUERIES, *gpu.IDENTITIES, *gpu.SYSTEM, *state.NAMES}
+    assert set(collected) | of_a_gpu <= classes.CLASS.keys()
     assert all(value["class"] == classes.CLASS[name] for name, value in collected.items())
+
+
+UUID, SERIAL, BUS = "GPU-11111111-2222-3333-4444-555555555555", "1650123456789", "00000000:1B:00.0"
+
+
+@pytest.fixture(scope="module")
+def of_fake(fake_gpu, tmp_path_factory):
+    """What `repro fingerprint` writes where the binding finds a library that answers as NVML does."""
+    from conftest import Tool
+
+    tool = Tool(tmp_path_factory.mktemp("fake"))
+    done = tool("fingerprint", "--engine", "local", "--device", "cuda", "--json", "out.json", **fake_gpu)
+    assert done.code == 0, done.err
+    assert done.out.startswith("NVIDIA Fake, driver 570.00.1 · torch") and "sampler: ok" in done.out
+    return json.loads((tool.folder / "out.json").read_text())
+
+
+def test_every_field_of_a_gpu_has_a_value_or_the_reason_why_not(of_fake):
+    values = of_fake["values"]
+    assert {*gpu.QUERIES, *gpu.IDENTITIES, *gpu.SYSTEM, *state.NAMES} <= values.keys() <= classes.CLASS.keys()
+    for name, value in values.items():
+        assert (value["value"] is None) == (value["status"] != "ok"), (name, value)
+        assert value["class"] == classes.CLASS[name]
+    told = {name: value["status"] for name, value in values.items()}
+    assert told["application_sm_mhz"] == "not_supported: NVML error 3, Not Supported"
+    assert told["inforom"] == "no_permission: NVML error 4, Insufficient Permissions"
+    assert told["driver_branch"] == "function_not_found: NVML error 13, Function Not Found"
+    assert told["mps_processes"] == "function_not_found: the driver is older than the binding"
+    assert told["clock_offset_sm_mhz"].startswith("not_supported")  # whose return code the binding drops
+    assert told["memory_temperature_c"].startswith("not_supported") and values["power_instant_w"]["value"] == 345.0
+    assert values["clock_event_reasons"]["source"].endswith("ThrottleReasons")  # the name before driver 535
+    assert values["bandwidth_signature_gb_s"]["value"] == 2 * 3201 * 6144 / 8000
+    assert schema.complaints("fingerprint", of_fake) == []
+
+
+def test_no_identity_is_stored_as_it_is(of_fake):
+    text = json.dumps(of_fake)
+    for identity in (UUID, UUID.removeprefix("GPU-"), SERIAL, BUS, "1B:00"):
+        assert identity not in text
+    hashes = [of_fake["values"][name]["value"] for name in classes.FIELDS["I"]]
+    assert len(set(hashes)) == len(hashes) and all(len(value) == 12 for value in hashes)
+    # a short identity cannot be found by trying all: without the UUID its hash is another
+    assert hashed(f"gpu_serial_hash|{SERIAL}") != of_fake["values"]["gpu_serial_hash"]["value"]
+    assert hashed(UUID) == of_fake["values"]["gpu_uuid_hash"]["value"]
+
+
+def test_ids_are_over_what_does_not_change_while_a_run_lasts(of_fake):
+    values = of_fake["values"]
+    assert of_fake["sku_id"] == fingerprint.digest(values, "H")
+    assert of_fake["fingerprint_id"] == fingerprint.digest(values, "HCV")
+    moved = values | {
+        "sm_mhz": values["sm_mhz"] | {"value": 1},
+        "gpu_uuid_hash": values["gpu_uuid_hash"] | {"value": ""},
+    }
+    assert fingerprint.digest(moved, "HCV") == of_fake["fingerprint_id"]
+
+
+def test_a_driver_that_is_not_loaded_is_told(fake_gpu, tool):
+    program = "from repro import fingerprint; import json; print(json.dumps(fingerprint.collect('cuda')))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=settings.ROOT,
+        env=fake_gpu | {"FAKE_NVML_DRIVER": "none", "HOME": str(tool.tmp), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    found = json.loads(done.stdout)["values"]["gpu_name"]
+    assert found["status"] == "absent: NVML error 9, Driver Not Loaded"
+
+
+def test_what_an_engine_tells_its_container_is_recorded(monkeypatch):
+    facts = {"image_id": "sha256:aa", "repo_digests": "repro@sha256:bb", "toolkit": "1.17", "engine_api": "1.41"}
+    monkeypatch.setenv("REPRO_CONTAINER", json.dumps(facts))
+    monkeypatch.setenv("REPRO_GIT_SHA", "cc")
+    values = fingerprint.collect("cpu")["values"]
+    assert {name: values[name]["value"] for name in facts} == facts
+    assert values["base_digest"]["status"] == "absent: the engine did not tell"
+
+
+def test_variables_that_workers_do_not_get_are_named_and_not_told(monkeypatch):
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "very secret")
+    values = fingerprint.collect("cpu")["values"]
+    assert "CUDA_LAUNCH_BLOCKING" in values["environment_withheld"]["value"]
+    assert "very secret" not in json.dumps(values)
 
 
 def made(**values):
@@ -89,3 +173,17 @@ def test_one_gpu_is_known_by_its_hash_alone():
     assert not difference.same_unit(made(gpu_uuid_hash="aa"), made(gpu_uuid_hash="bb"))
     assert not difference.same_unit(made(gpu_uuid_hash=None), made(gpu_uuid_hash=None))
     assert not difference.same_unit(made(), made())
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("registry.corp.example:5000/team/repro@sha256:aa", "team/repro@sha256:aa"),
+        ("localhost/repro:1", "repro:1"),
+        ("nvidia/cuda:12.8.1@sha256:bb", "nvidia/cuda:12.8.1@sha256:bb"),
+        ("repro:latest", "repro:latest"),
+    ],
+)
+def test_a_private_registry_is_not_told(name, told):
+    docker = pytest.importorskip("repro.engines.docker")
+    assert docker._without_host(name) == told

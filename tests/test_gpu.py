@@ -35,6 +35,7 @@ from conftest import Tool, strict_json
 from repro import fingerprint, inputs, philox, problems, settings
 from repro.cells import OUTCOMES, Cell
 from repro.engines.base import inbox, outcomes
+from repro.fingerprint import state
 from repro.inputs import Recipe
 from repro.judge import binder, buffers, calibrate, driver, evaluate, trials
 from repro.judge.contest import GATE_US, Contest
@@ -270,7 +271,7 @@ def test_the_fingerprint_describes_this_gpu_and_hides_its_identity(alone: None) 
     assert len(values["gpu_uuid_hash"]) == 12
     again = fingerprint.collect("cuda")
     assert (again["sku_id"], again["fingerprint_id"]) == (found["sku_id"], found["fingerprint_id"])
-    assert fingerprint.dynamic("cuda")["sm_mhz"]["value"] > 0
+    assert state.snapshot("cuda")["values"]["sm_mhz"]["value"] > 0
 
 
 ILLEGAL = """import torch

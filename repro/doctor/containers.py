@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 from repro import settings
 from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
 
@@ -50,16 +47,8 @@ def toolkit(setting: Setting) -> Finding:
     info = setting.client[0].info()
     if "nvidia" not in (info.get("Runtimes") or {}) and not info.get("CDISpecDirs"):
         return fail("the engine has neither a runtime called nvidia nor CDI", TOOLKIT)
-    return ok(version() or "the engine has a runtime called nvidia or CDI; nvidia-ctk is not on this machine")
+    from repro.engines import docker
 
-
-def version() -> str:
-    """The first line of `nvidia-ctk --version`, or the empty string."""
-    program = shutil.which("nvidia-ctk")
-    if program is None:
-        return ""
-    try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip().split("\n")[0]
+    return ok(
+        docker.toolkit_version() or "the engine has a runtime called nvidia or CDI; nvidia-ctk is not on this machine"
+    )

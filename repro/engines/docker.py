@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
+import subprocess
 import tarfile
 import threading
 import time
@@ -23,7 +25,7 @@ import urllib3
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.types import DeviceRequest, Mount
 
-from repro import settings
+from repro import jsonio, settings
 from repro.cells import OUTCOMES, Cell, Outcome
 from repro.engines import lease
 from repro.engines.base import Engine, Progress, inbox, outcomes
@@ -67,6 +69,24 @@ def find_image(client: docker.DockerClient) -> Any:
         return client.images.get(settings.image())
     except ImageNotFound:
         return None
+
+
+def _without_host(name: str) -> str:
+    """The name of an image without its registry: a private one tells where it is from."""
+    first, slash, rest = name.partition("/")
+    return rest if slash and (set(first) & set(".:") or first == "localhost") else name
+
+
+def toolkit_version() -> str:
+    """The first line of `nvidia-ctk --version`; empty where it is not installed or the engine is elsewhere."""
+    program = shutil.which("nvidia-ctk")
+    if program is None or settings.docker_host().startswith(("ssh://", "tcp://")):
+        return ""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip().split("\n")[0]
 
 
 def _owner() -> str:
@@ -120,7 +140,24 @@ class DockerEngine(Engine):
                 "Install the NVIDIA Container Toolkit, or use DEVICE=cpu SIZE=smoke.",
             )
         self.gpus = gpus
+        self.facts = self._facts(info)
         self.run_id = uuid.uuid4().hex[:12]
+
+    def _facts(self, info: dict[str, Any]) -> dict[str, str]:
+        """What a container cannot see of itself; what is not known is left out."""
+        labels = self.image.labels or {}
+        version = self.client.version()
+        told = {
+            "engine": "docker",
+            "engine_api": version.get("ApiVersion"),
+            "engine_os": info.get("OperatingSystem"),
+            "cgroup": " ".join(str(info.get(name, "")) for name in ("CgroupDriver", "CgroupVersion")).strip(),
+            "repo_digests": " ".join(map(_without_host, self.image.attrs.get("RepoDigests") or [])),
+            "base_name": _without_host(labels.get("org.opencontainers.image.base.name") or ""),
+            "base_digest": labels.get("org.opencontainers.image.base.digest"),
+            "toolkit": toolkit_version(),
+        }
+        return {name: str(value) for name, value in told.items() if value}
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -174,6 +211,8 @@ class DockerEngine(Engine):
             "REPRO_IMAGE_ID": self.image.id,
             "REPRO_ENGINE_VERSION": self.version,
             "REPRO_RUNTIME": self.runtime,
+            "REPRO_CONTAINER": jsonio.dumps(self.facts),
+            "REPRO_SAMPLE_MS": settings.sample_text(),
         }
         requests_ = [DeviceRequest(device_ids=[gpu], capabilities=[["gpu"]])] if gpu is not None else []
         return {

@@ -1,7 +1,8 @@
 """The machine-readable description of GPU, driver, software and container that stands beside every result.
 
-Every value is {"value", "source", "status", "class"}. Status: ok, not_supported, no_permission, function_not_found,
-absent. The classes stand in `classes`, and what they mean for a comparison in `difference`.
+Every value is {"value", "source", "status", "class"}. Status: ok, or one of not_supported, no_permission,
+function_not_found, absent, unknown, failed, with the reason after a colon. The classes stand in `classes`, and what
+they mean for a comparison in `difference`. `telemetry` observes the GPU while a cell runs.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import json
 import time
 from typing import Any
 
-from repro.fingerprint import classes, hardware, software
+from repro.fingerprint import classes, container, git, gpu, host, nvml, software, state, toolchain
+from repro.fingerprint.entry import entry
 
-SCHEMA_VERSION = 1
+# 1: some 60 fields. 2: all that NVML tells, toolchain, container. Ids are over what is stored, so those of two versions
+# do not compare; `difference` does, field by field.
+SCHEMA_VERSION = 2
 
 
 def digest(values: dict[str, Any], classes: str) -> str:
@@ -22,12 +26,25 @@ def digest(values: dict[str, Any], classes: str) -> str:
     return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
+def _gpu(device: str) -> dict[str, Any]:
+    """All that NVML tells, or a `gpu_name` that says why it tells nothing."""
+    if device != "cuda":
+        return {"gpu_name": entry(None, "device cpu", "absent: the run used the CPU")}
+    if why := nvml.start():
+        return {"gpu_name": entry(None, "nvmlInit", why)}
+    handle, why = nvml.device()
+    if handle is None:
+        return gpu.system() | {"gpu_name": entry(None, "nvml", why)}
+    return gpu.system() | gpu.values(handle) | state.values(handle)
+
+
 def collect(device: str) -> dict[str, Any]:
     """A whole fingerprint. device: cuda or cpu; without a GPU the hardware part says so.
 
     `sku_id` is over class H, `fingerprint_id` over H, C and V: dynamic values and identity change neither.
     """
-    values = classes.stamped(hardware.values(device) | software.values())
+    found = _gpu(device) | host.values() | container.values() | git.values() | software.values() | toolchain.values()
+    values = classes.stamped(found)
     return {
         "schema_version": SCHEMA_VERSION,
         "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -37,11 +54,6 @@ def collect(device: str) -> dict[str, Any]:
         "off_pin": software.off_pin(),
         "values": values,
     }
-
-
-def dynamic(device: str) -> dict[str, Any]:
-    """Clocks, power, temperature and event reasons now."""
-    return {k: v for k, v in classes.stamped(hardware.values(device)).items() if v["class"] == "D"}
 
 
 def headline(fingerprint: dict[str, Any]) -> str:

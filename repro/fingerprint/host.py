@@ -43,8 +43,13 @@ def _limit(second: str, first: Path) -> dict[str, Any]:
     return found if found["value"] is not None else read(first)
 
 
+def load() -> dict[str, Any]:
+    """Processes that want a processor, mean of one minute."""
+    return entry(round(os.getloadavg()[0], 2), "getloadavg")
+
+
 def values() -> dict[str, Any]:
-    """CPU, memory, kernel and limits; load is the average of one minute."""
+    """CPU, memory, kernel, limits and load."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     nodes = sorted(path.name for path in Path("/sys/devices/system/node").glob("node[0-9]*"))
     return {
@@ -58,5 +63,5 @@ def values() -> dict[str, Any]:
         "distribution": _distribution(),
         "cpu_quota": _limit("cpu.max", CGROUP / "cpu/cpu.cfs_quota_us"),
         "memory_limit": _limit("memory.max", CGROUP / "memory/memory.limit_in_bytes"),
-        "load_1m": entry(os.getloadavg()[0], "getloadavg"),
+        "load_1m": load(),
     }

@@ -38,7 +38,9 @@ def plain(value: Any) -> Any:
 def why(error: BaseException) -> str:
     """A status of one of `STATUS`, or `failed`, with the reason after a colon."""
     code = getattr(error, "value", None)
-    if isinstance(error, AttributeError | pynvml.NVMLLibraryMismatchError):
+    if isinstance(error, pynvml.NVMLLibraryMismatchError):
+        return "function_not_found: the driver is older than the binding"
+    if isinstance(error, AttributeError):
         return f"function_not_found: {error}"
     if isinstance(error, pynvml.NVMLError):
         return f"{STATUS.get(code, 'failed')}: NVML error {code}, {error}"

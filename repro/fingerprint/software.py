@@ -1,18 +1,19 @@
-"""Versions, flags and container facts."""
+"""Versions of Python and its packages, the flags of torch, and the environment that decides how fast they are."""
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import platform
-from pathlib import Path
 from typing import Any
 
 from repro import __version__, settings
-from repro.fingerprint import git
-from repro.fingerprint.hardware import entry
+from repro.fingerprint.entry import entry
 
 PACKAGES = ("torch", "triton", "numpy", "nvidia-ml-py", "tabulate", "rich", "python-dotenv")
+# Of a GPU, as CUDA's runtime tells: NVML knows no cache sizes.
+PROPERTIES = (
+    "multi_processor_count", "L2_cache_size", "shared_memory_per_multiprocessor", "regs_per_multiprocessor",
+)  # fmt: skip
 
 
 def _version(name: str) -> str | None:
@@ -20,6 +21,13 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _libraries() -> dict[str, str]:
+    """NVIDIA's own packages: cuBLAS, cuDNN and NCCL are the kernels of a baseline."""
+    found = importlib.metadata.distributions()
+    named = {str(each.metadata["Name"]).lower(): each.version for each in found if each.metadata["Name"]}
+    return {n: v for n, v in sorted(named.items()) if n.startswith("nvidia-") and n != "nvidia-ml-py"}
 
 
 def _torch() -> dict[str, Any]:
@@ -30,50 +38,47 @@ def _torch() -> dict[str, Any]:
     values = {
         "torch": entry(torch.__version__, "torch.__version__"),
         "torch_git": entry(torch.version.git_version, "torch.version"),
+        "torch_cxx11_abi": entry(torch.compiled_with_cxx11_abi(), "torch.compiled_with_cxx11_abi"),
         "cuda_runtime": entry(torch.version.cuda, "torch.version.cuda"),
         "cudnn": entry(torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
                        "torch.backends.cudnn"),
         "cudnn_benchmark": entry(torch.backends.cudnn.benchmark, "torch.backends.cudnn"),
+        "cudnn_deterministic": entry(torch.backends.cudnn.deterministic, "torch.backends.cudnn"),
         "cudnn_tf32": entry(torch.backends.cudnn.allow_tf32, "torch.backends.cudnn"),
         "matmul_tf32": entry(torch.backends.cuda.matmul.allow_tf32, "torch.backends.cuda.matmul"),
+        "matmul_precision": entry(torch.get_float32_matmul_precision(), "torch.get_float32_matmul_precision"),
+        "deterministic": entry(torch.are_deterministic_algorithms_enabled(), "torch.are_deterministic_algorithms"),
     }  # fmt: skip
     if torch.cuda.is_available():
+        values["allocator"] = entry(torch.cuda.get_allocator_backend(), "torch.cuda.get_allocator_backend")
         properties = torch.cuda.get_device_properties(0)
-        for name in ("multi_processor_count", "L2_cache_size", "shared_memory_per_multiprocessor"):
+        for name in PROPERTIES:
             values[name.lower()] = entry(getattr(properties, name, None), "cudaGetDeviceProperties")
     return values
 
 
-def _ptxas() -> dict[str, Any]:
-    try:
-        import triton
-    except ImportError as error:
-        return {"triton": entry(None, "import triton", f"absent: {error}")}
-    values = {"triton": entry(triton.__version__, "triton.__version__")}
-    binary = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
-    if binary.exists():
-        values["ptxas_sha256"] = entry(hashlib.sha256(binary.read_bytes()).hexdigest()[:16], "triton's ptxas")
-    return values
+def _caches() -> dict[str, Any]:
+    """Whether anything compiled before lies in the folders that this process compiles into."""
+    folders = settings.compile_caches()
+    if not folders:
+        return entry(None, "TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR", "absent: neither is set")
+    warm = any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
+    return entry("warm" if warm else "cold", "TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR")
 
 
 def values() -> dict[str, Any]:
-    """Versions (V), flags and allow-listed environment variables (C), container facts (V)."""
+    """Versions (V), flags and allow-listed environment variables (C). Of others only the names."""
     found = {"repro": entry(__version__, "repro.__version__")}
     found["python"] = entry(platform.python_version(), "platform")
     for name in PACKAGES:
-        version = _version(name)
         if name not in ("torch", "triton"):
-            found[name.replace("-", "_")] = entry(version, "package metadata", "ok" if version else "absent")
-    found |= _torch() | _ptxas() | git.values()
+            found[name.replace("-", "_")] = entry(_version(name), "package metadata")
+    found["nvidia_packages"] = entry(_libraries() or None, "package metadata")
+    found |= _torch()
     found["environment"] = entry(settings.fingerprint_env(), "allow-listed variables")
-    facts = settings.container_facts()
-    for name in ("image_id", "engine_version", "runtime"):
-        found[name] = entry(facts.get(name), "the launcher", "ok" if name in facts else "absent: not in a container")
-    packages = Path("/usr/share/repro/packages.txt")
-    if packages.exists():
-        digest = hashlib.sha256(packages.read_bytes()).hexdigest()[:16]
-        found["system_packages_sha256"] = entry(digest, str(packages))
-    return found
+    found["environment_withheld"] = entry(settings.withheld(), "names of variables that workers do not inherit")
+    found["visible_devices"] = entry(settings.visible_devices(), "CUDA_VISIBLE_DEVICES")
+    return found | {"compile_caches": _caches()}
 
 
 def off_pin() -> dict[str, str]:

@@ -290,9 +290,11 @@ class Contest:
         key = self.evaluation.problem.key
         runners = self.prepare()
         self.evaluation.progress(f"{key}: timing {', '.join(r.name for r in runners)}")
+        self.evaluation.mark("warm")
         series, status = timing.measure(
             runners, self.options.timing_budget_s, warm=self.cuda, most=self.options.max_blocks
         )
+        self.evaluation.mark("timed")
         trusted = [series[r.name] for r in runners if not r.candidate]
         facts: dict[str, Any] = {"status": status, "left_out": self.left_out, "baseline_classes": self.classes,
                                  "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",

@@ -28,8 +28,9 @@ def evaluate(
     solutions: list[tuple[str, Path, str]],
     options: Options,
     progress: Progress = lambda _: None,
+    mark: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Judges solutions (name, file, entry) of one problem.
+    """Judges solutions (name, file, entry) of one problem. mark: called with `warm` and `timed` around what is timed.
 
     Returns {"results": one verdict a solution, "baselines", "timing", "ceilings", "seeds", "wall_s"}. A solution's
     fault is a verdict; JudgeError is raised only where the problem, the fixture or the judge itself is at fault.
@@ -45,7 +46,7 @@ def evaluate(
     subjects = [Subject(name, source, entry, [name]) for name, source, entry in map(_named, solutions)]
     for subject in subjects:
         _ban(subject)
-    evaluation = Evaluation(problem, fixture, subjects, options, progress)
+    evaluation = Evaluation(problem, fixture, subjects, options, progress, mark)
     planned = trials.make(evaluation.plan)
     clock.lap("reference")
     ahead: list[Ahead] = []

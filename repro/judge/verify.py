@@ -46,9 +46,16 @@ class Evaluation:
     """State of one evaluation: plan, buffers, references, subjects."""
 
     def __init__(
-        self, problem: Problem, fixture: dict[str, Any], subjects: list[Subject], options: Options, progress: Progress
+        self,
+        problem: Problem,
+        fixture: dict[str, Any],
+        subjects: list[Subject],
+        options: Options,
+        progress: Progress,
+        mark: Progress,
     ) -> None:
-        self.problem, self.fixture, self.options, self.progress = problem, fixture, options, progress
+        self.problem, self.fixture, self.options = problem, fixture, options
+        self.progress, self.mark = progress, mark
         self.device = torch.device(options.device)
         plan = inputs_module.plan(problem)
         self.native = inputs_module.weights(problem, plan.module)

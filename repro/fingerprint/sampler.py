@@ -1,0 +1,92 @@
+"""A process of its own that writes down clocks, power, temperature and event reasons of one GPU, many times a second.
+
+`python -m repro.fingerprint.sampler UUID PERIOD_MS PARENT` writes lines to its standard output: first a header, then
+one line of whole numbers a sample, in the order of the header's columns. It imports no torch, makes no CUDA context,
+takes the lowest priority and, where there are enough, one processor. It ends with its parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from repro.fingerprint import nvml
+
+# Samples after which the period doubles: a cell of hours stays under some MB.
+THIN_AFTER = 20_000
+# Processors from which on one is left to this process.
+SPARE_CPUS = 4
+MISSING = -1
+
+
+def columns(handle: Any) -> dict[str, Callable[[], int]]:
+    """column -> query; power in mW, the rest in MHz, degrees Celsius and bits of `state.REASONS`."""
+    n = pynvml
+    reasons = getattr(n, "nvmlDeviceGetCurrentClocksEventReasons", n.nvmlDeviceGetCurrentClocksThrottleReasons)
+    if nvml.ask("DeviceGetCurrentClocksEventReasons", handle)["status"] != "ok":  # a driver before 535
+        reasons = n.nvmlDeviceGetCurrentClocksThrottleReasons
+    return {
+        "sm_mhz": lambda: int(n.nvmlDeviceGetClockInfo(handle, n.NVML_CLOCK_SM)),
+        "memory_mhz": lambda: int(n.nvmlDeviceGetClockInfo(handle, n.NVML_CLOCK_MEM)),
+        "power_mw": lambda: int(n.nvmlDeviceGetPowerUsage(handle)),
+        "temperature_c": lambda: int(n.nvmlDeviceGetTemperature(handle, n.NVML_TEMPERATURE_GPU)),
+        "reasons": lambda: int(reasons(handle)),
+    }
+
+
+def _value(query: Callable[[], int]) -> int:
+    try:
+        return query()
+    except pynvml.NVMLError:
+        return MISSING
+
+
+def humble() -> None:
+    """Takes the lowest priority, and the last processor where there are several."""
+    os.nice(19)
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) >= SPARE_CPUS:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, allowed[-1:])
+
+
+def _say(text: str) -> None:
+    os.write(sys.stdout.fileno(), (text + "\n").encode())
+
+
+def run(uuid: str, period_s: float, parent: int) -> None:
+    """Samples until the parent is gone or this process is killed."""
+    humble()
+    why = nvml.start()
+    handle, why = (None, why) if why else nvml.device(uuid)
+    if handle is None:
+        _say(json.dumps({"columns": [], "missing": {"nvml": why}}))
+        return
+    queries, missing = {}, {}
+    for name, query in columns(handle).items():
+        try:
+            query()
+            queries[name] = query
+        except pynvml.NVMLError as error:
+            missing[name] = nvml.why(error)
+    _say(json.dumps({"columns": ["t_us", *queries], "missing": missing}))
+    taken, due = 0, time.monotonic()
+    while os.getppid() == parent:
+        now = time.monotonic()
+        _say(",".join(map(str, (int(now * 1e6), *map(_value, queries.values())))))
+        taken += 1
+        if taken % THIN_AFTER == 0:
+            period_s *= 2
+        due = max(due + period_s, time.monotonic())  # one that was late is not made up for
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], float(sys.argv[2]) / 1000, int(sys.argv[3]))

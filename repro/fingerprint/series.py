@@ -1,0 +1,102 @@
+"""What the sampler wrote down, as columns and in short."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from dataclasses import dataclass, field
+from typing import Any
+
+from repro.fingerprint import state
+
+# Reasons that make a time doubtful; a power cap alone is how a large GPU works.
+SLOWED = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
+LOW_CLOCK, CAPPED_SHARE = 0.75, 0.5
+
+
+@dataclass
+class Series:
+    """`columns`: name -> values, `t_s` among them (`time.monotonic`); missing: column -> why it is not there."""
+
+    columns: dict[str, list[float]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def n(self) -> int:
+        return len(self.columns.get("t_s", []))
+
+    def to_json(self, begin_s: float) -> dict[str, Any]:
+        """As stored: whole numbers, times in ms since `begin_s`."""
+        times = [round((t - begin_s) * 1000) for t in self.columns.get("t_s", [])]
+        rest = {name: [int(v) for v in values] for name, values in self.columns.items() if name != "t_s"}
+        return {"schema_version": 1, "columns": {"t_ms": times, **rest}, "missing": self.missing}
+
+    def between(self, begin_s: float, end_s: float) -> Series:
+        """The samples of a window."""
+        chosen = [n for n, t in enumerate(self.columns.get("t_s", [])) if begin_s <= t <= end_s]
+        return Series({name: [values[n] for n in chosen] for name, values in self.columns.items()}, self.missing)
+
+
+def parse(text: str) -> Series:
+    """The series in what the sampler wrote. A line that was cut short, or is none, is left out."""
+    head, _, rest = text.partition("\n")
+    try:
+        header = json.loads(head)
+        names = ["t_s", *header["columns"][1:]] if header["columns"] else []
+        found = Series({name: [] for name in names}, dict(header["missing"]))
+    except (ValueError, KeyError, TypeError):
+        return Series(missing={"sampler": "it wrote no header: it was ended before it began, or could not start"})
+    for line in rest.split("\n")[:-1]:
+        parts = line.split(",")
+        if names and len(parts) == len(names) and all(part.lstrip("-").isdigit() for part in parts):
+            for name, part in zip(names, parts, strict=True):
+                found.columns[name].append(int(part) / 1e6 if name == "t_s" else int(part))
+    return found
+
+
+def _spread(values: list[float], scale: float = 1) -> dict[str, float] | None:
+    known = sorted(value * scale for value in values if value >= 0)
+    if not known:
+        return None
+    at = known[max(0, math.ceil(0.05 * len(known)) - 1)]
+    return {"min": known[0], "p5": at, "median": statistics.median(known), "max": known[-1]}
+
+
+def summary(series: Series) -> dict[str, Any]:
+    """Samples, seconds, {"min", "p5", "median", "max"} of every column, and the share of samples with each reason."""
+    times = series.columns.get("t_s", [])
+    found: dict[str, Any] = {"samples": series.n, "seconds": round(times[-1] - times[0], 3) if times else 0.0}
+    scales = {"sm_mhz": 1.0, "memory_mhz": 1.0, "power_mw": 1e-3, "temperature_c": 1.0}
+    for name, scale in scales.items():
+        if (spread := _spread(series.columns.get(name, []), scale)) is not None:
+            found[name.replace("_mw", "_w")] = spread
+    masks = [int(mask) for mask in series.columns.get("reasons", []) if mask >= 0]
+    if masks:
+        told = [state.names(mask) for mask in masks]
+        found["reasons"] = {
+            name: round(sum(name in each for each in told) / len(told), 4)
+            for name in sorted({n for t in told for n in t})
+        }
+    return found
+
+
+def warnings(timing: dict[str, Any], max_sm_mhz: float | None) -> list[dict[str, str]]:
+    """What the summary of the timed window makes doubtful: {"code", "seen", "remedy"}. They change no verdict."""
+    found = []
+    shares = timing.get("reasons", {})
+    slowed = {name: share for name, share in shares.items() if name in SLOWED and share > 0}
+    if slowed:
+        seen = ", ".join(f"{name} in {share:.0%} of samples" for name, share in slowed.items())
+        found.append({"code": "slowed", "seen": seen, "remedy": "See to cooling and power, then measure again."})
+    clock = (timing.get("sm_mhz") or {}).get("median")
+    if clock and max_sm_mhz and clock < LOW_CLOCK * max_sm_mhz:
+        seen = f"median SM clock {clock:.0f} of {max_sm_mhz:.0f} MHz while timed"
+        found.append({"code": "low_clock", "seen": seen, "remedy": "Compare ratios with other machines, not times."})
+    if shares.get("sw_power_cap", 0) > CAPPED_SHARE:
+        seen = f"the power limit held the clock down in {shares['sw_power_cap']:.0%} of samples"
+        found.append({"code": "power_cap", "seen": seen, "remedy": "Normal for a large GPU; ratios hold."})
+    if "clocks_setting" in shares:
+        seen = "the clocks are set to less than the GPU's own choice"
+        found.append({"code": "clocks_setting", "seen": seen, "remedy": "nvidia-smi -rgc -rmc, as root, lets them go."})
+    return found

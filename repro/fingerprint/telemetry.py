@@ -1,0 +1,122 @@
+"""The GPU while one cell runs: snapshots before, warm, timed and after, and the sampler between them.
+
+Nothing here can fail a cell or change a verdict: what could not be observed says why. Who shares the judge's user (a
+solution under ENGINE=local without root) could end the sampler; then its series is short, and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+from repro import settings
+from repro.fingerprint import classes, gpu, host, nvml, series, state
+from repro.fingerprint.entry import entry
+
+# What another program holds of the GPU before ours begins, beyond what a driver needs.
+FOREIGN_BYTES = 1 << 30
+
+
+class Telemetry:
+    """Observes from its making to `end`. device: cuda or cpu; a GPU of this process's, by UUID, if it is given one."""
+
+    def __init__(self, device: str, uuid: str = "") -> None:
+        self.device, self.uuid = device, uuid or settings.visible_gpu()
+        self.begin_s = time.monotonic()
+        # before torch is imported, so before there is a CUDA context: what is in use is others'
+        self.fresh = "torch" not in sys.modules
+        self.snapshots: dict[str, dict[str, Any]] = {}
+        self.marks: list[dict[str, Any]] = []
+        self.status, self.period_ms = "off: the run used the CPU", 0
+        self._file = -1
+        self._process: subprocess.Popen[bytes] | None = None
+        self.mark("before")
+        if device == "cuda":
+            self._start()
+
+    def _start(self) -> None:
+        try:
+            self.period_ms = settings.sample_ms()
+            if not self.period_ms:
+                self.status = "off: REPRO_SAMPLE_MS is 0"
+                return
+            self._file = os.memfd_create("telemetry")
+            told = [self.uuid, str(self.period_ms), str(os.getpid())]
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-s", "-m", "repro.fingerprint.sampler", *told],
+                stdin=subprocess.DEVNULL, stdout=self._file, stderr=subprocess.DEVNULL, cwd="/",
+                env=settings.sampler_env(),
+            )  # fmt: skip
+            self.status = "ok"
+        except (OSError, ValueError) as error:
+            self.status = f"failed: {error}"
+
+    def mark(self, name: str) -> None:
+        """Takes a snapshot under this name (a later one of the same name replaces it) and notes when."""
+        taken = state.snapshot(self.device, self.uuid)
+        taken["values"]["load_1m"] = host.load()
+        self.snapshots[name] = taken
+        self.marks.append({"name": name, "t_ms": round((taken["t_s"] - self.begin_s) * 1000)})
+
+    def _series(self) -> series.Series:
+        if self._process is None:
+            return series.Series()
+        if self._process.poll() is not None:
+            self.status = f"ended early, exit code {self._process.returncode}"
+        self._process.kill()
+        self._process.wait()
+        size = os.fstat(self._file).st_size
+        text = os.pread(self._file, size, 0).decode(errors="replace")
+        os.close(self._file)
+        self._process = None
+        return series.parse(text)
+
+    def end(self) -> dict[str, Any]:
+        """Ends the sampler. Returns {"dynamic": snapshots, "telemetry": {"sampler", "marks", "windows", "warnings",
+        "series"}}; windows: `cell`, and `timing` where something was timed."""
+        self.mark("after")
+        taken = self._series()
+        spans = {"cell": ("before", "after")}
+        warm, timed = (self.snapshots.get(name, {}).get("t_s") for name in ("warm", "timed"))
+        if warm is not None and timed is not None and timed >= warm:
+            spans["timing"] = ("warm", "timed")
+        windows = {}
+        for name, (first, last) in spans.items():
+            a, b = self.snapshots[first], self.snapshots[last]
+            windows[name] = {"deltas": state.deltas(a, b)}
+            if taken.n:
+                windows[name] |= series.summary(taken.between(a["t_s"], b["t_s"]))
+        sampler = {"status": self.status, "period_ms": self.period_ms, "samples": taken.n, "missing": taken.missing}
+        found: dict[str, Any] = {
+            "sampler": sampler,
+            "marks": self.marks,
+            "windows": windows,
+            "warnings": self._foreign() + series.warnings(windows.get("timing", windows["cell"]), self._fastest()),
+        }
+        if taken.n:
+            found["series"] = taken.to_json(self.begin_s)
+        dynamic = {name: classes.stamped(taken["values"]) for name, taken in self.snapshots.items()}
+        return {"dynamic": dynamic, "telemetry": found}
+
+    def _fastest(self) -> float | None:
+        """The highest SM clock, MHz."""
+        if self.device != "cuda" or nvml.start():
+            return None
+        handle, _ = nvml.device(self.uuid)
+        function, given, take = gpu.QUERIES["max_sm_mhz"]
+        told = (
+            nvml.ask(f"DeviceGet{function}", handle, *given, take=take) if handle is not None else entry(None, "nvml")
+        )
+        return float(told["value"]) if told["value"] else None
+
+    def _foreign(self) -> list[dict[str, str]]:
+        values = self.snapshots["before"]["values"]
+        used = values.get("memory_used_bytes", {}).get("value") or 0
+        if not self.fresh or used <= FOREIGN_BYTES:
+            return []
+        count = values.get("compute_processes", {}).get("value")
+        seen = f"{used / 2**30:.1f} GiB of the GPU in use before the cell began, {count} processes seen"
+        return [{"code": "foreign_memory", "seen": seen, "remedy": "End what uses the GPU, or name another in GPUS."}]

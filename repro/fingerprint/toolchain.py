@@ -1,0 +1,61 @@
+"""The programs that turn kernels into machine code or look into them: the assembler that Triton uses, and CUDA's."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from repro import settings
+from repro.fingerprint.entry import entry
+
+TIMEOUT_S = 20
+# program -> what its version stands after, in what it prints
+PROGRAMS = {"nvcc": r"release [\d.]+, V", "nvdisasm": r"release [\d.]+, V", "ncu": r"Version ", "gcc": r"\) "}
+
+
+def _printed(program: str, after: str) -> tuple[str | None, str]:
+    """(version, why there is none)."""
+    found = shutil.which(program)
+    if found is None:
+        return None, "absent: it is not on the path"
+    try:
+        done = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, f"failed: {error}"
+    match = re.search(rf"{after}(\d[\w.]*)", done.stdout)
+    return (match[1], "ok") if match else (None, f"failed: exit code {done.returncode}, and no version in its answer")
+
+
+def _triton() -> dict[str, Any]:
+    """Triton, and the ptxas that it would call: an override through the environment counts, so its bytes do."""
+    try:
+        import triton
+    except ImportError as error:
+        return {"triton": entry(None, "import triton", f"absent: {error}")}
+    values = {"triton": entry(triton.__version__, "triton.__version__")}
+    bundled = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
+    path, version, why = bundled, None, "absent: this Triton has no knob for it"
+    try:
+        tool = triton.knobs.nvidia.ptxas
+        path, version, why = Path(tool.path), tool.version, "ok"
+    except (AttributeError, RuntimeError, OSError, TypeError) as error:
+        why = f"absent: {type(error).__name__}: {error}"
+    values["ptxas_version"] = entry(version, "triton.knobs.nvidia.ptxas", why)
+    values["ptxas_bundled"] = entry(path == bundled, "triton.knobs.nvidia.ptxas")
+    if path.exists():
+        values["ptxas_sha256"] = entry(hashlib.sha256(path.read_bytes()).hexdigest()[:16], "triton's ptxas")
+    return values
+
+
+def values() -> dict[str, Any]:
+    """Triton and ptxas; nvcc, nvdisasm, ncu and the C compiler where they are installed."""
+    found = {}
+    for program, after in PROGRAMS.items():
+        version, why = _printed(program, after)
+        found[program] = entry(version, f"{program} --version", why)
+    compiler = settings.compiler()
+    return found | {"compiler_chosen": entry(Path(compiler).name or None, "CC")} | _triton()

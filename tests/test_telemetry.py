@@ -1,0 +1,176 @@
+"""The sampler and the snapshots: what they see of a GPU, what they cost, and that they never outlive or fail a cell."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import CPU, rows
+
+from repro import settings
+from repro.bundle import verify
+from repro.bundle.write import Bundle
+from repro.cells import Cell, Outcome
+from repro.fingerprint import series
+from repro.progress import Progress
+from repro.runs import Row, _keep
+
+OBSERVE = """
+import json, sys, time
+from repro.fingerprint.telemetry import Telemetry
+observed = Telemetry("cuda")
+print(observed._process.pid if observed._process else 0, flush=True)
+time.sleep(0.4)
+observed.mark("warm")
+time.sleep(float(sys.argv[1]))
+observed.mark("timed")
+print(json.dumps(observed.end()))
+"""
+
+
+def start(fake_gpu, seconds=0.6, **env):
+    command = [sys.executable, "-c", OBSERVE, str(seconds)]
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(settings.ROOT)} | fake_gpu | env
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd="/")
+
+
+def observed(fake_gpu, seconds=0.6, **env):
+    with start(fake_gpu, seconds, **env) as process:
+        pid, told = process.stdout.read().strip().split("\n")
+    return int(pid), json.loads(told)
+
+
+def gone(pid):
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_window_has_its_clocks_reasons_and_counters(fake_gpu):
+    pid, found = observed(fake_gpu, REPRO_SAMPLE_MS="20")
+    assert gone(pid)
+    assert list(found["dynamic"]) == ["before", "warm", "timed", "after"]
+    assert found["dynamic"]["warm"]["sm_mhz"]["class"] == "D"
+    telemetry = found["telemetry"]
+    assert telemetry["sampler"]["status"] == "ok" and telemetry["sampler"]["period_ms"] == 20
+    assert [mark["name"] for mark in telemetry["marks"]] == ["before", "warm", "timed", "after"]
+    timing = telemetry["windows"]["timing"]
+    assert 15 <= timing["samples"] <= 40 and 0.4 < timing["seconds"] < 0.8
+    assert 1500 <= timing["sm_mhz"]["min"] <= timing["sm_mhz"]["median"] <= timing["sm_mhz"]["max"] < 1900
+    assert timing["reasons"] == {"sw_power_cap": 1.0}
+    assert 0.5 < timing["deltas"]["energy_mj"] / 350 / 600 < 2  # 350 W
+    assert timing["deltas"]["violation_power_ns"] > 0 and timing["deltas"]["violation_thermal_ns"] == 0
+    assert timing["deltas"]["violation_board_limit_ns"].startswith("not_supported")
+    columns = telemetry["series"]["columns"]
+    assert set(map(len, columns.values())) == {telemetry["sampler"]["samples"]}
+    assert columns["t_ms"] == sorted(columns["t_ms"]) and columns["t_ms"][-1] < telemetry["marks"][-1]["t_ms"] + 5
+
+
+def test_it_can_be_switched_off_and_costs_nothing_then(fake_gpu):
+    pid, found = observed(fake_gpu, 0, REPRO_SAMPLE_MS="0")
+    assert pid == 0 and "series" not in found["telemetry"]
+    assert found["telemetry"]["sampler"]["status"] == "off: REPRO_SAMPLE_MS is 0"
+    assert found["telemetry"]["windows"]["timing"]["deltas"]["energy_mj"] >= 0
+    _, found = observed(fake_gpu, 0, REPRO_SAMPLE_MS="often")
+    assert found["telemetry"]["sampler"]["status"].startswith("failed: REPRO_SAMPLE_MS is 'often'")
+
+
+def test_memory_that_others_hold_before_a_cell_is_a_warning(fake_gpu):
+    _, found = observed(fake_gpu, 0, FAKE_NVML_USED=str(3 << 30), FAKE_NVML_PROCESSES="2")
+    (warning,) = (w for w in found["telemetry"]["warnings"] if w["code"] == "foreign_memory")
+    assert "3.0 GiB" in warning["seen"] and "2 processes" in warning["seen"] and warning["remedy"]
+
+
+def test_the_sampler_ends_with_a_judge_that_is_killed(fake_gpu):
+    with start(fake_gpu, 30) as process:
+        pid = int(process.stdout.readline())
+        time.sleep(0.5)
+        os.kill(process.pid, signal.SIGKILL)
+        assert gone(pid)
+
+
+def test_a_sampler_that_is_killed_leaves_what_it_saw(fake_gpu):
+    with start(fake_gpu, 0.8) as process:
+        pid = int(process.stdout.readline())
+        time.sleep(0.6)
+        os.kill(pid, signal.SIGKILL)
+        found = json.loads(process.stdout.read())["telemetry"]
+    assert found["sampler"]["status"] == "ended early, exit code -9"
+    assert 0 < found["sampler"]["samples"] < 20 and found["windows"]["timing"]["samples"] >= 0
+
+
+def test_it_takes_less_than_a_hundredth_of_one_processor(fake_gpu):
+    """Of the library here, which answers at once; what a driver adds is measured on a GPU."""
+    with start(fake_gpu, 4) as process:
+        pid = int(process.stdout.readline())
+        time.sleep(1.2)  # Python and the binding are loaded
+
+        def ticks():
+            facts = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            return int(facts[11]) + int(facts[12]), int(facts[16])
+
+        before, nice = ticks()
+        time.sleep(3)
+        after, _ = ticks()
+        resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        process.kill()
+    assert nice == 19
+    assert (after - before) / os.sysconf("SC_CLK_TCK") <= 0.01 * 3 + 0.01
+    assert resident < 64 << 20
+
+
+def test_lines_that_are_none_are_left_out():
+    text = '{"columns": ["t_us", "sm_mhz", "reasons"], "missing": {"power_mw": "not_supported"}}\n'
+    found = series.parse(text + "1000000,1500,4\nrubbish\n2000000,-1,64\n3000000,15")
+    assert found.columns == {"t_s": [1.0, 2.0], "sm_mhz": [1500, -1], "reasons": [4, 64]}
+    told = series.summary(found)
+    assert told["sm_mhz"] == {"min": 1500.0, "p5": 1500.0, "median": 1500.0, "max": 1500.0}
+    assert told["reasons"] == {"hw_thermal": 0.5, "sw_power_cap": 0.5}
+    assert [w["code"] for w in series.warnings(told, 3000)] == ["slowed", "low_clock"]
+    assert series.parse("").missing["sampler"].startswith("it wrote no header")
+
+
+def test_a_period_that_is_none_is_wrong_use(monkeypatch):
+    for told in ("5", "-1", "x"):
+        monkeypatch.setenv("REPRO_SAMPLE_MS", told)
+        with pytest.raises(ValueError, match="REPRO_SAMPLE_MS"):
+            settings.sample_ms()
+    monkeypatch.delenv("REPRO_SAMPLE_MS")
+    assert settings.sample_ms() == 50
+
+
+def test_the_series_is_a_file_of_the_bundle_and_the_row_names_it(tmp_path):
+    bundle = Bundle.create(tmp_path, "evaluate", ["a/b", "c"], {})
+    columns = {"schema_version": 1, "columns": {"t_ms": [0, 50], "sm_mhz": [1500, 1600]}, "missing": {}}
+    result = {"telemetry": {"sampler": {"samples": 2}, "series": columns}}
+    for name in ("a/b", "c"):
+        row = Row(name, Cell(name, "evaluate"))
+        _keep(bundle, row, Outcome(name, "done", dict(result)), Progress(), lambda _: "")
+    bundle.finish("complete")
+    told = bundle.rows["a/b"]["result"]["telemetry"]
+    assert told["sampler"] == {"samples": 2} and "series" not in told and told["file"].startswith("telemetry/a_b-")
+    assert json.loads((bundle.path / told["file"]).read_text()) == columns
+    assert told["file"] in bundle.manifest["files"] and "series" in result["telemetry"]
+    states = {check["check"]: check["state"] for check in verify.verify(bundle.path)["checks"]}
+    assert "FAILED" not in {states[name] for name in ("hashes", "foreign files", "bundle id") if name in states}, states
+
+
+def test_a_run_without_a_gpu_says_that_nothing_was_sampled(judge_tool):
+    (solution,) = settings.ORACLE_DIR.glob("L1_36_*.py")
+    done = judge_tool("evaluate", solution, "--problem", "L1_36", *CPU)
+    assert done.code == 0, done.err
+    (row,) = rows(judge_tool.bundles()[-1]).values()
+    telemetry = row["result"]["telemetry"]
+    assert telemetry["sampler"]["status"] == "off: the run used the CPU" and telemetry["warnings"] == []
+    assert set(row["result"]["dynamic"]) >= {"before", "after"}
+    assert row["result"]["dynamic"]["before"]["load_1m"]["value"] >= 0
