@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import CPU, rows
@@ -17,6 +18,7 @@ from repro.bundle.write import Bundle
 from repro.cells import Cell, Outcome
 from repro.fingerprint import series
 from repro.progress import Progress
+from repro.report import machines
 from repro.runs import Row, _keep
 
 OBSERVE = """
@@ -163,6 +165,21 @@ def test_the_series_is_a_file_of_the_bundle_and_the_row_names_it(tmp_path):
     assert told["file"] in bundle.manifest["files"] and "series" in result["telemetry"]
     states = {check["check"]: check["state"] for check in verify.verify(bundle.path)["checks"]}
     assert "FAILED" not in {states[name] for name in ("hashes", "foreign files", "bundle id") if name in states}, states
+
+
+def test_the_report_tells_what_was_sampled():
+    timing = {"samples": 40, "sm_mhz": {"min": 1400, "median": 1500.0, "max": 1980}, "deltas": {"energy_mj": 21000},
+              "reasons": {"sw_power_cap": 0.5}}  # fmt: skip
+    slowed = timing | {"reasons": {"hw_thermal": 0.25}}
+    done = [{"row": "r", "result": {"telemetry": {"windows": {"cell": slowed, "timing": timing}}}}]
+    source = SimpleNamespace(letter="A", done=done)
+    assert machines._throttled(source).startswith("of 40 samples in 1 rows none shows the GPU slowed")
+    text = json.dumps(machines.clocks([source]))
+    assert "not recorded" not in text and "sw_power_cap 50%" in text and "21.0" in text
+    done[0]["result"]["telemetry"]["windows"]["timing"] = slowed
+    assert machines._throttled(source) == "the GPU was slowed during r (hw_thermal in 25.0% of samples)."
+    done[0]["result"] = {}
+    assert machines._throttled(source) == "throttling was not recorded."
 
 
 def test_a_run_without_a_gpu_says_that_nothing_was_sampled(judge_tool):

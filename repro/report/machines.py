@@ -17,6 +17,7 @@ REASONS = {0x1: "idle", 0x2: "application clocks", 0x4: "software power cap", 0x
            0x10: "sync boost", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake",
            0x100: "display clocks"}  # fmt: skip
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80
+SLOWING = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
 STATE = ("sm_mhz", "memory_mhz", "temperature_c", "power_w")
 
 
@@ -111,8 +112,37 @@ def _reasons(bits: int | None) -> str | None:
     return ", ".join(word for bit, word in REASONS.items() if bits & bit) or "none"
 
 
+def _windows(source: Source) -> list[tuple[str, dict[str, Any]]]:
+    """Of every row that was sampled what the sampler saw while it was timed, else while it ran."""
+    found = []
+    for row in source.done:
+        windows = (row["result"].get("telemetry") or {}).get("windows") or {}
+        window = windows.get("timing") or windows.get("cell") or {}
+        if window.get("samples"):
+            found.append((row["row"], window))
+    return found
+
+
+def _sampled(source: Source) -> str:
+    """Whether a sample shows a GPU slowed; empty where nothing was sampled."""
+    windows = _windows(source)
+    slowed = []
+    for name, window in windows:
+        shares = {why: share for why, share in window.get("reasons", {}).items() if why in SLOWING and share > 0}
+        if shares:
+            slowed.append(f"{name} ({', '.join(f'{why} in {share:.1%} of samples' for why, share in shares.items())})")
+    if slowed:
+        return f"the GPU was slowed during {'; '.join(slowed)}."
+    count = sum(window["samples"] for _, window in windows)
+    return (
+        f"of {count} samples in {len(windows)} rows none shows the GPU slowed by heat or power brakes." if count else ""
+    )
+
+
 def _throttled(source: Source) -> str:
     """Whether a GPU was seen slowed, as far as that was recorded."""
+    if told := _sampled(source):
+        return told
     ends = [(row, _value(state, "after", "clock_event_reasons")) for row, state in _states(source)]
     known = [(row, bits) for row, bits in ends if bits is not None]
     if not known:
@@ -140,12 +170,33 @@ def clocks(sources: list[Source]) -> Part:
     columns = [("row", "text"), ("bundle", "text"),
                *((f"{names[field]} {when}", "quantity") for field in STATE for when in ("before", "after")),
                ("J in all", "quantity"), ("clock event reasons after", "text")]  # fmt: skip
-    text = ["Clocks while rows ran: not recorded in these bundles."]
-    if not rows:
-        return parts.section("clocks", "Clocks", text=text, paper=False)
-    text.append("The state of the GPU right before and right after each row:")
-    table = parts.table("clocks", "Clocks, temperature, power and energy", columns, rows)
-    return parts.section("clocks", "Clocks", text=text, tables=[table], paper=False)
+    during = _during(sources)
+    text = [] if during else ["Clocks while rows ran: not recorded in these bundles."]
+    tables = [during] if during else []
+    if rows:
+        text.append("The state of the GPU right before and right after each row:")
+        tables.append(parts.table("clocks", "Clocks, temperature, power and energy", columns, rows))
+    return parts.section("clocks", "Clocks", text=text, tables=tables, paper=False)
+
+
+def _during(sources: list[Source]) -> Part | None:
+    """What the sampler saw of each row; None where no bundle holds any of it."""
+    rows = []
+    for source in sources:
+        for name, window in _windows(source):
+            row: list[Any] = [name, source.letter, window["samples"]]
+            for field, ends in (("sm_mhz", ("min", "median", "max")), ("power_w", ("median", "max")),
+                                ("temperature_c", ("max",))):  # fmt: skip
+                row += [(window.get(field) or {}).get(end) for end in ends]
+            joules = window.get("deltas", {}).get("energy_mj")
+            row.append(joules / 1e3 if isinstance(joules, int | float) else None)
+            rows.append([*row, ", ".join(f"{why} {share:.0%}" for why, share in window.get("reasons", {}).items())])
+    columns = [("row", "text"), ("bundle", "text"), ("samples", "quantity"), ("SM MHz min", "quantity"),
+               ("SM MHz median", "quantity"), ("SM MHz max", "quantity"), ("W median", "quantity"),
+               ("W max", "quantity"), ("°C max", "quantity"), ("J", "quantity"),
+               ("clock event reasons, share of samples", "text")]  # fmt: skip
+    caption = "Sampled while rows were timed, or while they ran where nothing was timed"
+    return parts.table("sampled", caption, columns, rows) if rows else None
 
 
 def fingerprints(sources: list[Source]) -> Part:
