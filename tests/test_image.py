@@ -212,7 +212,7 @@ import contextlib  # noqa: E402
 import pytest  # noqa: E402 - the image has none
 
 from repro import evaluation, problems  # noqa: E402
-from repro.judge import launch  # noqa: E402
+from repro.judge import users  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +381,7 @@ def test_every_solution_of_a_cell_has_a_user_of_its_own_and_no_right(looked):
     assert int(me["CapBnd"], 16) & ~0xC0 == 0, "SETGID and SETUID, which it may not take: no_new_privs"
     assert me["NoNewPrivs"] == "1" and me["Seccomp"] == "2" and me["Groups"] == ""
     (uid,) = set(me["uids"]) | set(me["gids"])
-    assert launch.FIRST_UID <= uid < launch.LAST_UID and me["judge"] == settings.CONTAINER_UID and me["parent"] == 0
+    assert users.FIRST_UID <= uid < users.LAST_UID and me["judge"] == settings.CONTAINER_UID and me["parent"] == 0
     assert uid != told["signals"]["me"]
     assert {entry["separation"] for entry in found.values()} == {"user"}
     assert (found["honest"]["verdict"], found["honest"]["reasons"]) == ("correct", [])
