@@ -22,7 +22,7 @@ BEST, PUBLISHED, ROUNDS, FLOOR = "#0072B2", "#D55E00", "#777777", "#009E73"
 WIDTH_IN, HEIGHT_IN = 7.2, 4.0
 
 
-def library() -> Any:
+def plotting() -> Any:
     """matplotlib. Raises PrerequisiteError where it is not installed."""
     try:
         import matplotlib
@@ -53,7 +53,7 @@ def svg(facts: dict[str, Any]) -> str:
 
     At least one round must have a time. Raises PrerequisiteError without matplotlib.
     """
-    matplotlib = library()
+    matplotlib = plotting()
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 

@@ -49,7 +49,7 @@ def svg(figure: dict[str, Any]) -> str:
 
 
 def _drawn(figure: dict[str, Any], draw: Any, rows: int) -> str:
-    matplotlib = traces.library()
+    matplotlib = traces.plotting()
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
