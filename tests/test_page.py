@@ -234,6 +234,7 @@ def test_no_figure_names_a_date_or_a_version(drawn: Path) -> None:
         assert "<metadata" not in figure and "dc:date" not in figure and "matplotlib.org" not in figure
 
 
+@pytest.mark.clock
 def test_a_report_of_thirteen_problems_is_drawn_in_five_seconds(tool: Tool) -> None:
     times = {"eager": 4.0, "eager_tf32": 2.0, "compile": 3.0, "compile_tf32": 1.5, "mine": 1.0}
     names = problems.ids()
