@@ -20,6 +20,11 @@ RUN python3 -m venv /opt/venv \
     && /opt/venv/bin/pip install --cert /etc/ssl/certs/ca-certificates.crt --disable-pip-version-check --no-cache-dir \
         --require-hashes --requirement /opt/repro/requirements/image.txt
 
+# In a layer of its own: what agents and their gateway need changes more often than the GPU stack.
+COPY requirements/agents.txt /opt/repro/requirements/agents.txt
+RUN /opt/venv/bin/pip install --cert /etc/ssl/certs/ca-certificates.crt --disable-pip-version-check --no-cache-dir \
+        --require-hashes --requirement /opt/repro/requirements/agents.txt
+
 # A volume mounted at /cell takes this folder's owner and mode: the judge's alone, workers are of other users. /results is
 # where a plain `docker run repro benchmark` leaves its bundle.
 RUN groupadd --gid 10001 repro \

@@ -84,7 +84,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/mypy
 
 requirements: $(VENV)/.uv
-	for set in core host image local dev uv; do \
+	for set in core host image agents local dev uv; do \
 	  $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --custom-compile-command "make requirements" requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
 	done
