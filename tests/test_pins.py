@@ -73,6 +73,8 @@ def test_requirement_files_agree_with_each_other_and_with_the_pins() -> None:
         assert versions[name] == {settings.PINS[name]}
     image = locked(ROOT / "requirements" / "image.txt")
     assert {"torch", "triton", "numpy"} <= image.keys() and "docker" not in image
+    agents = locked(ROOT / "requirements" / "agents.txt")
+    assert image.items() <= agents.items() and {"anthropic", "mcp"} <= agents.keys() and "docker" not in agents
     host = locked(ROOT / "requirements" / "host.txt")
     assert "docker" in host and "torch" not in host
 
