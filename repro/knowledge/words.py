@@ -1,0 +1,52 @@
+"""Text as the search sees it: identifiers cut into words, one spelling, one name for one thing."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+SYNONYMS = Path(__file__).with_name("synonyms.txt")
+# Words that carry no subject. Kept short: a rare word is never one of them.
+STOP = frozenset(
+    "a about after again all also am an and any anyway are as at be because been before being but by can cannot could did "
+    "do does doing done down each even ever every few for from further get gets getting give given go goes got had has "
+    "have having he her here hers him his how however i if in into is it its itself just keep let like make makes many "
+    "may me might mine more most much must my myself need needs no nor not now of off on once one only onto or other our "
+    "ours out over own per put rather s same say says shall she should since so some still such t than that the their "
+    "theirs them then there these they this those though through to too toward try under until up upon us use used using "
+    "very via want wants was we well were what when where whether which while who whom whose why will with within without "
+    "would yes yet you your yours".split()
+)
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2,})|(?<=[a-z])(?=[123]d\b)")
+_NAN = re.compile(r"\bNaN")
+_SPELLING = re.compile(r"(\w{4,})iz(e|es|ed|er|ers|ing|ation|ations)\b")
+_WORD = re.compile(r"[^\W_]+")
+
+
+@functools.cache
+def _synonyms() -> tuple[re.Pattern[str], dict[str, str]]:
+    """A pattern that finds any variant, longest first, and what each is called."""
+    names: dict[str, str] = {}
+    for line in SYNONYMS.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            canonical, variants = line.split(":", 1)
+            names |= {variant.strip(): canonical.strip() for variant in variants.split(",")}
+    longest = sorted(names, key=len, reverse=True)
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest))})\b"), names
+
+
+def fold(text: str) -> str:
+    """Lower-case words parted by single spaces, in canonical names. `BatchNorm2d` becomes `batch norm 2d`."""
+    text = _CAMEL.sub(" ", _NAN.sub("nan", text))
+    plain = _SPELLING.sub(r"\1is\2", " ".join(_WORD.findall(text.lower())))
+    pattern, names = _synonyms()
+    # Twice: `Conv Transpose 3d` and `1x1 conv` hold one variant in another.
+    for _ in range(2):
+        plain = pattern.sub(lambda found: names[found.group()], plain)
+    return plain
+
+
+def terms(text: str) -> list[str]:
+    """The distinct words of a text that carry a subject, folded, in their order."""
+    return [word for word in dict.fromkeys(fold(text).split()) if word not in STOP]
