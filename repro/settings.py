@@ -31,6 +31,13 @@ IMAGE = "repro"
 LABEL = "repro"
 CONTAINER_UID = 10001
 
+# What the published study asked for: one model for each way to reach it.
+API_MODEL, BEDROCK_MODEL = "claude-opus-4-5-20251101", "us.anthropic.claude-opus-4-6-v1"
+REGION = "us-east-1"
+SECRETS = ("ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "LEEROOPEDIA_API_KEY")
+# What an agent's process inherits without a container: nothing that tells who or where this is.
+AGENT_ENV = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "CUDA_HOME", "CC", "CXX", "OMP_NUM_THREADS")
+
 # Environment variables that may reach a fingerprint: configuration, never credentials.
 FINGERPRINT_ENV = (
     "PYTORCH_CUDA_ALLOC_CONF",
@@ -80,6 +87,36 @@ def image() -> str:
 def docker_host() -> str:
     """The address of the Docker engine, or the empty string for the default socket."""
     return os.environ.get("DOCKER_HOST", "")
+
+
+def secret(name: str) -> str:
+    """A key of `SECRETS`, or the empty string. It goes to a gateway's stdin and nowhere else."""
+    if name not in SECRETS:
+        raise ValueError(f"{name} is no secret of this tool")
+    return os.environ.get(name, "").strip()
+
+
+def wants_bedrock() -> bool:
+    """Whether $CLAUDE_CODE_USE_BEDROCK asks for Bedrock."""
+    return os.environ.get("CLAUDE_CODE_USE_BEDROCK", "").strip().lower() in ("1", "true", "yes", "on")
+
+
+def region() -> str:
+    """The region of Bedrock: $AWS_REGION."""
+    return os.environ.get("AWS_REGION", "").strip() or REGION
+
+
+def model(*, bedrock: bool) -> str:
+    """The model where none is named; as published, $ANTHROPIC_MODEL counts on Bedrock alone."""
+    return os.environ.get("ANTHROPIC_MODEL", "").strip() or BEDROCK_MODEL if bedrock else API_MODEL
+
+
+def agent_env(home: Path, extra: dict[str, str]) -> dict[str, str]:
+    """The whole environment of an agent without a container: an allow-list, home and temporary files in its folder."""
+    env = {name: os.environ[name] for name in AGENT_ENV if name in os.environ}
+    env |= {"HOME": str(home), "TMPDIR": str(home), "USER": "repro", "PYTHONPATH": _python_path()}
+    env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+    return env | {"TRITON_CACHE_DIR": str(home / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor")} | extra
 
 
 def fingerprint_env() -> dict[str, str]:

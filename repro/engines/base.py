@@ -9,7 +9,8 @@ from typing import Any
 
 from repro import jsonio
 from repro.cells import CELLS, Cell, Outcome
-from repro.errors import EngineGone
+from repro.engines.agent import AgentCell, AgentOutcome
+from repro.errors import EngineGone, PrerequisiteError
 
 Progress = Callable[[str], None]
 START_ALLOWANCE_S = 120.0
@@ -32,6 +33,20 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
         """Name, version and isolation, for the bundle."""
+
+    def run_agent(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
+        """Runs one agent beside its gateway, with a GPU of its own where this engine has any. Safe to call from several
+        threads. secrets: go to the gateway's standard input alone.
+
+        Raises EngineError where the engine refuses, EngineGone where it no longer answers.
+        """
+        raise PrerequisiteError(f"no agent runs on the engine {self.name}")
+
+    def halt(self) -> None:  # noqa: B027
+        """Ends what `run_agent` and `attempt` run in other threads: agents by SIGTERM, then what they left is read."""
+
+    def kill(self) -> None:  # noqa: B027
+        """Kills and removes whatever this run still has, at once."""
 
     def run(self, cells: list[Cell], progress: Progress) -> Iterator[Outcome]:
         """One outcome for every cell, in order. A cell that takes its process down fails alone."""

@@ -27,7 +27,8 @@ from docker.types import DeviceRequest, Mount
 
 from repro import jsonio, settings
 from repro.cells import OUTCOMES, Cell, Outcome
-from repro.engines import lease
+from repro.engines import agent_docker, lease
+from repro.engines.agent import AgentCell, AgentOutcome
 from repro.engines.base import Engine, Progress, inbox, outcomes
 from repro.errors import EngineError, EngineGone, PrerequisiteError
 
@@ -39,6 +40,7 @@ SHM_BYTES = 1 << 30
 MEMORY_SHARE = 0.9
 CONNECT_TIMEOUT_S = 10
 LABEL_RUN, LABEL_OWNER = f"{settings.LABEL}.run", f"{settings.LABEL}.owner"
+LABEL_ROLE = f"{settings.LABEL}.role"
 
 T = TypeVar("T")
 GONE = (
@@ -142,6 +144,7 @@ class DockerEngine(Engine):
         self.gpus = gpus
         self.facts = self._facts(info)
         self.run_id = uuid.uuid4().hex[:12]
+        self.stopping = threading.Event()
 
     def _facts(self, info: dict[str, Any]) -> dict[str, str]:
         """What a container cannot see of itself; what is not known is left out."""
@@ -171,8 +174,35 @@ class DockerEngine(Engine):
 
     def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> tuple[list[Outcome], str]:
         candidates = (lease.select(self.gpus) or ["0"]) if self.device == "cuda" else []
-        with lease.hold(candidates, progress) as gpu:
+        with lease.hold(candidates, progress, self.stopping) as gpu:
             return self._guard(lambda: self._run(cells, gpu, timeout_s, progress))
+
+    def run_agent(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
+        candidates = (lease.select(self.gpus) or ["0"]) if self.device == "cuda" else []
+        labels = {LABEL_RUN: self.run_id, LABEL_OWNER: _owner()}
+        with lease.hold(candidates, progress, self.stopping) as gpu:
+            room = agent_docker.Room(self.client, self.image.id, f"repro-{self.run_id}", labels, self.memory, gpu,
+                                     self.stopping)  # fmt: skip
+            return self._guard(lambda: room.run(cell, secrets, progress))
+
+    def halt(self) -> None:
+        self.stopping.set()
+        for container in self._mine():
+            if container.labels.get(LABEL_ROLE) == "cell":
+                _quietly(container.kill)
+
+    def kill(self) -> None:
+        self.stopping.set()
+        for container in self._mine():
+            _quietly(partial(container.remove, force=True, v=True))
+        for volume in self.client.volumes.list(filters={"label": f"{LABEL_RUN}={self.run_id}"}):
+            _quietly(partial(volume.remove, force=True))
+
+    def _mine(self) -> list[Any]:
+        found: list[Any] = []
+        filters = {"label": f"{LABEL_RUN}={self.run_id}"}
+        _quietly(lambda: found.extend(self.client.containers.list(all=True, filters=filters, ignore_removed=True)))
+        return found
 
     def _guard(self, call: Callable[[], T]) -> T:
         """Turns the SDK's exceptions into ours: an engine that no longer answers, or one that refuses."""
@@ -219,7 +249,7 @@ class DockerEngine(Engine):
             "image": self.image.id,
             "command": ["cell", CELL_FOLDER],
             "name": name,
-            "labels": labels,
+            "labels": labels | {LABEL_ROLE: "cell"},
             "environment": environment,
             # root with the right to become others and nothing else: the cell gives it up for the judge and the workers
             "user": "0:0",

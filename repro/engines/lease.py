@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 from repro import settings
-from repro.errors import PrerequisiteError
+from repro.errors import EngineError, PrerequisiteError
 
 POLL_S = 0.5
 
@@ -41,8 +42,13 @@ def select(gpus: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def hold(candidates: list[str], progress: Callable[[str], None]) -> Iterator[str | None]:
-    """Holds the first free GPU of `candidates` while the block runs; waits where all are taken. None: no GPU."""
+def hold(
+    candidates: list[str], progress: Callable[[str], None], stopping: threading.Event | None = None
+) -> Iterator[str | None]:
+    """Holds the first free GPU of `candidates` while the block runs; waits where all are taken. None: no GPU.
+
+    Raises EngineError where `stopping` is set while it waits.
+    """
     if not candidates:
         yield None
         return
@@ -63,4 +69,6 @@ def hold(candidates: list[str], progress: Callable[[str], None]) -> Iterator[str
         if not waited:
             progress("waiting for a GPU: another run of repro holds the lease")
             waited = True
+        if stopping is not None and stopping.is_set():
+            raise EngineError("the run was stopped", "it waited for a GPU")
         time.sleep(POLL_S)

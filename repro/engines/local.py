@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import platform
@@ -16,7 +17,8 @@ from typing import Any
 
 from repro import settings
 from repro.cells import OUTCOMES, Cell, Outcome
-from repro.engines import lease
+from repro.engines import agent_local, lease
+from repro.engines.agent import AgentCell, AgentOutcome
 from repro.engines.base import Engine, Progress, inbox, outcomes
 from repro.errors import EngineError, PrerequisiteError
 from repro.judge.procfs import descendants
@@ -39,6 +41,8 @@ class LocalEngine(Engine):
             )
         if importlib.util.find_spec("torch") is None:  # importing it takes seconds, and this process has no use for it
             raise PrerequisiteError("torch is not installed here", "", "Run `make setup ENGINE=local`.")
+        self.stopping = threading.Event()
+        self.children: set[subprocess.Popen[str]] = set()
 
     def describe(self) -> dict[str, Any]:
         return {"engine": "local", "isolation": "processes", "python": platform.python_version()}
@@ -57,7 +61,7 @@ class LocalEngine(Engine):
                 "cannot make a temporary folder", error.strerror or str(error), "Free disk space."
             ) from error
         try:
-            with lease.hold(self.gpus, progress) as gpu:
+            with lease.hold(self.gpus, progress, self.stopping) as gpu:
                 try:
                     for name, content in inbox(cells).items():
                         (folder / name).write_bytes(content)
@@ -68,6 +72,21 @@ class LocalEngine(Engine):
             return outcomes(file.read_text() if file.exists() else ""), ending
         finally:
             shutil.rmtree(root, ignore_errors=True)
+
+    def run_agent(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
+        with lease.hold(self.gpus, progress, self.stopping) as gpu:
+            return agent_local.Room(gpu, self.stopping).run(cell, secrets, progress)
+
+    def halt(self) -> None:
+        self.stopping.set()
+        for child in list(self.children):
+            _kill(child)
+
+    def kill(self) -> None:
+        self.halt()
+        for pid in descendants(os.getpid())[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _serve(self, folder: Path, gpu: str | None, timeout_s: float, progress: Progress) -> str:
         """Runs the cell process to its end; returns how it ended, "" for well."""
@@ -85,6 +104,7 @@ class LocalEngine(Engine):
                 start_new_session=True,
                 text=True,
             )
+        self.children.add(child)
         late = threading.Event()
 
         def expire() -> None:
@@ -101,6 +121,7 @@ class LocalEngine(Engine):
         finally:
             timer.cancel()
             _kill(child)
+            self.children.discard(child)
             if child.stdout is not None:
                 child.stdout.close()
         if late.is_set():

@@ -1,0 +1,116 @@
+"""What an engine is given to run an agent, and what it hands back: an agent's cell and a gateway beside it."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from repro import jsonio, settings
+
+GATEWAY_JSON, AGENT_JSON, SCRIPT = "gateway.json", "agent.json", "replay.jsonl"
+OUTCOME, EVENTS, TRANSCRIPT, SOLUTIONS = "agent-outcome.json", "events.jsonl", "transcript", "work/solutions"
+JOURNAL, METER = "journal.jsonl", "meter.json"
+READY = "ready"
+READY_S = 90.0
+# After its own wall budget an agent has so long to hand in before its container is killed.
+ALLOWANCE_S = 120.0
+# After SIGTERM.
+GRACE_S = 20.0
+# Of one file, and of all that a cell leaves: beyond it the end is cut off and named.
+FILE_BYTES, CELL_BYTES = 32 << 20, 96 << 20
+LOG_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class AgentCell:
+    """One agent at work. gateway, agent: the two JSON files without the paths that only the engine knows. files: name
+    below the cell's folder -> content; script: of a replay. online: whether the gateway needs a network. share: of the
+    machine's memory that the agent may use."""
+
+    id: str
+    gateway: dict[str, Any]
+    agent: dict[str, Any]
+    files: dict[str, bytes] = field(default_factory=dict, repr=False)
+    script: bytes = field(default=b"", repr=False)
+    online: bool = True
+    wall_s: float = 2400.0
+    share: float = 1.0
+
+
+@dataclass
+class AgentOutcome:
+    """What a cell left. ending: how the agent's process ended, "" for well; cause: whose doing that was: "" (its own),
+    timeout, memory, stopped (this run was interrupted), infrastructure. Files are read even where it was killed."""
+
+    cell: str
+    ending: str = ""
+    cause: str = ""
+    gateway_ending: str = ""
+    wall_s: float = 0.0
+    agent_files: dict[str, bytes] = field(default_factory=dict, repr=False)
+    gateway_files: dict[str, bytes] = field(default_factory=dict, repr=False)
+    isolation: dict[str, Any] = field(default_factory=dict)
+    cut: list[str] = field(default_factory=list)
+
+
+def secret_line(secrets: dict[str, str]) -> bytes:
+    """The one line that a gateway reads from its standard input."""
+    return (jsonio.dumps(secrets) + "\n").encode()
+
+
+def pack(files: dict[str, bytes], folders: Iterable[str] = ()) -> bytes:
+    """A tar archive whose files and folders belong to the container's user."""
+    every = {str(parent) for name in files for parent in PurePosixPath(name).parents if str(parent) != "."}
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for folder in sorted({*every, *folders}):
+            info = tarfile.TarInfo(folder)
+            info.type, info.mode = tarfile.DIRTYPE, 0o755
+            _own(info)
+            archive.addfile(info)
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), 0o644
+            _own(info)
+            archive.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def _own(info: tarfile.TarInfo) -> None:
+    info.uid = info.gid = settings.CONTAINER_UID
+    info.mtime = int(time.time())
+
+
+@dataclass
+class Basket:
+    """Collects files up to the bounds of a cell; what does not fit is cut and named."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    cut: list[str] = field(default_factory=list)
+    left: int = CELL_BYTES
+
+    def put(self, name: str, read: Any) -> None:
+        """read: a function of how many bytes to read at most."""
+        bound = min(FILE_BYTES, self.left)
+        content: bytes = read(bound + 1)
+        if len(content) > bound:
+            content = content[:bound]
+            self.cut.append(name)
+        self.left -= len(content)
+        self.files[name] = content
+
+
+def wanted(name: str) -> bool:
+    """Whether a file of a cell's folder is kept: its record, the raw transcript and the solutions."""
+    if name in (OUTCOME, EVENTS, AGENT_JSON):
+        return True
+    path = PurePosixPath(name)
+    if ".." in path.parts or path.is_absolute():
+        return False
+    below = str(path.parent)
+    return (below == SOLUTIONS and path.suffix == ".py") or below == TRANSCRIPT or below.startswith(f"{TRANSCRIPT}/")

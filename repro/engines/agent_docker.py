@@ -1,0 +1,316 @@
+"""An agent in a container without a network, and its gateway in another: a socket on a volume is all they share.
+
+Three volumes: the gateway's folder (configuration, journal), the socket's (the agent mounts it read-only) and the
+agent's. Keys go through the gateway's attached standard input: no file, environment variable or inspect has them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tarfile
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import docker
+from docker.errors import APIError, DockerException, NotFound
+from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
+
+from repro import jsonio, settings
+from repro.engines.agent import (
+    AGENT_JSON,
+    ALLOWANCE_S,
+    EVENTS,
+    GATEWAY_JSON,
+    GRACE_S,
+    JOURNAL,
+    LOG_BYTES,
+    METER,
+    OUTCOME,
+    READY,
+    READY_S,
+    SCRIPT,
+    SOLUTIONS,
+    TRANSCRIPT,
+    AgentCell,
+    AgentOutcome,
+    Basket,
+    pack,
+    secret_line,
+    wanted,
+)
+from repro.engines.base import Progress
+from repro.errors import EngineError
+
+GATEWAY_FOLDER, SOCKET_FOLDER, AGENT_FOLDER = "/gateway", "/gateway-sock", "/cell"
+SOCKET = f"{SOCKET_FOLDER}/gw.sock"
+# The solutions that ship, the tests and the pages: an agent's container has empty folders in their place.
+MASKED = ("artifacts", "tests", "repro/knowledge")
+MASK = "ro,noexec,nosuid,nodev,size=4k,mode=0555"
+TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
+GATEWAY_TMPFS = "rw,noexec,nosuid,nodev,size=64m,mode=1777"
+AGENT_PIDS, GATEWAY_PIDS = 1024, 128
+GATEWAY_MEMORY = 768 << 20
+AGENT_SHM = 1 << 30
+MEMORY_SHARE = 0.9
+LOGS = {"max-size": "8m", "max-file": "2"}
+POLL_S = 0.5
+
+
+@dataclass
+class Room:
+    """The engine's side of one agent's cell."""
+
+    client: docker.DockerClient
+    image: str
+    prefix: str
+    labels: dict[str, str]
+    memory: int
+    gpu: str | None
+    stopping: threading.Event
+
+    def run(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
+        """Runs a cell to its end and reads what it left. Raises EngineError where a container cannot be made."""
+        name = f"{self.prefix}-{uuid.uuid4().hex[:8]}"
+        begin, outcome = time.monotonic(), AgentOutcome(cell.id)
+        with contextlib.ExitStack() as stack:
+            volumes = {role: self._volume(stack, f"{name}-{role}") for role in ("gw", "sock", "work")}
+            gateway = self._container(stack, self._gateway(name, volumes, cell))
+            gateway.put_archive(GATEWAY_FOLDER, pack(_gateway_files(cell), ["journal"]))
+            try:
+                _start(gateway, secrets)
+                self._await(gateway)
+            except EngineError as error:
+                outcome.cause, outcome.ending, outcome.gateway_ending = "infrastructure", str(error), str(error)
+                outcome.gateway_files = _read_gateway(gateway, secrets)
+                return outcome
+            agent = self._container(stack, self._agent(name, volumes, cell))
+            files = {AGENT_JSON: jsonio.render(cell.agent | {"socket": SOCKET}), **cell.files}
+            agent.put_archive(AGENT_FOLDER, pack(files, ["work", SOLUTIONS, TRANSCRIPT]))
+            outcome.isolation = _isolation(agent, gateway)
+            agent.start()
+            self._watch(agent, gateway, cell, outcome, progress)
+            basket = Basket()
+            for part in (OUTCOME, EVENTS, AGENT_JSON, SOLUTIONS, TRANSCRIPT):
+                _collect(agent, part, basket)
+            outcome.agent_files, outcome.cut = basket.files, basket.cut
+            _quietly(lambda: gateway.stop(timeout=10))
+            outcome.gateway_files = _read_gateway(gateway, secrets)
+        outcome.wall_s = round(time.monotonic() - begin, 3)
+        return outcome
+
+    def _volume(self, stack: contextlib.ExitStack, name: str) -> str:
+        volume = self.client.volumes.create(name, labels=self.labels)
+        stack.callback(_quietly, lambda: volume.remove(force=True))
+        return name
+
+    def _container(self, stack: contextlib.ExitStack, options: dict[str, Any]) -> Any:
+        container = self.client.containers.create(**options)
+        stack.callback(_quietly, lambda: container.remove(force=True, v=True))
+        return container
+
+    def _shared(self, role: str) -> dict[str, Any]:
+        return {
+            "image": self.image,
+            "labels": self.labels | {f"{settings.LABEL}.role": role},
+            "user": f"{settings.CONTAINER_UID}:{settings.CONTAINER_UID}",
+            "read_only": True,
+            "cap_drop": ["ALL"],
+            "security_opt": ["no-new-privileges"],
+            "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+            "log_config": LogConfig(type=LogConfig.types.JSON, config=LOGS),
+            "init": True,
+            "ipc_mode": "private",
+            "detach": True,
+        }
+
+    def _gateway(self, name: str, volumes: dict[str, str], cell: AgentCell) -> dict[str, Any]:
+        return self._shared("gateway") | {
+            "name": f"{name}-gateway",
+            "command": ["gateway", GATEWAY_FOLDER],
+            "network_mode": "bridge" if cell.online else "none",
+            "stdin_open": True,
+            "tmpfs": {"/tmp": GATEWAY_TMPFS},  # noqa: S108
+            "mounts": [Mount(GATEWAY_FOLDER, volumes["gw"]), Mount(SOCKET_FOLDER, volumes["sock"])],
+            "pids_limit": GATEWAY_PIDS,
+            "mem_limit": GATEWAY_MEMORY,
+            "memswap_limit": GATEWAY_MEMORY,
+        }
+
+    def _agent(self, name: str, volumes: dict[str, str], cell: AgentCell) -> dict[str, Any]:
+        memory = int(self.memory * MEMORY_SHARE * cell.share) or None
+        masks = {f"/opt/repro/{folder}": MASK for folder in MASKED}
+        requests_ = [DeviceRequest(device_ids=[self.gpu], capabilities=[["gpu"]])] if self.gpu is not None else []
+        return self._shared("agent") | {
+            "name": f"{name}-agent",
+            "command": ["agent", AGENT_FOLDER],
+            "network_mode": "none",
+            "tmpfs": {"/tmp": TMPFS} | masks,  # noqa: S108
+            "mounts": [Mount(AGENT_FOLDER, volumes["work"]), Mount(SOCKET_FOLDER, volumes["sock"], read_only=True)],
+            "pids_limit": AGENT_PIDS,
+            "mem_limit": memory,
+            "memswap_limit": memory,
+            "shm_size": AGENT_SHM,
+            "device_requests": requests_,
+        }
+
+    def _await(self, gateway: Any) -> None:
+        """Waits for the gateway's word that it listens. Raises EngineError where it ends or stays silent."""
+        late = time.monotonic() + READY_S
+        while time.monotonic() < late and not self.stopping.is_set():
+            if READY in gateway.logs(stdout=True, stderr=False, tail=20).decode(errors="replace").split():
+                return
+            state = _state(gateway)
+            if not state.get("Running"):
+                raise EngineError("the gateway did not start", f"exit code {state.get('ExitCode')}{_tail(gateway)}")
+            time.sleep(POLL_S / 2)
+        raise EngineError("the gateway did not start", f"it was silent for {READY_S:.0f} s{_tail(gateway)}")
+
+    def _watch(self, agent: Any, gateway: Any, cell: AgentCell, outcome: AgentOutcome, progress: Progress) -> None:
+        """Follows both containers until the agent's has ended, which every way out of here makes sure of."""
+        late = time.monotonic() + cell.wall_s + ALLOWANCE_S
+        kill_at: float | None = None
+        while True:
+            state = _state(agent)
+            if not state.get("Running") and state.get("Status") != "created":
+                break
+            now = time.monotonic()
+            reason = ""
+            if self.stopping.is_set():
+                reason, cause = "the run was stopped", "stopped"
+            elif now > late:
+                reason, cause = f"it ran {cell.wall_s:.0f} s and did not end by itself", "timeout"
+            elif not (told := _state(gateway)).get("Running"):
+                outcome.gateway_ending = f"the gateway ended with exit code {told.get('ExitCode')}{_tail(gateway)}"
+                reason, cause = outcome.gateway_ending, "infrastructure"
+            if reason and kill_at is None:
+                outcome.cause, outcome.ending, kill_at = cause, reason, now + GRACE_S
+                _quietly(lambda: agent.kill("SIGTERM"))
+            elif kill_at is not None and now > kill_at:
+                _quietly(agent.kill)
+            if line := agent.logs(stdout=True, stderr=False, tail=1).decode(errors="replace").strip():
+                progress(line[:200])
+            time.sleep(POLL_S)
+        if outcome.cause:
+            return
+        if state.get("OOMKilled"):
+            outcome.cause, outcome.ending = "memory", "the agent's container ran out of memory"
+        elif state.get("Status") == "gone":
+            outcome.cause, outcome.ending = "infrastructure", "the agent's container is gone"
+        elif state.get("ExitCode"):
+            outcome.ending = f"the agent's container ended with exit code {state['ExitCode']}{_tail(agent)}"
+            outcome.cause = "infrastructure"
+
+
+def _gateway_files(cell: AgentCell) -> dict[str, bytes]:
+    paths = {"socket": SOCKET, "journal": f"{GATEWAY_FOLDER}/journal"}
+    return {GATEWAY_JSON: jsonio.render(cell.gateway | paths)} | ({SCRIPT: cell.script} if cell.script else {})
+
+
+def _start(gateway: Any, secrets: dict[str, str]) -> None:
+    """Starts a gateway with its keys on an attached standard input."""
+    api = gateway.client.api
+    stream = api.attach_socket(gateway.id, params={"stdin": 1, "stream": 1})
+    try:
+        gateway.start()
+        raw = getattr(stream, "_sock", stream)
+        (raw.sendall if hasattr(raw, "sendall") else raw.send)(secret_line(secrets))
+    finally:
+        stream.close()
+        if (response := getattr(stream, "_response", None)) is not None:
+            response.close()
+
+
+def _state(container: Any) -> dict[str, Any]:
+    """The engine's word on a container; one that is gone is not running."""
+    try:
+        state: dict[str, Any] = container.client.api.inspect_container(container.id)["State"]
+        return state
+    except NotFound:
+        return {"Status": "gone", "Running": False, "ExitCode": None}
+
+
+def _tail(container: Any) -> str:
+    """The last line that a container wrote to stderr, as the end of a sentence."""
+    try:
+        text = container.logs(stdout=False, stderr=True, tail=1).decode(errors="replace").strip()
+    except NotFound:
+        return ""
+    return f": {text[:400]}" if text else ""
+
+
+def _isolation(agent: Any, gateway: Any) -> dict[str, Any]:
+    """What the engine says of both containers, as evidence: nothing in it is secret."""
+    found: dict[str, Any] = {"isolation": "containers"}
+    for role, container in (("agent", agent), ("gateway", gateway)):
+        container.reload()
+        host, config = container.attrs["HostConfig"], container.attrs["Config"]
+        found[role] = {
+            "network": host["NetworkMode"],
+            "user": config["User"],
+            "read_only": host["ReadonlyRootfs"],
+            "cap_drop": host["CapDrop"],
+            "security_opt": host["SecurityOpt"],
+            "pids_limit": host["PidsLimit"],
+            "memory_bytes": host["Memory"],
+            "masked": sorted(set(host.get("Tmpfs") or {}) - {"/tmp"}),  # noqa: S108
+            "mounts": [{"target": m["Target"], "read_only": bool(m.get("ReadOnly"))} for m in host["Mounts"]],
+        }
+    return found
+
+
+def _members(container: Any, path: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
+    """(name below the folder that `path` lies in, reader) of every plain file at a path."""
+    try:
+        parts, _ = container.get_archive(path)
+    except NotFound:
+        return
+    above = PurePosixPath(path).parent
+    with tempfile.TemporaryFile() as spool:
+        for part in parts:
+            if spool.tell() < 4 * (96 << 20):  # an agent may leave anything here
+                spool.write(part)
+        spool.seek(0)
+        try:
+            with tarfile.open(fileobj=spool) as archive:
+                for member in archive:
+                    stream = archive.extractfile(member) if member.isreg() else None
+                    if stream is not None:
+                        yield str(above / member.name), stream.read
+        except tarfile.ReadError:  # it was longer than is read
+            return
+
+
+def _collect(agent: Any, part: str, basket: Basket) -> None:
+    for path, read in _members(agent, f"{AGENT_FOLDER}/{part}"):
+        name = str(PurePosixPath(path).relative_to(AGENT_FOLDER))
+        if wanted(name):
+            basket.put(name, read)
+
+
+def _read_gateway(gateway: Any, secrets: dict[str, str]) -> dict[str, bytes]:
+    """Journal, meter, configuration and log of a gateway, without any value of `secrets`."""
+    basket = Basket()
+    for name in (f"journal/{JOURNAL}", f"journal/{METER}", GATEWAY_JSON):
+        for path, read in _members(gateway, f"{GATEWAY_FOLDER}/{name}"):
+            basket.put(PurePosixPath(path).name, read)
+    try:
+        basket.files["gateway.log"] = gateway.logs(tail=200)[-LOG_BYTES:]
+    except NotFound:
+        basket.files["gateway.log"] = b""
+    for value in filter(None, secrets.values()):
+        basket.files = {n: content.replace(value.encode(), b"[redacted]") for n, content in basket.files.items()}
+    return basket.files
+
+
+def _quietly(call: Callable[[], Any]) -> None:
+    """What is gone already is fine, and an engine that is gone is reported elsewhere."""
+    try:
+        call()
+    except (APIError, DockerException, OSError):
+        return

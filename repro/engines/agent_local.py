@@ -1,0 +1,202 @@
+"""An agent and its gateway as child processes of this one. This isolates nothing: it is for machines without an engine,
+and every result of it says so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from repro import jsonio, settings
+from repro.engines.agent import (
+    AGENT_JSON,
+    ALLOWANCE_S,
+    GATEWAY_JSON,
+    GRACE_S,
+    JOURNAL,
+    LOG_BYTES,
+    METER,
+    READY,
+    READY_S,
+    SCRIPT,
+    SOLUTIONS,
+    TRANSCRIPT,
+    AgentCell,
+    AgentOutcome,
+    Basket,
+    secret_line,
+    wanted,
+)
+from repro.engines.base import Progress
+from repro.errors import EngineError
+from repro.judge.procfs import descendants
+
+POLL_S = 0.2
+NOTICE = (
+    "ENGINE=local: the agent runs as this user without a container; nothing keeps it from the network or your files"
+)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Room:
+    """One agent's cell as processes below a temporary folder."""
+
+    gpu: str | None
+    stopping: threading.Event
+
+    def run(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
+        """Runs a cell to its end and reads what it left. Raises EngineError where a folder cannot be made."""
+        begin, outcome = time.monotonic(), AgentOutcome(cell.id, isolation={"isolation": "processes"})
+        try:
+            root = Path(tempfile.mkdtemp(prefix="repro-agent-"))
+            own, gateway_folder, folder, home = (root / name for name in ("s", "gw", "cell", "home"))
+            for each in (own, gateway_folder / "journal", folder / SOLUTIONS, folder / TRANSCRIPT, home):
+                each.mkdir(parents=True)
+            self._write(cell, own / "gw.sock", gateway_folder, folder)
+        except OSError as error:
+            raise EngineError("cannot make a temporary folder", error.strerror or str(error)) from error
+        gateway = agent = None
+        try:
+            gateway = _child("gateway", gateway_folder, settings.cell_env({"TMPDIR": str(own)}), stdin=subprocess.PIPE)
+            assert gateway.stdin is not None
+            if why := self._greet(gateway, gateway_folder, secrets):
+                outcome.cause, outcome.ending, outcome.gateway_ending = "infrastructure", why, why
+                return outcome
+            environment = settings.agent_env(home, {"CUDA_VISIBLE_DEVICES": self.gpu or ""})
+            agent = _child("agent", folder, environment, stdin=subprocess.DEVNULL)
+            self._watch(agent, gateway, cell, outcome, gateway_folder, folder)
+            return outcome
+        finally:
+            for child in (agent, gateway):
+                if child is not None:
+                    _end(child)
+            basket = Basket()
+            for file in sorted(folder.rglob("*")):
+                name = str(file.relative_to(folder))
+                if wanted(name) and file.is_file() and not file.is_symlink():
+                    with file.open("rb") as stream:
+                        basket.put(name, stream.read)
+            outcome.agent_files, outcome.cut = basket.files, basket.cut
+            outcome.gateway_files = _gateway_files(gateway_folder, secrets)
+            outcome.wall_s = round(time.monotonic() - begin, 3)
+            shutil.rmtree(root, ignore_errors=True)
+
+    def _write(self, cell: AgentCell, address: Path, gateway: Path, folder: Path) -> None:
+        paths = {"socket": str(address), "journal": str(gateway / "journal")}
+        jsonio.write(gateway / GATEWAY_JSON, cell.gateway | paths)
+        if cell.script:
+            (gateway / SCRIPT).write_bytes(cell.script)
+        jsonio.write(folder / AGENT_JSON, cell.agent | {"socket": str(address), "relay_port": _free_port()})
+        for name, content in cell.files.items():
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+
+    def _greet(self, gateway: subprocess.Popen[bytes], folder: Path, secrets: dict[str, str]) -> str:
+        """Hands a gateway its keys and waits for its word; returns why it does not listen, or ""."""
+        assert gateway.stdin is not None
+        try:
+            gateway.stdin.write(secret_line(secrets))
+            gateway.stdin.close()
+        except BrokenPipeError:
+            return f"the gateway did not start{_tail(folder)}"
+        late = time.monotonic() + READY_S
+        while time.monotonic() < late and not self.stopping.is_set():
+            if READY in (folder / "stdout").read_text(errors="replace").split():
+                return ""
+            if gateway.poll() is not None:
+                return f"the gateway did not start: exit code {gateway.returncode}{_tail(folder)}"
+            time.sleep(POLL_S)
+        return f"the gateway did not start: it was silent for {READY_S:.0f} s"
+
+    def _watch(
+        self, agent: subprocess.Popen[bytes], gateway: subprocess.Popen[bytes], cell: AgentCell,
+        outcome: AgentOutcome, gateway_folder: Path, folder: Path,
+    ) -> None:  # fmt: skip
+        late = time.monotonic() + cell.wall_s + ALLOWANCE_S
+        kill_at: float | None = None
+        while agent.poll() is None:
+            now, reason, cause = time.monotonic(), "", ""
+            if self.stopping.is_set():
+                reason, cause = "the run was stopped", "stopped"
+            elif now > late:
+                reason, cause = f"it ran {cell.wall_s:.0f} s and did not end by itself", "timeout"
+            elif gateway.poll() is not None:
+                reason = f"the gateway ended with exit code {gateway.returncode}{_tail(gateway_folder)}"
+                outcome.gateway_ending, cause = reason, "infrastructure"
+            if reason and kill_at is None:
+                outcome.cause, outcome.ending, kill_at = cause, reason, now + GRACE_S
+                agent.terminate()
+            elif kill_at is not None and now > kill_at:
+                _end(agent)
+            time.sleep(POLL_S)
+        if not outcome.cause and agent.returncode:
+            outcome.cause = "infrastructure"
+            outcome.ending = f"the agent's process ended with exit code {agent.returncode}{_tail(folder)}"
+
+
+def _child(verb: str, folder: Path, env: dict[str, str], *, stdin: int) -> subprocess.Popen[bytes]:
+    """`repro VERB FOLDER`, with what it prints beside the folder's files."""
+    command = [sys.executable, "-P", str(settings.ROOT / "entrypoint.py"), verb, str(folder)]
+    out, err = _log(folder, "stdout"), _log(folder, "stderr")
+    with out, err:
+        return subprocess.Popen(
+            command, stdin=stdin, stdout=out, stderr=err, env=env, cwd=folder, start_new_session=True
+        )
+
+
+def _log(folder: Path, name: str) -> IO[bytes]:
+    return (folder / name).open("wb")
+
+
+def _tail(folder: Path) -> str:
+    lines = (folder / "stderr").read_text(errors="replace").strip().splitlines()
+    return f": {lines[-1][:400]}" if lines else ""
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ends a child, politely first where it still runs, and all that it started."""
+    started = descendants(child.pid) if child.poll() is None else []
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+    for pid in started:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _gateway_files(folder: Path, secrets: dict[str, str]) -> dict[str, bytes]:
+    places = {JOURNAL: folder / "journal" / JOURNAL, METER: folder / "journal" / METER,
+              GATEWAY_JSON: folder / GATEWAY_JSON, "gateway.log": folder / "stderr"}  # fmt: skip
+    found = {}
+    for name, file in places.items():
+        if file.exists():
+            found[name] = file.read_bytes()[-LOG_BYTES:] if name == "gateway.log" else file.read_bytes()
+    for value in filter(None, secrets.values()):
+        found = {name: content.replace(value.encode(), b"[redacted]") for name, content in found.items()}
+    return found
