@@ -1,0 +1,133 @@
+"""The search: BM25 of SQLite's FTS5 over pages and their sections, built in memory in well under a second."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from repro.knowledge.pages import Page, Section
+from repro.knowledge.words import fold, terms
+
+# How much a word counts where it stands. One set for all pages and all queries.
+PAGE_WEIGHTS = {"title": 8.0, "summary": 4.0, "headings": 3.0, "facets": 1.0, "body": 1.0}
+SECTION_WEIGHTS = {"title": 2.0, "heading": 4.0, "body": 1.0}
+# A page counts by itself and by its best section.
+SECTION_SHARE = 0.5
+# A query is cut to its rarest terms: more say nothing new, and each costs time.
+MAX_TERMS, MAX_CHARS = 48, 16_000
+TOKENIZER = "porter unicode61"
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A page that answers, the section that does best, and the sum of both scores; more is better."""
+
+    page: Page
+    section: Section
+    score: float
+
+
+class Index:
+    """Built once, asked from any thread.
+
+    fill: where fewer pages answer than were wanted, others are added, chosen by a hash of the query. The placebo's index
+    does so, that its answers are as long as those of the pages about the matter.
+    """
+
+    def __init__(self, pages: Iterable[Page], fill: bool = False) -> None:
+        self.pages = {page.id: page for page in pages}
+        self.fill = fill
+        self._lock = threading.Lock()
+        self._ids = list(self.pages)
+        self._sections = [section for page in self.pages.values() for section in page.sections]
+        self._db = sqlite3.connect(":memory:", check_same_thread=False)
+        for name, weights in (("page", PAGE_WEIGHTS), ("section", SECTION_WEIGHTS), ("scratch", {"body": 1.0})):
+            self._db.execute(f"CREATE VIRTUAL TABLE {name} USING fts5({', '.join(weights)}, tokenize='{TOKENIZER}')")
+        self._db.execute("CREATE VIRTUAL TABLE known USING fts5vocab(page, row)")
+        self._db.execute("CREATE VIRTUAL TABLE stem USING fts5vocab(scratch, instance)")
+        self._db.executemany(
+            "INSERT INTO page(rowid, title, summary, headings, facets, body) VALUES (?, ?, ?, ?, ?, ?)",
+            ((n, *_page_row(page)) for n, page in enumerate(self.pages.values())),
+        )
+        self._db.executemany(
+            "INSERT INTO section(rowid, title, heading, body) VALUES (?, ?, ?, ?)",
+            (
+                (n, fold(self.pages[section.page].title), fold(section.heading), fold(section.text))
+                for n, section in enumerate(self._sections)
+            ),
+        )
+        self._count: dict[str, int] = dict(self._db.execute("SELECT term, doc FROM known"))
+
+    def stems(self, text: str) -> dict[str, str]:
+        """The words of a text that carry a subject, and the stem by which the search compares each."""
+        words = terms(ends(text))
+        with self._lock:
+            self._db.executemany("INSERT INTO scratch(rowid, body) VALUES (?, ?)", enumerate(words))
+            found = {words[n]: stem for stem, n in self._db.execute("SELECT term, doc FROM stem")}
+            self._db.execute("DELETE FROM scratch")
+        return found
+
+    def rarity(self, stem: str) -> float:
+        """1 for a stem that no page or one page has, 0 for one that all have."""
+        return 1.0 - max(0, self._count.get(stem, 0) - 1) / max(1, len(self.pages) - 1)
+
+    def search(self, query: str, limit: int = 5, kinds: tuple[str, ...] = ()) -> list[Hit]:
+        """The best pages for a query, best first, each once. kinds: only pages of these."""
+        stems = self.stems(query)
+        known = [word for word, stem in stems.items() if stem in self._count]
+        words = sorted(known, key=lambda word: (self._count[stems[word]], word))[:MAX_TERMS]
+        pages = self._ranked("page", PAGE_WEIGHTS, words)
+        best: dict[str, tuple[float, Section]] = {}
+        for n, score in self._ranked("section", SECTION_WEIGHTS, words):
+            section = self._sections[n]
+            best.setdefault(section.page, (score, section))
+        hits = []
+        for n, score in pages:
+            page = self.pages[self._ids[n]]
+            more, section = best.get(page.id, (0.0, page.sections[0]))
+            if not kinds or page.kind in kinds:
+                hits.append(Hit(page, section, score + SECTION_SHARE * more + self._signed(page, ends(query))))
+        hits.sort(key=lambda hit: (-hit.score, hit.page.id))
+        return self._filled(hits, query, limit, kinds) if self.fill else hits[:limit]
+
+    def _ranked(self, table: str, weights: dict[str, float], words: list[str]) -> list[tuple[int, float]]:
+        """(row, score), best first. Every word is quoted: FTS5 reads no operator in it."""
+        if not words:
+            return []
+        match = " OR ".join(f'"{word}"' for word in words)
+        rank = f"bm25({table}, {', '.join(map(str, weights.values()))})"
+        with self._lock:
+            rows = self._db.execute(
+                f"SELECT rowid, -{rank} AS score FROM {table} WHERE {table} MATCH ? ORDER BY score DESC, rowid",  # noqa: S608
+                (match,),
+            )
+            return [(int(n), float(score)) for n, score in rows]
+
+    @staticmethod
+    def _signed(page: Page, text: str) -> float:
+        """What a page gains where the query holds an error that it has a signature of."""
+        return 10.0 if any(each.pattern.search(text) for each in page.signatures) else 0.0
+
+    def _filled(self, hits: list[Hit], query: str, limit: int, kinds: tuple[str, ...]) -> list[Hit]:
+        def order(page: Page) -> bytes:
+            return hashlib.sha256(f"{query}\0{page.id}".encode(errors="replace")).digest()
+
+        there = {hit.page.id for hit in hits}
+        rest = [page for page in self.pages.values() if page.id not in there and (not kinds or page.kind in kinds)]
+        hits += [Hit(page, page.sections[0], 0.0) for page in sorted(rest, key=order)]
+        return hits[:limit]
+
+
+def _page_row(page: Page) -> tuple[str, ...]:
+    headings = " ".join(section.heading for section in page.sections)
+    facets = " ".join((*page.id.split("-"), *page.ops, *page.archs, *page.dtypes, *page.languages))
+    return tuple(map(fold, (page.title, page.summary, headings, facets, page.text)))
+
+
+def ends(text: str) -> str:
+    """A text's two ends where it is longer than a query may be: a log tells its error first or last."""
+    half = MAX_CHARS // 2
+    return text if len(text) <= MAX_CHARS else f"{text[:half]} {text[-half:]}"

@@ -1,0 +1,51 @@
+"""One set of pages, ready to be asked: the pages, the search over them and what their sections hold beside prose."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from repro.knowledge import checks, pages, vocabulary
+from repro.knowledge.index import Index
+from repro.knowledge.pages import Page
+from repro.knowledge.parts import Prior, Rule, Signature
+from repro.knowledge.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Library:
+    """checks: rules in code for verify_code_math; the placebo has none."""
+
+    vocabulary: Vocabulary
+    pages: dict[str, Page]
+    index: Index
+    rules: tuple[Rule, ...]
+    signatures: tuple[Signature, ...]
+    priors: tuple[Prior, ...]
+    checks: Callable[[str], list[checks.Finding]]
+
+    @functools.cached_property
+    def rule_stems(self) -> list[tuple[Rule, frozenset[str], frozenset[str]]]:
+        """Every rule with the stems of its condition and those of its remedy."""
+
+        def stems(text: str) -> frozenset[str]:
+            return frozenset(self.index.stems(text).values())
+
+        return [(rule, stems(rule.when), stems(rule.do)) for rule in self.rules]
+
+
+@functools.cache
+def library(kind: str) -> Library:
+    """The library of a kind, read once a process. Raises UsageError for an unknown kind or a broken page."""
+    words = vocabulary.of(kind)
+    found = pages.load(words.folder)
+    return Library(
+        vocabulary=words,
+        pages=found,
+        index=Index(found.values(), fill=kind == "placebo"),
+        rules=tuple(rule for page in found.values() for rule in page.rules),
+        signatures=tuple(each for page in found.values() for each in page.signatures),
+        priors=tuple(prior for page in found.values() for prior in page.priors(words.columns)),
+        checks=checks.findings if kind == "local" else checks.none,
+    )

@@ -1,0 +1,194 @@
+"""Pages: files of front matter and sections, read and held to the format. docs/knowledge.md tells how to write one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from repro.errors import UsageError
+from repro.knowledge import parts
+from repro.knowledge.parts import Prior, Rule, Signature
+from repro.knowledge.vocabulary import KINDS, Vocabulary
+
+FIELDS = ("id", "title", "kind", "ops", "archs", "dtypes", "languages", "summary", "see")
+MIN_WORDS, MAX_WORDS = 200, 1500
+MAX_SECTION_WORDS = 450
+_SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Section:
+    """What stands below one `## ` heading: the unit of the search. The text before the first has an empty heading."""
+
+    page: str
+    heading: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """One file. The facets are lists of the vocabulary's values; `any` stands for all of them."""
+
+    id: str
+    title: str
+    kind: str
+    ops: tuple[str, ...]
+    archs: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    languages: tuple[str, ...]
+    summary: str
+    see: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+    def section(self, heading: str) -> str:
+        """The text below a heading, without regard to case; empty where there is none."""
+        wanted = heading.strip().lower()
+        return next((s.text for s in self.sections if s.heading.lower() == wanted), "")
+
+    @cached_property
+    def text(self) -> str:
+        """The page as it is shown."""
+        parted = (f"## {s.heading}\n{s.text}" if s.heading else s.text for s in self.sections)
+        return "\n\n".join(parted)
+
+    @cached_property
+    def rules(self) -> list[Rule]:
+        return parts.rules(self.id, self.section(parts.RULE))
+
+    @cached_property
+    def signatures(self) -> list[Signature]:
+        return parts.signatures(self.id, self.section(parts.SIGNATURES))
+
+    @cached_property
+    def steps(self) -> list[str]:
+        return parts.steps(self.section(parts.STEPS))
+
+    def priors(self, columns: tuple[str, ...]) -> list[Prior]:
+        return parts.priors(self.id, self.section(parts.TABLE), columns)
+
+
+def _sections(page: str, body: str) -> Iterator[Section]:
+    heading, lines, fenced = "", list[str](), False
+    for line in body.splitlines():
+        fenced ^= line.lstrip().startswith("```")
+        if line.startswith("## ") and not fenced:
+            if heading or "".join(lines).strip():
+                yield Section(page, heading, "\n".join(lines).strip())
+            heading, lines = line[3:].strip(), []
+        else:
+            lines.append(line)
+    yield Section(page, heading, "\n".join(lines).strip())
+
+
+def parse(text: str, name: str) -> Page:
+    """The page in a file's text. name: of the file without its ending. Raises UsageError where fields are missing."""
+    match = re.fullmatch(r"---\n(.*?)\n---\n(.*)", text.replace("\r\n", "\n"), re.S)
+    if not match:
+        raise UsageError(f"{name}.md is no page", "it has no front matter between two lines of ---", "Add it.")
+    pairs = [line.partition(":") for line in match.group(1).splitlines() if line.strip()]
+    fields = {key.strip(): value.strip() for key, _, value in pairs}
+    wrong = sorted(set(FIELDS) ^ set(fields))
+    if wrong or len(pairs) != len(fields):
+        why = f"these fields are missing, unknown or there twice: {', '.join(wrong)}"
+        raise UsageError(f"{name}.md is no page", why, f"The fields are {', '.join(FIELDS)}.")
+
+    def several(field: str) -> tuple[str, ...]:
+        return tuple(value.strip() for value in fields[field].split(",") if value.strip())
+
+    return Page(
+        id=fields["id"],
+        title=fields["title"],
+        kind=fields["kind"],
+        ops=several("ops"),
+        archs=several("archs"),
+        dtypes=several("dtypes"),
+        languages=several("languages"),
+        summary=fields["summary"],
+        see=several("see"),
+        sections=tuple(_sections(fields["id"], match.group(2))),
+    )
+
+
+def load(folder: Path) -> dict[str, Page]:
+    """Every page of a folder by its id, in the order of the ids. Raises UsageError for a file that is no page."""
+    pages = (parse(file.read_text(), file.stem) for file in sorted(folder.glob("*.md")))
+    return {page.id: page for page in pages}
+
+
+def faults(folder: Path, vocabulary: Vocabulary) -> list[str]:
+    """Everything in a folder's pages that breaks the format: one line each, the page first."""
+    pages: dict[str, Page] = {}
+    found = []
+    for file in sorted(folder.glob("*.md")):
+        try:
+            page = parse(file.read_text(), file.stem)
+        except UsageError as error:
+            found.append(str(error))
+            continue
+        if page.id != file.stem:
+            found.append(f"{file.stem}: its id is {page.id}")
+        pages[file.stem] = page
+    for page in pages.values():
+        found += [f"{page.id}: {fault}" for fault in _faults(page, set(pages), vocabulary)]
+    return found
+
+
+def _faults(page: Page, known: set[str], vocabulary: Vocabulary) -> Iterator[str]:
+    if not _SLUG.fullmatch(page.id):
+        yield "its id is not of lower-case words and hyphens"
+    if page.kind not in KINDS:
+        yield f"kind {page.kind!r} is none of {', '.join(KINDS)}"
+    for field in ("ops", "archs", "dtypes", "languages"):
+        given, allowed = getattr(page, field), set(getattr(vocabulary, field))
+        if field != "ops":
+            allowed.add("any")
+        if not given or set(given) - allowed:
+            yield f"{field} {', '.join(given)!r}: values are {', '.join(sorted(allowed))}"
+    if not page.title or not page.summary.endswith(".") or len(page.summary) > 400:
+        yield "title or summary is missing, or the summary is no sentence of at most 400 characters"
+    links = parts.LINK.findall(page.text)
+    for link in sorted({*page.see, *links} - known):
+        yield f"links to {link}, which is no page"
+    if page.id in page.see:
+        yield "links to itself"
+    words = len(page.text.split())
+    if not MIN_WORDS <= words <= MAX_WORDS:
+        yield f"{words} words; pages have {MIN_WORDS} to {MAX_WORDS}"
+    headings = [section.heading for section in page.sections]
+    if len(headings) != len(set(headings)):
+        yield "a heading stands twice"
+    for section in page.sections:
+        long = len(section.text.split())
+        if not section.text or long > MAX_SECTION_WORDS:
+            yield f"section {section.heading!r} has {long} words; it has 1 to {MAX_SECTION_WORDS}"
+        if section.text.count("```") % 2:
+            yield f"section {section.heading!r} has code without an end"
+    for needed in parts.NEEDED.get(page.kind, ()):
+        if not page.section(needed):
+            yield f"a {page.kind} needs a section {needed!r}"
+    yield from _part_faults(page, vocabulary)
+
+
+def _part_faults(page: Page, vocabulary: Vocabulary) -> Iterator[str]:
+    try:
+        counts = {
+            "pitfall": len(page.rules),
+            "error": len(page.signatures),
+            "priors": len(page.priors(vocabulary.columns)),
+            "playbook": len(page.steps),
+        }
+    except ValueError as error:
+        yield str(error)
+        return
+    if counts.get(page.kind) == 0:
+        yield f"its section {parts.NEEDED[page.kind][0]!r} holds nothing"
+    if page.kind == "playbook":
+        for step in page.steps:
+            if not parts.LINK.search(step):
+                yield f"a step cites no page: {step[:60]}"
+    for signature in page.signatures:
+        if signature.pattern.search(""):
+            yield f"the pattern {signature.pattern.pattern!r} matches everything"
