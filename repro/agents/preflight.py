@@ -1,0 +1,83 @@
+"""What must hold before an agent's first request: no way out but the gateway, and the tools that its arm has."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+from typing import Any
+
+from repro.agents.relay import UNREACHABLE, Relay
+from repro.agents.task import Task
+from repro.agents.tools_knowledge import Knowledge, KnowledgeError
+
+TIMEOUT_S = 30.0
+IFF_UP = 1
+# Looks at the gateway without asking a model; any answer of its own will do.
+PROBE_PATH = "/healthz"
+
+
+class Unfit(Exception):
+    """The cell cannot measure what it is meant to: its text says why. Not the agent's fault."""
+
+
+def check(task: Task, relay: Relay) -> tuple[Knowledge | None, dict[str, Any]]:
+    """All checks in order; returns the knowledge tools, or None where this arm has none, and what was seen.
+
+    Raises Unfit.
+    """
+    seen: dict[str, Any] = {"isolation": task.isolation, "knowledge": task.knowledge}
+    if task.isolation == "container":
+        seen["interfaces_up"] = ways_out()
+        if seen["interfaces_up"]:
+            raise Unfit(f"this container has a network: {', '.join(seen['interfaces_up'])} is up")
+    seen["gateway"] = _probe(relay)
+    if task.expect_tools:
+        knowledge = Knowledge(f"{relay.url}/mcp", task.options.tool_s)
+        try:
+            names = knowledge.discover(TIMEOUT_S)
+        except KnowledgeError as error:
+            raise Unfit(f"the arm {task.arm} needs the knowledge base, which does not answer: {error}") from error
+        seen["tools"] = sorted(names)
+        if sorted(names) != sorted(task.expect_tools):
+            raise Unfit(f"the knowledge base has the tools {sorted(names)}, expected were {sorted(task.expect_tools)}")
+        return knowledge, seen
+    seen["mcp_status"] = _ask(relay, "POST", "/mcp")[0]
+    if seen["mcp_status"] != 404:
+        raise Unfit(f"the arm {task.arm} has no knowledge base, but /mcp answers {seen['mcp_status']}")
+    return None, seen
+
+
+def ways_out(proc: Path = Path("/proc/net"), classes: Path = Path("/sys/class/net")) -> list[str]:
+    """Network interfaces beside `lo` that are up. A kernel may show tunnels in every namespace, which are down."""
+    names = [line.partition(":")[0].strip() for line in (proc / "dev").read_text().splitlines() if ":" in line]
+    return [name for name in names if name != "lo" and _is_up(classes / name / "flags")]
+
+
+def _is_up(flags: Path) -> bool:
+    try:
+        return bool(int(flags.read_text(), 16) & IFF_UP)
+    except (OSError, ValueError):
+        return True  # what cannot be seen to be down counts as up
+
+
+def _probe(relay: Relay) -> int:
+    status, body = _ask(relay, "GET", PROBE_PATH)
+    if status == 502 and UNREACHABLE in body:
+        raise Unfit("the gateway cannot be reached: its socket takes no connection")
+    return status
+
+
+def _ask(relay: Relay, method: str, path: str) -> tuple[int, str]:
+    """One request through the relay; status and text. Raises Unfit."""
+    connection = http.client.HTTPConnection("127.0.0.1", relay.port, timeout=TIMEOUT_S)
+    try:
+        message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}) if method == "POST" else None
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        connection.request(method, path, body=message, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read(4096).decode(errors="replace")
+    except (OSError, http.client.HTTPException) as error:
+        raise Unfit(f"the gateway does not answer {method} {path}: {error}") from error
+    finally:
+        connection.close()

@@ -1,0 +1,189 @@
+"""`repro agent FOLDER`: what runs inside an agent's container, from agent.json to agent-outcome.json.
+
+The agent works in a thread of its own; this one holds the clock, hears signals and writes the outcome, whatever the
+agent does. Where it is the first process of a container, no program of the agent can kill it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Protocol
+
+from repro import settings
+from repro.agents import children, preflight, task
+from repro.agents.deadline import Deadline, Stopped
+from repro.agents.events import OUTCOME, TRANSCRIPT, Ending, Record
+from repro.agents.relay import Relay
+from repro.agents.task import Task
+from repro.agents.tools_knowledge import Knowledge
+from repro.errors import ReproError, UsageError
+from repro.judge.procfs import descendants
+
+AGENTS = ("sdk", "claude-code", "replay")
+TICK_S = 0.25
+# How long a stopped agent may take to come back before the outcome is written without it.
+PATIENCE_S = 30.0
+
+
+class Runner(Protocol):
+    """An agent: works until it has ended. Raises Stopped where the session ends first."""
+
+    def run(self) -> Ending: ...
+
+
+class Session:
+    """One agent in one folder."""
+
+    def __init__(self, chosen: Task) -> None:
+        self.task = chosen
+        self.record = Record(chosen.folder)
+        self.deadline = Deadline(chosen.budgets.get("wall_s"))
+        self.relay = Relay(chosen.relay_port, chosen.socket)
+        self.ending: Ending | None = None
+        # what this process had started before, which is not the agent's
+        self._before = set(descendants(os.getpid()))
+
+    def run(self) -> Ending:
+        """The whole session; always leaves an outcome. Raises OSError where the folder cannot be written."""
+        children.adopt()
+        handlers = {number: signal.signal(number, self._hear) for number in (signal.SIGTERM, signal.SIGINT)}
+        thread = threading.Thread(target=self._work, name="agent", daemon=True)
+        try:
+            thread.start()
+            while thread.is_alive():
+                thread.join(TICK_S)
+                children.bury(self._before)
+                if self.deadline.passed():
+                    self.deadline.stop("wall")
+                if self.deadline.stopping():
+                    self._wind_up(thread)
+                    break
+            ending = self._judge()
+        finally:
+            children.end_all(self._before)
+            self.relay.close()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        self.record.finish(ending, self.deadline.elapsed_s())
+        return ending
+
+    def _hear(self, number: int, _frame: object) -> None:
+        self.deadline.stop(signal.Signals(number).name)
+
+    def _wind_up(self, thread: threading.Thread) -> None:
+        self.record.add("limit", reason=self.deadline.reason)
+        until = time.monotonic() + PATIENCE_S
+        while thread.is_alive() and time.monotonic() < until:
+            self.deadline.wake()
+            thread.join(TICK_S)
+            children.bury(self._before)
+
+    def _judge(self) -> Ending:
+        """The ending that counts: why the session stopped the agent, else what the agent says of itself."""
+        reason, said = self.deadline.reason, self.ending
+        if reason == "wall":
+            return Ending("timeout", f"the wall budget of {self.task.budgets['wall_s']:.0f} s is spent")
+        if reason:
+            return Ending("infra_error", f"ended by {reason}")
+        if said is None:
+            return Ending("agent_error", "the agent ended without saying how")
+        if said.status == "completed" and (missing := self.task.missing()):
+            if len(missing) == len(self.task.problems):
+                return Ending("gave_up", f"ended without a solution. {said.detail}".strip())
+            return Ending("completed", f"without {', '.join(missing)}. {said.detail}".strip())
+        return said
+
+    def _work(self) -> None:
+        """The agent's thread."""
+        try:
+            self.ending = self._agent()
+        except Stopped:
+            return
+        except preflight.Unfit as error:
+            self.ending = Ending("infra_error", str(error))
+        except ReproError as error:
+            self.ending = Ending("infra_error", str(error))
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            detail = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+            self.ending = Ending("infra_error", detail[:500])
+            traceback.print_exc()
+
+    def _agent(self) -> Ending:
+        env = prepare(self.task)
+        self.relay.start()
+        knowledge: Knowledge | None = None
+        if self.task.agent != "replay" or self.task.expect_tools:
+            knowledge, self.record.preflight = preflight.check(self.task, self.relay)
+        self.record.add("preflight", **self.record.preflight)
+        self.deadline.check()
+        return runner(self, env, knowledge).run()
+
+
+def runner(session: Session, env: dict[str, str], knowledge: Knowledge | None) -> Runner:
+    """The agent that a task names. Raises UsageError."""
+    name = session.task.agent
+    if name == "sdk":
+        from repro.agents.sdk import SdkAgent
+
+        return SdkAgent(session.task, env, session.deadline, session.record, knowledge, session.relay.url)
+    if name == "claude-code":
+        from repro.agents.claude_code import ClaudeCode
+
+        return ClaudeCode(session.task, env, session.deadline, session.record, session.relay.url)
+    if name == "replay":
+        from repro.agents.replay import Replay
+
+        return Replay(session.task, env, session.deadline, session.record, knowledge)
+    raise UsageError(f"no agent {name!r} works in a container", f"there are {', '.join(AGENTS)}")
+
+
+def prepare(chosen: Task) -> dict[str, str]:
+    """Makes the agent's folders and the command `repro`; returns the environment of all its programs.
+
+    The environment is an allow-list: nothing that this process was given reaches a program by accident.
+    """
+    commands, results = chosen.folder / "bin", chosen.folder / "results"
+    for each in (chosen.solutions, chosen.scratch, commands, results, chosen.folder / TRANSCRIPT):
+        each.mkdir(parents=True, exist_ok=True)
+    command = commands / "repro"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P "{settings.ROOT / "entrypoint.py"}" "$@"\n')
+    command.chmod(0o755)
+    fixtures = results / "fixtures"
+    if not fixtures.is_symlink():
+        fixtures.symlink_to(chosen.folder / "fixtures")
+    env = settings.worker_env(chosen.scratch, interpret=chosen.device == "cpu")
+    env["PATH"] = f"{commands}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', os.defpath)}"
+    return env | {"REPRO_RESULTS": str(results), "REPRO_STATE": str(chosen.scratch / "state")}
+
+
+def serve(folder: Path) -> int:
+    """Runs the agent of a folder; 0 where an outcome was written, whatever it says. Raises ReproError."""
+    chosen = task.read(folder)
+    try:
+        ending = Session(chosen).run()
+    except OSError as error:
+        raise ReproError(f"cannot write {folder / OUTCOME}", error.strerror or str(error)) from error
+    print(f"{chosen.cell}: {ending.status}{f': {ending.detail}' if ending.detail else ''}", flush=True)
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m repro.agents.session FOLDER`."""
+    if len(arguments) != 1:
+        raise UsageError("which folder?", "one argument, the folder of agent.json")
+    return serve(Path(arguments[0]))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except ReproError as problem:
+        print(f"repro: {problem}", file=sys.stderr)
+        sys.exit(problem.exit_code)

@@ -1,0 +1,152 @@
+"""What an agent is asked to do: agent.json, its folders, and the texts that every arm gets alike."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from repro import problems
+from repro.errors import UsageError
+
+TASK = "agent.json"
+PROMPTS = Path(__file__).parent / "prompts"
+DEVICE_NOTE = """ There is no GPU here: Triton kernels run in its interpreter, sizes are
+small, and times mean nothing. Only correctness can be checked."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What an agent may be tuned with; the same in every arm of a study.
+
+    context_tokens: input tokens beyond which old tool results are dropped. output_tokens: of one answer. bash_s,
+    tool_s: bounds of one command and of one call of a knowledge tool, seconds. thinking, effort: passed on where given.
+    """
+
+    context_tokens: int = 150_000
+    output_tokens: int = 32_000
+    bash_s: float = 600.0
+    tool_s: float = 120.0
+    thinking: dict[str, Any] | None = None
+    effort: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """agent.json. relay_port: 0 for any free one. script: a recording in the folder, for the agent `replay`.
+
+    socket: the gateway's. isolation: `container`, or `processes` where the machine's network is in sight.
+    """
+
+    folder: Path
+    cell: str
+    agent: str
+    arm: str
+    model: str
+    problems: tuple[str, ...]
+    size: str = "full"
+    device: str = "cuda"
+    mode: str = "problem"
+    budgets: dict[str, float | None] = field(default_factory=dict)
+    knowledge: str = "none"
+    relay_port: int = 8080
+    expect_tools: tuple[str, ...] = ()
+    socket: str = "/gateway-sock/gw.sock"
+    isolation: str = "container"
+    script: str = "replay.jsonl"
+    options: Options = field(default_factory=Options)
+
+    @property
+    def work(self) -> Path:
+        """The agent's working folder."""
+        return self.folder / "work"
+
+    @property
+    def solutions(self) -> Path:
+        """Where solutions are collected from."""
+        return self.work / "solutions"
+
+    @property
+    def scratch(self) -> Path:
+        """Caches, temporary files and $HOME of the agent's programs."""
+        return self.folder / "scratch"
+
+    def missing(self) -> list[str]:
+        """File names of the solutions that are not there."""
+        names = [problems.load(each).path.name for each in self.problems]
+        return [name for name in names if not (self.solutions / name).is_file()]
+
+
+def read(folder: Path) -> Task:
+    """The task of a folder. Raises UsageError."""
+    file = folder / TASK
+    try:
+        data = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {file}", str(error), "It is written by `repro run`.") from error
+    try:
+        known = {each.name for each in fields(Task)} - {"folder", "options"}
+        chosen: dict[str, Any] = {
+            name: tuple(v) if isinstance(v, list) else v for name, v in data.items() if name in known
+        }
+        task = Task(folder.resolve(), options=Options(**data.get("options", {})), **chosen)
+    except (AttributeError, TypeError) as error:
+        raise UsageError(f"{file} is no task", str(error)) from error
+    for each in task.problems:
+        problems.load(each)
+    return task
+
+
+def _text(template_file: str, **values: object) -> str:
+    template = Template((PROMPTS / template_file).read_text())
+    return template.substitute({key: str(value) for key, value in values.items()})
+
+
+def evaluate_command(task: Task, file: str = "FILE", problem: str = "ID") -> str:
+    """The command that judges a solution from the agent's shell."""
+    words = ["repro", "evaluate", file, "--problem", problem, "--trust", "dev", "--engine", "local"]
+    return shlex.join([*words, "--device", task.device, "--size", task.size])
+
+
+def limits(budgets: dict[str, float | None]) -> str:
+    """The budgets as a phrase; an arm's own budget of knowledge calls is left out, so that all arms read alike."""
+    said = []
+    if (wall_s := budgets.get("wall_s")) is not None:
+        said.append(f"{wall_s / 60:.0f} minutes" if wall_s >= 120 else f"{wall_s:.0f} seconds")
+    if (turns := budgets.get("turns")) is not None:
+        said.append(f"{turns:.0f} turns")
+    if (tokens := budgets.get("tokens")) is not None:
+        said.append(f"{tokens:,.0f} tokens")
+    if (usd := budgets.get("usd")) is not None:
+        said.append(f"{usd:.2f} USD of model use")
+    return " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said) or "no fixed limit"
+
+
+def prompt(task: Task) -> str:
+    """The first message: the same text for every arm."""
+    entries = []
+    for each in task.problems:
+        problem = problems.load(each)
+        solution = task.solutions / problem.path.name
+        file = task.folder / "problems" / problem.path.name
+        name = problem.name.replace("_", " ")
+        entries.append(_text("problem.md", id=each, name=name, file=file, solution=solution).strip())
+    return _text(
+        "task.md",
+        count="the problem" if len(entries) == 1 else f"each of the {len(entries)} problems",
+        problems="\n".join(entries),
+        solutions=task.solutions,
+        evaluate=evaluate_command(task),
+        problem_files=task.folder / "problems",
+        docs=task.folder / "docs",
+        device_note="" if task.device == "cuda" else DEVICE_NOTE,
+        limits=limits(task.budgets),
+    )
+
+
+def system(task: Task) -> str:
+    """The system prompt: the same text for every arm."""
+    return _text("system.md", work=task.work, call_s=f"{task.options.bash_s:.0f}")
