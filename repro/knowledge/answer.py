@@ -12,8 +12,8 @@ MAX_PAGE_CHARS = 16_000
 
 @dataclass(frozen=True)
 class Answer:
-    """text: markdown with [page-id] citations. hits: the pages that it quotes or cites first-hand, best first, each once.
-    is_error: the call itself was bad, or the page does not exist."""
+    """text: markdown with [page-id] citations. hits: the pages that it quotes or cites, best first,
+    each once. is_error: the call itself was bad, or the page does not exist."""
 
     text: str
     hits: tuple[str, ...] = ()

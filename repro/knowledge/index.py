@@ -33,8 +33,8 @@ class Hit:
 class Index:
     """Built once, asked from any thread.
 
-    fill: where fewer pages answer than were wanted, others are added, chosen by a hash of the query. The placebo's index
-    does so, that its answers are as long as those of the pages about the matter.
+    fill: where fewer pages answer than were wanted, others are added, chosen by a hash of the query. The placebo's
+    index does so, that its answers are as long as those of the pages about the matter.
     """
 
     def __init__(self, pages: Iterable[Page], fill: bool = False) -> None:

@@ -6,7 +6,9 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from repro.knowledge import checks, pages, vocabulary
+from repro.knowledge import checks as code_checks
+from repro.knowledge import pages, vocabulary
+from repro.knowledge.finding import Finding
 from repro.knowledge.index import Index
 from repro.knowledge.pages import Page
 from repro.knowledge.parts import Prior, Rule, Signature
@@ -23,7 +25,7 @@ class Library:
     rules: tuple[Rule, ...]
     signatures: tuple[Signature, ...]
     priors: tuple[Prior, ...]
-    checks: Callable[[str], list[checks.Finding]]
+    checks: Callable[[str], list[Finding]]
 
     @functools.cached_property
     def rule_stems(self) -> list[tuple[Rule, frozenset[str], frozenset[str]]]:
@@ -47,5 +49,5 @@ def library(kind: str) -> Library:
         rules=tuple(rule for page in found.values() for rule in page.rules),
         signatures=tuple(each for page in found.values() for each in page.signatures),
         priors=tuple(prior for page in found.values() for prior in page.priors(words.columns)),
-        checks=checks.findings if kind == "local" else checks.none,
+        checks=code_checks.findings if kind == "local" else code_checks.none,
     )

@@ -15,7 +15,9 @@ SECTION_CHARS = 1500
 CONTEXT_SHARE = 0.25
 
 
-def ranked(pages: Library, query: str, context: str = "", limit: int = QUOTED, kinds: tuple[str, ...] = ()) -> list[Hit]:
+def ranked(
+    pages: Library, query: str, context: str = "", limit: int = QUOTED, kinds: tuple[str, ...] = ()
+) -> list[Hit]:
     """The best pages for a query; those that fit the context as well come first."""
     hits = pages.index.search(query, limit + 8 if context else limit, kinds)
     if context.strip():

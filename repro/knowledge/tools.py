@@ -73,8 +73,8 @@ def refusal(name: str, arguments: Any) -> str:
 
 
 def call(name: str, arguments: dict[str, Any], kind: str = "local") -> Answer:
-    """Answers a call from the pages of `kind` (`local` or `placebo`). A bad call gets an answer with `is_error`; it never
-    raises for what an agent sent. Raises UsageError for another kind."""
+    """Answers a call from the pages of `kind` (`local` or `placebo`). A bad call gets an answer with `is_error`;
+    nothing that an agent sends raises. Raises UsageError for another kind."""
     pages: Library = library(kind)
     reason = refusal(name, arguments)
     if reason:

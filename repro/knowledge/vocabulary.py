@@ -18,7 +18,7 @@ KINDS = ("concept", "technique", "playbook", "pitfall", "error", "priors")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """ops, archs, dtypes: value -> words of a question that mean it. columns: of the tables of priors, eight of them."""
+    """ops, archs, dtypes: value -> words of a question that mean it. columns: of the tables of priors."""
 
     folder: Path
     ops: dict[str, str]

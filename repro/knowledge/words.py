@@ -9,14 +9,14 @@ from pathlib import Path
 SYNONYMS = Path(__file__).with_name("synonyms.txt")
 # Words that carry no subject. Kept short: a rare word is never one of them.
 STOP = frozenset(
-    "a about after again all also am an and any anyway are as at be because been before being but by can cannot could did "
-    "do does doing done down each even ever every few for from further get gets getting give given go goes got had has "
-    "have having he her here hers him his how however i if in into is it its itself just keep let like make makes many "
-    "may me might mine more most much must my myself need needs no nor not now of off on once one only onto or other our "
-    "ours out over own per put rather s same say says shall she should since so some still such t than that the their "
-    "theirs them then there these they this those though through to too toward try under until up upon us use used using "
-    "very via want wants was we well were what when where whether which while who whom whose why will with within without "
-    "would yes yet you your yours".split()
+    "a about after again all also am an and any anyway are as at be because been before being but by can cannot "
+    "could did do does doing done down each even ever every few for from further get gets getting give given go "
+    "goes got had has have having he her here hers him his how however i if in into is it its itself just keep let "
+    "like make makes many may me might mine more most much must my myself need needs no nor not now of off on once "
+    "one only onto or other our ours out over own per put rather s same say says shall she should since so some "
+    "still such t than that the their theirs them then there these they this those though through to too toward try "
+    "under until up upon us use used using very via want wants was we well were what when where whether which while "
+    "who whom whose why will with within without would yes yet you your yours".split()
 )
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2,})|(?<=[a-z])(?=[123]d\b)")
 _NAN = re.compile(r"\bNaN")

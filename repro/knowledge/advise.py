@@ -1,0 +1,135 @@
+"""The tools that put an answer together from parts of pages: build_plan, propose_hypothesis and
+query_hyperparameter_priors. Each is a template around what the search found; nothing is concluded."""
+
+from __future__ import annotations
+
+from repro.knowledge import parts
+from repro.knowledge.answer import Answer, clip, linked, put
+from repro.knowledge.index import Hit
+from repro.knowledge.library import Library
+from repro.knowledge.pages import Page
+from repro.knowledge.parts import Prior
+from repro.knowledge.retrieve import named, ranked
+from repro.knowledge.rules import nearest_rules, rule_line
+
+FACTS, CHECKS, PLAN_ROWS, ROWS = 4, 6, 3, 10
+IDEAS, TRIED = 4, 4
+PART_CHARS = 650
+# A technique is held as tried where this share of its title's rarity stands in what was tried.
+TRIED_SHARE = 0.6
+# What an agreeing and a contradicting facet count in a ranking, in units of BM25.
+AGREES, CONTRADICTS = 1.0, 4.0
+
+
+def build_plan(pages: Library, goal: str, constraints: str = "") -> Answer:
+    """The playbook that fits best, and what its steps rest on."""
+    playbooks = ranked(pages, goal, constraints, 2, ("playbook",))
+    facts = ranked(pages, goal, constraints, FACTS, ("technique", "concept"))
+    if not playbooks and not facts:
+        return Answer("No page has any word of this goal. Say it in other words, or try search_knowledge.")
+    both = f"{goal} {constraints}"
+    steps, sources = "", [hit.page for hit in (*playbooks[:1], *facts)]
+    if playbooks:
+        page = playbooks[0].page
+        lines = (f"{n}. {linked(step)}" for n, step in enumerate(page.steps, 1))
+        steps = f"## Steps\nFrom the playbook [{page.id}], {page.title}:\n" + "\n".join(lines)
+    rules = nearest_rules(pages, both, CHECKS)
+    rows = _priors(pages, both, PLAN_ROWS)
+    also = f" Another playbook: [{playbooks[1].page.id}] {playbooks[1].page.title}." if len(playbooks) > 1 else ""
+    answer = [
+        f"## Overview\nPut together from {len(sources)} pages by retrieval; nothing here was checked against your case."
+        + also,
+        "## Key facts\n" + "\n".join(named(hit.page) for hit in facts),
+        steps,
+        "## Starting values\n" + table(pages, rows) if rows else "",
+        "## What to check\n" + "\n".join(rule_line(rule) for rule in rules) if rules else "",
+    ]
+    return put(answer, [page.id for page in sources] + [rule.page for rule in rules] + [row.page for row in rows])
+
+
+def propose_hypothesis(pages: Library, current_status: str, recent_experiments: str = "") -> Answer:
+    """Techniques by fit: words, then facets; those that were tried stand last, by name only."""
+    hits = pages.index.search(current_status, len(pages.pages), ("technique",))
+    asked = pages.vocabulary.facets(current_status)
+    hits.sort(key=lambda hit: (-hit.score - _fit(hit.page, asked), hit.page.id))
+    tried = [hit for hit in hits if _tried(pages, hit.page, recent_experiments)]
+    fresh = [hit for hit in hits if hit not in tried][:IDEAS]
+    if not fresh and not tried:
+        return Answer("No technique has any word of this. Say what limits you in other words, or try search_knowledge.")
+    answer = [
+        f"{len(fresh)} techniques, best fit first, ranked by words and facets in common; none was tried on your case.",
+        *(_idea(n, hit) for n, hit in enumerate(fresh, 1)),
+    ]
+    if tried:
+        answer.append("## Seems to be tried already\n" + "\n".join(named(hit.page) for hit in tried[:TRIED]))
+    return put(answer, [hit.page.id for hit in (*fresh, *tried[:TRIED])])
+
+
+def _idea(n: int, hit: Hit) -> str:
+    page = hit.page
+    told = [f"### {n}. {page.title} [{page.id}]\n{page.summary}"]
+    for heading in (parts.PAYS, parts.FAR):
+        if page.section(heading):
+            told.append(f"**{heading}**: {clip(linked(page.section(heading)), PART_CHARS)}")
+    if page.see:
+        told.append("Next: " + ", ".join(f"[{each}]" for each in page.see[:4]))
+    return "\n".join(told)
+
+
+def _fit(page: Page, asked: dict[str, set[str]]) -> float:
+    """What the facets of a page add to its score."""
+    total = AGREES * len(asked["ops"] & set(page.ops))
+    for facet in ("archs", "dtypes"):
+        has: set[str] = set(getattr(page, facet))
+        if asked[facet] and "any" not in has:
+            total += AGREES if asked[facet] & has else -CONTRADICTS
+    return total
+
+
+def _tried(pages: Library, page: Page, experiments: str) -> bool:
+    if not experiments.strip():
+        return False
+    said = set(pages.index.stems(experiments).values())
+    title = set(pages.index.stems(page.title).values())
+    whole = sum(map(pages.index.rarity, title))
+    return whole > 0 and sum(map(pages.index.rarity, title & said)) >= TRIED_SHARE * whole
+
+
+def query_hyperparameter_priors(pages: Library, query: str) -> Answer:
+    """The rows that fit best, as one table."""
+    rows = _priors(pages, query, ROWS)
+    if not rows:
+        return Answer("No table has a row that fits. Name the operation, the machine and the number format.")
+    sources = list(dict.fromkeys(row.page for row in rows))
+    answer = [
+        f"{len(rows)} rows, best fit first. Start from them and tune; a row for another case is a guess for yours.",
+        table(pages, rows),
+        "From:\n" + "\n".join(named(pages.pages[each]) for each in sources),
+    ]
+    return put(answer, sources)
+
+
+def table(pages: Library, rows: list[Prior]) -> str:
+    """Rows of priors as a markdown table, with the page of each."""
+    columns = (*pages.vocabulary.columns, "page")
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    return "\n".join(lines + [f"| {' | '.join(row.cells)} | [{row.page}] |" for row in rows])
+
+
+def _priors(pages: Library, query: str, most: int) -> list[Prior]:
+    """Rows by the rarity of the words they share with the query. Of a machine or number format that the query does not
+    name, where the row and the query name one, a row stands behind all others."""
+    said = set(pages.index.stems(query).values())
+    asked = pages.vocabulary.facets(query)
+    scored = []
+    for n, row in enumerate(pages.priors):
+        stems = set(pages.index.stems(" ".join(row.cells[:-1])).values())
+        score = sum(map(pages.index.rarity, said & stems))
+        score += len(said & set(pages.index.stems(row.cells[0]).values()))
+        has = pages.vocabulary.facets(" ".join(row.cells[:-1]))
+        for facet in ("archs", "dtypes"):
+            if asked[facet] and has[facet]:
+                score += AGREES if asked[facet] & has[facet] else -CONTRADICTS
+        scored.append((-score, n, row))
+    scored.sort(key=lambda each: each[:2])
+    return [row for negative, _, row in scored if negative < 0 or pages.index.fill][:most]

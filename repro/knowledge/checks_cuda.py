@@ -1,0 +1,75 @@
+"""Checks of CUDA C++ as text: there is no parser for it here, so each looks at one kernel's body between its braces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from repro.knowledge.finding import Finding
+
+_KERNEL = re.compile(r"__global__[^;{]{0,400}?\b(\w+)\s*\(([^{;]{0,2000}?)\)\s*\{")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_BRANCH = re.compile(
+    r"\bif\s*\([^;{}]{0,200}\b(?:threadIdx|tid|lane|idx)\b[^;{}]{0,200}\)\s*\{[^{}]{0,2000}?__syncthreads"
+)
+_OLD_SHUFFLE = re.compile(r"\b__(?:shfl(?:_up|_down|_xor)?|ballot|any|all)\s*\(")
+_LAUNCH = re.compile(r"<<<([^>;]{1,400})>>>")
+_WIDE = re.compile(r"reinterpret_cast<\s*(?:const\s+)?(?:float4|float2|int4|uint4|double2)\s*(?:const\s*)?[*&]")
+_GUARD = re.compile(r"\bif\s*\(|\bfor\s*\(|\?|\bmin\s*\(|\bwhile\s*\(")
+_LOW_SUM = re.compile(r"\b(?:__)?(?:nv_bfloat16|half|bfloat16)\s+(\w*(?:sum|acc)\w*)\s*=", re.I)
+
+
+def looks_like(code: str) -> bool:
+    """Whether a text holds CUDA C++."""
+    return any(mark in code for mark in ("__global__", "__device__", "<<<", "threadIdx", "#include"))
+
+
+def run(code: str) -> Iterator[Finding]:
+    """Every finding in a text."""
+    if not looks_like(code):
+        return
+    plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), code)
+    for kernel in _KERNEL.finditer(plain):
+        body = plain[kernel.end() : _end(plain, kernel.end())]
+        line = plain.count("\n", 0, kernel.start()) + 1
+        yield from _kernel(body, line, plain.count("\n", 0, kernel.end()) + 1)
+    for match in _OLD_SHUFFLE.finditer(plain):
+        what = "A warp intrinsic without _sync: gone since Volta. Use the _sync form with a mask of active lanes."
+        yield Finding("fault", _line(plain, match), what, "races-and-synchronisation")
+    for match in _LAUNCH.finditer(plain):
+        if match.group(1).count(",") < 3:
+            what = "The launch names no stream: it goes to the default one and not to torch's current stream."
+            yield Finding("doubt", _line(plain, match), what, "inline-cuda-extension")
+
+
+def _kernel(body: str, line: int, first: int) -> Iterator[Finding]:
+    """The findings in one kernel. line: where it starts; first: where its body does."""
+    if "__shared__" in body and "__syncthreads" not in body and "__syncwarp" not in body and "sync(" not in body:
+        what = "Shared memory is used and no barrier stands between writing and reading it."
+        yield Finding("fault", line, what, "races-and-synchronisation")
+    for match in _BRANCH.finditer(body):
+        what = "__syncthreads stands in a branch that depends on the thread: threads that skip it hang the block."
+        yield Finding("fault", first + body.count("\n", 0, match.end()), what, "races-and-synchronisation")
+    if ("threadIdx" in body or "blockIdx" in body) and "[" in body and not _GUARD.search(body):
+        what = "Addresses come from the thread's index, and nothing compares it with the extent."
+        yield Finding("doubt", line, what, "error-illegal-memory-access")
+    for match in _WIDE.finditer(body):
+        what = "A wide access by reinterpret_cast faults unless every address is a multiple of its size."
+        yield Finding("doubt", first + body.count("\n", 0, match.start()), what, "vector-loads-and-alignment")
+    for match in _LOW_SUM.finditer(body):
+        what = f"`{match.group(1)}` adds up in 16 bits: keep sums in float and convert at the store."
+        yield Finding("fault", first + body.count("\n", 0, match.start()), what, "bf16-accumulation")
+
+
+def _end(text: str, start: int) -> int:
+    """Where the brace that opened before `start` closes, or the end of the text."""
+    depth = 1
+    for match in re.compile(r"[{}]").finditer(text, start):
+        depth += 1 if match.group() == "{" else -1
+        if depth == 0:
+            return match.start()
+    return len(text)
+
+
+def _line(text: str, match: re.Match[str]) -> int:
+    return text.count("\n", 0, match.start()) + 1

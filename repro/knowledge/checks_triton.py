@@ -1,0 +1,220 @@
+"""Checks of Python: kernels in Triton and the code that launches them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from repro.knowledge.finding import Finding, called, calls, keyword, name
+
+LOW = ("tl.float16", "tl.bfloat16", "tl.float8e4nv", "tl.float8e5")
+ATOMICS = ("tl.atomic_add", "tl.atomic_max", "tl.atomic_min", "tl.atomic_cas", "tl.atomic_xchg")
+STORES = ("tl.store", *ATOMICS)
+Kernel = ast.FunctionDef
+
+
+def run(tree: ast.Module) -> Iterator[Finding]:
+    """Every finding in a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and _is_kernel(node):
+            for check in CHECKS:
+                yield from check(node)
+    for check_module in MODULE_CHECKS:
+        yield from check_module(tree)
+
+
+def _is_kernel(node: ast.FunctionDef) -> bool:
+    if any("jit" in name(each.func if isinstance(each, ast.Call) else each) for each in node.decorator_list):
+        return True
+    return any(called(each).startswith("tl.") for each in ast.walk(node))
+
+
+def _numbers(node: ast.AST) -> list[float]:
+    return [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, int | float)]
+
+
+def _ranged(kernel: Kernel) -> set[str]:
+    """Names whose value comes, over assignments, from a tl.arange."""
+    names: set[str] = set()
+    assigns = [n for n in ast.walk(kernel) if isinstance(n, ast.Assign) and len(n.targets) == 1]
+    for _ in range(3):
+        for each in sorted(assigns, key=lambda n: n.lineno):
+            target = name(each.targets[0])
+            inner = each.value
+            if isinstance(inner, ast.Call) and called(inner) in ("tl.load", "tl.sum", "tl.max", "tl.dot"):
+                continue
+            if target and (any(calls(inner, "tl.arange")) or _names(inner) & names):
+                names.add(target)
+    return names
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def masks(kernel: Kernel) -> Iterator[Finding]:
+    """Blocks of addresses without a mask."""
+    ranged = _ranged(kernel)
+    blocks = any(calls(kernel, "tl.make_block_ptr", "tl.make_tensor_descriptor"))
+    for call in calls(kernel, "tl.load", *STORES):
+        if not call.args or blocks:
+            continue
+        position = {"tl.load": 1}.get(called(call), 2)
+        spread = any(calls(call.args[0], "tl.arange")) or _names(call.args[0]) & ranged
+        if spread and keyword(call, "mask", position) is None:
+            what = f"{called(call)} of a block of addresses has no mask: right only where the block divides the extent."
+            yield Finding("doubt", call.lineno, what, "padding-and-boundary-masks")
+
+
+def fills(kernel: Kernel) -> Iterator[Finding]:
+    """Masked loads that feed a reduction or a product without a neutral element."""
+    loaded = {}
+    for node in ast.walk(kernel):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            for call in calls(node.value, "tl.load"):
+                loaded[node.targets[0].id] = call
+    for use in calls(kernel, "tl.sum", "tl.max", "tl.min", "tl.dot"):
+        for each in [n for arg in use.args for n in _names(arg)] if use.args else []:
+            load = loaded.get(each)
+            if load is None or keyword(load, "mask", 1) is None:
+                continue
+            other = keyword(load, "other", 2)
+            page = "padding-and-boundary-masks"
+            if other is None:
+                what = f"`{each}` is loaded with a mask and no `other`, then goes into {called(use)}: undefined lanes."
+                yield Finding("fault", load.lineno, what, page)
+            elif called(use) == "tl.max" and _numbers(other) == [0] and not any(calls(use, "tl.abs")):
+                what = (
+                    f"`{each}` is padded with 0 and goes into tl.max: a row of negative values gets 0. Pad with -inf."
+                )
+                yield Finding("fault", load.lineno, what, page)
+
+
+def accumulators(kernel: Kernel) -> Iterator[Finding]:
+    """Accumulators in 16 bits."""
+    for node in ast.walk(kernel):
+        if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)):
+            continue
+        for call in calls(node.value, "tl.zeros", "tl.full"):
+            kind = keyword(call, "dtype", 1 if called(call) == "tl.zeros" else 2)
+            grown = any(isinstance(n, ast.AugAssign) and name(n.target) == node.targets[0].id for n in ast.walk(kernel))
+            if kind is not None and name(kind) in LOW and grown:
+                what = f"`{node.targets[0].id}` adds up in {name(kind)}: keep sums in tl.float32 and cast at the store."
+                yield Finding("fault", node.lineno, what, "bf16-accumulation")
+
+
+def ranges(kernel: Kernel) -> Iterator[Finding]:
+    """tl.arange of what is no power of two or no constant."""
+    plain = {arg.arg for arg in (*kernel.args.args, *kernel.args.kwonlyargs) if not _constexpr(arg)}
+    for call in calls(kernel, "tl.arange"):
+        low, high = (call.args + [None, None])[:2]
+        if isinstance(low, ast.Constant) and isinstance(high, ast.Constant):
+            extent = high.value - low.value if isinstance(high.value, int) and isinstance(low.value, int) else 1
+            if extent < 1 or extent & (extent - 1):
+                what = (
+                    f"tl.arange over {extent} elements: the extent must be a power of two; take the next one and mask."
+                )
+                yield Finding("fault", call.lineno, what, "error-shape-constexpr")
+        elif isinstance(high, ast.Name) and high.id in plain:
+            what = (
+                f"tl.arange ends at `{high.id}`, which is no tl.constexpr parameter: shapes are compile-time constants."
+            )
+            yield Finding("fault", call.lineno, what, "error-shape-constexpr")
+
+
+def _constexpr(arg: ast.arg) -> bool:
+    return arg.annotation is not None and "constexpr" in ast.unparse(arg.annotation)
+
+
+def dots(kernel: Kernel) -> Iterator[Finding]:
+    """tl.dot whose precision for fp32 operands is left open."""
+    for call in calls(kernel, "tl.dot"):
+        if keyword(call, "input_precision", 3) is None and keyword(call, "allow_tf32") is None:
+            cast = any(isinstance(n, ast.Attribute) and n.attr in ("float16", "bfloat16") for n in ast.walk(kernel))
+            if not cast:
+                what = (
+                    "tl.dot names no input_precision: fp32 operands are then multiplied in tf32, 10 bits of mantissa."
+                )
+                yield Finding("doubt", call.lineno, what, "tf32-behaviour")
+
+
+def programs(kernel: Kernel) -> Iterator[Finding]:
+    """Stores by every program to the same place."""
+    stores = list(calls(kernel, *STORES))
+    if kernel.decorator_list and stores and not any(calls(kernel, "tl.program_id")):
+        what = "The kernel stores and never asks tl.program_id: every program writes the same addresses."
+        yield Finding("doubt", stores[0].lineno, what, "races-and-synchronisation")
+
+
+def exponents(kernel: Kernel) -> Iterator[Finding]:
+    """A softmax without the row's maximum."""
+    exps = list(calls(kernel, "tl.exp", "tl.exp2", "tl.math.exp", "tl.math.exp2"))
+    maxima = any(calls(kernel, "tl.max", "tl.maximum", "tl.softmax"))
+    divides = any(isinstance(n, ast.Div) for n in ast.walk(kernel))
+    if exps and any(calls(kernel, "tl.sum")) and divides and not maxima:
+        what = "Exponentials are summed and divided by, and no maximum was subtracted: exp overflows fp32 above 88.7."
+        yield Finding("fault", exps[0].lineno, what, "softmax-online")
+
+
+def variances(tree: ast.AST) -> Iterator[Finding]:
+    """mean(x*x) - mean*mean, and roots of a variance without an epsilon."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and _square(node.right):
+            left = ast.unparse(node.left).lower()
+            if any(word in left for word in ("sq", "sum2", "x2", "ss", "square", "* x", "pow")):
+                what = "A variance as mean of squares less square of mean cancels where the mean is large."
+                yield Finding("doubt", node.lineno, what, "welford-and-variance")
+        if called(node).rsplit(".", 1)[-1] in ("rsqrt", "sqrt_rn") and isinstance(node, ast.Call) and node.args:
+            inner = ast.unparse(node.args[0]).lower()
+            if "var" in inner and "+" not in inner:
+                what = "The root of a variance is taken without an epsilon: a constant row divides by zero."
+                yield Finding("doubt", node.lineno, what, "numerics-pitfalls")
+
+
+def _square(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return ast.unparse(node.left) == ast.unparse(node.right)
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and _numbers(node.right) == [2]
+
+
+def grids(tree: ast.Module) -> Iterator[Finding]:
+    """A grid by floor division."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and name(node.targets[0]).lower().endswith("grid"):
+            for each in ast.walk(node.value):
+                if isinstance(each, ast.BinOp) and isinstance(each.op, ast.FloorDiv) and not _rounds_up(each):
+                    what = (
+                        "The grid divides and rounds down: the last partial block is never launched. Use triton.cdiv."
+                    )
+                    yield Finding("doubt", each.lineno, what, "padding-and-boundary-masks")
+
+
+def _rounds_up(node: ast.BinOp) -> bool:
+    return isinstance(node.left, ast.BinOp) or (
+        isinstance(node.left, ast.UnaryOp) and isinstance(node.left.op, ast.USub)
+    )
+
+
+def atomics(tree: ast.Module) -> Iterator[Finding]:
+    """Atomic sums into memory that nobody set to zero."""
+    if any(calls(tree, "tl.atomic_add")) and not any(calls(tree, "torch.zeros", "torch.zeros_like")):
+        zeroed = any(isinstance(n, ast.Attribute) and n.attr in ("zero_", "new_zeros", "fill_") for n in ast.walk(tree))
+        for call in calls(tree, "torch.empty", "torch.empty_like"):
+            if not zeroed:
+                what = "A buffer from torch.empty and a kernel with tl.atomic_add: sums start from what lay in memory."
+                yield Finding("doubt", call.lineno, what, "atomics-and-determinism")
+
+
+def strides(tree: ast.Module) -> Iterator[Finding]:
+    """Launches that pass neither strides nor a contiguous tensor."""
+    launches = [
+        n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript)
+    ]  # kernel[grid](...)
+    said = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    if launches and not said & {"stride", "strides", "contiguous", "is_contiguous"}:
+        what = "A kernel is launched, and neither strides nor contiguous() appear: a transposed input is misread."
+        yield Finding("doubt", launches[0].lineno, what, "block-pointers-and-strides")
+
+
+CHECKS = (masks, fills, accumulators, ranges, dots, programs, exponents)
+MODULE_CHECKS = (grids, atomics, strides, variances)

@@ -1,0 +1,57 @@
+"""Which rules of the pages speak of a text: by the share of a condition's words that stand in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from repro.knowledge.answer import linked
+from repro.knowledge.library import Library
+from repro.knowledge.parts import Rule
+
+# A rule speaks of a text that holds this share of its condition, words counted by their rarity.
+SPEAKS = 0.7
+# A plan knows a rule's remedy where it holds this share of its words.
+KNOWN = 0.6
+
+
+@dataclass(frozen=True)
+class Match:
+    """condition, remedy: the shares (0 to 1) of each that stand in the text."""
+
+    rule: Rule
+    condition: float
+    remedy: float
+
+    @property
+    def speaks(self) -> bool:
+        return self.condition >= SPEAKS
+
+    @property
+    def heeded(self) -> bool:
+        return self.remedy >= KNOWN
+
+
+def matches(pages: Library, text: str) -> list[Match]:
+    """Every rule held against a text, the nearest first."""
+    said = frozenset(pages.index.stems(text).values())
+
+    def share(stems: frozenset[str]) -> float:
+        whole = sum(map(pages.index.rarity, stems))
+        return sum(map(pages.index.rarity, stems & said)) / whole if whole else 0.0
+
+    found = [Match(rule, share(when), share(do)) for rule, when, do in pages.rule_stems]
+    return sorted(found, key=lambda match: -match.condition)
+
+
+def nearest_rules(pages: Library, text: str, most: int, without: frozenset[Rule] = frozenset()) -> list[Rule]:
+    """Rules near a text: of the pages that the search finds for it, the nearest conditions first."""
+    scores = {hit.page.id: hit.score for hit in pages.index.search(text, len(pages.pages))}
+    top = max(scores.values(), default=0.0) or 1.0
+    near = [match for match in matches(pages, text) if match.rule.page in scores and match.rule not in without]
+    near.sort(key=lambda match: -match.condition - scores[match.rule.page] / top)
+    return [match.rule for match in near[:most]]
+
+
+def rule_line(rule: Rule) -> str:
+    """A rule in one line."""
+    return f"- If {linked(rule.when)}: {linked(rule.then)}. Remedy: {linked(rule.do)} [{rule.page}]"

@@ -1,0 +1,47 @@
+"""The eight tools over the Model Context Protocol: streamable HTTP at /mcp, or stdio."""
+
+from __future__ import annotations
+
+import anyio.to_thread
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import CallToolResult, InputRequiredResult, TextContent, Tool
+from starlette.applications import Starlette
+
+from repro import __version__
+from repro.knowledge import tools
+from repro.knowledge.library import library
+
+# The same for every kind: an agent must not learn from the name which arm it is in.
+NAME = "knowledge"
+INSTRUCTIONS = "Pages to search and quote. Tools cite pages as [page-id]; get_page returns one whole."
+PATH = "/mcp"
+
+
+class Server(MCPServer[None]):
+    """MCPServer with the list of `tools.TOOLS` as it is written, instead of one made from Python signatures."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(NAME, instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+        self.kind = kind
+        library(kind)
+
+    async def list_tools(self) -> list[Tool]:
+        return [
+            Tool(name=tool.name, description=tool.description, input_schema=tool.input_schema) for tool in tools.TOOLS
+        ]
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, object], context: Context[None, object] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """A bad call is a result with is_error, which the model reads and mends."""
+        answer = await anyio.to_thread.run_sync(tools.call, name, arguments, self.kind)
+        return CallToolResult(content=[TextContent(type="text", text=answer.text)], is_error=answer.is_error)
+
+
+def app(kind: str) -> Starlette:
+    """An ASGI application that serves MCP at /mcp, stateless, one JSON answer a request, to clients on this machine.
+
+    Its lifespan must run: a server does that; who mounts it in another application enters
+    `app.router.lifespan_context(app)` in that one's lifespan. Raises UsageError for another kind.
+    """
+    return Server(kind).streamable_http_app(streamable_http_path=PATH, stateless_http=True, json_response=True)
