@@ -10,6 +10,10 @@ DEVICE ?= auto
 SIZE ?= auto
 PROBLEMS ?=
 AGENT ?= oracle
+ARMS ?=
+KB ?= local
+MODEL ?=
+JOBS ?= 1
 REPEATS ?= 1
 RESULTS ?= results
 ARGS ?=
@@ -32,7 +36,8 @@ help:
 	@echo
 	@echo "targets    setup image doctor fixtures run benchmark report verify test test-gpu check clean requirements"
 	@echo "variables  ENGINE=auto|docker|local GPUS=all|none|0,1 DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
-	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop REPEATS=1 RESULTS=results ARGS='--no-compile'"
+	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code|replay ARMS='baseline with_kb'"
+	@echo "           KB=local|leeroopedia|placebo MODEL= JOBS=1 REPEATS=1 RESULTS=results ARGS='--no-compile'"
 
 # One stamp a requirement file: a larger set counts for a smaller one, so nothing is installed twice.
 $(VENV)/.%: requirements/%.txt
@@ -60,7 +65,8 @@ fixtures: ready
 	$(PY) entrypoint.py fixtures $(COMMON) $(NARROW) $(ARGS)
 
 run: ready
-	$(PY) entrypoint.py run $(COMMON) $(NARROW) --agent $(AGENT) --repeats $(REPEATS) $(ARGS)
+	$(PY) entrypoint.py run $(COMMON) $(NARROW) --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
+	  $(if $(MODEL),--model $(MODEL)) --jobs $(JOBS) --repeats $(REPEATS) $(ARGS)
 
 benchmark: ready
 	$(PY) entrypoint.py benchmark $(PROBLEMS) $(COMMON) $(ARGS)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from repro import __version__, settings, verbs
+from repro import __version__, inner, settings, verbs
 from repro.bundle.write import Bundle
 from repro.engines import NAMES, choose
 from repro.engines.base import Engine
@@ -77,6 +77,7 @@ def _judging(parser: argparse.ArgumentParser, *, budget_s: float = 10.0, compile
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
+    from repro.agents import options
     from repro.benchmark import BUDGET_S, COMPILE_TIMEOUT_S
 
     top = argparse.ArgumentParser(
@@ -107,8 +108,7 @@ def parser() -> argparse.ArgumentParser:
     run = verb("run", "the agent study: judge and time an agent's solutions", _run)
     _common(run)
     _judging(run)
-    run.add_argument("--agent", choices=("oracle", "nop"), default="oracle", help="who writes the solutions")
-    run.add_argument("--repeats", type=int, default=1, help="judgements a problem")
+    options.add(run)
     evaluate = verb("evaluate", "judge solutions: a file or a folder of ID_Name.py files", _evaluate)
     evaluate.add_argument("path", type=Path, nargs="*")
     evaluate.add_argument(
@@ -146,9 +146,7 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("--json", type=Path, metavar="FILE", help="write the report's model as JSON")
     gc = verb("gc", "remove containers and volumes that a dead run left behind", _gc)
     gc.add_argument("--all", action="store_true", help="those of live runs too")
-    cell = parsers.add_parser("cell")  # what an engine starts; without help, so that it is not listed
-    cell.add_argument("folder", type=Path)
-    cell.set_defaults(run=_cell)
+    inner.add(parsers)
     return top
 
 
@@ -249,14 +247,27 @@ def _fixtures(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _run(args: argparse.Namespace, progress: Progress) -> int:
-    from repro.agents import study
+    from repro.agents import campaign, options, study
 
     if args.repeats < 1:
         raise UsageError("--repeats must be at least 1")
+    name = options.agent(args)
+    if args.generate:
+        code = _fixtures(args, progress)
+        if code or not (args.baseline or args.with_kb):
+            return code
     engine, size = _engine(args, progress)
-    bundle, rows = study.run(
-        args.problem, args.agent, args.repeats, size, args.results, engine, _options(args), progress, resume=args.resume
-    )
+    if name in options.SHIPPED:
+        bundle, rows = study.run(
+            args.problem, name, args.repeats, size, args.results, engine, _options(args), progress, resume=args.resume
+        )
+    else:
+        plan, pace = options.build(args, size), options.pace(args)
+        if engine.name == "local":
+            progress.say(study.NOTICE)
+        bundle, rows = campaign.run(
+            plan, args.problem, size, args.results, engine, _options(args), pace, progress, resume=args.resume
+        )
     report = _draw(bundle)
     verbs.write_json(args.json, report)
     return _exit_code(
@@ -353,13 +364,6 @@ def _gc(args: argparse.Namespace, progress: Progress) -> int:
     for name in removed:
         print(f"removed {name}")
     print(f"{len(removed)} removed")
-    return 0
-
-
-def _cell(args: argparse.Namespace, progress: Progress) -> int:
-    from repro import cells
-
-    cells.serve(args.folder)
     return 0
 
 

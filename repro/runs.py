@@ -109,13 +109,13 @@ def execute(
                     if row.cell is None:
                         number += 1
                         progress.at(number, len(rows))
-                        _keep(bundle, row, Outcome(row.id, "unmet", error=row.error), progress, summarise)
+                        keep(bundle, row, Outcome(row.id, "unmet", error=row.error), progress, summarise)
                 cells = [row.cell for row in batch if row.cell is not None]
                 progress.at(number + 1, len(rows))
                 for outcome in _outcomes(engine, cells, progress):
                     number += 1
                     progress.at(number, len(rows))
-                    _keep(bundle, by_cell[outcome.cell], outcome, progress, summarise)
+                    keep(bundle, by_cell[outcome.cell], outcome, progress, summarise)
                     progress.at(min(number + 1, len(rows)), len(rows))
                     lost = lost or (outcome.error if outcome.status == "lost" else "")
                 if lost:
@@ -160,9 +160,10 @@ def _result(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any] | None
     return {**outcome.result, "telemetry": told}
 
 
-def _keep(
+def keep(
     bundle: Bundle, row: Row, outcome: Outcome, progress: Progress, summarise: Callable[[dict[str, Any]], str]
 ) -> None:
+    """Writes what became of a row into the bundle and tells it. Not to be called by two threads at once."""
     entry = {
         "row": row.id,
         **row.columns,
@@ -176,6 +177,7 @@ def _keep(
         "result": _result(bundle, row, outcome),
     }
     bundle.add(entry)
+    kept = bundle.rows[row.id]
     progress.done(
-        f"{row.id}: {summarise(entry) if outcome.status == 'done' else outcome.status + ': ' + outcome.error}"
+        f"{row.id}: {summarise(kept) if outcome.status == 'done' else outcome.status + ': ' + outcome.error}"
     )

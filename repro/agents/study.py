@@ -1,4 +1,4 @@
-"""The agent study: every problem, arm and repeat is one row; its solution is judged in a cell of its own."""
+"""The agent study without an agent: shipped solutions, each judged in a cell of its own. Agents work in `campaign`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from repro.agents.base import Agent
 from repro.agents.nop import Nop
 from repro.agents.oracle import Oracle
 from repro.bundle.write import Bundle
+from repro.engines import agent_local
 from repro.engines.base import Engine
 from repro.evaluation import JudgeOptions
 from repro.progress import Progress
 from repro.runs import Row, execute, open_bundle
 
+NOTICE = agent_local.NOTICE
 AGENTS: dict[str, type[Agent]] = {"oracle": Oracle, "nop": Nop}
 
 

@@ -1,0 +1,255 @@
+"""A study with an agent at work: its cells side by side, each judged when its agent is done, in a bundle that resumes.
+
+A cell has two stages. An agent works in a container of its own beside its gateway; then each of its problems is judged
+with `--trust audited` in a fresh container. A row of the bundle is one judged problem: failures are rows too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro import evaluation, problems
+from repro.agents import attempts, cells, design
+from repro.agents.design import Design, Unit
+from repro.bundle.write import Bundle
+from repro.cells import Outcome
+from repro.engines.base import Engine
+from repro.errors import EngineError, EngineGone, ReproError, UsageError
+from repro.evaluation import JudgeOptions, Submission
+from repro.progress import Progress
+from repro.runs import Interrupted, Row, keep, open_bundle
+
+# What stands in for a solution that is missing, so that the judge's own verdict stands in its row.
+MISSING = b"# The agent left no solution of this problem.\n"
+# After the second signal.
+LAST_S = 20.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a study is run, which changes nothing that it finds. wait_s: before a second attempt, seconds."""
+
+    jobs: int = 1
+    retries: int = 2
+    wait_s: float = 10.0
+
+
+def row_id(unit: Unit, problem: str) -> str:
+    """The row of one of a unit's problems."""
+    return f"{problem}/{unit.arm}/{unit.repeat}"
+
+
+class Campaign:
+    """One run of a study."""
+
+    def __init__(
+        self, plan: Design, order: list[Unit], size: str, results: Path, engine: Engine, options: JudgeOptions,
+        pace: Pace, bundle: Bundle, progress: Progress,
+    ) -> None:  # fmt: skip
+        self.design, self.order, self.size, self.results = plan, order, size, results
+        self.engine, self.options, self.pace, self.bundle, self.progress = engine, options, pace, bundle, progress
+        self.stopping = threading.Event()
+        self._writing, self._judging = threading.Lock(), threading.Lock()
+        self._todo: deque[Unit] = deque()
+        self.lost = ""
+
+    def run(self) -> None:
+        """Runs every unit that is not whole yet. Raises Interrupted, EngineError; what is done is kept."""
+        self._todo = deque(unit for unit in self.order if not self._whole(unit))
+        if len(self._todo) < len(self.order):
+            there = len(self.order) - len(self._todo)
+            self.progress.say(f"resuming {self.bundle.path}: {there} of {len(self.order)} cells are there")
+        pool = ThreadPoolExecutor(max(1, min(self.pace.jobs, len(self._todo))), "cell")
+        workers = [pool.submit(self._work) for _ in range(min(self.pace.jobs, len(self._todo)))]
+        try:
+            with self.progress.live():
+                _follow(workers)
+        except KeyboardInterrupt:
+            self._interrupt(workers)
+        except ReproError as error:
+            self._halt(workers)
+            self.bundle.finish("failed", error=str(error))
+            raise
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _interrupt(self, workers: list[Future[None]]) -> None:
+        """First signal: no new cell, agents end and hand in. Second: everything is killed."""
+        self.progress.say("interrupted: agents are being ended and what they have is kept; once more to kill them")
+        try:
+            self._halt(workers)
+        except KeyboardInterrupt:
+            self.progress.say("interrupted again: killing")
+            self.engine.kill()
+            wait(workers, timeout=LAST_S)
+        with self._writing:
+            self.bundle.finish("interrupted", error="the run was interrupted")
+        done = sum(self.bundle.done(name) for name in self.bundle.manifest["plan"])
+        unfinished = [unit.id for unit in self.order if not self._whole(unit)]
+        named = ", ".join(unfinished[:8]) + (f" and {len(unfinished) - 8} more" if len(unfinished) > 8 else "")
+        raise Interrupted(
+            "interrupted", f"{done} of {len(self.bundle.manifest['plan'])} rows are in {self.bundle.path}; "
+            f"unfinished: {named}", "Repeat with --resume to go on.",
+        )  # fmt: skip
+
+    def _halt(self, workers: list[Future[None]]) -> None:
+        self.stopping.set()
+        self._todo.clear()
+        self.engine.halt()
+        wait(workers)
+
+    def _whole(self, unit: Unit) -> bool:
+        """Whether a unit's agent is done and every row of it was judged from what the agent handed in."""
+        record = attempts.finished(self.bundle, unit)
+        return record is not None and all(
+            self.bundle.done(row.id, row.content) for row in self._rows(unit, record, judge=False)
+        )
+
+    def _work(self) -> None:
+        """One worker: takes units until none is left or the run stops."""
+        while not self.stopping.is_set():
+            try:
+                unit = self._todo.popleft()
+            except IndexError:
+                return
+            self._unit(unit)
+
+    def _unit(self, unit: Unit) -> None:
+        record = attempts.finished(self.bundle, unit)
+        if record is None:
+            self.progress.step(f"{unit.id}: the agent works")
+            cell = cells.build(self.design, unit, self.size, self.results, self.engine, share=1 / self.pace.jobs)
+            keys = attempts.secrets(self.design, unit)
+            tries = attempts.Attempts(self.bundle, unit, self.design, self._write)
+            record = tries.run(
+                lambda: self.engine.run_agent(cell, keys, self.progress.step), self.pace.retries, self.pace.wait_s,
+                self._pause, self.progress.say,
+            )  # fmt: skip
+            self.progress.say(f"{unit.id}: {told(record)}")
+        if record["finished"]:
+            for row in self._rows(unit, record):
+                if not self.bundle.done(row.id, row.content):
+                    self._judge(row)
+        elif not self.stopping.is_set():
+            why = f"{record['class']} failure in each of {len(record['attempts'])} attempts: {record['detail']}"
+            for row in self._rows(unit, record, judge=False):
+                self._keep(row, Outcome(row.id, "failed", error=why))
+
+    def _pause(self, seconds: float) -> bool:
+        """Waits; true where the run is being stopped."""
+        return self.stopping.wait(seconds) if seconds else self.stopping.is_set()
+
+    def _judge(self, row: Row) -> None:
+        """The second stage of a cell: the final judge in a fresh container, alone on its GPU."""
+        if row.cell is None:
+            self._keep(row, Outcome(row.id, "unmet", error=row.error))
+            return
+        alone = self._judging if self.engine.device != "cuda" else threading.Lock()  # on a GPU the lease does this
+        with alone:
+            if self.stopping.is_set():
+                return
+            try:
+                found = list(self.engine.run([row.cell], self.progress.step))
+            except EngineGone:
+                raise
+            except EngineError as error:
+                found = [Outcome(row.id, "failed", error=str(error))]
+        for outcome in found:
+            if outcome.status == "lost":
+                raise EngineGone(outcome.error.rstrip("."), f"the rows measured before are in {self.bundle.path}")
+            if outcome.status == "done" or not self.stopping.is_set():
+                self._keep(row, outcome)
+
+    def _rows(self, unit: Unit, record: dict[str, Any], *, judge: bool = True) -> list[Row]:
+        """One row a problem of a unit. judge: False makes no row fail for a missing fixture, for looking only."""
+        found = []
+        for problem in cells.loaded(unit, self.size):
+            place = record["solutions"].get(problem.path.name) if record["finished"] else None
+            source = (self.bundle.path / place).read_bytes() if place else MISSING
+            entry = evaluation.entry_of(source) if place else "ModelNew"
+            name = row_id(unit, problem.key)
+            columns = {
+                "problem": problem.key, "arm": unit.arm, "control": False, "repeat": unit.repeat,
+                "agent": {"cell": unit.id, "status": record["status"], "detail": record["detail"],
+                          "solution": bool(place), "record": f"{unit.folder}/{attempts.RECORD}"},
+            }  # fmt: skip
+            submission = Submission(problem.path.stem, source, entry)
+
+            def build(problem: Any = problem, submission: Submission = submission, name: str = name) -> Any:
+                return evaluation.cell(name, problem, [submission], self.results, self.engine, self.options,
+                                       repeat=unit.repeat)  # fmt: skip
+
+            if judge or record["finished"]:
+                found.append(evaluation.row_for(name, build, columns))
+            else:
+                found.append(Row(name, None, columns))
+        return found
+
+    def _write(self, name: str, content: bytes) -> None:
+        with self._writing:
+            self.bundle.file(name, content)
+
+    def _keep(self, row: Row, outcome: Outcome) -> None:
+        with self._writing:
+            keep(self.bundle, row, outcome, self.progress, evaluation.summary)
+
+
+def told(record: dict[str, Any]) -> str:
+    """One line on how an agent's cell ended."""
+    meter = record["meter"]
+    spent = meter.get("usd")
+    words = [record["status"] + (f": {record['detail']}" if record["detail"] else "")]
+    words.append(f"{meter.get('turns', 0)} turns")
+    words.append("cost unknown" if spent is None else f"{spent:.2f} USD" + " by scripted usage" * record["scripted"])
+    if record["knowledge"] != "none":
+        words.append(f"{meter.get('kb', {}).get('calls', 0)} knowledge calls")
+    return ", ".join(words)
+
+
+def _follow(workers: list[Future[None]]) -> None:
+    """Waits for all workers; the first error ends the waiting."""
+    pending = set(workers)
+    while pending:
+        done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+        for each in done:
+            each.result()
+
+
+def run(
+    plan: Design, only: list[str], size: str, results: Path, engine: Engine, options: JudgeOptions, pace: Pace,
+    progress: Progress, *, resume: bool,
+) -> tuple[Bundle, list[dict[str, Any]]]:  # fmt: skip
+    """Runs a study with an agent; returns the bundle and its rows.
+
+    Raises PrerequisiteError before anything starts where a fixture is missing, Interrupted, EngineError.
+    """
+    if options.trust != "audited":
+        raise UsageError("the final judging of an agent's study is audited", "--trust dev is for the agent itself")
+    chosen = [problem.id for problem in problems.suite("agent", size=size, only=only)]
+    order = design.units(plan, chosen)
+    for unit in order:
+        cells.build(plan, unit, size, results, engine, share=1.0)
+    rows = [Row(row_id(unit, problem.key), None) for unit in order for problem in cells.loaded(unit, size)]
+    parameters = {
+        "agent": plan.agent,
+        "arms": {arm: plan.label(arm) for arm in plan.arms},
+        "repeats": plan.repeats,
+        "size": size,
+        "device": engine.device,
+        "options": options.for_cell(engine.device),
+        "study": plan.to_json() | {"order_of_cells": [unit.id for unit in order], "balance": design.balance(order)},
+    }
+    bundle = open_bundle(results, "run", rows, parameters, resume=resume)
+    bundle.manifest["engine"] = engine.describe() | {"device": engine.device, "jobs": pace.jobs}
+    begin = time.monotonic()
+    Campaign(plan, order, size, results, engine, options, pace, bundle, progress).run()
+    progress.say(f"{len(order)} cells in {time.monotonic() - begin:.0f} s")
+    whole = all(bundle.done(name) for name in bundle.manifest["plan"])
+    bundle.finish("complete" if whole else "incomplete")
+    return bundle, [bundle.rows[name] for name in bundle.manifest["plan"] if name in bundle.rows]

@@ -1,0 +1,180 @@
+"""An agent's cell: the files that it is given, and what is read out of those that it leaves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from repro import fixtures, jsonio, problems, settings
+from repro.agents.design import Design, Unit
+from repro.engines.agent import METER, OUTCOME, SOLUTIONS, AgentCell, AgentOutcome
+from repro.engines.base import Engine
+from repro.errors import UsageError
+from repro.problems import Problem
+
+SCHEMA_VERSION = 1
+DOCS = ("judging.md",)
+# Of a fixture, what judging reads. Checksums and sketches of outputs, seeds, distances of cheats and times stay here.
+FIXTURE_KEYS = ("schema_version", "problem", "size", "dtype", "problem_sha256", "generator", "device",
+                "weights_sha256", "output", "margin", "best_cheat", "refused")  # fmt: skip
+# status -> whose doing it was. What is an agent's is a result and is never tried again.
+CLASSES = {
+    "completed": "agent", "budget": "agent", "refused": "agent", "gave_up": "agent", "agent_error": "agent",
+    "timeout": "agent", "provider_error": "provider", "infra_error": "infrastructure", "interrupted": "interrupted",
+}  # fmt: skip
+
+
+def loaded(unit: Unit, size: str) -> list[Problem]:
+    """The problems of a unit."""
+    return [problems.load(each, size=size) for each in unit.problems]
+
+
+def slim(fixture: dict[str, Any]) -> dict[str, Any]:
+    """A fixture as an agent gets it: limits and sizes. The final judge draws secret seeds, so that nothing in a fixture
+    would give its inputs away; what the agent does not need it does not get all the same."""
+    kept = {name: fixture[name] for name in FIXTURE_KEYS if name in fixture}
+    trials = {kind: {"limits": trial["limits"]} for kind, trial in fixture["trials"].items()}
+    neighbour = {name: fixture.get("neighbour", {}).get(name) for name in ("limits", "overrides", "reason")}
+    return kept | {"trials": trials, "neighbour": {k: v for k, v in neighbour.items() if v is not None}}
+
+
+def files(unit: Unit, size: str, device: str, results: Path) -> dict[str, bytes]:
+    """What lies in an agent's folder before it starts. Raises PrerequisiteError where a fixture is missing."""
+    found = {}
+    for problem in loaded(unit, size):
+        found[f"problems/{problem.path.name}"] = problem.path.read_bytes()
+        whole = fixtures.load(fixtures.path(results, problem, device), problem)
+        place = fixtures.path(Path(), problem, device).relative_to("fixtures")
+        found[f"fixtures/{place}"] = jsonio.render(slim(whole))
+    for name in DOCS:
+        if (file := settings.ROOT / "docs" / name).exists():
+            found[f"docs/{name}"] = file.read_bytes()
+    return found
+
+
+def build(design: Design, unit: Unit, size: str, results: Path, engine: Engine, *, share: float) -> AgentCell:
+    """A unit as an engine runs it. Raises PrerequisiteError where a fixture is missing, UsageError without a script."""
+    knowledge = design.knowledge(unit.arm)
+    budgets = design.budgets.to_json()
+    script = design.scripts.get(unit.id, b"")
+    if design.scripted and not script:
+        raise UsageError(f"no script for {unit.id}", "nothing would answer this cell")
+    replayed = design.upstream == "replay"
+    gateway = {
+        "schema_version": SCHEMA_VERSION,
+        "cell": unit.id,
+        "arm": unit.arm,
+        "model": design.model,
+        "upstream": {"kind": design.upstream, "base_url": design.base_url, "region": design.region,
+                     "script": "replay.jsonl" if replayed else "", "record": not replayed},
+        "knowledge": {"kind": knowledge, "url": ""},
+        "budgets": budgets,
+        "prices": design.prices,
+    }  # fmt: skip
+    agent = {
+        "schema_version": SCHEMA_VERSION,
+        "cell": unit.id,
+        "agent": design.agent,
+        "arm": unit.arm,
+        "model": design.model,
+        "problems": list(unit.problems),
+        "size": size,
+        "device": engine.device,
+        "mode": design.mode,
+        "budgets": budgets,
+        "knowledge": knowledge,
+        "relay_port": 8080,
+        "expect_tools": tool_names() if knowledge != "none" else [],
+        "isolation": "container" if engine.name == "docker" else "processes",
+    }
+    inside = files(unit, size, engine.device, results)
+    if design.agent == "replay":
+        inside["replay.jsonl"] = script
+    online = not (replayed and knowledge != "leeroopedia")
+    return AgentCell(unit.id, gateway, agent, inside, script if replayed else b"", online,
+                     design.budgets.wall_s or 24 * 3600.0, share)  # fmt: skip
+
+
+def tool_names() -> list[str]:
+    """The names of the eight knowledge tools."""
+    from repro.knowledge import tools
+
+    return [tool.name for tool in tools.TOOLS]
+
+
+@dataclass
+class Verdict:
+    """What became of one attempt. status: a word of CLASSES; klass: agent, provider, infrastructure or interrupted."""
+
+    status: str
+    detail: str
+    klass: str
+    meter: dict[str, Any] = field(default_factory=dict)
+    outcome: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def final(self) -> bool:
+        """Whether it counts: an agent's own doing, good or bad."""
+        return self.klass == "agent"
+
+
+def judge(left: AgentOutcome) -> Verdict:
+    """Whose doing an attempt's end was.
+
+    The gateway's meter is believed before the agent's own record, which programs of the agent could write: a stop by
+    budget is one whatever the agent calls it, and a provider's failure must have been seen by the gateway.
+    """
+    outcome, meter = _object(left.agent_files.get(OUTCOME)), _object(left.gateway_files.get(METER))
+
+    def verdict(status: str, detail: str) -> Verdict:
+        return Verdict(status, " ".join(detail.split())[:500], CLASSES[status], meter, outcome)
+
+    if left.cause == "stopped":
+        return verdict("interrupted", left.ending)
+    if left.gateway_ending:
+        return verdict("infra_error", left.gateway_ending)
+    told, detail = str(outcome.get("status", "")), str(outcome.get("detail", ""))
+    stopped = str(meter.get("stopped", ""))
+    if stopped.startswith("budget:") and told != "completed":
+        return verdict("timeout" if stopped == "budget:wall" else "budget", f"{stopped}. {detail}")
+    if left.cause == "timeout":
+        return verdict("timeout", left.ending)
+    if left.cause == "memory":
+        return verdict("agent_error", left.ending)
+    if told not in CLASSES:
+        return verdict("infra_error", left.ending or "the agent left no outcome")
+    if told == "provider_error" and not meter.get("provider_errors"):
+        return verdict("agent_error", f"it blames the provider, of which the gateway saw no error: {detail}")
+    return verdict(told, detail)
+
+
+def solutions(left: AgentOutcome) -> dict[str, bytes]:
+    """File name -> text of what the agent hands in."""
+    return {name.rpartition("/")[2]: content for name, content in left.agent_files.items()
+            if name.startswith(f"{SOLUTIONS}/")}  # fmt: skip
+
+
+def consulted(journal: bytes) -> dict[str, Any]:
+    """Knowledge calls of a journal by tool: {tool: {"calls", "hits", "errors"}}; lines that are no object are left
+    out."""
+    found: dict[str, Any] = {}
+    for line in journal.splitlines():
+        entry = _object(line)
+        tool = entry.get("tool") or (entry.get("kb") or {}).get("tool") if isinstance(entry, dict) else None
+        if tool:
+            told = entry["kb"] if isinstance(entry.get("kb"), dict) else entry
+            one = found.setdefault(str(tool), {"calls": 0, "hits": 0, "errors": 0})
+            one["calls"] += 1
+            one["hits"] += told.get("hits") or 0
+            one["errors"] += bool(told.get("error"))
+    return found
+
+
+def _object(content: bytes | None) -> dict[str, Any]:
+    try:
+        value = json.loads(content or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

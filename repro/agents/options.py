@@ -1,0 +1,188 @@
+"""The command line of the agent study: its arguments, and the design that they make."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from repro import problems, settings
+from repro.agents import design
+from repro.agents.campaign import Pace
+from repro.agents.design import AGENTS, ARMS, DEFAULTS, KNOWLEDGE, MODES, ORDERS, Budgets, Design, Unit
+from repro.errors import PrerequisiteError, UsageError
+
+SHIPPED = ("oracle", "nop")
+NEEDS = {
+    "anthropic": ("ANTHROPIC_API_KEY", "the Anthropic API answers nobody without a key"),
+    "bedrock": ("AWS_BEARER_TOKEN_BEDROCK", "Bedrock answers nobody without a token"),
+}
+BUDGETS = {
+    "wall-s": ("seconds", float), "turns": ("answers of the model", int), "usd": ("USD by the price table", float),
+    "tokens": ("tokens but for reads from the prompt cache", int), "kb-calls": ("calls of knowledge tools", int),
+}  # fmt: skip
+
+
+def add(run: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `repro run`."""
+    run.add_argument("--agent", choices=(*SHIPPED, *AGENTS), default=None,
+                     help="who writes the solutions (default: oracle; with --baseline, --with-kb or --bedrock: "
+                          "claude-code)")  # fmt: skip
+    run.add_argument("--repeats", type=int, default=1, help="sittings of an agent, or judgements, a problem and arm")
+    study = run.add_argument_group("with an agent (docs/agent-study.md)")
+    study.add_argument("--arms", default="", metavar="'A B'", help=f"of {', '.join(ARMS)} (default: baseline with_kb)")
+    study.add_argument("--baseline", action="store_true", help="the arm baseline; with --with-kb or neither, both")
+    study.add_argument("--with-kb", action="store_true", help="the arm with_kb")
+    study.add_argument("--kb", choices=KNOWLEDGE, default="local", help="what the arm with_kb has")
+    study.add_argument("--mode", choices=MODES, default="problem", help="one problem a sitting, or all in one")
+    study.add_argument("--model", default="", help=f"default: {settings.API_MODEL}; on Bedrock $ANTHROPIC_MODEL or "
+                       f"{settings.BEDROCK_MODEL}")  # fmt: skip
+    study.add_argument("--upstream", default="", metavar="U",
+                       help="anthropic, bedrock, or replay:PATH, a script or a folder of them")  # fmt: skip
+    study.add_argument("--bedrock", action="store_true", help="as --upstream bedrock")
+    study.add_argument("--jobs", type=int, default=1, help="agents at work at once (a GPU serves one at a time)")
+    study.add_argument("--order", choices=ORDERS, default="abba", help="in which order arms start; recorded")
+    study.add_argument("--seed", type=int, default=0, help="of --order random")
+    for name, (unit, kind) in BUDGETS.items():
+        told = " / ".join(f"{getattr(DEFAULTS[mode], name.replace('-', '_')):g}" for mode in MODES)
+        study.add_argument(f"--budget-{name}", type=kind, metavar="N",
+                           help=f"bound of one sitting, {unit} (default, a problem / the suite: {told}; 0: none)"
+                           )  # fmt: skip
+    study.add_argument("--prices", type=Path, metavar="FILE", help="a price table in the place of the shipped one")
+    study.add_argument("--retries", type=int, default=2, help="further attempts after an infrastructure or provider "
+                       "failure; an agent's failure is never tried again")  # fmt: skip
+    study.add_argument("--retry-wait-s", type=float, default=10.0, help="before the first of them, doubled each time")
+    study.add_argument("--generate", action="store_true",
+                       help="measure the fixtures first; ends there without --baseline or --with-kb")  # fmt: skip
+
+
+def agent(args: argparse.Namespace) -> str:
+    """Who writes the solutions."""
+    published = args.baseline or args.with_kb or args.bedrock
+    return str(args.agent or ("claude-code" if published else "oracle"))
+
+
+def pace(args: argparse.Namespace) -> Pace:
+    """How the study is run. Raises UsageError."""
+    if args.jobs < 1 or args.retries < 0 or not 0 <= args.retry_wait_s < float("inf"):
+        raise UsageError("--jobs must be at least 1, --retries and --retry-wait-s at least 0")
+    return Pace(args.jobs, args.retries, args.retry_wait_s)
+
+
+def build(args: argparse.Namespace, size: str) -> Design:
+    """The design that a command line asks for. Raises UsageError, and PrerequisiteError for a key that is missing, both
+    before anything has started."""
+    kind, path = upstream(args)
+    chosen = arms(args)
+    plan = Design(
+        agent=agent(args),
+        model=args.model or settings.model(bedrock=kind == "bedrock"),
+        arms=chosen,
+        kb=args.kb,
+        mode=args.mode,
+        repeats=args.repeats,
+        order=args.order,
+        seed=args.seed,
+        upstream=kind,
+        region=settings.region() if kind == "bedrock" else "",
+        budgets=budgets(args),
+    )
+    keys(plan)
+    plan = replace(plan, prices=prices(plan, args.prices))
+    if path is not None:
+        ids = [problem.id for problem in problems.suite("agent", size=size, only=args.problem)]
+        found = scripts(path, design.units(plan, ids))
+        digest = hashlib.sha256(b"".join(found[name] + name.encode() for name in sorted(found))).hexdigest()
+        plan = replace(plan, scripts=found, script_sha256=digest)
+    return plan
+
+
+def arms(args: argparse.Namespace) -> tuple[str, ...]:
+    """The arms, baseline first. Raises UsageError."""
+    named = args.arms.replace(",", " ").split()
+    if named and (args.baseline or args.with_kb):
+        raise UsageError("--arms and --baseline or --with-kb name arms twice", "", "Use one of them.")
+    if not named:
+        flagged = [arm for arm, given in (("baseline", args.baseline), ("with_kb", args.with_kb)) if given]
+        named = flagged or ["baseline", "with_kb"]
+    unknown = [arm for arm in named if arm not in ARMS]
+    if unknown:
+        raise UsageError(f"no arm {', '.join(unknown)}", f"there are {', '.join(ARMS)}")
+    return tuple(arm for arm in ARMS if arm in named)
+
+
+def upstream(args: argparse.Namespace) -> tuple[str, Path | None]:
+    """The kind of upstream, and where a replay's scripts are. Raises UsageError."""
+    kind, _, path = args.upstream.partition(":")
+    if args.bedrock and kind not in ("", "bedrock"):
+        raise UsageError(f"--bedrock and --upstream {args.upstream} exclude each other")
+    kind = kind or ("bedrock" if args.bedrock or settings.wants_bedrock() else "anthropic")
+    if kind not in design.UPSTREAMS:
+        raise UsageError(f"no upstream {kind!r}", "there are anthropic, bedrock and replay:PATH")
+    if (kind == "replay") != bool(path):
+        raise UsageError(f"--upstream {args.upstream}", "a replay, and nothing else, has a PATH", "Use replay:PATH.")
+    if agent(args) == "replay" and kind != "replay":
+        raise UsageError("which recording?", "the agent replay repeats one", "Add --upstream replay:PATH.")
+    if path and not Path(path).exists():
+        raise UsageError(f"no such script or folder: {path}")
+    return kind, Path(path) if path else None
+
+
+def keys(plan: Design) -> None:
+    """Raises PrerequisiteError for a key that the study needs and the environment lacks."""
+    needed = []
+    if not plan.scripted:
+        needed.append(NEEDS[plan.upstream])
+    if "leeroopedia" in {plan.knowledge(arm) for arm in plan.arms}:
+        needed.append(("LEEROOPEDIA_API_KEY", "the published knowledge base answers nobody without a key"))
+    for name, why in needed:
+        if not settings.secret(name):
+            raise PrerequisiteError(
+                f"{name} is not set", why,
+                f"Put it into {settings.ROOT / '.env'} or the environment, or run without: --upstream replay:PATH, "
+                "--kb local, --agent oracle.",
+            )  # fmt: skip
+
+
+def prices(plan: Design, file: Path | None) -> dict[str, object]:
+    """The price table with the row of this study's model alone; a model that it lacks has no row, and its cost stays
+    unknown. Raises UsageError where money is bounded and cannot be counted."""
+    from repro.gateway import prices as tables
+
+    table = tables.load(file)
+    rates = tables.rates(table, plan.model)
+    if rates is None and plan.budgets.usd is not None:
+        raise UsageError(
+            f"the price of {plan.model} is unknown", "a budget of money cannot be kept",
+            "Give --prices FILE that holds it, or --budget-usd 0 for none.",
+        )  # fmt: skip
+    return {"as_of": table["as_of"], "models": {plan.model: rates} if rates is not None else {}}
+
+
+def budgets(args: argparse.Namespace) -> Budgets:
+    """The bounds of one cell. Raises UsageError."""
+    found = DEFAULTS[args.mode]
+    for name in BUDGETS:
+        field = name.replace("-", "_")
+        value = getattr(args, f"budget_{field}")
+        if value is not None:
+            if not 0 <= value < float("inf"):
+                raise UsageError(f"--budget-{name} {value} is no bound", "it must be positive, or 0 for none")
+            found = replace(found, **{field: value or None})
+    return found
+
+
+def scripts(path: Path, order: list[Unit]) -> dict[str, bytes]:
+    """The script of every unit: a file serves all; in a folder the first of `ID/ARM/REPEAT.jsonl`, `ID/ARM.jsonl`,
+    `ID-ARM.jsonl`, `ARM.jsonl`, `ID.jsonl` does. Raises UsageError."""
+    found = {}
+    for unit in order:
+        names = (f"{unit.id}.jsonl", f"{unit.name}/{unit.arm}.jsonl", f"{unit.name}-{unit.arm}.jsonl",
+                 f"{unit.arm}.jsonl", f"{unit.name}.jsonl")  # fmt: skip
+        places = [path] if path.is_file() else [path / name for name in names]
+        place = next((each for each in places if each.is_file()), None)
+        if place is None:
+            raise UsageError(f"no script for {unit.id} in {path}", f"none of {', '.join(names)} is there")
+        found[unit.id] = place.read_bytes()
+    return found

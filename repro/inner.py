@@ -1,0 +1,41 @@
+"""The verbs that engines start, each with a folder: a cell, an agent, a gateway. Without help, so that none is listed."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from pathlib import Path
+from typing import Any
+
+from repro.judge.confine import PR_SET_PDEATHSIG, prctl
+from repro.progress import Progress
+
+
+def add(parsers: Any) -> None:
+    """Adds the verbs to a command line's subparsers."""
+    for name, serve in (("cell", _cell), ("agent", _agent), ("gateway", _gateway)):
+        inner = parsers.add_parser(name)
+        inner.add_argument("folder", type=Path)
+        inner.set_defaults(run=serve)
+
+
+def _cell(args: argparse.Namespace, progress: Progress) -> int:
+    from repro import cells
+
+    cells.serve(args.folder)
+    return 0
+
+
+def _agent(args: argparse.Namespace, progress: Progress) -> int:
+    """Ends with the process that started it, as its gateway does: nobody would read what it leaves."""
+    from repro.agents import session
+
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return session.serve(args.folder)
+
+
+def _gateway(args: argparse.Namespace, progress: Progress) -> int:
+    from repro.gateway import server
+
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return server.serve(args.folder)
