@@ -1,4 +1,4 @@
-"""The verbs that engines start, each with a folder: a cell, an agent, a gateway. Without help, so that none is listed."""
+"""The verbs that engines start, each with a folder: a cell, an agent, a gateway. Without help: none is listed."""
 
 from __future__ import annotations
 

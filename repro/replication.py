@@ -104,7 +104,7 @@ def _trial(claim: Claim, bundle: Measured) -> Trial | None:
     if claim.measure in ("mean", "gain"):
         return _over_problems(claim, bundle)
     records = [r for r in bundle.records.values() if _meant(claim, r)]
-    if claim.study == "agent" and bundle.parameters.get("agent") in NO_AGENT:
+    if claim.study == "agent" and _no_agent(bundle):
         return None
     if not records:
         row = str(claim.number) if claim.number is not None else f"{claim.problem}/{claim.variant}/"
@@ -145,6 +145,11 @@ def _trial(claim: Claim, bundle: Measured) -> Trial | None:
     return _trial_of(bundle, first, verdict, reason, measured, notes)
 
 
+def _no_agent(bundle: Measured) -> bool:
+    """Whether no model wrote what a bundle holds: shipped solutions, or replies from a script."""
+    return bundle.parameters.get("agent") in NO_AGENT or bool(bundle.parameters.get("study", {}).get("scripted"))
+
+
 def _meant(claim: Claim, record: Record) -> bool:
     """Whether a record is what the claim is about."""
     if claim.study == "agent":
@@ -166,7 +171,7 @@ def _refused(claim: Claim, bundle: Measured, records: list[Record]) -> str:
 
 def _over_problems(claim: Claim, bundle: Measured) -> Trial | None:
     """The geometric mean of an arm's speedups, or the gain of one arm over the other, over all of its problems."""
-    if bundle.parameters.get("agent") in NO_AGENT:
+    if _no_agent(bundle):
         return None
     arms = ("with_kb", "baseline") if claim.measure == "gain" else (claim.variant,)
     by_arm = {arm: _by_problem(bundle, arm) for arm in arms}

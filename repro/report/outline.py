@@ -12,12 +12,17 @@ from repro.report import cells
 def render(document: dict[str, Any]) -> str:
     """The whole text."""
     lines = [f"# {document['title']}", f"**{document['headline']['text']}**"]
-    for section in document["sections"]:
-        lines += [f"## {section['title']}", *(_escaped(text) for text in section["text"])]
-        lines += [f"Figure, {figure['title']}: {_escaped(figure['alt'])}" for figure in section["figures"]]
-        for table in section["tables"]:
-            lines += [f"{_escaped(table['caption'])}:", _table(table)]
+    lines += [section(each) for each in document["sections"]]
     return "\n\n".join(lines) + "\n"
+
+
+def section(part: dict[str, Any]) -> str:
+    """One section."""
+    lines = [f"## {part['title']}", *(_escaped(text) for text in part["text"])]
+    lines += [f"Figure, {figure['title']}: {_escaped(figure['alt'])}" for figure in part["figures"]]
+    for table in part["tables"]:
+        lines += [f"{_escaped(table['caption'])}:", _table(table)]
+    return "\n\n".join(lines)
 
 
 def _escaped(text: str) -> str:

@@ -1,0 +1,353 @@
+"""The agent study of a bundle as plain data, and as a section: arms, uncertainty, endings, retries, costs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from repro import claims
+from repro.agents import statistics
+from repro.agents.statistics import Observation
+from repro.bundle.write import Bundle
+from repro.report import parts
+from repro.report.parts import Part
+
+OVER = "eager"
+TOKENS = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
+SCRIPTED = (
+    "**Scripted**: replies or actions of this run come from a file that was written beforehand. It shows that the "
+    "machinery works; nothing in it is an agent's or a model's result."
+)
+THREATS = (
+    "One machine and one stretch of time: intervals say how problems and repeats scatter, not how machines or dates "
+    "do.",
+    "Models cannot be seeded and may change behind their name: the journal keeps every reply, the meter the model that "
+    "each reply names.",
+    "Problems and well-known solutions of them are public and may be in a model's training data, in every arm alike.",
+    "An arm with knowledge has more tools to call, and its prompt is longer by their descriptions: the arm `placebo` "
+    "(the same tools over unrelated pages) tells that from what the pages say.",
+    "Pages were written by people who knew which problems are judged; a test holds them apart from the solutions, and "
+    "none of them is one.",
+    "Attempts that failed by the machine's or the provider's fault are repeated; the table of retries says which, and "
+    "what they had cost.",
+)
+
+
+def build(bundle: Bundle, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What a report says of a study with an agent; None for any other bundle."""
+    parameters = bundle.manifest["parameters"]
+    design = parameters.get("study")
+    if design is None:
+        return None
+    timed = parameters.get("device") == "cuda" and parameters.get("size") == "full" and parameters["options"]["timing"]
+    records = _records(bundle, design)
+    observations, left_out = _observations(rows) if timed else ([], {})
+    arms = {
+        arm: _arm(arm, [record for record in records if record["arm"] == arm], rows)
+        | (statistics.arm(observations, arm) if observations else {})
+        for arm in design["arms"]
+    }
+    pairs = [(design["arms"][0], other) for other in design["arms"][1:]]
+    pairs += [("placebo", "with_kb")] if {"placebo", "with_kb"} <= set(design["arms"][1:]) else []
+    return {
+        "design": {name: value for name, value in design.items() if name not in ("order_of_cells", "prices")},
+        "prices_as_of": design.get("prices", {}).get("as_of", ""),
+        "order": design["order_of_cells"],
+        "scripted": design["scripted"],
+        "timed": timed,
+        "arms": arms,
+        "comparisons": [found for base, other in pairs if (found := statistics.paired(observations, base, other))],
+        "left_out": left_out,
+        "cells": [_cell(record) for record in records],
+        "unfinished": [name for name in design["order_of_cells"]
+                       if not any(r["cell"] == name and r["finished"] for r in records)],
+        "retries": [_retry(record, attempt) for record in records for attempt in record["attempts"]
+                    if attempt["class"] != "agent"],
+        "published": published(),
+    }  # fmt: skip
+
+
+def _records(bundle: Bundle, design: dict[str, Any]) -> list[dict[str, Any]]:
+    found = []
+    for name in design["order_of_cells"]:
+        file = bundle.path / "agents" / name / "cell.json"
+        if file.is_file():
+            found.append(json.loads(file.read_text()))
+    return found
+
+
+def _observations(rows: list[dict[str, Any]]) -> tuple[list[Observation], dict[str, str]]:
+    """One observation a judged solution; what was correct and could not be timed is left out, with the reason."""
+    found, left_out = [], {}
+    for row in rows:
+        if row["status"] != "done":
+            left_out[row["row"]] = f"{row['status']}: {row['error']}"
+            continue
+        for entry in row["result"]["results"]:
+            speedup = None
+            if entry["verdict"] == "correct":
+                ratio = entry["speedup"].get(OVER)
+                why = row["result"].get("no_measurement") or ("" if ratio else "no time over eager")
+                if why or ratio is None:
+                    left_out[row["row"]] = str(why)
+                    continue
+                # what the judge's clock does not vouch for is no gain
+                speedup = 1.0 if ratio.get("word") == "UNCONFIRMED" else float(ratio["ratio"])
+            found.append(Observation(str(row["problem"]), str(row["arm"]), int(row["repeat"]), speedup))
+    return found, left_out
+
+
+def _sum(values: list[float | None]) -> float | None:
+    """None where one is unknown: a sum without it would look like the whole."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _arm(arm: str, every: list[dict[str, Any]], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    records = [record for record in every if record["finished"]]
+    thrown = [a for record in every for a in record["attempts"][: -1 if record["finished"] else None]]
+    verdicts = [e["verdict"] for row in rows if row.get("arm") == arm and row["status"] == "done"
+                for e in row["result"]["results"]]  # fmt: skip
+    meters = [record["meter"] for record in records]
+    calls: Counter[str] = Counter()
+    for record in records:
+        calls.update({tool: told["calls"] for tool, told in record["consulted"].items()})
+    knowledge = [meter.get("kb", {}) for meter in meters]
+    return {
+        "cells": len(records),
+        "statuses": dict(Counter(record["status"] for record in records)),
+        "verdicts": dict(Counter(verdicts)),
+        "judged": len(verdicts),
+        "judged_correct": verdicts.count("correct"),
+        "tokens": {kind: sum(meter.get("tokens", {}).get(kind, 0) for meter in meters) for kind in TOKENS},
+        "usd": _sum([meter.get("usd") for meter in meters]),
+        "discarded_usd": _sum([each["usd"] if each["turns"] else 0.0 for each in thrown]),
+        "turns": sum(meter.get("turns", 0) for meter in meters),
+        "agent_s": sum(record["attempts"][-1]["wall_s"] for record in records),
+        "kb_calls": sum(each.get("calls", 0) for each in knowledge),
+        "kb_hits": sum(each.get("hits", 0) for each in knowledge),
+        "kb_errors": sum(each.get("errors", 0) for each in knowledge),
+        "kb_tools": dict(calls),
+        "denied": dict(sum((Counter(meter.get("denied", {})) for meter in meters), Counter())),
+    }  # fmt: skip
+
+
+def _cell(record: dict[str, Any]) -> dict[str, Any]:
+    meter, outcome = record["meter"], record["outcome"]
+    return {
+        "cell": record["cell"], "arm": record["arm"], "status": record["status"], "detail": record["detail"],
+        "finished": record["finished"], "attempts": len(record["attempts"]), "turns": meter.get("turns", 0),
+        "usd": meter.get("usd"), "tokens": sum(meter.get("tokens", {}).values()),
+        "wall_s": record["attempts"][-1]["wall_s"], "solutions": len(record["solutions"]),
+        "problems": len(record["problems"]), "kb_calls": meter.get("kb", {}).get("calls", 0),
+        "models": meter.get("models", {}), "agent_version": outcome.get("agent_version", ""),
+        "preflight": outcome.get("preflight", {}), "isolation": record["isolation"], "knowledge": record["knowledge"],
+    }  # fmt: skip
+
+
+def _retry(record: dict[str, Any], attempt: dict[str, Any]) -> dict[str, Any]:
+    keys = ("attempt", "class", "status", "detail", "waited_s", "turns", "usd")
+    return {"cell": record["cell"], **{key: attempt[key] for key in keys}}
+
+
+def published() -> dict[str, Any]:
+    """The published study's own numbers, and what they say by the same statistics."""
+    try:
+        found = [claim for claim in claims.load() if claim.study == "agent" and claim.measure == "speedup"]
+    except OSError:  # the claims are no part of every installation
+        return {}
+    problems: dict[str, dict[str, float]] = {}
+    for claim in found:
+        problems.setdefault(claim.problem, {})[claim.variant] = claim.value
+    seen = [Observation(p, arm, 0, value) for p, arms in problems.items() for arm, value in arms.items()]
+    return {
+        "machine": found[0].machine if found else "",
+        "problems": problems,
+        "means": {arm: statistics.arm(seen, arm)["fail_is_1"] for arm in ("baseline", "with_kb")},
+        "comparison": statistics.paired(seen, "baseline", "with_kb"),
+    }
+
+
+def section(study: dict[str, Any], prefix: str = "") -> Part:
+    """The study as a section. prefix: of table names, where several bundles stand in one document."""
+    tables = [_outcomes(study, prefix)]
+    if study["timed"]:
+        tables += [_problems(study, prefix), *_comparisons(study, prefix), _fast(study, prefix)]
+    tables += [_costs(study, prefix), _knowledge(study, prefix), _cells(study, prefix)]
+    tables += [_retries(study, prefix)] if study["retries"] else []
+    return parts.section(f"{prefix}study", "Agent study", text=_text(study), tables=tables)
+
+
+def _text(study: dict[str, Any]) -> list[str]:
+    design = study["design"]
+    lines = [SCRIPTED] if study["scripted"] else []
+    places = ", ".join(f"{arm} {place:.2f}" for arm, place in design["balance"].items())
+    lines.append(
+        f"Agent {design['agent']}, model {design['model']}, arms {', '.join(design['arms'])}, mode {design['mode']}, "
+        f"{parts.count(design['repeats'], 'repeat')}, order {design['order']} (seed {design['seed']}; mean place of each "
+        f"arm from 0 to 1: {places})."
+    )
+    bounds = (f"{name} {'none' if value is None else f'{value:g}'}" for name, value in design["budgets"].items())
+    lines.append(f"Budgets of one cell: {', '.join(bounds)}.")
+    if study["unfinished"]:
+        lines.append(f"Unfinished cells, in no number here: {', '.join(study['unfinished'])}.")
+    if not study["timed"]:
+        lines.append("No speedup is shown: this run's times are not a measurement. Its verdicts are.")
+    for found in study["comparisons"]:
+        lines.append(told(found))
+    if study["left_out"]:
+        lines.append("Left out of speedups: " + "; ".join(f"{r} ({w})" for r, w in study["left_out"].items()) + ".")
+    there = study["published"]
+    if there:
+        lines.append(
+            f"Published ({there['machine']}, another machine, one run an arm, graded by the agent itself): "
+            f"{there['means']['baseline']:.2f}x and {there['means']['with_kb']:.2f}x. "
+            + told(there["comparison"])
+        )  # fmt: skip
+    lines += [f"Threat that remains: {threat}" for threat in THREATS]
+    return lines
+
+
+def told(found: dict[str, Any]) -> str:
+    """A paired comparison in a sentence."""
+    text = f"{found['other']} over {found['base']}: {found['ratio']:.3g}x on {parts.count(found['n'], 'problem')}"
+    if found["ci95"] is None:
+        return text + "; one problem has no interval."
+    low, high = found["ci95"]
+    test = found["sign_flip"]
+    text += f", 95 % interval {low:.2f} to {high:.2f} by bootstrap and {found['t_ci95'][0]:.2f} to "
+    text += (
+        f"{found['t_ci95'][1]:.2f} by Student's t, sign-flip p {test['p']:.3f}{'' if test['exact'] else ' (sampled)'}"
+    )
+    text += (
+        f", {found['up']} up and {found['down']} down. With {found['n']} problems that scatter so (standard deviation "
+    )
+    text += f"of the log {found['sd']:.2f}) a ratio of {found['detectable']:.2f} would be found in 80 % of studies"
+    needed = " and ".join(f"{ratio} in {n}" for ratio, n in found["needed"].items())
+    verdict = "lies" if low > 1 or high < 1 else "does not lie"
+    return f"{text}; pairs that it takes: {needed}. The interval {verdict} to one side of 1."
+
+
+def _outcomes(study: dict[str, Any], prefix: str) -> Part:
+    rows = []
+    for arm, each in study["arms"].items():
+        ends = ", ".join(f"{n} {status}" for status, n in each["statuses"].items()) or "none"
+        verdicts = ", ".join(f"{n} {verdict}" for verdict, n in each["verdicts"].items()) or "none"
+        rows.append([arm, study["design"]["knowledge"][arm], each["cells"], ends, each["judged_correct"],
+                     each["judged"], verdicts])  # fmt: skip
+    columns = [("arm", "text"), ("knowledge", "text"), ("cells", "integer"), ("how they ended", "text"),
+               ("correct", "integer"), ("judged", "integer"), ("verdicts", "text")]  # fmt: skip
+    return parts.table(f"{prefix}study-arms", "Arms; a problem without a solution is judged as an error", columns, rows)
+
+
+def _problems(study: dict[str, Any], prefix: str) -> Part:
+    arms = list(study["arms"])
+    columns = [("problem", "text")]
+    for arm in arms:
+        columns += [(f"{arm}", "ratio"), (f"{arm} correct", "text")]
+    columns += [("published baseline", "ratio"), ("published with_kb", "ratio")]
+    there = study["published"].get("problems", {})
+    names = dict.fromkeys(p for arm in arms for p in study["arms"][arm].get("problems", {}))
+    rows: list[list[Any]] = []
+    for name in names:
+        row: list[Any] = [name]
+        for arm in arms:
+            found = study["arms"][arm].get("problems", {}).get(name)
+            row += [found and found["fail_is_1"], f"{found['correct']}/{found['n']}" if found else None]
+        rows.append([*row, *(there.get(name, {}).get(arm) for arm in ("baseline", "with_kb"))])
+    for title, key in (("geometric mean, a failure is 1x", "fail_is_1"), ("correct ones only", "correct_only")):
+        row = [title]
+        for arm in arms:
+            one = study["arms"][arm]
+            row += [one.get(key), f"{one['correct']}/{one['n']}" if "n" in one else None]
+        means = study["published"].get("means", {}) if key == "fail_is_1" else {}
+        rows.append([*row, means.get("baseline"), means.get("with_kb")])
+    caption = "Speedup over eager, geometric means of repeats; published ones are of another machine and another judge"
+    return parts.table(f"{prefix}study-problems", caption, columns, rows)
+
+
+def _comparisons(study: dict[str, Any], prefix: str) -> list[Part]:
+    found = study["comparisons"]
+    if not found:
+        return []
+    columns = [("comparison", "text"), ("problems", "integer"), ("ratio", "ratio"), ("Student's t", "text"),
+               ("sign-flip p", "quantity"), ("detectable", "ratio")]  # fmt: skip
+    rows = []
+    for one in [*found, study["published"].get("comparison")]:
+        if one:
+            name = f"{one['other']} over {one['base']}" + (", published" if one not in found else "")
+            ratio = {"value": one["ratio"], "ci95": one["ci95"]} if one["ci95"] else one["ratio"]
+            t = "{:.3g} to {:.3g}".format(*one["t_ci95"]) if one["t_ci95"] else None
+            rows.append([name, one["n"], ratio, t, one["sign_flip"]["p"], one["detectable"]])
+    return [parts.table(f"{prefix}study-comparisons", "Paired comparisons with 95 % intervals", columns, rows)]
+
+
+def _fast(study: dict[str, Any], prefix: str) -> Part:
+    levels = [f"{p:g}" for p in statistics.FAST_P]
+    columns = [("arm", "text"), *((f"fast_p, p = {level}", "percent") for level in levels)]
+    rows = [[arm, *(each.get("fast_p", {}).get(level) for level in levels)] for arm, each in study["arms"].items()]
+    return parts.table(f"{prefix}study-fast", "Share that is correct and more than p times as fast; a failure is 0",
+                       columns, rows)  # fmt: skip
+
+
+def _costs(study: dict[str, Any], prefix: str) -> Part:
+    columns = [("arm", "text"), ("turns", "integer"), *((kind.replace("_", " "), "integer") for kind in TOKENS),
+               ("USD", "quantity"), ("USD of attempts thrown away", "quantity"), ("agents' s", "seconds")]  # fmt: skip
+    rows = [[arm, each["turns"], *(each["tokens"][kind] for kind in TOKENS), each["usd"], each["discarded_usd"],
+             each["agent_s"]] for arm, each in study["arms"].items()]  # fmt: skip
+    priced = f"prices of {study['prices_as_of']}" if study["prices_as_of"] else "no price table"
+    caption = f"Tokens as the upstream counted them, and money by {priced}; empty where a price is not known"
+    if study["scripted"]:
+        caption += ". Scripted: nobody was paid"
+    return parts.table(f"{prefix}study-costs", caption, columns, rows)
+
+
+def _knowledge(study: dict[str, Any], prefix: str) -> Part:
+    columns = [("arm", "text"), ("knowledge", "text"), ("calls", "integer"), ("hits", "integer"), ("errors", "integer"),
+               ("by tool", "text"), ("refused at the gateway", "text")]  # fmt: skip
+    rows = []
+    for arm, each in study["arms"].items():
+        tools = ", ".join(f"{tool} {n}" for tool, n in sorted(each["kb_tools"].items()))
+        denied = ", ".join(f"{code} {n}" for code, n in sorted(each["denied"].items()))
+        rows.append([arm, study["design"]["knowledge"][arm], each["kb_calls"], each["kb_hits"], each["kb_errors"],
+                     tools, denied])  # fmt: skip
+    return parts.table(f"{prefix}study-knowledge", "What the gateways saw of the knowledge base", columns, rows)
+
+
+def _cells(study: dict[str, Any], prefix: str) -> Part:
+    columns = [("cell", "text"), ("ended", "text"), ("attempts", "integer"), ("turns", "integer"),
+               ("tokens", "integer"), ("USD", "quantity"), ("s", "seconds"), ("solutions", "text"),
+               ("knowledge calls", "integer"), ("isolation", "text"), ("seen before it", "text")]  # fmt: skip
+    rows = []
+    for cell in study["cells"]:
+        seen = cell["preflight"]
+        tools = f"{len(seen['tools'])} knowledge tools" if seen.get("tools") else "no knowledge tool"
+        if "mcp_status" in seen:
+            tools += f", /mcp {seen['mcp_status']}"
+        rows.append([
+            cell["cell"], cell["status"] + (f": {cell['detail']}" if cell["detail"] else ""), cell["attempts"],
+            cell["turns"], cell["tokens"], cell["usd"], cell["wall_s"], f"{cell['solutions']}/{cell['problems']}",
+            cell["kb_calls"], cell["isolation"].get("isolation"), tools if seen else None,
+        ])  # fmt: skip
+    return parts.table(f"{prefix}study-cells", "Every sitting of an agent", columns, rows)
+
+
+def _retries(study: dict[str, Any], prefix: str) -> Part:
+    columns = [("cell", "text"), ("attempt", "integer"), ("class", "text"), ("status", "text"), ("waited s", "seconds"),
+               ("turns thrown away", "integer"), ("USD", "quantity"), ("why", "text")]  # fmt: skip
+    rows = [[r["cell"], r["attempt"], r["class"], r["status"], r["waited_s"], r["turns"], r["usd"], r["detail"]]
+            for r in study["retries"]]  # fmt: skip
+    counts = Counter(r["class"] for r in study["retries"])
+    told_ = ", ".join(f"{n} {klass}" for klass, n in sorted(counts.items()))
+    return parts.table(f"{prefix}study-retries", f"Attempts that do not count: {told_}", columns, rows)
+
+
+def flags(design: dict[str, Any], row: dict[str, Any]) -> list[str]:
+    """The arguments of `repro run` that make one row of a study again."""
+    words = ["--arms", str(row.get("arm") or " ".join(design["arms"])), "--kb", design["kb"], "--mode", design["mode"],
+             "--model", design["model"]]  # fmt: skip
+    words += ["--upstream", design["upstream"] + (":SCRIPT" if design["upstream"] == "replay" else "")]
+    for name, value in design["budgets"].items():
+        words += [f"--budget-{name.replace('_', '-')}", f"{value or 0:g}"]
+    return words
