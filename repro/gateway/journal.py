@@ -1,0 +1,113 @@
+"""Every request and its answer, one line as it happens, without keys.
+
+Lines are JSON objects with `n`, `time` (UTC) and `kind`: `start` and `stop` of the gateway, `open` for a request that
+was let in and is not answered yet, `request` for one that has its answer, `kb` for a call of a knowledge tool. An
+`open` line without a `request` of the same `id` was under way when the gateway was killed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from repro import jsonio
+from repro.gateway.redact import Redactor
+
+FILE = "journal.jsonl"
+# Beyond this many bytes lines keep everything but the bodies, so that no agent can fill the disk.
+LARGEST = 512 * 1024 * 1024
+BIG = ("system", "tools")
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(jsonio.dumps(value).encode()).hexdigest()
+
+
+def _unmarked(message: Any) -> Any:
+    """A message without its cache marks, which move from request to request."""
+    if isinstance(message, dict):
+        return {key: _unmarked(value) for key, value in message.items() if key != "cache_control"}
+    return [_unmarked(part) for part in message] if isinstance(message, list) else message
+
+
+class Journal:
+    """The file of lines. Conversations grow by repeating themselves, so a body holds only what is new since the one
+    before: `messages_kept` says how many messages of `kept_from` come first, {"same_as": n} stands for equal parts."""
+
+    def __init__(self, folder: Path, redactor: Redactor) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path, self._redactor = folder / FILE, redactor
+        jsonio.mend(self.path)
+        self.n = len(jsonio.lines(self.path))
+        self._bytes = self.path.stat().st_size if self.path.exists() else 0
+        self._stream = self.path.open("a", encoding="utf-8")
+        self._requests = 0
+        self._messages: tuple[int, list[str]] = (0, [])
+        self._parts: dict[str, tuple[int, str]] = {}
+
+    def request_id(self) -> str:
+        """A name for the next request, unique in this journal."""
+        self._requests += 1
+        return f"{self.n + 1}.{self._requests}"
+
+    def write(self, kind: str, entry: dict[str, Any], body: dict[str, Any] | None = None) -> int:
+        """Appends a line, and makes sure of it on disk; returns its number. Raises OSError."""
+        self.n += 1
+        line = {"n": self.n, "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")}
+        line |= {"kind": kind, **entry}
+        if body is not None:
+            full = self._bytes > LARGEST
+            line["body"] = {"omitted": "the journal is full"} if full else self._news(body)
+        text = self._redactor.line(line) + "\n"
+        self._stream.write(text)
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        self._bytes += len(text)
+        return self.n
+
+    def _news(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What a body holds beyond the one before."""
+        news = dict(body)
+        messages = body.get("messages")
+        if isinstance(messages, list):
+            digests = [_digest(_unmarked(message)) for message in messages]
+            before, known = self._messages
+            kept = next((i for i, (a, b) in enumerate(zip(digests, known, strict=False)) if a != b), None)
+            kept = min(len(digests), len(known)) if kept is None else kept
+            self._messages = (self.n, digests)
+            if kept:
+                news |= {"messages": messages[kept:], "messages_kept": kept, "kept_from": before}
+        for name in BIG:
+            if name in body:
+                digest = _digest(_unmarked(body[name]))
+                n, known_digest = self._parts.get(name, (0, ""))
+                if digest == known_digest:
+                    news[name] = {"same_as": n}
+                else:
+                    self._parts[name] = (self.n, digest)
+        return news
+
+    def close(self) -> None:
+        """Ends the file; what was written is on disk already."""
+        self._stream.close()
+
+
+def bodies(path: Path) -> dict[int, dict[str, Any]]:
+    """The whole request bodies of a journal by line number, put together again (cache marks as in their first
+    appearance). Raises OSError, ValueError."""
+    whole: dict[int, dict[str, Any]] = {}
+    for line in jsonio.lines(path):
+        if "body" not in line:
+            continue
+        body = dict(line["body"])
+        kept, origin = body.pop("messages_kept", 0), body.pop("kept_from", 0)
+        if kept:
+            body["messages"] = whole[origin]["messages"][:kept] + body["messages"]
+        for name in BIG:
+            if isinstance(body.get(name), dict):
+                body[name] = whole[body[name]["same_as"]][name]
+        whole[line["n"]] = body
+    return whole

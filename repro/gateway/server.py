@@ -1,0 +1,153 @@
+"""`repro gateway FOLDER`: serves one cell on its unix socket until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+
+from repro.errors import ReproError, UsageError
+from repro.gateway import config as configuration
+from repro.gateway import knowledge, upstreams
+from repro.gateway.app import App
+from repro.gateway.budgets import Budgets
+from repro.gateway.config import Config
+from repro.gateway.journal import Journal
+from repro.gateway.mcp import Mcp
+from repro.gateway.messages import Messages
+from repro.gateway.meter import Meter
+from repro.gateway.redact import Redactor
+
+READY = "ready"
+# Docker kills 10 s after SIGTERM; the journal must be whole before.
+GRACE_S = 3
+CONNECTIONS, KEEP_ALIVE_S = 256, 120
+LONGEST_SOCKET = 107
+
+
+class _Formatter(logging.Formatter):
+    """Log lines without keys."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__("%(name)s: %(message)s")
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redactor.text(super().format(record))
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the gateway, which ends with exit code 0 on SIGTERM, and says when it listens."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:
+            print(READY, flush=True)
+
+
+def _claim(path: Path) -> None:
+    """Makes way for the socket: one that nobody serves any more is removed. Raises UsageError."""
+    if len(os.fsencode(path)) > LONGEST_SOCKET:
+        raise UsageError(f"the socket's path is longer than {LONGEST_SOCKET} bytes", str(path), "Use a shorter folder.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        return
+    if not stat.S_ISSOCK(path.stat().st_mode):
+        raise UsageError(f"{path} is no socket", "another file is in its place", "Remove it.")
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink()
+            return
+    raise UsageError(f"{path} is served already", "another gateway listens there", "End it first.")
+
+
+async def _serve(config: Config, keys: dict[str, str], redactor: Redactor) -> None:
+    about = {"cell": config.cell, "arm": config.arm, "model": config.model, "upstream": config.upstream.kind}
+    meter = Meter(config.journal / "meter.json", config.rates, config.prices["as_of"], about)
+    journal = Journal(config.journal, redactor)
+    budgets = Budgets(config.budgets, meter)
+    upstream = upstreams.choose(config, keys)
+    messages = Messages(config, upstream, meter, budgets, journal, redactor)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(journal.close)
+        stack.push_async_callback(upstream.aclose)
+        base = await stack.enter_async_context(knowledge.started(config, keys, redactor))
+        mcp = Mcp(config, base, meter, budgets, journal) if base else None
+        if mcp:
+            await stack.enter_async_context(mcp.running())
+        app = App(messages, mcp, budgets, journal)
+        server = _Server(
+            uvicorn.Config(
+                app, uds=str(config.socket), lifespan="off", ws="none", http="h11", loop="asyncio", log_config=None,
+                access_log=False, limit_concurrency=CONNECTIONS, timeout_keep_alive=KEEP_ALIVE_S, server_header=False,
+                timeout_graceful_shutdown=GRACE_S,
+            )
+        )  # fmt: skip
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, lambda: setattr(server, "should_exit", True))
+        journal.write("start", about | {"budgets": config.budgets, "knowledge": config.knowledge.kind})
+        meter.save()
+        try:
+            await server.serve()
+        finally:
+            await messages.aclose()
+            journal.write("stop", {"stopped": meter.stopped})
+            meter.save()
+            config.socket.unlink(missing_ok=True)
+    if not server.started:
+        raise UsageError(f"{config.socket} cannot be listened on", "", "Check the folder's permissions.")
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> ReproError | None:
+    """The expected failure within what a task group raised."""
+    for error in group.exceptions:
+        if isinstance(error, ReproError):
+            return error
+        if isinstance(error, BaseExceptionGroup) and (found := _first(error)):
+            return found
+    return None
+
+
+def serve(folder: Path) -> int:
+    """Serves the cell of a folder until SIGTERM or SIGINT; 0 where it ended cleanly, 2 where it failed.
+
+    Keys come as one line of JSON on standard input. Raises UsageError and PrerequisiteError before anything is served.
+    """
+    os.umask(0o022)
+    config = configuration.read(folder)
+    keys = configuration.secrets(sys.stdin.buffer)
+    configuration.needed(config, keys)
+    redactor = Redactor(list(keys.values()))
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter(redactor))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    _claim(config.socket)
+    try:
+        asyncio.run(_serve(config, keys, redactor))
+    except BaseExceptionGroup as group:
+        if (told := _first(group)) is None:
+            print(f"repro: the gateway failed: {redactor.text(repr(group))}", file=sys.stderr)
+            return 2
+        raise told from None
+    except ReproError:
+        raise
+    except Exception as error:  # the traceback's source lines hold no key, its message might
+        print(f"repro: the gateway failed: {redactor.text(f'{type(error).__name__}: {error}')}", file=sys.stderr)
+        return 2
+    return 0

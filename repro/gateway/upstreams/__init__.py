@@ -1,0 +1,16 @@
+"""Where requests go: the provider's API, Bedrock, or a script that is replayed."""
+
+from __future__ import annotations
+
+from repro.gateway.config import Config
+from repro.gateway.upstreams import http
+from repro.gateway.upstreams.base import Upstream
+from repro.gateway.upstreams.replay import Replay
+
+
+def choose(config: Config, keys: dict[str, str]) -> Upstream:
+    """The upstream of a cell. Raises UsageError for a script that cannot be read."""
+    if config.upstream.kind == "replay":
+        return Replay(config.upstream.script, config.upstream.mode)
+    maker = http.anthropic if config.upstream.kind == "anthropic" else http.bedrock
+    return maker(config.upstream, keys)
