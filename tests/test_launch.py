@@ -436,6 +436,14 @@ def test_launchers_side_by_side_never_share_a_user(monkeypatch: pytest.MonkeyPat
     assert next(third) == ours[0] + 4 * users.UIDS_A_RANGE + 1, "the judge's own is given to nobody"
 
 
+def test_users_in_containers_are_none_of_the_hosts() -> None:
+    """Who ends processes by user on the host ends them in every container: one number must not be given out twice."""
+    host, container = users.free(None), users.free(None, contained=True)
+    ours, theirs = next(host), next(container)
+    assert users.FIRST_UID <= ours < users.CONTAINED_UID <= theirs < users.LAST_UID
+    assert set(range(ours, users.CONTAINED_UID)).isdisjoint(range(theirs, users.LAST_UID))
+
+
 def test_users_that_still_run_something_are_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What a killed launcher left behind must not meet a new worker."""
     monkeypatch.setattr(users, "USERS", tmp_path / "users")

@@ -16,6 +16,9 @@ from repro.errors import JudgeError
 from repro.judge.procfs import of_user
 
 FIRST_UID, LAST_UID = 61000, 65000
+# A launcher on the host ends processes by user in containers too, and a container's sees none of the host's: from here on
+# users are containers' alone.
+CONTAINED_UID = 63000
 USERS = Path("/tmp/repro-users")  # noqa: S108  the same for every launcher, whatever its TMPDIR
 UIDS_A_RANGE = 125  # a launcher takes a range at a time: two of them must not end each other's workers
 
@@ -40,13 +43,17 @@ def forget(uid: int) -> None:
                             os.unlink(entry.path)
 
 
-def free(judge_uid: int | None) -> Iterator[int]:
-    """Users that nobody has on this machine and under whom nothing runs, out of ranges that other launchers leave."""
+def free(judge_uid: int | None, *, contained: bool = False) -> Iterator[int]:
+    """Users that nobody has on this machine and under whom nothing runs, out of ranges that other launchers leave.
+
+    contained: in a container, whose users are none of the host's.
+    """
+    lowest, end = (CONTAINED_UID, LAST_UID) if contained else (FIRST_UID, CONTAINED_UID)
     USERS.mkdir(mode=0o700, exist_ok=True)
     if USERS.is_symlink() or USERS.stat().st_uid != os.geteuid():
         raise JudgeError(f"{USERS} is another user's", "remove it: launchers note there which users they give out")
     held = []
-    for first in range(FIRST_UID, LAST_UID, UIDS_A_RANGE):
+    for first in range(lowest, end, UIDS_A_RANGE):
         lock = os.open(USERS / str(first), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -60,7 +67,7 @@ def free(judge_uid: int | None) -> Iterator[int]:
             except KeyError:
                 if uid != judge_uid and not of_user(uid):
                     yield uid
-    raise JudgeError("no free user is left for a worker", f"all from {FIRST_UID} to {LAST_UID - 1} are in use")
+    raise JudgeError("no free user is left for a worker", f"all from {lowest} to {end - 1} are in use")
 
 
 def may_change() -> bool:
