@@ -58,7 +58,7 @@ class Mcp:
         entry: dict[str, Any] = {"tool": brief(params.name), "arguments": arguments}
         if refusal := self._budgets.consult(self._under_way):
             self._meter.denied[refusal.code] += 1
-            self._journal.write("kb", entry | {"decision": "denied", "code": refusal.code})
+            self._journal.write("kb", entry | {"decision": "denied", "code": refusal.code, "error": True})
             self._meter.save()
             return _text(refusal.detail, is_error=True)
         self._under_way += 1
@@ -70,7 +70,7 @@ class Mcp:
             self._under_way -= 1
         self._meter.consult(hits=len(answer.hits), latency_s=latency_s, failed=answer.failed)
         entry |= {
-            "decision": "allowed", "hits": list(answer.hits), "latency_s": round(latency_s, 4),
+            "decision": "allowed", "hits": len(answer.hits), "pages": list(answer.hits), "latency_s": round(latency_s, 4),
             "error": answer.failed, "text": answer.text,
         }  # fmt: skip
         self._journal.write("kb", entry)

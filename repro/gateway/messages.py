@@ -143,7 +143,7 @@ class Messages:
         if opened.reply is None:
             lost = opened.lost or UpstreamLost("connect")
             exchange.entry |= {"status": 502, "error": lost.code}
-            return answer(502, error_body("api_error", f"gateway: {self._redactor.text(str(lost))}"), FINAL)
+            return answer(502, error_body("api_error", self._redactor.text(lost.told)), FINAL)
         status = opened.reply.status
         exchange.entry["status"] = status
         content = self._redactor.data(opened.first)
@@ -192,8 +192,8 @@ class Messages:
         except UpstreamLost as lost:
             self._failed(lost.code)
             exchange.entry["error"] = lost.code
-            text = f"gateway: {self._redactor.text(str(lost))}"
-            queue.put_nowait(sse.render("error", error=error_body("api_error", text)["error"]))
+            error = error_body("api_error", self._redactor.text(lost.told))["error"]
+            queue.put_nowait(sse.render("error", error=error))
         except asyncio.CancelledError:
             exchange.entry["error"] = "interrupted"
             raise

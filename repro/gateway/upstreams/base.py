@@ -14,7 +14,12 @@ class UpstreamLost(ReproError):
 
     def __init__(self, code: str, why: str = "") -> None:
         self.code = code
-        super().__init__(f"the provider's answer was lost ({code})", why)
+        super().__init__("the provider's answer was lost", why)
+
+    @property
+    def told(self) -> str:
+        """The same for the agent, with the code that says whose fault it is."""
+        return f"gateway: {self} [upstream:{self.code}]"
 
 
 @dataclass(frozen=True)
