@@ -70,11 +70,14 @@ def entry(row: dict[str, Any]) -> dict[str, Any]:
         "baselines": {},
         "samples_ms": {},
         "parity": None,
+        "no_measurement": "",
         "reasons": [f"{name} is missing" for name in row.get("missing", [])],
     }
     if row["status"] != "done":
         return found | {"reasons": [*found["reasons"], row["error"]]}
     result = row["result"]
+    if why := result.get("no_measurement", ""):
+        found |= {"no_measurement": why, "reasons": [*found["reasons"], f"times are no measurement: {why}"]}
     found["times_ms"] = {name: baseline["time_ms"] for name, baseline in result["baselines"].items()}
     for verdict in result["results"]:
         found["kernels"][verdict["solution"]] = verdict

@@ -1,7 +1,7 @@
 """What a bundle measured: one record a solution and a torch baseline, with intervals, whatever verb left it.
 
-`compare` and `claims` read bundles through this module alone. Times of the CPU, of smoke shapes and of `--trust dev`
-are no measurements: each record says so, with the reason.
+`compare` and `claims` read bundles through this module alone. Times of the CPU, of smoke shapes, of `--trust dev` and
+of a GPU that was throttled meanwhile are no measurements: each record says so, with the reason.
 """
 
 from __future__ import annotations
@@ -171,11 +171,12 @@ def _records(row: dict[str, Any], why_not: str) -> list[Record]:
         "published_ms": (result.get("parity") or {}).get("times_ms", {}),
         "fingerprint": row["fingerprint_id"] or "",
     }
+    no_measurement = str(result.get("no_measurement", ""))
     found = []
     for entry in result["results"]:
         # One solution a row, but for artifacts: there its name tells nothing that the row does not.
         variant = entry["solution"] if len(result["results"]) > 1 or row.get("number") is not None else ""
-        untold = "" if entry.get("measurement") else "the row is not a measurement"
+        untold = "" if entry.get("measurement") else no_measurement or "the row is not a measurement"
         dev = "it was judged with --trust dev, whose results are no verdicts" if entry["trust"] == "dev" else ""
         speedups = {name: interval(ratio, "ratio") for name, ratio in entry["speedup"].items()}
         found.append(Record(
@@ -188,7 +189,7 @@ def _records(row: dict[str, Any], why_not: str) -> list[Record]:
             why_not=why_not or untold or dev, **shared,
         ))  # fmt: skip
     problem = result["results"][0]["problem"] if result["results"] else row["problem"]
-    whole = found[0].why_not if found else why_not
+    whole = found[0].why_not if found else why_not or no_measurement
     for name, baseline in result["baselines"].items():
         found.append(
             Record((key, name), problem=problem, variant=name, time_ms=interval(baseline["time_ms"], "median"),

@@ -14,11 +14,14 @@ from typing import Any
 
 import pytest
 from conftest import CPU, ROOT, Tool, manifest, rows
+from sampled import seen
 
 from repro import jsonio, settings
 from repro.bundle import evidence, schema, seal, verify
 from repro.bundle.write import Bundle, plan_digest
+from repro.cells import Outcome
 from repro.fingerprint import digest
+from repro.runs import Row, _result
 
 PUBLISHED = sorted(path.parent for path in (settings.ARTIFACTS_DIR / "results").rglob("manifest.json"))
 RUN = settings.ARTIFACTS_DIR / "results/h200-pinned/20261121T050644Z-run"
@@ -48,14 +51,16 @@ def written(results: Path, verb: str = "run") -> Path:
     good = {"problem": "P", "solution": "mine", "verdict": "correct", "reasons": [], "precision_class": "fp32",
             "rel_l2": 1e-7, "time_ms": time_ms, "speedup": {"eager": {"ratio": 2.0, "ci95": [1.9, 2.1]}}}  # fmt: skip
     bad = {"problem": "P", "solution": "mine", "verdict": "incorrect", "reasons": [{"code": "rel_l2"}]}
+    throttled = {"hw_thermal": (4.0, 4.1)}
     samples = {"mine": {"gated": {"device_ms": [1.9, 2.0, 2.1]}}}
     for name, entry in (("a", good), ("b", bad)):
         text = f"# {name}\n".encode()
         inputs = [{"name": "solution_0.py", "sha256": seal.sha256(text), "kept": bundle.keep("mine.py", text)}]
         content = seal.sha256(b"solution_0.py" + bytes.fromhex(inputs[0]["sha256"]))[:16]
+        result = {"results": [entry], "samples_ms": samples} | seen(throttled, seconds=5.0, timed=(2.0, 4.5))
+        kept = _result(bundle, Row(name, None), Outcome(name, "done", result))
         bundle.add({"row": name, "content": content, "inputs": inputs, "status": "done", "error": "", "wall_s": 1.5,
-                    "ended": "2999-01-01T00:00:00Z", "fingerprint_id": found,
-                    "result": {"results": [entry], "samples_ms": samples}})  # fmt: skip
+                    "ended": "2999-01-01T00:00:00Z", "fingerprint_id": found, "result": kept})  # fmt: skip
     bundle.finish("complete")
     return bundle.path
 
@@ -164,6 +169,11 @@ def first(row: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def windows(row: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = row["result"]["telemetry"]["windows"]
+    return found
+
+
 FORGED: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "better time": ("a", lambda row: first(row)["time_ms"].update(median=1.95), "times and samples"),
     "fewer samples": ("a", lambda row: first(row)["time_ms"].update(n=2), "times and samples"),
@@ -175,6 +185,10 @@ FORGED: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "another content": ("a", lambda row: row.update(content="0" * 16), "solutions"),
     "result of a failed row": ("a", lambda row: row.update(status="failed"), "status of rows"),
     "another id": ("a", lambda row: row.update(row="c"), "plan"),
+    "throttling taken away": ("a", lambda row: windows(row)["timing"]["reasons"].pop("hw_thermal"), "telemetry"),
+    "throttling put in": ("a", lambda row: windows(row)["timing"]["reasons"].update(sw_thermal=0.1), "telemetry"),
+    "another series": ("a", lambda row: row["result"]["telemetry"].update(file="claims.toml"), "telemetry"),
+    "no series": ("a", lambda row: row["result"]["telemetry"].update(file="../a.json"), "telemetry"),
     "measured before the claims": ("a", lambda row: row.update(ended="2001-01-01T00:00:00Z"), "claims"),
 }
 

@@ -42,7 +42,7 @@ HOSTILE = "<script>alert(1)</script>&_%$#{x}~^|`"
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study, and the artifact study on two stacks with the published folder's kernels and traces."""
     tool = Tool(tmp_path_factory.mktemp("page"))
-    paths = [study(tool.folder / "a").path, theirs(tool.folder / "b"),
+    paths = [study(tool.folder / "a", sampled=True).path, theirs(tool.folder / "b"),
              theirs(tool.folder / "c", THEIRS | {"compile": 5.0}, versions=NEWER)]  # fmt: skip
     folder = published(tool.folder / "theirs")
     done = tool("report", *paths, "-o", tool.folder / "out", "--artifacts", folder)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import series as samples
+from sampled import seen
 
 from repro import benchmark, cells, evaluation, jsonio, problems
 from repro.agents.nop import Nop
@@ -131,8 +132,9 @@ def bundle_of(
     return Bundle.open(named)
 
 
-def study(folder: Path, device: str = "cuda", **off_pin: str) -> Bundle:
-    """An agent study: two repeats, one not converged, an incorrect solution, a failed cell, a missing fixture."""
+def study(folder: Path, device: str = "cuda", *, sampled: bool = False, **off_pin: str) -> Bundle:
+    """An agent study: two repeats, one not converged, an incorrect solution, a failed cell, a missing fixture.
+    sampled: with what a sampler saw, of one row a GPU that was throttled while it was timed."""
     fast = {"eager": 4.0, "eager_tf32": 2.0, "compile": 3.0, "compile_tf32": 1.5}
     script: dict[str, Any] = {
         "L2_99/oracle/0": result("L2_99", fast | {"mine": 1.0}, device=device),
@@ -141,6 +143,10 @@ def study(folder: Path, device: str = "cuda", **off_pin: str) -> Bundle:
         "L1_36/oracle/0": "the container ran out of memory",
         "L2_99/nop/0": result("L2_99", {}, device=device, bad={"mine": "1 over the limit 0.02 of class bf16"}),
     }
+    if sampled:
+        script["L2_99/oracle/0"] |= seen()
+        script["L2_99/oracle/1"] |= seen({"hw_thermal": (4.0, 5.5)})
+        script["L2_84/oracle/0"] |= seen(seconds=4.0, timed=None)
     columns = {
         name: {"problem": name.split("/")[0], "arm": name.split("/")[1], "control": "/nop/" in name,
                "repeat": int(name[-1])}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import Tool, manifest, rows
+from sampled import seen
 
 from repro import fingerprint, jsonio
 from repro.bundle.write import Bundle
@@ -30,6 +31,8 @@ KEY = "sk-" + "ant-api03-" + "Zq8Lw2Rt5Xv9Kd1Pf4"
 TOKEN = "gh" + "p_" + "a1B2c3D4e5F6g7H8i9J0k1L2"
 MAIL = f"{USER}@example-lab.org"
 ADDRESS = "10.42.7.19"
+IMAGE = f"registry.wolfram-lab.example:5000/group-7/repro@sha256:{'ab' * 32}"
+PUBLIC_IMAGE = f"nvidia/cuda:12.8.1@sha256:{'cd' * 32}"
 PLANTED = (
     HOST,
     USER,
@@ -44,6 +47,7 @@ PLANTED = (
     ADDRESS,
     "atlas-login",
     "node0042",
+    "wolfram-lab",
 )
 SOURCE = f'''"""Tuned on {HOST} by {USER}."""
 import os
@@ -88,7 +92,7 @@ class Told(Engine):
         pass
 
     def describe(self) -> dict[str, Any]:
-        return {"engine": "local", "host": HOST, "cwd": FOLDER}
+        return {"engine": "local", "host": HOST, "cwd": FOLDER, "repo_digests": [IMAGE, PUBLIC_IMAGE]}
 
     def attempt(self, cells: list[Cell], timeout_s: float, progress: Any) -> tuple[list[Outcome], str]:
         (cell,) = cells
@@ -100,7 +104,7 @@ class Told(Engine):
             "verdict": "error",
             "reasons": [{"code": "raised", "detail": ERROR}],
         }
-        result = {"results": [verdict], "log": [f"{n}: {ERROR}" for n in range(3)], HOST: {"uuid": UUID}}
+        result = seen() | {"results": [verdict], "log": [f"{n}: {ERROR}" for n in range(3)], HOST: {"uuid": UUID}}
         return [Outcome(cell.id, "done", result, fingerprint=machine())], ""
 
 
@@ -154,6 +158,7 @@ def test_no_planted_identity_is_in_the_copy_and_the_copy_verifies_as_the_bundle_
     text = everything(copy)
     assert {word for word in PLANTED if word.lower() in text} == set()
     assert states(tool, copy) == before
+    assert before["telemetry"] == "ok" and PUBLIC_IMAGE in text and f"sha256:{'ab' * 32}" in text
     told = json.loads((tool.folder / "shared.json").read_text())["bundles"][0]
     assert told["shared"]["left_out"] == {"profile.bin": "it is not text: what it holds could not be judged"}
     assert (

@@ -18,8 +18,8 @@ from repro.bundle.write import Bundle
 from repro.cells import Cell, Outcome
 from repro.fingerprint import series
 from repro.progress import Progress
-from repro.report import machines
-from repro.runs import Row, _keep
+from repro.report import clocks
+from repro.runs import Row, keep
 
 OBSERVE = """
 import json, sys, time
@@ -157,7 +157,7 @@ def test_the_series_is_a_file_of_the_bundle_and_the_row_names_it(tmp_path):
     result = {"telemetry": {"sampler": {"samples": 2}, "series": columns}}
     for name in ("a/b", "c"):
         row = Row(name, Cell(name, "evaluate"))
-        _keep(bundle, row, Outcome(name, "done", dict(result)), Progress(), lambda _: "")
+        keep(bundle, row, Outcome(name, "done", dict(result)), Progress(), lambda _: "")
     bundle.finish("complete")
     told = bundle.rows["a/b"]["result"]["telemetry"]
     assert told["sampler"] == {"samples": 2} and "series" not in told and told["file"].startswith("telemetry/a_b-")
@@ -167,19 +167,20 @@ def test_the_series_is_a_file_of_the_bundle_and_the_row_names_it(tmp_path):
     assert "FAILED" not in {states[name] for name in ("hashes", "foreign files", "bundle id") if name in states}, states
 
 
-def test_the_report_tells_what_was_sampled():
+def test_the_report_tells_what_was_sampled(tmp_path):
     timing = {"samples": 40, "sm_mhz": {"min": 1400, "median": 1500.0, "max": 1980}, "deltas": {"energy_mj": 21000},
               "reasons": {"sw_power_cap": 0.5}}  # fmt: skip
     slowed = timing | {"reasons": {"hw_thermal": 0.25}}
     done = [{"row": "r", "result": {"telemetry": {"windows": {"cell": slowed, "timing": timing}}}}]
-    source = SimpleNamespace(letter="A", done=done)
-    assert machines._throttled(source).startswith("of 40 samples in 1 rows none shows the GPU slowed")
-    text = json.dumps(machines.clocks([source]))
-    assert "not recorded" not in text and "sw_power_cap 50%" in text and "21.0" in text
+    source = SimpleNamespace(letter="A", done=done, bundle=SimpleNamespace(path=tmp_path))
+    assert clocks.throttled(source).startswith("of 40 samples in 1 rows none shows the GPU slowed")
+    text = json.dumps(clocks.section([source]))
+    assert '"median": 1500.0' in text and "sw_power_cap 50%" in text and "21.0" in text and '"not throttled"' in text
     done[0]["result"]["telemetry"]["windows"]["timing"] = slowed
-    assert machines._throttled(source) == "the GPU was slowed during r (hw_thermal in 25.0% of samples)."
+    assert clocks.throttled(source) == "the GPU was slowed during r (hw_thermal in 25.0% of samples)."
+    assert '"throttled"' in json.dumps(clocks.section([source]))
     done[0]["result"] = {}
-    assert machines._throttled(source) == "throttling was not recorded."
+    assert clocks.throttled(source) == "throttling was not recorded."
 
 
 def test_a_run_without_a_gpu_says_that_nothing_was_sampled(judge_tool):

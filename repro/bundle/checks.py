@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,8 @@ from repro.bundle import schema, seal
 from repro.bundle.evidence import Evidence
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.write import CLAIMS, FINGERPRINTS, INPUTS, ROWS, SCHEMA_VERSION, plan_digest
+from repro.fingerprint import state
+from repro.fingerprint.telemetry import WINDOWS
 
 SOLUTIONS = "solutions"
 
@@ -227,6 +230,47 @@ def claims(found: Evidence) -> list[str]:
     return wrong + [f"row {name} ended before the claims were declared" for name in early]
 
 
+def telemetry(found: Evidence) -> list[str]:
+    """A series that a row names is there with as many samples as told, and its windows' event reasons are in it: what
+    makes times no measurement cannot be left out of the row alone."""
+    wrong: list[str] = []
+    named = 0
+    for name, row in found.rows.items():
+        told = (row.get("result") or {}).get("telemetry") or {}
+        if told.get("file"):
+            named += 1
+            wrong += [f"row {name}: {what}" for what in _sampled(found.bytes_of(str(told["file"])), told)]
+    if not named:
+        raise Skip("no row names a series")
+    return wrong
+
+
+def _sampled(content: bytes | None, told: dict[str, Any]) -> list[str]:
+    if content is None:
+        return [f"{told['file']} is missing"]
+    columns = json.loads(content)["columns"]
+    times = columns["t_ms"]
+    lengths = {len(values) for values in columns.values()}
+    if lengths != {told["sampler"]["samples"]}:
+        return [f"{told['sampler']['samples']} samples are told and {', '.join(map(str, sorted(lengths)))} kept"]
+    marks = {mark["name"]: mark["t_ms"] for mark in told["marks"]}
+    wrong = []
+    for name, (first, last) in WINDOWS.items():
+        if name not in told["windows"] or "reasons" not in columns:
+            continue
+        # times are rounded to a millisecond: a sample at an edge may be in or out
+        inner, outer = (
+            {reason for t, mask in zip(times, columns["reasons"], strict=True)
+             if marks[first] + edge <= t <= marks[last] - edge and mask >= 0 for reason in state.names(mask)}
+            for edge in (1, -1)
+        )  # fmt: skip
+        reasons = set(told["windows"][name].get("reasons", {}))
+        if not inner <= reasons <= outer:
+            wrong.append(f"the series has {', '.join(sorted(inner)) or 'no reason'} while {name}, the row says "
+                         f"{', '.join(sorted(reasons)) or 'none'}")  # fmt: skip
+    return wrong
+
+
 Check = Callable[[Evidence], list[str]]
 ABOUT_FILES: dict[str, Check] = {
     "JSON is readable": readable,
@@ -247,4 +291,5 @@ ABOUT_ROWS: dict[str, Check] = {
     "fingerprints": fingerprints,
     "solutions": solutions,
     "claims": claims,
+    "telemetry": telemetry,
 }

@@ -47,6 +47,8 @@ FORMS: tuple[tuple[str, str], ...] = (
     ("serial", r"(?<![\w.])\d{13}(?![\w.])"),
     ("host", r"\bip-\d{1,3}(?:-\d{1,3}){3}\b(?:\.[\w.-]+)?"),
     ("host", r"\b(?=[\w.-]*[\d-])[\w-]+(?:\.[\w-]+)*\.(?:local|internal|lan|corp|intra|localdomain)\b"),
+    ("image", r"(?<![\w./:@-])(?!(?:docker\.io/)?(?:nvidia|library|pytorch)/|nvcr\.io/nvidia/)"
+              r"(?P<it>[\w.-]+(?::\d+)?(?:/[\w.-]+)+)(?=(?::[\w.-]+)?@sha256:)"),
     ("path", rf"/(?:home|Users|root)(?:/{PART}+)+/?|/(?:home|Users|root)\b"),
     ("path", rf"(?:(?<=file://)|(?<=-[IBL])|(?<![\w.~/*)\]}}-]))/(?!{COMMON_ROOTS})(?:{PART}+/)+{PART}*"),
     ("path", r"\b[A-Za-z]:\\(?:[^\s\\\"'<>|]+\\)*[^\s\\\"'<>|]*"),

@@ -16,6 +16,7 @@ from repro import jsonio
 from repro.bundle import seal
 from repro.bundle.origin import origin
 from repro.bundle.seal import MANIFEST
+from repro.bundle.settle import settled
 from repro.errors import BundleError, PrerequisiteError, UsageError
 
 # 1: no inputs a row, no statement, no bundle id. 2: these.
@@ -33,7 +34,7 @@ def plan_digest(plan: list[str], parameters: dict[str, Any]) -> str:
 
 
 class Bundle:
-    """One bundle on disk. `rows` holds the last row of every id."""
+    """One bundle on disk. `rows` holds the last row of every id, as `settled` leaves it."""
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
         self.path, self.manifest = path, manifest
@@ -94,7 +95,7 @@ class Bundle:
             raise UsageError(f"{path} cannot be read", why, "Use the release of repro that wrote it.")
         bundle = Bundle(path, manifest)
         try:
-            bundle.rows = {row["row"]: row for row in jsonio.lines(path / ROWS)}
+            bundle.rows = {row["row"]: settled(row) for row in jsonio.lines(path / ROWS)}
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise BundleError(f"{path / ROWS} is damaged", str(error), "Measure again without --resume.") from error
         return bundle
@@ -181,7 +182,7 @@ class Bundle:
         """Appends one row and syncs it. Raises BundleError where the disk refuses."""
         self._guard(lambda: jsonio.append(self.path / ROWS, row))
         self._touched.add(ROWS)
-        self.rows[row["row"]] = row
+        self.rows[row["row"]] = settled(row)
 
     def declare(self, claims: bytes) -> None:
         """Keeps the claims file that a run is held to. Raises BundleError once rows are there: claims come first."""

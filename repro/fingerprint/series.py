@@ -12,6 +12,8 @@ from repro.fingerprint import state
 
 # Reasons that make a time doubtful; a power cap alone is how a large GPU works.
 SLOWED = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
+# Those by which a GPU saves itself from heat or from a failing supply: what was timed meanwhile is no measurement.
+THROTTLED = ("sw_thermal", "hw_thermal", "hw_power_brake")
 LOW_CLOCK, CAPPED_SHARE = 0.75, 0.5
 
 
@@ -79,6 +81,19 @@ def summary(series: Series) -> dict[str, Any]:
             for name in sorted({n for t in told for n in t})
         }
     return found
+
+
+def throttled(telemetry: Any) -> str:
+    """`throttled: ...` where a sample of a row's timed part shows the GPU slowed by heat or a power brake, else "".
+    A share that was rounded to nothing counts too. telemetry: as `Telemetry.end` tells it, or None."""
+    windows = telemetry.get("windows") if isinstance(telemetry, dict) else None
+    timing = windows.get("timing") if isinstance(windows, dict) else None
+    shares = timing.get("reasons") if isinstance(timing, dict) else None
+    seen = {name: shares[name] for name in THROTTLED if name in shares} if isinstance(shares, dict) else {}
+    if not seen:
+        return ""
+    told = ", ".join(f"{name} in {share:.1%} of samples" for name, share in seen.items())
+    return f"throttled: while it was timed the GPU reported {told}"
 
 
 def warnings(timing: dict[str, Any], max_sm_mhz: float | None) -> list[dict[str, str]]:

@@ -16,6 +16,8 @@ from repro import settings
 from repro.fingerprint import classes, gpu, host, nvml, series, state
 from repro.fingerprint.entry import entry
 
+# window -> the snapshots that it lies between
+WINDOWS = {"cell": ("before", "after"), "timing": ("warm", "timed")}
 # What another program holds of the GPU before ours begins, beyond what a driver needs.
 FOREIGN_BYTES = 1 << 30
 
@@ -79,13 +81,13 @@ class Telemetry:
         "series"}}; windows: `cell`, and `timing` where something was timed."""
         self.mark("after")
         taken = self._series()
-        spans = {"cell": ("before", "after")}
-        warm, timed = (self.snapshots.get(name, {}).get("t_s") for name in ("warm", "timed"))
-        if warm is not None and timed is not None and timed >= warm:
-            spans["timing"] = ("warm", "timed")
         windows = {}
-        for name, (first, last) in spans.items():
+        for name, (first, last) in WINDOWS.items():
+            if first not in self.snapshots or last not in self.snapshots:
+                continue
             a, b = self.snapshots[first], self.snapshots[last]
+            if b["t_s"] < a["t_s"]:
+                continue
             windows[name] = {"deltas": state.deltas(a, b)}
             if taken.n:
                 windows[name] |= series.summary(taken.between(a["t_s"], b["t_s"]))

@@ -1,6 +1,7 @@
 """A cell of a table as text and as what it sorts by. One place, so that every renderer says the same.
 
-A quantity is a number, or {"value", "ci95"}; its column's kind says how it is written. None is `–`.
+A quantity is a number, or {"value", "ci95"}; a spread is {"median", "min", "max"}. The column's kind says how it is
+written. None is `–`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ NUMBERS = {
     "percent": ("{:.3g}", " %"),
     "scientific": ("{:.1e}", ""),
     "integer": ("{:,.0f}", ""),
+    "spread": ("{:.4g}", ""),
 }
 # A word of judgement and the sign before it: no meaning rests on colour alone.
-GOOD = ("correct", "REPRODUCED", "done", "complete", "FAST", "as it must be")
-BAD = ("incorrect", "rejected", "error", "timeout", "DIFFERS", "failed", "SLOW", "wrong", "hard")
+GOOD = ("correct", "REPRODUCED", "done", "complete", "FAST", "as it must be", "not throttled")
+BAD = ("incorrect", "rejected", "error", "timeout", "DIFFERS", "failed", "SLOW", "wrong", "hard",
+       "throttled")  # fmt: skip
 SIGNS = {"good": "✓", "bad": "✗", "open": "○"}
 
 
@@ -50,6 +53,9 @@ def text(kind: str, cell: Any) -> str:
     if kind in NUMBERS:
         if not isinstance(cell, dict):
             return _written(kind, cell)
+        if kind == "spread":
+            middle, low, high = (_written(kind, cell[end]) for end in ("median", "min", "max"))
+            return middle if low == high else f"{middle} ({low} to {high})"
         inner = kind if kind == "percent" else "quantity" if kind != "ratio" else kind
         low, high = (_written(inner, edge).removesuffix("x").removesuffix(" %") for edge in cell["ci95"])
         return f"{_written(kind, cell['value'])} [{low}, {high}]"
@@ -62,4 +68,5 @@ def key(kind: str, cell: Any) -> str:
     """What a cell sorts by: a number's digits, else the empty string, which means its text."""
     if kind not in NUMBERS or cell is None or cell == "":
         return ""
-    return repr(float(cell["value"] if isinstance(cell, dict) else cell))
+    number = cell["median" if kind == "spread" else "value"] if isinstance(cell, dict) else cell
+    return repr(float(number))

@@ -8,7 +8,7 @@ from typing import Any
 
 from repro import replication
 from repro.bundle.write import Bundle
-from repro.report import convergence, correctness, log, machines, parts, replicated, results, sources
+from repro.report import clocks, convergence, correctness, log, machines, parts, replicated, results, sources, study
 from repro.report.sources import Source, judged
 
 SCHEMA_VERSION = 1
@@ -30,11 +30,13 @@ def build(bundles: list[Bundle], artifacts: Path) -> dict[str, Any]:
             replicated.section(claimed),
             machines.comparability(found, published),
             log.bundles(found),
+            *(study.section(source.report["study"], f"{source.letter.lower()}-") for source in found
+              if "study" in source.report),
             results.speedups(found),
             convergence.section(artifacts),
             results.roofline(found),
             correctness.section(found),
-            machines.clocks(found),
+            clocks.section(found),
             log.run(found),
             replicated.untested(claimed),
             machines.fingerprints(found),
@@ -66,9 +68,12 @@ def _headline(found: list[Source], claimed: dict[str, Any]) -> dict[str, Any]:
         wrong = controls.total() - controls["correct"]
         words.append(f"{wrong} of {parts.count(controls.total(), 'negative control')} refused")
     words.append(f"{finished} of {parts.count(planned, 'row')} measured")
+    throttled = sum("no_measurement" in row["result"] for source in found for row in source.done)
+    if throttled:
+        words.append(f"times of {parts.count(throttled, 'row')} are no measurement, the GPU was throttled")
     if not tried:
         words.append("no claims tested")
     if not any(source.report["measurement"] for source in found):
         words.append("times are not a measurement")
     return {"text": "; ".join(words), "solutions": dict(solutions), "controls": dict(controls), "claims": claims,
-            "planned": planned, "finished": finished}  # fmt: skip
+            "planned": planned, "finished": finished, "throttled": throttled}  # fmt: skip

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from repro import benchmark, evaluation
-from repro.report import parts
+from repro.report import parts, study
 from repro.report.parts import Part
 from repro.report.sources import Source
 
@@ -64,6 +64,8 @@ def _notes(row: dict[str, Any]) -> list[str]:
     notes += [f"trials {', '.join(names)} left out: {why}" for why, names in reasons.items()]
     if timing.get("status") == "not_converged":
         notes.append("a median was not known to ±0.5 % when the time budget ended")
+    if why := row["result"].get("no_measurement"):
+        notes.append(f"its times are no measurement: {why}")
     return notes
 
 
@@ -102,6 +104,7 @@ def command(source: Source, name: str) -> str:
     else:
         words += ["--problem", problem.partition("@")[0]]
         words += ["--agent", str(given["agent"])] if given.get("agent") else []
+        words += study.flags(given["study"], row) if "study" in given else []
     chosen = {"size": given.get("size"), "device": given.get("device"), "engine": source.report["engine"].get("engine")}
     words += [word for flag, value in chosen.items() if value for word in (f"--{flag}", str(value))]
     return shlex.join([*words, *_options(source.verb, given)])

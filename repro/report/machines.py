@@ -1,4 +1,4 @@
-"""Sections on what measured: comparability, clocks, fingerprints. Plain data from bundles."""
+"""Sections on what measured: comparability, fingerprints. Plain data from bundles."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from repro.claims import Claim
 from repro.compare import OTHER_GPU
 from repro.fingerprint import classes
 from repro.fingerprint.difference import differences
-from repro.report import parts
+from repro.report import clocks, parts
 from repro.report.parts import Part
 from repro.report.sources import Source
-
-# Bits of NVML's clock event reasons. The first is an idle GPU, and a power cap is usual under load.
-REASONS = {0x1: "idle", 0x2: "application clocks", 0x4: "software power cap", 0x8: "hardware slowdown",
-           0x10: "sync boost", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake",
-           0x100: "display clocks"}  # fmt: skip
-SLOWED = 0x8 | 0x20 | 0x40 | 0x80
-SLOWING = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
-STATE = ("sm_mhz", "memory_mhz", "temperature_c", "power_w")
 
 
 def comparability(sources: list[Source], published: list[Claim]) -> Part:
@@ -26,7 +18,7 @@ def comparability(sources: list[Source], published: list[Claim]) -> Part:
     tables = [table for table in (_from_published(sources, published), _between(sources)) if table]
     told: dict[str, list[str]] = {}
     for source in sources:
-        told.setdefault(_throttled(source), []).append(source.letter)
+        told.setdefault(clocks.throttled(source), []).append(source.letter)
     text = [f"{', '.join(letters)}: {what}" for what, letters in told.items()]
     machines = {source.machine for source in sources}
     if len(machines) > 1:
@@ -96,107 +88,6 @@ def _between(sources: list[Source]) -> Part | None:
 
 def _told(value: Any) -> str:
     return "; ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else str(value)
-
-
-def _states(source: Source) -> list[tuple[str, dict[str, Any]]]:
-    return [(row["row"], row["result"].get("dynamic") or {}) for row in source.done]
-
-
-def _value(state: dict[str, Any], when: str, name: str) -> Any:
-    return (state.get(when) or {}).get(name, {}).get("value")
-
-
-def _reasons(bits: int | None) -> str | None:
-    if bits is None:
-        return None
-    return ", ".join(word for bit, word in REASONS.items() if bits & bit) or "none"
-
-
-def _windows(source: Source) -> list[tuple[str, dict[str, Any]]]:
-    """Of every row that was sampled what the sampler saw while it was timed, else while it ran."""
-    found = []
-    for row in source.done:
-        windows = (row["result"].get("telemetry") or {}).get("windows") or {}
-        window = windows.get("timing") or windows.get("cell") or {}
-        if window.get("samples"):
-            found.append((row["row"], window))
-    return found
-
-
-def _sampled(source: Source) -> str:
-    """Whether a sample shows a GPU slowed; empty where nothing was sampled."""
-    windows = _windows(source)
-    slowed = []
-    for name, window in windows:
-        shares = {why: share for why, share in window.get("reasons", {}).items() if why in SLOWING and share > 0}
-        if shares:
-            slowed.append(f"{name} ({', '.join(f'{why} in {share:.1%} of samples' for why, share in shares.items())})")
-    if slowed:
-        return f"the GPU was slowed during {'; '.join(slowed)}."
-    count = sum(window["samples"] for _, window in windows)
-    return (
-        f"of {count} samples in {len(windows)} rows none shows the GPU slowed by heat or power brakes." if count else ""
-    )
-
-
-def _throttled(source: Source) -> str:
-    """Whether a GPU was seen slowed, as far as that was recorded."""
-    if told := _sampled(source):
-        return told
-    ends = [(row, _value(state, "after", "clock_event_reasons")) for row, state in _states(source)]
-    known = [(row, bits) for row, bits in ends if bits is not None]
-    if not known:
-        return "throttling was not recorded."
-    slowed = [f"{row} ({_reasons(bits)})" for row, bits in known if bits & SLOWED]
-    if slowed:
-        return f"the GPU was slowed at the end of {'; '.join(slowed)}."
-    return "at the end of no row was the GPU slowed by heat or power brakes; during the rows it was not recorded."
-
-
-def clocks(sources: list[Source]) -> Part:
-    """The GPU's state before and after every row; the series during the run where a bundle holds one."""
-    rows = []
-    for source in sources:
-        for name, state in _states(source):
-            if not state:
-                continue
-            row: list[Any] = [name, source.letter]
-            for field in STATE:
-                row += [_value(state, when, field) for when in ("before", "after")]
-            energy = [_value(state, when, "energy_mj") for when in ("before", "after")]
-            row.append((energy[1] - energy[0]) / 1e3 if None not in energy else None)
-            rows.append([*row, _reasons(_value(state, "after", "clock_event_reasons"))])
-    names = {"sm_mhz": "SM MHz", "memory_mhz": "memory MHz", "temperature_c": "°C", "power_w": "W"}
-    columns = [("row", "text"), ("bundle", "text"),
-               *((f"{names[field]} {when}", "quantity") for field in STATE for when in ("before", "after")),
-               ("J in all", "quantity"), ("clock event reasons after", "text")]  # fmt: skip
-    during = _during(sources)
-    text = [] if during else ["Clocks while rows ran: not recorded in these bundles."]
-    tables = [during] if during else []
-    if rows:
-        text.append("The state of the GPU right before and right after each row:")
-        tables.append(parts.table("clocks", "Clocks, temperature, power and energy", columns, rows))
-    return parts.section("clocks", "Clocks", text=text, tables=tables, paper=False)
-
-
-def _during(sources: list[Source]) -> Part | None:
-    """What the sampler saw of each row; None where no bundle holds any of it."""
-    rows = []
-    for source in sources:
-        for name, window in _windows(source):
-            row: list[Any] = [name, source.letter, window["samples"]]
-            for field, ends in (("sm_mhz", ("min", "median", "max")), ("power_w", ("median", "max")),
-                                ("temperature_c", ("max",))):  # fmt: skip
-                row += [(window.get(field) or {}).get(end) for end in ends]
-            joules = window.get("deltas", {}).get("energy_mj")
-            row.append(joules / 1e3 if isinstance(joules, int | float) else None)
-            rows.append([*row, ", ".join(f"{why} {share:.0%}" for why, share in window.get("reasons", {}).items())])
-    columns = [("row", "text"), ("bundle", "text"), ("samples", "quantity"), ("SM MHz min", "quantity"),
-               ("SM MHz median", "quantity"), ("SM MHz max", "quantity"), ("W median", "quantity"),
-               ("W max", "quantity"), ("°C max", "quantity"), ("J", "quantity"),
-               ("clock event reasons, share of samples", "text")]  # fmt: skip
-    caption = "Sampled while rows were timed, or while they ran where nothing was timed"
-    return parts.table("sampled", caption, columns, rows) if rows else None
 
 
 def fingerprints(sources: list[Source]) -> Part:

@@ -6,6 +6,8 @@ from typing import Any
 
 from tabulate import tabulate
 
+from repro.report import outline, study
+
 NOT_A_MEASUREMENT = (
     "This run used the CPU, Triton's interpreter and small shapes: its verdicts are real, its times are **not a "
     "measurement** and are left out here (the rows keep them)."
@@ -49,6 +51,8 @@ def render(report: dict[str, Any]) -> str:
         parts.append(_fixtures(report["fixtures"]))
     if "cases" in report:
         parts.append(_cases(report))
+    if "study" in report:
+        parts.append(outline.section(study.section(report["study"])))
     for arm in report.get("arms", []):
         parts.append(_arm(arm, report["measurement"]))
     if "artifacts" in report:
@@ -146,11 +150,17 @@ def _arm(arm: dict[str, Any], measurement: bool) -> str:
             rows.append([_name(arm, e), e["verdict"], *["–"] * 12])
             continue
         best = e["speedup"].get("best_same_class")
-        rows.append([
+        told = [
             _name(arm, e),
             e["verdict"],
             e["precision_class"] or "–",
             "–" if e["rel_l2"] is None else f"{float(e['rel_l2']):.1e}",
+        ]
+        if e.get("no_measurement"):
+            rows.append([*told, *["–"] * 8, _percent(e["own_kernel_share"]), f"{e['margin']:.0f}"])
+            continue
+        rows.append([
+            *told,
             _ms(e["eager_ms"]),
             _ms(e["compile_ms"]),
             _ms(e["solution_ms"]) + ("" if e["timing_status"] in ("converged", "not_timed") else " *"),
@@ -165,10 +175,17 @@ def _arm(arm: dict[str, Any], measurement: bool) -> str:
     text = f"{title}\n\n" + _table(head, rows)
     if any(e.get("timing_status") == "not_converged" for e in arm["entries"]):
         text += "\n\n\\* the 95 % interval of a median was still wider than ±0.5 % when the time budget ended."
-    faults = [[_name(arm, e), e["why"]] for e in arm["entries"] if e["why"]]
+    faults = [[_name(arm, e), "; ".join(filter(None, (e["why"], _no_times(e))))] for e in arm["entries"]
+              if e["why"] or _no_times(e)]  # fmt: skip
     if faults:
         text += "\n\n" + _table(["problem", "why"], faults)
     return text + "\n\n" + _geomean(arm["geometric_mean"], arm)
+
+
+def _no_times(entry: dict[str, Any]) -> str:
+    """Why the times of a row that was measured are left out, or ""."""
+    why = entry.get("no_measurement")
+    return f"times are no measurement: {why}" if why else ""
 
 
 def _geomean(means: dict[str, Any], arm: dict[str, Any] | None = None) -> str:
@@ -192,6 +209,10 @@ def _artifacts(report: dict[str, Any]) -> str:
     rows = []
     for a in report["artifacts"]:
         optimized = a["kernels"].get("optimized", {})
+        verdicts = ", ".join(k["verdict"] for k in a["kernels"].values()) or "–"
+        if a.get("no_measurement"):
+            rows.append([a["problem"], *["–"] * (6 + len(more)), verdicts, *["–"] * 5])
+            continue
         speedup, best = optimized.get("speedup", {}), a["best_baseline"]
         rows.append([
             a["problem"],
@@ -202,7 +223,7 @@ def _artifacts(report: dict[str, Any]) -> str:
             _ms(a["optimized_ms"]),
             _half(optimized.get("ci95_ms")),
             optimized.get("n") or "–",
-            ", ".join(k["verdict"] for k in a["kernels"].values()) or "–",
+            verdicts,
             _ratio(speedup.get("compile")),
             _ratio(best),
             best["baseline"] if best else "–",
@@ -226,7 +247,7 @@ def _half(interval: list[float] | None) -> str:
 
 def _parity(artifacts: list[dict[str, Any]]) -> str:
     """The published protocol's times beside ours, where `--parity` took them."""
-    found = [a for a in artifacts if a["parity"] is not None]
+    found = [a for a in artifacts if a["parity"] is not None and not a.get("no_measurement")]
     if not found:
         return ""
     text = "\n\n### By the published protocol\n\n"

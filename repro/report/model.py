@@ -7,6 +7,7 @@ from typing import Any
 from repro import benchmark, evaluation, fingerprint, selftest
 from repro.bundle.write import Bundle
 from repro.judge import stats
+from repro.report import study
 
 SCHEMA_VERSION = 1
 
@@ -39,7 +40,8 @@ def build(bundle: Bundle) -> dict[str, Any]:
         entries = [benchmark.entry(row) for row in rows]
         return report | {"artifacts": [_artifact(entry) for entry in entries], "benchmark": _benchmark_means(entries)}
     arms = [_arm(name, label, rows) for name, label in manifest["parameters"].get("arms", {"": ""}).items()]
-    return report | {"arms": arms}
+    told = study.build(bundle, rows)
+    return report | {"arms": arms} | ({"study": told} if told else {})
 
 
 def _control(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -126,6 +128,7 @@ def _solution(row: dict[str, Any], verdict: dict[str, Any]) -> dict[str, Any]:
         "trust": verdict["trust"],
         "separation": verdict.get("separation"),
         "timing_status": row["result"]["timing"]["status"],
+        "no_measurement": row["result"].get("no_measurement", ""),
         "legacy": verdict["legacy"],
     }
 
@@ -134,12 +137,13 @@ UNGAINED = {"ratio": 1.0, "ci95": [1.0, 1.0]}
 
 
 def _means(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Geometric mean of the speedups over correct solutions, per baseline, with how many of the problems it covers.
-    What would be fast and the judge's clock does not vouch for counts as 1: left out, it would raise the mean of the
-    others."""
+    """Geometric mean of the speedups over correct solutions, per baseline, with how many of the problems it covers:
+    those whose times are no measurement are left out, as those without a time are. What would be fast and the judge's
+    clock does not vouch for counts as 1: left out, it would raise the mean of the others."""
     found = {}
     for baseline in ("eager", "compile", "best_same_class"):
-        found_in = [e["speedup"][baseline] for e in entries if e["verdict"] == "correct" and baseline in e["speedup"]]
+        timed = [e for e in entries if e["verdict"] == "correct" and not e.get("no_measurement")]
+        found_in = [e["speedup"][baseline] for e in timed if baseline in e["speedup"]]
         ratios = [UNGAINED if ratio.get("word") == "UNCONFIRMED" else ratio for ratio in found_in]
         if ratios:
             found[baseline] = stats.geometric_mean(ratios) | {"of": len(entries)}
@@ -167,6 +171,7 @@ def _artifact(entry: dict[str, Any]) -> dict[str, Any]:
         "optimized_ms",
         "times_ms",
         "best_baseline",
+        "no_measurement",
         "reasons",
     )
     return {key: entry[key] for key in keys} | {
@@ -196,5 +201,6 @@ def _parity(entry: dict[str, Any]) -> dict[str, Any] | None:
 
 def _benchmark_means(entries: list[dict[str, Any]]) -> dict[str, Any]:
     """Geometric mean of the optimised kernels' speedups, with how many of all folders it covers."""
-    means = _means([e["kernels"]["optimized"] for e in entries if "optimized" in e["kernels"]])
+    means = _means([e["kernels"]["optimized"] | {"no_measurement": e["no_measurement"]}
+                    for e in entries if "optimized" in e["kernels"]])  # fmt: skip
     return {name: mean | {"of": len(entries)} for name, mean in means.items()}

@@ -11,21 +11,19 @@ import io
 import math
 import re
 import textwrap
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from repro.artifacts import figure as traces
+from repro.report import timeline
+from repro.report.palette import BAND, COLOURS, GRID, INK, PAPER, VARIABLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which are told apart with every common colour vision; markers and hatches differ too.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARKERS = ("o", "s", "D", "^", "v", "P")
 HATCHES = ("", "///", "---", "xxx", "\\\\\\", "|||")
-INK, PAPER, GRID, BAND = "#000000", "#ffffff", "#dddddd", "#c8d4e3"
-VARIABLES = {INK: "ink", PAPER: "paper", GRID: "grid", BAND: "band", "#777777": "grey"} | {
-    colour: f"series-{at}" for at, colour in enumerate(COLOURS)
-}
 WIDTH_IN, ROW_IN, FRAME_IN = 7.2, 0.34, 1.5
 LONGEST_LABEL, TITLE = 34, 64
 # An axis whose ends are further apart than this factor has these ticks a decade.
@@ -42,29 +40,44 @@ def svg(figure: dict[str, Any]) -> str:
     data = figure["data"]
     if figure["kind"] == "convergence":
         text = traces.svg(data["facts"])
+    elif figure["kind"] == "timeline":
+        title = textwrap.fill(figure["title"], TITLE)
+        text = _drawn(figure, lambda drawn: timeline.draw(drawn, data, title), timeline.height_in(data))
+        text = re.sub(
+            r" d=\"[^\"]+\"", lambda path: re.sub(r"(\.\d\d)\d+|\s*\n", r"\1", path[0]), text
+        )  # half of its size
     else:
-        rows = len(data.get("rows", data.get("groups", [])))
-        text = _drawn(figure, {"forest": _forest, "bars": _bars, "roofline": _roofline}[figure["kind"]], rows)
+        draw = {"forest": _forest, "bars": _bars, "roofline": _roofline}[figure["kind"]]
+        text = _drawn(figure, lambda drawn: _axes(drawn, figure, draw), _height_in(figure))
     return _embedded(text, figure)
 
 
-def _drawn(figure: dict[str, Any], draw: Any, rows: int) -> str:
+def _height_in(figure: dict[str, Any]) -> float:
+    rows = len(figure["data"].get("rows", figure["data"].get("groups", [])))
+    if figure["kind"] == "roofline":
+        return 4.6
+    return FRAME_IN + ROW_IN * rows * (1.7 if figure["kind"] == "bars" else 1)
+
+
+def _axes(drawn: Figure, figure: dict[str, Any], draw: Callable[[Axes, dict[str, Any]], None]) -> None:
+    """A figure of one axes, with its title."""
+    axes = drawn.add_subplot()
+    draw(axes, figure["data"])
+    axes.set_title(textwrap.fill(figure["title"], TITLE), fontsize=11)
+    axes.set_axisbelow(True)
+
+
+def _drawn(figure: dict[str, Any], draw: Callable[[Figure], None], height_in: float) -> str:
     matplotlib = traces.plotting()
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    height = (
-        4.6 if figure["kind"] == "roofline" else FRAME_IN + ROW_IN * rows * (1.7 if figure["kind"] == "bars" else 1)
-    )
     with matplotlib.rc_context(
         {"svg.hashsalt": "repro", "svg.fonttype": "none", "font.size": 10, "hatch.linewidth": 0.5}
     ):
-        drawn = Figure(figsize=(WIDTH_IN, height), layout="constrained")
+        drawn = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
         canvas = FigureCanvasSVG(drawn)
-        axes = drawn.add_subplot()
-        draw(axes, figure["data"])
-        axes.set_title(textwrap.fill(figure["title"], TITLE), fontsize=11)
-        axes.set_axisbelow(True)
+        draw(drawn)
         out = io.StringIO()
         canvas.print_svg(out, metadata={"Title": figure["title"], "Date": None, "Creator": "repro"})
     return out.getvalue()

@@ -56,6 +56,7 @@ def speedups(sources: list[Source]) -> Part:
         text += [f"{s.letter}: no time is shown: {s.measured.why_not}." for s in group
                  if s.measured and s.measured.why_not]  # fmt: skip
         found = _records(group)
+        text += _doubted(group, found)
         columns = [("row", "text"), ("solution", "text")]
         for source in group:
             start = f"{source.letter} " if len(group) > 1 else ""
@@ -69,8 +70,7 @@ def speedups(sources: list[Source]) -> Part:
                 record = records.get(source.letter)
                 time = record.time_ms.to_json() if record and record.time_ms and _timed(record) else None
                 row += [time, *(_speedup(record, over) for over in BASELINES)]
-                row.append(record.words.get("best_same_class") if record and _timed(record) else
-                           (record.verdict if record and record.verdict != "correct" else None))  # fmt: skip
+                row.append(_word(source, record))
             rows.append(row)
         caption = f"Times and speedups of `{verb}` with 95 % intervals: {_legend(group)}"
         tables.append(parts.table(f"speedups-{verb}", caption, columns, rows))
@@ -87,6 +87,27 @@ def speedups(sources: list[Source]) -> Part:
     elif not figures:
         text.append("No figure: nothing correct was timed on a GPU at full size.")
     return parts.section("speedups", "Speedups", text=text, figures=figures, tables=tables)
+
+
+def _word(source: Source, record: Record | None) -> str | None:
+    """What the last column of a bundle says: the judge's word, or why there is no time."""
+    if record is None or _timed(record):
+        return record.words.get("best_same_class") if record else None
+    if record.verdict != "correct":
+        return record.verdict
+    return "no measurement" if record.why_not and source.measured and not source.measured.why_not else None
+
+
+def _doubted(group: list[Source], found: dict[tuple[str, str], dict[str, Record]]) -> list[str]:
+    """Rows of bundles that are measurements whose own times are none, by reason."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for source in group:
+        records = [records[source.letter] for records in found.values() if source.letter in records]
+        for record in records if source.measured and not source.measured.why_not else []:
+            if record.why_not:
+                told.setdefault((source.letter, record.why_not), []).append(record.row)
+    return [f"{letter}: no time of {', '.join(dict.fromkeys(rows))} is shown: {why}." for (letter, why), rows
+            in told.items()]  # fmt: skip
 
 
 def _legend(group: list[Source]) -> str:
