@@ -20,7 +20,7 @@ from repro.agents.design import Design, Unit
 from repro.bundle.write import Bundle
 from repro.cells import Outcome
 from repro.engines.base import Engine
-from repro.errors import EngineError, EngineGone, ReproError, UsageError
+from repro.errors import EngineError, EngineGone, UsageError
 from repro.evaluation import JudgeOptions, Submission
 from repro.progress import Progress
 from repro.runs import Interrupted, Row, keep, open_bundle
@@ -72,9 +72,9 @@ class Campaign:
                 _follow(workers)
         except KeyboardInterrupt:
             self._interrupt(workers)
-        except ReproError as error:
+        except Exception as error:
             self._halt(workers)
-            self.bundle.finish("failed", error=str(error))
+            self.bundle.finish("failed", error=str(error) or type(error).__name__)
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

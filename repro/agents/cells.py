@@ -167,7 +167,8 @@ def consulted(journal: bytes) -> dict[str, Any]:
             told = entry["kb"] if isinstance(entry.get("kb"), dict) else entry
             one = found.setdefault(str(tool), {"calls": 0, "hits": 0, "errors": 0})
             one["calls"] += 1
-            one["hits"] += told.get("hits") or 0
+            hits = told.get("hits") or 0
+            one["hits"] += hits if isinstance(hits, int) else len(hits)
             one["errors"] += bool(told.get("error"))
     return found
 

@@ -185,8 +185,8 @@ def _text(study: dict[str, Any]) -> list[str]:
     places = ", ".join(f"{arm} {place:.2f}" for arm, place in design["balance"].items())
     lines.append(
         f"Agent {design['agent']}, model {design['model']}, arms {', '.join(design['arms'])}, mode {design['mode']}, "
-        f"{parts.count(design['repeats'], 'repeat')}, order {design['order']} (seed {design['seed']}; mean place of each "
-        f"arm from 0 to 1: {places})."
+        f"{parts.count(design['repeats'], 'repeat')}, order {design['order']} (seed {design['seed']}; mean place of "
+        f"each arm from 0 to 1: {places})."
     )
     bounds = (f"{name} {'none' if value is None else f'{value:g}'}" for name, value in design["budgets"].items())
     lines.append(f"Budgets of one cell: {', '.join(bounds)}.")
