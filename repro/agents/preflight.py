@@ -13,8 +13,6 @@ from repro.agents.tools_knowledge import Knowledge, KnowledgeError
 
 TIMEOUT_S = 30.0
 IFF_UP = 1
-# Looks at the gateway without asking a model; any answer of its own will do.
-PROBE_PATH = "/healthz"
 
 
 class Unfit(Exception):
@@ -31,7 +29,6 @@ def check(task: Task, relay: Relay) -> tuple[Knowledge | None, dict[str, Any]]:
         seen["interfaces_up"] = ways_out()
         if seen["interfaces_up"]:
             raise Unfit(f"this container has a network: {', '.join(seen['interfaces_up'])} is up")
-    seen["gateway"] = _probe(relay)
     if task.expect_tools:
         knowledge = Knowledge(f"{relay.url}/mcp", task.options.tool_s)
         try:
@@ -42,9 +39,12 @@ def check(task: Task, relay: Relay) -> tuple[Knowledge | None, dict[str, Any]]:
         if sorted(names) != sorted(task.expect_tools):
             raise Unfit(f"the knowledge base has the tools {sorted(names)}, expected were {sorted(task.expect_tools)}")
         return knowledge, seen
-    seen["mcp_status"] = _ask(relay, "POST", "/mcp")[0]
-    if seen["mcp_status"] != 404:
-        raise Unfit(f"the arm {task.arm} has no knowledge base, but /mcp answers {seen['mcp_status']}")
+    status, body = _ask(relay, "/mcp")
+    seen["mcp_status"] = status
+    if status == 502 and UNREACHABLE in body:
+        raise Unfit("the gateway cannot be reached: its socket takes no connection")
+    if status != 404:
+        raise Unfit(f"the arm {task.arm} has no knowledge base, but /mcp answers {status}")
     return None, seen
 
 
@@ -61,23 +61,16 @@ def _is_up(flags: Path) -> bool:
         return True  # what cannot be seen to be down counts as up
 
 
-def _probe(relay: Relay) -> int:
-    status, body = _ask(relay, "GET", PROBE_PATH)
-    if status == 502 and UNREACHABLE in body:
-        raise Unfit("the gateway cannot be reached: its socket takes no connection")
-    return status
-
-
-def _ask(relay: Relay, method: str, path: str) -> tuple[int, str]:
-    """One request through the relay; status and text. Raises Unfit."""
+def _ask(relay: Relay, path: str) -> tuple[int, str]:
+    """One question in the manner of MCP through the relay; status and text. Raises Unfit."""
     connection = http.client.HTTPConnection("127.0.0.1", relay.port, timeout=TIMEOUT_S)
     try:
-        message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}) if method == "POST" else None
+        message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
         headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-        connection.request(method, path, body=message, headers=headers)
+        connection.request("POST", path, body=message, headers=headers)
         response = connection.getresponse()
         return response.status, response.read(4096).decode(errors="replace")
     except (OSError, http.client.HTTPException) as error:
-        raise Unfit(f"the gateway does not answer {method} {path}: {error}") from error
+        raise Unfit(f"the gateway does not answer: {error}") from error
     finally:
         connection.close()

@@ -71,7 +71,7 @@ class Relay:
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
         self._room = asyncio.Semaphore(MOST_CONNECTIONS)
-        self._open: set[asyncio.Task[None]] = set()
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         try:
             server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=CHUNK_BYTES, backlog=512)
         except OSError as error:
@@ -82,14 +82,15 @@ class Relay:
         self._ready.set()
         await self._stop.wait()
         server.close()
-        for task in self._open:
+        for task, writer in self._open.items():
             task.cancel()
+            writer.transport.abort()  # a task that has not begun would not close it
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = self._loop.create_task(self._connection(reader, writer))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        self._open[task] = writer
+        task.add_done_callback(self._open.pop)
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

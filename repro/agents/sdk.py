@@ -47,6 +47,7 @@ class SdkAgent:
             return failure.ending
         finally:
             self.tools.close()
+            self.provider.client.close()
 
     def _ask(self) -> dict[str, Any]:
         """One answer; a request that is too long is shortened and sent once more. Raises Failed."""

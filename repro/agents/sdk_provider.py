@@ -46,7 +46,6 @@ class Provider:
         timeout = httpx2.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         # attempts are ours, so that each is in the log; credentials are the gateway's, this one is a name
         self.client = anthropic.Anthropic(base_url=url, api_key=f"repro-{cell}", max_retries=0, timeout=timeout)
-        deadline.on_stop(self.client.close)
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """The model's whole message as plain JSON. Raises ContextFull, Failed, and Stopped where the session ends."""
@@ -55,15 +54,12 @@ class Provider:
             try:
                 return self._stream(request)
             except (anthropic.APIStatusError, CutOff, *BROKEN) as error:
-                self.deadline.check()  # a closed client fails, too
+                self.deadline.check()  # a session that ends closes its relay
                 pause_s = self._pause_s(error, attempt)
                 self.record.add("request", attempt=attempt, error=_said(error), retry_in_s=pause_s)
                 if pause_s is None or attempt == ATTEMPTS:
                     raise Failed(_ending(error)) from error
                 self.deadline.sleep(pause_s)
-            except RuntimeError:
-                self.deadline.check()  # "the client has been closed"
-                raise
         raise AssertionError("unreachable")
 
     def _stream(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -46,6 +46,8 @@ class Session:
         self.deadline = Deadline(chosen.budgets.get("wall_s"))
         self.relay = Relay(chosen.relay_port, chosen.socket)
         self.ending: Ending | None = None
+        # a request under way fails then, and whoever waits for it is awake
+        self.deadline.on_stop(self.relay.close)
         # what this process had started before, which is not the agent's
         self._before = set(descendants(os.getpid()))
 
