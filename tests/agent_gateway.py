@@ -3,7 +3,8 @@
 `python agent_gateway.py SOCKET STEPS JOURNAL [mcp]`: STEPS is a JSON list, one step a model request, in order: a
 message ({"content", "stop_reason", "usage"}), {"error": {"status", "type", "message", "headers"}}, {"broken": how many
 events before the connection breaks}, {"said": type of an error within the stream} or {"hang_s"}. JOURNAL gets every
-request's body as a line. With `mcp` there is a knowledge server at /mcp whose tool `echo` answers and whose tool `slow` takes 30 s.
+request's body as a line. With `mcp` there is a knowledge server at /mcp whose tool `echo` answers and whose tool `slow`
+takes 30 s.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import socket
 import socketserver
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -191,9 +192,8 @@ def test_a_gateway_that_comes_back_is_reached_again(serve: Callable[[Handler], R
 def test_it_listens_on_loopback_alone(serve: Callable[[Handler], Relay]) -> None:
     relay = serve(echo_when_whole)
     port = f"{relay.port:04X}"
-    lines = [
-        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
-    ]
+    tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    lines = [line.split() for table in tables for line in table]
     listening = [fields[1] for fields in lines if fields[3] == "0A" and fields[1].endswith(":" + port)]
     assert listening == [f"0100007F:{port}"]
 
@@ -208,6 +208,8 @@ def test_closing_ends_connections_and_leaves_no_descriptor(serve: Callable[[Hand
     before = len(os.listdir("/proc/self/fd"))
     relay = serve(echo_when_whole)
     with connect(relay) as connection:
+        while relay.connections == 0:
+            time.sleep(0.01)
         relay.close()
         relay.close()
         assert everything(connection) == b""

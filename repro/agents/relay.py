@@ -20,6 +20,7 @@ MOST_CONNECTIONS = 256
 CHUNK_BYTES = 64 << 10
 START_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 10.0
+TURNS_OF_THE_LOOP = 5
 UNREACHABLE = "gateway_unreachable"
 
 
@@ -82,6 +83,8 @@ class Relay:
         self._ready.set()
         await self._stop.wait()
         server.close()
+        for _ in range(TURNS_OF_THE_LOOP):  # what was accepted a moment ago becomes a connection first
+            await asyncio.sleep(0)
         for task, writer in self._open.items():
             task.cancel()
             writer.transport.abort()  # a task that has not begun would not close it
