@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from repro.knowledge.pages import Page, Section
 from repro.knowledge.words import fold, terms
 
-# How much a word counts where it stands. One set for all pages and all queries.
-PAGE_WEIGHTS = {"title": 8.0, "summary": 4.0, "headings": 3.0, "facets": 1.0, "body": 1.0}
-SECTION_WEIGHTS = {"title": 2.0, "heading": 4.0, "body": 1.0}
+# What each field adds to a page's score, and to a section's. Each is a table of its own: in one table a word that most
+# bodies have would count nothing where it stands in a title, too. One set for all pages and all queries.
+PAGE_FIELDS = {"title": 1.5, "summary": 1.0, "headings": 0.75, "body": 1.0}
+SECTION_FIELDS = {"heading": 1.0, "passage": 1.0}
 # A page counts by itself and by its best section.
 SECTION_SHARE = 0.5
 # A query is cut to its rarest terms: more say nothing new, and each costs time.
@@ -44,28 +45,25 @@ class Index:
         self._ids = list(self.pages)
         self._sections = [section for page in self.pages.values() for section in page.sections]
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
-        for name, weights in (("page", PAGE_WEIGHTS), ("section", SECTION_WEIGHTS), ("scratch", {"body": 1.0})):
-            self._db.execute(f"CREATE VIRTUAL TABLE {name} USING fts5({', '.join(weights)}, tokenize='{TOKENIZER}')")
-        self._db.execute("CREATE VIRTUAL TABLE known USING fts5vocab(page, row)")
+        for table in (*PAGE_FIELDS, *SECTION_FIELDS, "scratch"):
+            self._db.execute(f"CREATE VIRTUAL TABLE {table} USING fts5(text, tokenize='{TOKENIZER}')")
+        self._db.execute("CREATE VIRTUAL TABLE known USING fts5vocab(body, row)")
         self._db.execute("CREATE VIRTUAL TABLE stem USING fts5vocab(scratch, instance)")
-        self._db.executemany(
-            "INSERT INTO page(rowid, title, summary, headings, facets, body) VALUES (?, ?, ?, ?, ?, ?)",
-            ((n, *_page_row(page)) for n, page in enumerate(self.pages.values())),
-        )
-        self._db.executemany(
-            "INSERT INTO section(rowid, title, heading, body) VALUES (?, ?, ?, ?)",
-            (
-                (n, fold(self.pages[section.page].title), fold(section.heading), fold(section.text))
-                for n, section in enumerate(self._sections)
-            ),
-        )
+        for n, page in enumerate(self.pages.values()):
+            self._insert(n, PAGE_FIELDS, _page_row(page))
+        for n, section in enumerate(self._sections):
+            self._insert(n, SECTION_FIELDS, (section.heading, section.text))
         self._count: dict[str, int] = dict(self._db.execute("SELECT term, doc FROM known"))
+
+    def _insert(self, n: int, fields: Iterable[str], texts: Iterable[str]) -> None:
+        for table, text in zip(fields, texts, strict=True):
+            self._db.execute(f"INSERT INTO {table}(rowid, text) VALUES (?, ?)", (n, fold(text)))  # noqa: S608
 
     def stems(self, text: str) -> dict[str, str]:
         """The words of a text that carry a subject, and the stem by which the search compares each."""
         words = terms(ends(text))
         with self._lock:
-            self._db.executemany("INSERT INTO scratch(rowid, body) VALUES (?, ?)", enumerate(words))
+            self._db.executemany("INSERT INTO scratch(rowid, text) VALUES (?, ?)", enumerate(words))
             found = {words[n]: stem for stem, n in self._db.execute("SELECT term, doc FROM stem")}
             self._db.execute("DELETE FROM scratch")
         return found
@@ -79,13 +77,12 @@ class Index:
         stems = self.stems(query)
         known = [word for word, stem in stems.items() if stem in self._count]
         words = sorted(known, key=lambda word: (self._count[stems[word]], word))[:MAX_TERMS]
-        pages = self._ranked("page", PAGE_WEIGHTS, words)
         best: dict[str, tuple[float, Section]] = {}
-        for n, score in self._ranked("section", SECTION_WEIGHTS, words):
+        for n, score in self._scores(SECTION_FIELDS, words):
             section = self._sections[n]
             best.setdefault(section.page, (score, section))
         hits = []
-        for n, score in pages:
+        for n, score in self._scores(PAGE_FIELDS, words):
             page = self.pages[self._ids[n]]
             more, section = best.get(page.id, (0.0, page.sections[0]))
             if not kinds or page.kind in kinds:
@@ -93,18 +90,18 @@ class Index:
         hits.sort(key=lambda hit: (-hit.score, hit.page.id))
         return self._filled(hits, query, limit, kinds) if self.fill else hits[:limit]
 
-    def _ranked(self, table: str, weights: dict[str, float], words: list[str]) -> list[tuple[int, float]]:
-        """(row, score), best first. Every word is quoted: FTS5 reads no operator in it."""
+    def _scores(self, fields: dict[str, float], words: list[str]) -> list[tuple[int, float]]:
+        """(row, sum of BM25 over the fields), best first. Every word is quoted: FTS5 reads no operator in it."""
         if not words:
             return []
         match = " OR ".join(f'"{word}"' for word in words)
-        rank = f"bm25({table}, {', '.join(map(str, weights.values()))})"
+        total: dict[int, float] = {}
         with self._lock:
-            rows = self._db.execute(
-                f"SELECT rowid, -{rank} AS score FROM {table} WHERE {table} MATCH ? ORDER BY score DESC, rowid",  # noqa: S608
-                (match,),
-            )
-            return [(int(n), float(score)) for n, score in rows]
+            for table, weight in fields.items():
+                rows = self._db.execute(f"SELECT rowid, bm25({table}) FROM {table} WHERE {table} MATCH ?", (match,))  # noqa: S608
+                for n, negative in rows:
+                    total[n] = total.get(n, 0.0) - weight * negative
+        return sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))
 
     @staticmethod
     def _signed(page: Page, text: str) -> float:
@@ -123,8 +120,8 @@ class Index:
 
 def _page_row(page: Page) -> tuple[str, ...]:
     headings = " ".join(section.heading for section in page.sections)
-    facets = " ".join((*page.id.split("-"), *page.ops, *page.archs, *page.dtypes, *page.languages))
-    return tuple(map(fold, (page.title, page.summary, headings, facets, page.text)))
+    facets = " ".join((*page.ops, *page.archs, *page.dtypes, *page.languages))
+    return f"{page.title} {page.id}", page.summary, headings, f"{page.text} {facets}"
 
 
 def ends(text: str) -> str:

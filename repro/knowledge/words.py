@@ -25,26 +25,34 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 @functools.cache
-def _synonyms() -> tuple[re.Pattern[str], dict[str, str]]:
-    """A pattern that finds any variant, longest first, and what each is called."""
-    names: dict[str, str] = {}
+def _synonyms() -> tuple[dict[tuple[str, ...], list[str]], int]:
+    """What each variant is called, and the words of the longest one."""
+    names: dict[tuple[str, ...], list[str]] = {}
     for line in SYNONYMS.read_text().splitlines():
         if line.strip() and not line.startswith("#"):
             canonical, variants = line.split(":", 1)
-            names |= {variant.strip(): canonical.strip() for variant in variants.split(",")}
-    longest = sorted(names, key=len, reverse=True)
-    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest))})\b"), names
+            names |= {tuple(variant.split()): canonical.split() for variant in variants.split(",")}
+    return names, max(map(len, names))
 
 
 def fold(text: str) -> str:
     """Lower-case words parted by single spaces, in canonical names. `BatchNorm2d` becomes `batch norm 2d`."""
     text = _CAMEL.sub(" ", _NAN.sub("nan", text))
-    plain = _SPELLING.sub(r"\1is\2", " ".join(_WORD.findall(text.lower())))
-    pattern, names = _synonyms()
-    # Twice: `Conv Transpose 3d` and `1x1 conv` hold one variant in another.
-    for _ in range(2):
-        plain = pattern.sub(lambda found: names[found.group()], plain)
-    return plain
+    plain = _SPELLING.sub(r"\1is\2", " ".join(_WORD.findall(text.lower()))).split()
+    names, longest = _synonyms()
+    found: list[str] = []
+    n = 0
+    while n < len(plain):
+        for size in range(longest, 0, -1):
+            canonical = names.get(tuple(plain[n : n + size]))
+            if canonical:
+                found += canonical
+                n += size
+                break
+        else:
+            found.append(plain[n])
+            n += 1
+    return " ".join(found)
 
 
 def terms(text: str) -> list[str]:
