@@ -29,6 +29,7 @@ def section(sources: list[Source]) -> Part:
     """A timeline for every bundle that holds samples, every row in numbers, and the state at its ends."""
     figures, text = [], []
     rows: list[list[Any]] = []
+    without: dict[str, list[str]] = {}
     for source in sources:
         found, why = _series(source)
         places = {row["row"]: number for number, row in enumerate(found, 1)}
@@ -37,15 +38,15 @@ def section(sources: list[Source]) -> Part:
         text += [f"{source.letter}: no samples of {', '.join(names)}: {reason}." for reason, names in why.items()
                  if found]  # fmt: skip
         if not found:
-            told = "; ".join(why) or "no row was measured"
-            text.append(f"Clocks while rows ran: not recorded in {source.letter}: {told}.")
+            without.setdefault("; ".join(why) or "no row was measured", []).append(source.letter)
         rows += [_line(source, name, places.get(name), window, timed) for name, window, timed in _windows(source)]
+    text += [f"Clocks while rows ran: not recorded in {', '.join(of)}: {why}." for why, of in without.items()]
     if figures:
         text.insert(0, (
             "Rows stand one after another, each with the number that the table gives it; what lies between them was "
             "not sampled. A band reaches from the lowest to the highest sample, its line is their median. What was "
-            "timed is shaded, and hatched where heat or a power brake slowed the GPU: times of a row to which that "
-            "happened while it was timed are no measurement. A power cap alone is how a large GPU works."
+            "timed is shaded; hatched is where the hardware, heat or a power brake slowed the GPU. Times of a row that "
+            "heat or a power brake slowed while it was timed are no measurement. A power cap is how a large GPU works."
         ))  # fmt: skip
     tables = []
     if rows:
