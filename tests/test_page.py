@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from browser import Browser, executable
 from conftest import CPU, Tool, manifest, strict_json
+from sampled import seen
 from test_artifacts import published
 from test_claims import THEIRS, theirs
 from test_report import bundle_of, result, study
@@ -239,7 +240,7 @@ def test_a_report_of_thirteen_problems_is_drawn_in_five_seconds(tool: Tool) -> N
     times = {"eager": 4.0, "eager_tf32": 2.0, "compile": 3.0, "compile_tf32": 1.5, "mine": 1.0}
     names = problems.ids()
     assert len(names) == 13
-    script = {name: result(name, times) for name in names}
+    script = {name: result(name, times) | seen(seconds=60.0, timed=(20.0, 55.0)) for name in names}
     bundle = bundle_of(tool.folder, "evaluate", script, {n: {"problem": n, "file": f"{n}.py"} for n in names})
     began = time.monotonic()
     done = tool("report", bundle.path, "-o", "out")
