@@ -2,7 +2,7 @@
 
 STEPS is a JSON list, one step a request, the last one repeated: {"content", "usage"} is a message, as JSON or events as
 asked for; {"status", "headers", "error"} an error; "cut" breaks the connection after so many events (0: before the
-headers); "pause_s" waits between events; "events" are sent in place of the message's own. GET / tells the requests seen:
+headers); "pause_s" waits between events; "events" are sent in place of its own. GET / tells the requests seen:
 path, headers and body. It prints its port.
 """
 

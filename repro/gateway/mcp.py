@@ -70,7 +70,8 @@ class Mcp:
             self._under_way -= 1
         self._meter.consult(hits=len(answer.hits), latency_s=latency_s, failed=answer.failed)
         entry |= {
-            "decision": "allowed", "hits": len(answer.hits), "pages": list(answer.hits), "latency_s": round(latency_s, 4),
+            "decision": "allowed", "hits": len(answer.hits), "pages": list(answer.hits),
+            "latency_s": round(latency_s, 4),
             "error": answer.failed, "text": answer.text,
         }  # fmt: skip
         self._journal.write("kb", entry)

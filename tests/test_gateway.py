@@ -1,0 +1,432 @@
+"""The gateway as a process: the way to the provider and back, what goes wrong on it, budgets, keys, and its end."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx2
+import pytest
+from gateway_cell import BASH, HI, KEY, MODEL, ROOT, Cell, chained, says
+
+from repro.gateway import journal as journals
+
+TOOL = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "nvidia-smi; echo 'ä\n'"}}
+TURN = {"content": [{"type": "text", "text": "I look at it first. " * 20}, TOOL], "stop_reason": "tool_use"}
+
+
+def ask(cell: Cell, messages: list[Any] | None = None, *, stream: bool = False, **more: Any) -> anthropic.types.Message:
+    """One message by the SDK; its own retries off."""
+    told: dict[str, Any] = {"model": MODEL, "max_tokens": 500, "messages": messages or HI}
+    with cell.client(**more) as client:
+        if not stream:
+            return client.messages.create(**told)
+        with client.messages.stream(**told) as events:
+            return events.get_final_message()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_scripted_conversation_reaches_the_sdk_whole(stream: bool) -> None:
+    usage = {"input_tokens": 1000, "output_tokens": 100, "cache_read_input_tokens": 4000}
+    with Cell([TURN | {"usage": usage}, says("done", usage=usage)]) as cell:
+        first = ask(cell, stream=stream)
+        assert [block.to_dict()["type"] for block in first.content] == ["text", "tool_use"]
+        assert first.content[1].to_dict()["input"] == TOOL["input"] and first.stop_reason == "tool_use"
+        answered = [
+            *HI,
+            {"role": "assistant", "content": [block.to_dict() for block in first.content]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "H200"}]},
+        ]
+        assert ask(cell, answered, stream=stream).content[0].to_dict()["text"] == "done"
+        meter = cell.settled(turns=2)
+        assert meter["tokens"] == {
+            "input": 2000, "output": 200, "cache_read": 8000, "cache_write_5m": 0, "cache_write_1h": 0,
+        }  # fmt: skip
+        # (2000*5 + 200*25 + 8000*0.50) / 1e6
+        assert meter["usd"] == pytest.approx(0.019)
+        lines = cell.lines("request")
+        assert lines[0]["response"]["content"] == TURN["content"]
+        assert [line["decision"] for line in lines] == ["allowed", "allowed"]
+        assert list(journals.bodies(cell.journal_dir / "journal.jsonl").values())[-1]["messages"] == answered
+
+
+def test_the_real_way_puts_the_key_in_and_takes_the_agents_headers_out() -> None:
+    with chained([says("hello")]) as (cell, url):
+        assert ask(cell, stream=True).content[0].to_dict()["text"] == "hello"
+        with cell.client() as client:
+            assert client.messages.count_tokens(model=MODEL, messages=HI).input_tokens == 7
+            client.beta.messages.create(
+                model=MODEL, max_tokens=9, messages=HI, betas=["context-management-2025-06-27", "files-api-2025-04-14"]
+            )
+        seen = httpx2.get(url).json()["seen"]
+        assert [request["path"] for request in seen] == [
+            "/v1/messages", "/v1/messages/count_tokens", "/v1/messages?beta=true",
+        ]  # fmt: skip
+        for request in seen:
+            headers = request["headers"]
+            assert headers["x-api-key"] == KEY and "authorization" not in headers and "repro-c1" not in str(headers)
+            assert not [name for name in headers if name.startswith("x-stainless")]
+            assert headers["accept-encoding"] == "identity" and headers["user-agent"] == "repro-gateway"
+        assert seen[2]["headers"]["anthropic-beta"] == "context-management-2025-06-27"
+        assert seen[0]["body"]["messages"] == HI
+
+
+def test_bedrock_is_reached_by_its_bearer_token() -> None:
+    told = {"keys": {"AWS_BEARER_TOKEN_BEDROCK": KEY}, "model": "us.anthropic.claude-opus-4-6-v1"}
+    with chained([says("hello")], upstream={"kind": "bedrock"}, **told) as (cell, url):
+        assert cell.post(model=told["model"]).json()["content"][0]["text"] == "hello"
+        headers = httpx2.get(url).json()["seen"][0]["headers"]
+        assert headers["authorization"] == f"Bearer {KEY}" and "x-api-key" not in headers
+        # 10 in, 5 out, at the list price of claude-opus-4-6
+        assert cell.meter()["usd"] == pytest.approx((10 * 5 + 5 * 25) / 1e6)
+
+
+def test_events_are_passed_on_as_they_come() -> None:
+    with chained([says("a" * 480, pause_s=0.15)]) as (cell, _), cell.client() as client:
+        began, seen = time.monotonic(), []
+        with client.messages.stream(model=MODEL, max_tokens=9, messages=HI) as events:
+            seen = [time.monotonic() - began for event in events if event.type == "text"]
+        assert len(seen) == 10 and seen[0] < 1.5 and seen[-1] - seen[0] > 1.0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
+def test_a_provider_that_fails_for_a_moment_is_asked_again(status: int, stream: bool) -> None:
+    fault = {"status": status, "headers": {"retry-after": "0.05"}}
+    with chained([fault, fault, says("at last")]) as (cell, _):
+        assert ask(cell, stream=stream).content[0].to_dict()["text"] == "at last"
+        meter = cell.settled(turns=1)
+        assert (meter["retries"], meter["provider_errors"]) == (2, {str(status): 2})
+        attempts = cell.lines("request")[0]["attempts"]
+        assert attempts == [{"status": status, "waited_s": 0.05}] * 2
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413])
+def test_a_refusal_of_the_provider_is_passed_on_at_once(status: int) -> None:
+    with chained([{"status": status, "error": "because"}]) as (cell, url):
+        with pytest.raises(anthropic.APIStatusError, match="because"):
+            ask(cell, max_retries=5)
+        assert len(httpx2.get(url).json()["seen"]) == 1
+        assert cell.meter()["provider_errors"] == {str(status): 1} and cell.meter()["turns"] == 0
+
+
+def test_a_provider_that_keeps_failing_ends_in_one_error_that_the_sdk_does_not_repeat() -> None:
+    with chained([{"status": 529}]) as (cell, url):
+        with pytest.raises(anthropic.APIStatusError) as caught:
+            ask(cell, max_retries=5)
+        assert caught.value.status_code == 529
+        assert len(httpx2.get(url).json()["seen"]) == 3  # once, and twice again as QUICK says
+        assert cell.meter()["provider_errors"] == {"529": 3}
+
+
+def test_a_wait_longer_than_patience_is_not_begun() -> None:
+    retry = {"attempts": 5, "base_s": 0.01, "longest_s": 1, "total_s": 5}
+    with chained([{"status": 429, "headers": {"retry-after": "3600"}}], retry=retry) as (cell, _):
+        began = time.monotonic()
+        with pytest.raises(anthropic.RateLimitError):
+            ask(cell)
+        assert time.monotonic() - began < 4 and cell.meter()["retries"] == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_connection_lost_before_the_first_byte_is_tried_again(stream: bool) -> None:
+    with chained([{"cut": 0}, says("second")]) as (cell, _):
+        assert ask(cell, stream=stream).content[0].to_dict()["text"] == "second"
+        assert cell.settled(turns=1)["provider_errors"] == {"disconnect": 1}
+
+
+def test_a_connection_lost_in_the_middle_is_an_error_and_not_an_answer() -> None:
+    usage = {"input_tokens": 1000}
+    with chained([says("a" * 400, cut=5, usage=usage), says("whole")]) as (cell, _):
+        with pytest.raises(anthropic.APIStatusError, match=r"upstream:disconnect"):
+            ask(cell, stream=True)
+        meter = cell.settled(provider_errors={"disconnect": 1})
+        # the provider told its input before it went: that is counted, the turn is not
+        assert meter["turns"] == 0 and meter["tokens"]["input"] == 1000
+        line = cell.lines("request")[0]
+        assert line["error"] == "disconnect" and line["response"]["content"][0]["text"].startswith("aaa")
+        assert ask(cell, stream=True).content[0].to_dict()["text"] == "whole"
+
+
+def test_an_error_event_of_the_provider_reaches_the_agent_and_the_meter() -> None:
+    events = [
+        {"type": "message_start", "message": {"id": "m", "model": MODEL, "usage": {"input_tokens": 3}, "content": []}},
+        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+    ]
+    with chained([{"content": [], "events": events}]) as (cell, _):
+        with pytest.raises(anthropic.APIStatusError, match="Overloaded"):
+            ask(cell, stream=True)
+        assert cell.settled(provider_errors={"overloaded_error": 1})["turns"] == 0
+
+
+def test_nobody_at_the_providers_address_is_told_plainly() -> None:
+    told = {"keys": {"ANTHROPIC_API_KEY": KEY}, "upstream": {"kind": "anthropic", "base_url": "http://127.0.0.1:9"}}
+    with Cell(**told) as cell, pytest.raises(anthropic.APIStatusError, match=r"upstream:connect"):
+        ask(cell)
+
+
+def test_replayed_faults_take_the_same_way() -> None:
+    lines = [{"error": {"status": 529, "retry_after": 0.02, "times": 2}}, {"delay_s": 0.3}, says("first"),
+             {"disconnect_after": 3, "times": 1}, says("second " * 30)]  # fmt: skip
+    with Cell(lines) as cell:
+        began = time.monotonic()
+        assert ask(cell, stream=True).content[0].to_dict()["text"] == "first"
+        assert time.monotonic() - began > 0.3
+        then = [*HI, {"role": "assistant", "content": "first"}, *HI]
+        with pytest.raises(anthropic.APIStatusError, match="disconnect"):
+            ask(cell, then, stream=True)
+        assert ask(cell, then, stream=True).content[0].to_dict()["text"].startswith("second")
+        after = [*then, {"role": "assistant", "content": "second"}, *HI]
+        with pytest.raises(anthropic.BadRequestError, match="replay_ended"):
+            ask(cell, after)
+        assert cell.settled(turns=2)["provider_errors"] == {"529": 2, "disconnect": 1, "400": 1}
+
+
+def test_a_script_can_choose_its_answer_by_what_was_said() -> None:
+    lines = [says("wrong", match={"turn": 0, "contains": "error"}), says("right", match={"turn": 0, "contains": 'ok"'})]
+    with Cell(lines) as cell:
+        assert ask(cell, [{"role": "user", "content": 'all "ok"'}]).content[0].to_dict()["text"] == "right"
+        with pytest.raises(anthropic.BadRequestError, match="replay_mismatch"):
+            ask(cell, [{"role": "user", "content": "neither"}])
+
+
+def test_what_was_recorded_replays_strictly_and_a_departure_is_shown_as_a_diff(tmp_path: Path) -> None:
+    then = [
+        *HI,
+        {"role": "assistant", "content": [{"type": "text", "text": "first"}]},
+        {"role": "user", "content": "x"},
+    ]
+    steps = [says("first"), says("second", usage={"output_tokens": 77})]
+    with chained(steps, upstream={"record": True}) as (cell, _):
+        ask(cell, stream=True)
+        ask(cell, then)
+        cell.settled(turns=2)
+        recorded = [json.loads(line) for line in (cell.journal_dir / "record.jsonl").read_text().splitlines()]
+    with Cell(recorded, upstream={"kind": "replay", "mode": "strict"}) as cell:
+        assert ask(cell).content[0].to_dict()["text"] == "first"
+        assert ask(cell, then).usage.output_tokens == 77
+        with pytest.raises(anthropic.BadRequestError, match=r'(?s)differs from the recording.*-.*"x".*\+.*"y"'):
+            ask(cell, [*then[:2], {"role": "user", "content": "y"}])
+
+
+BUDGETS: list[tuple[dict[str, Any], str, int]] = [
+    ({"turns": 2}, "budget:turns", 2),
+    ({"tokens": 250}, "budget:tokens", 3),
+    ({"usd": 0.0025}, "budget:usd", 3),
+    ({"turns": 0}, "budget:turns", 0),
+]
+
+
+@pytest.mark.parametrize(("limits", "code", "answered"), BUDGETS)
+def test_a_spent_budget_ends_an_agent_that_would_ask_for_ever(limits: Any, code: str, answered: int) -> None:
+    # one turn: 80 in and 20 out, 80*5 + 20*25 = 900 per million USD
+    line = says("again", match={"turn": 0}, usage={"input_tokens": 80, "output_tokens": 20})
+    with Cell([line], budgets=limits) as cell:
+        done = 0
+        with pytest.raises(anthropic.BadRequestError, match=code) as caught:
+            while done < 10:
+                ask(cell, stream=bool(done % 2), max_retries=5)
+                done += 1
+        assert done == answered
+        assert caught.value.response.headers["x-should-retry"] == "false"
+        meter = cell.meter()
+        assert (meter["stopped"], meter["turns"], meter["denied"]) == (code, answered, {code: 1})
+        assert cell.lines("request")[-1]["code"] == code
+        # counting tokens and further requests end the same way
+        assert cell.post("/v1/messages/count_tokens", max_tokens=None).status_code == 400
+
+
+def test_the_wall_budget_runs_from_the_first_request() -> None:
+    with Cell([says("x", match={"turn": 0})], budgets={"wall_s": 0.8}) as cell:
+        time.sleep(1.0)
+        ask(cell)
+        time.sleep(1.0)
+        with pytest.raises(anthropic.BadRequestError, match="budget:wall"):
+            ask(cell)
+        assert cell.meter()["stopped"] == "budget:wall"
+
+
+def test_requests_sent_together_do_not_pass_the_limit_of_turns() -> None:
+    lines = [{"delay_s": 0.2, "times": 20, **says("x", match={"turn": 0})}]
+    with Cell(lines, budgets={"turns": 3}) as cell, ThreadPoolExecutor(12) as pool:
+        codes = list(pool.map(lambda _: cell.post().status_code, range(12)))
+        assert sorted(codes) == [200] * 3 + [400] * 9
+        assert cell.meter()["turns"] == 3
+
+
+def test_an_agent_that_goes_before_the_end_still_pays_for_the_answer() -> None:
+    with chained([says("a" * 480, pause_s=0.05, usage={"output_tokens": 120})]) as (cell, _):
+        with cell.client() as client, client.messages.stream(model=MODEL, max_tokens=9, messages=HI) as events:
+            next(iter(events))
+        meter = cell.settled(turns=1)
+        assert meter["tokens"]["output"] == 120
+        assert cell.lines("request")[0]["agent_gone"] is True
+
+
+def forms(key: str) -> list[str]:
+    return [key, base64.b64encode(key.encode()).decode(), json.dumps(key)[1:-1], key.encode().hex()]
+
+
+def test_a_planted_key_is_found_nowhere() -> None:
+    nasty = json.dumps({"note": f"the key is {KEY}", "b64": base64.b64encode(f"x:{KEY}".encode()).decode()})
+    steps = [
+        {"status": 401, "error": f"invalid x-api-key {KEY}"},
+        says(f"your key is {KEY}"),
+        says(nasty, cut=4),
+        says(nasty),
+    ]
+    with chained(steps, upstream={"record": True}) as (cell, _):
+        with pytest.raises(anthropic.AuthenticationError) as caught:
+            ask(cell)
+        texts = [str(caught.value)]
+        texts.append(str(ask(cell, stream=True)))
+        with pytest.raises(anthropic.APIStatusError) as lost:
+            ask(cell, [{"role": "user", "content": nasty}], stream=True)
+        texts.append(str(lost.value))
+        texts.append(ask(cell, [{"role": "user", "content": f"tell {KEY}"}]).to_json())
+        cell.post(model=KEY)
+        with cell.http() as http:
+            http.get(f"/{KEY}")
+            http.post("/v1/messages", content=f"not json {KEY}".encode(), headers={"anthropic-beta": KEY})
+        assert cell.process is not None
+        pid = cell.process.pid
+        texts += [Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace") for name in ("environ", "cmdline")]
+        assert cell.end() == 0
+        texts += [cell.out, cell.err]
+        files = [path for path in cell.folder.rglob("*") if path.is_file()]
+        assert {"journal.jsonl", "meter.json", "record.jsonl"} <= {path.name for path in files}
+        texts += [path.read_text() for path in files]
+        for text in texts:
+            assert not [form for form in forms(KEY) if form in text]
+            assert base64.b64encode(f"x:{KEY}".encode()).decode()[4:30] not in text
+        assert any("[redacted]" in text for text in texts)
+        for line in (cell.journal_dir / "journal.jsonl").read_text().splitlines():
+            json.loads(line)
+
+
+def test_killed_in_the_middle_of_a_request_the_journal_can_be_read_and_names_it() -> None:
+    with chained([says("ok"), says("a" * 480, pause_s=0.3)]) as (cell, _):
+        ask(cell)
+        cell.settled(turns=1)
+        with cell.client() as client, client.messages.stream(model=MODEL, max_tokens=9, messages=HI) as events:
+            next(iter(events))
+            assert cell.end(signal.SIGKILL) == -signal.SIGKILL
+        finished = {line["id"] for line in cell.lines("request")}
+        assert [line["path"] for line in cell.lines("open") if line["id"] not in finished] == ["/v1/messages"]
+        assert cell.meter()["turns"] == 1
+        # one that is started again takes the socket over and goes on counting
+        with cell:
+            ask(cell)
+            assert cell.settled(turns=2)["requests"] >= 2
+            cell.end()
+
+
+def test_sigterm_ends_it_cleanly_in_the_middle_of_a_request() -> None:
+    with chained([says("a" * 4800, pause_s=0.3, usage={"input_tokens": 44})]) as (cell, _), cell.client() as client:
+        with client.messages.stream(model=MODEL, max_tokens=9, messages=HI) as events:
+            next(iter(events))
+            began = time.monotonic()
+            assert cell.end() == 0
+            assert time.monotonic() - began < 8  # Docker waits 10 s
+        assert cell.lines("request")[-1]["error"] == "interrupted"
+        assert cell.lines()[-1]["kind"] == "stop" and cell.meter()["tokens"]["input"] == 44
+        assert not cell.socket.exists() and (cell.out, cell.err) == ("", "")
+
+
+def test_an_idle_gateway_ends_at_once_and_says_nothing_but_ready() -> None:
+    with Cell() as cell:
+        assert stat.S_IMODE(cell.socket.stat().st_mode) == 0o666
+        assert cell.end() == 0 and (cell.out, cell.err) == ("", "")
+        assert [line["kind"] for line in cell.lines()] == ["start", "stop"]
+
+
+def test_two_gateways_do_not_mix() -> None:
+    def talk(cell: Cell, name: str) -> list[str]:
+        return [str(ask(cell, [{"role": "user", "content": name}], stream=bool(n % 2)).content) for n in range(15)]
+
+    with Cell([says("from one", match={"turn": 0})]) as one, Cell([says("from two", match={"turn": 0})]) as two:
+        with ThreadPoolExecutor(2) as pool:
+            first, second = pool.submit(talk, one, "I am one"), pool.submit(talk, two, "I am two")
+            assert all("from one" in text for text in first.result())
+            assert all("from two" in text for text in second.result())
+        for cell, other in ((one, "two"), (two, "one")):
+            assert cell.settled(turns=15)["requests"] == 15
+            assert f"I am {other}" not in (cell.journal_dir / "journal.jsonl").read_text()
+
+
+def resident_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return float(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def test_twenty_large_requests_at_once_are_answered_in_bounded_memory() -> None:
+    lines = [{"delay_s": 0.05, "times": 40, **says("x", match={"turn": 0})}]
+    with Cell(lines) as cell, ThreadPoolExecutor(20) as pool:
+        assert cell.process is not None
+        before = resident_mb(cell.process.pid)
+        big = [{"role": "user", "content": "b" * 8_000_000}]
+        codes = list(pool.map(lambda n: cell.post(messages=big, stream=bool(n % 2)).status_code, range(20)))
+        assert codes == [200] * 20
+        grown = resident_mb(cell.process.pid) - before
+        assert cell.settled(turns=20)["requests"] == 20
+        # 20 bodies of 8 MB in several copies each would be over 600 MB
+        assert grown < 400, grown
+
+
+def test_a_second_gateway_on_the_same_socket_is_refused() -> None:
+    with Cell() as cell:
+        told = subprocess.run(
+            [os.sys.executable, "-m", "repro.gateway", str(cell.folder)], cwd=ROOT, input="{}\n", capture_output=True,
+            text=True, timeout=60,
+        )  # fmt: skip
+        assert told.returncode == 1 and "served already" in told.stderr
+        assert ask(cell).content
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"upstream": {"kind": "anthropic"}}, "ANTHROPIC_API_KEY"),
+    ({"model": "claude-unheard-of", "budgets": {"usd": 1}}, "--prices"),
+    ({"upstream": {"kind": "replay", "script": "nowhere.jsonl"}}, "script"),
+    ({"arm": "with_kb"}, "knowledge"),
+]
+
+
+@pytest.mark.parametrize(("told", "said"), REFUSED)
+def test_what_cannot_work_is_refused_in_one_line_before_ready(told: dict[str, Any], said: str) -> None:
+    cell = Cell(**told)
+    process = cell.start()
+    out, err = process.communicate(timeout=60)
+    cell.__exit__()
+    assert process.returncode == 1 and out == "" and said in err
+    assert err.startswith("repro: ") and len(err.splitlines()) == 1
+
+
+@pytest.fixture
+def slow_reader() -> Iterator[Cell]:
+    with chained([says("a" * 200_000)]) as (cell, _):
+        yield cell
+
+
+def test_an_agent_that_reads_slowly_does_not_hold_up_another(slow_reader: Cell) -> None:
+    with slow_reader.client() as client, client.messages.stream(model=MODEL, max_tokens=9, messages=HI) as events:
+        next(iter(events))
+        done = threading.Event()
+        threading.Thread(target=lambda: (ask(slow_reader, stream=True), done.set()), daemon=True).start()
+        assert done.wait(20)
+
+
+def test_the_tools_of_an_agent_pass_unchanged() -> None:
+    with chained([says("hello")]) as (cell, url):
+        assert cell.post(tools=[BASH]).status_code == 200
+        assert httpx2.get(url).json()["seen"][0]["body"]["tools"] == [BASH]
