@@ -45,12 +45,14 @@ class Deadline:
         self._event.set()
 
     def stopping(self) -> bool:
-        """Whether the agent must stop."""
+        """Whether the agent must stop; true from the moment on at which the wall budget is spent."""
+        if self.passed():
+            self.stop("wall")
         return self._event.is_set()
 
     def check(self) -> None:
         """Raises Stopped where the agent must stop."""
-        if self._event.is_set():
+        if self.stopping():
             raise Stopped
 
     def sleep(self, seconds: float) -> None:

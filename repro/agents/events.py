@@ -91,8 +91,8 @@ def recorded_calls(text: str) -> list[tuple[str, dict[str, Any]]]:
     calls = []
     for line in filter(None, text.splitlines()):
         entry = json.loads(line)
-        if entry.get("kind") == "tool_use":
-            blocks = [entry]
+        if "kind" in entry:
+            blocks = [entry] if entry["kind"] == "tool_use" else []
         else:
             blocks = [b for b in entry.get("content", []) if isinstance(b, dict) and b.get("type") == "tool_use"]
         calls += [(str(block["name"]), dict(block["input"])) for block in blocks]

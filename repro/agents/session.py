@@ -61,8 +61,6 @@ class Session:
             while thread.is_alive():
                 thread.join(TICK_S)
                 children.bury(self._before)
-                if self.deadline.passed():
-                    self.deadline.stop("wall")
                 if self.deadline.stopping():
                     self._wind_up(thread)
                     break

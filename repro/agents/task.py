@@ -29,7 +29,7 @@ class Options:
     context_tokens: int = 150_000
     output_tokens: int = 32_000
     bash_s: float = 600.0
-    tool_s: float = 120.0
+    tool_s: float = 340.0
     thinking: dict[str, Any] | None = None
     effort: str = ""
 

@@ -1,0 +1,271 @@
+"""One session of an agent, as a process: what it checks first, how it ends, and that nothing outlives it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("anthropic", reason="requirements/agents.txt is not installed")
+from agent_cell import Cell, call, message, text  # noqa: E402
+from conftest import ROOT  # noqa: E402
+
+from repro.agents import preflight, task  # noqa: E402
+from repro.agents.events import EVENTS, Ending, Record  # noqa: E402
+from repro.errors import UsageError  # noqa: E402
+from repro.judge.procfs import processes  # noqa: E402
+
+SOLUTION = "solutions/L1_36_RMSNorm.py"
+CREATE = call("str_replace_based_edit_tool", command="create", path=SOLUTION, file_text="x = 1\n")
+DONE = message(text("done"))
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Iterator[Cell]:
+    made = Cell(tmp_path)
+    yield made
+    made.close()
+
+
+def start(cell: Cell, **changes: Any) -> subprocess.Popen[str]:
+    """The session as a process that could be the first one of a container."""
+    cell.write(**changes)
+    command = ["env", "--default-signal=INT", sys.executable, "-W", "error", "-m", "repro.agents.session", cell.folder]
+    env = os.environ | {"ANTHROPIC_API_KEY": "planted-key", "HF_TOKEN": "planted-token"}
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+
+
+def until(what: Any, seconds: float = 30) -> None:
+    late = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < late, "it never happened"
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    return processes().get(pid, (0, "Z"))[1] != "Z"
+
+
+STARTS = """
+sleep 300 & echo $! >> pids
+setsid env -i /bin/sh -c 'echo $$ >> pids; exec sleep 300' &
+(setsid env -i /bin/sh -c 'trap "" TERM INT; echo $$ >> pids; sleep 300' &)
+while [ $(wc -l < pids) -lt 3 ]; do sleep 0.05; done
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_agent_with_all_that_it_started_and_keeps_its_work(cell: Cell, number: int) -> None:
+    """Also what left its session, its parent and its environment behind."""
+    cell.serve([message(CREATE), message(call("bash", 2, command=STARTS + "touch there; sleep 300"))])
+    process = start(cell)
+    until((cell.folder / "work" / "there").exists)
+    begin = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0 and time.monotonic() - begin < 10, err
+    outcome = cell.outcome()
+    assert outcome["status"] == "infra_error" and signal.Signals(number).name in outcome["detail"]
+    assert outcome["turns"] == 2 and (cell.folder / "work" / SOLUTION).read_text() == "x = 1\n"
+    pids = [int(line) for line in (cell.folder / "work" / "pids").read_text().split()]
+    assert len(pids) == 3 and not any(alive(pid) for pid in pids)
+
+
+def test_a_signal_wakes_a_session_that_waits_for_the_model(cell: Cell) -> None:
+    cell.serve([{"hang_s": 100}])
+    process = start(cell)
+    until(lambda: cell.requests())
+    process.terminate()
+    begin = time.monotonic()
+    process.communicate(timeout=30)
+    assert cell.outcome()["status"] == "infra_error" and time.monotonic() - begin < 10
+
+
+def test_the_wall_budget_ends_a_command_and_what_it_started(cell: Cell) -> None:
+    cell.serve([message(CREATE), message(call("bash", 2, command=STARTS + "sleep 300"))])
+    outcome = cell.run(budgets={"wall_s": 3})
+    assert outcome["status"] == "timeout" and "3 s" in outcome["detail"] and outcome["wall_s"] < 15
+    pids = [int(line) for line in (cell.folder / "work" / "pids").read_text().split()]
+    assert len(pids) == 3 and not any(alive(pid) for pid in pids)
+    assert cell.events()[-1] | {"t": 0, "detail": ""} == {"t": 0, "kind": "end", "status": "timeout", "detail": ""}
+
+
+def test_programs_left_behind_by_an_agent_that_is_done_are_ended(cell: Cell) -> None:
+    cell.serve([message(CREATE), message(call("bash", 2, command=STARTS)), DONE])
+    assert cell.run()["status"] == "completed"
+    assert not any(alive(int(pid)) for pid in (cell.folder / "work" / "pids").read_text().split())
+
+
+def test_dead_programs_are_buried_while_the_agent_works(cell: Cell) -> None:
+    """Else a shell that starts many in the background uses up a container's process ids."""
+    orphans = "for i in $(seq 50); do (setsid true &) ; done; sleep 1; echo $PPID; cat /proc/[0-9]*/stat 2>/dev/null"
+    cell.serve([message(CREATE), message(call("bash", 2, command=orphans)), DONE])
+    process = start(cell)
+    process.communicate(timeout=60)
+    lines = cell.events("tool_result")[1]["text"].splitlines()
+    ours = [line for line in lines[1:] if line.rpartition(")")[2].split()[1:2] == [lines[0]]]
+    assert ours and not any(line.rpartition(")")[2].split()[0] == "Z" for line in ours)
+
+
+def test_events_are_there_as_they_happen(cell: Cell) -> None:
+    """A session that is killed leaves all that came before."""
+    cell.serve([message(CREATE), message(call("bash", 2, command="touch there; sleep 300"))])
+    process = start(cell)
+    until((cell.folder / "work" / "there").exists)
+    process.kill()
+    process.communicate()
+    kinds = [event["kind"] for event in cell.events()]
+    assert kinds == ["preflight", "request", "assistant", "tool_use", "tool_result", "request", "assistant", "tool_use"]
+    os.killpg(shell_of(cell), signal.SIGKILL)
+
+
+def shell_of(cell: Cell) -> int:
+    """The session of the shell that works in a cell's folder."""
+    for pid in processes():
+        try:
+            if os.readlink(f"/proc/{pid}/cwd") == str(cell.folder / "work"):
+                return os.getsid(pid)
+        except OSError:
+            continue
+    raise AssertionError("no shell works there")
+
+
+def test_no_secret_of_the_session_reaches_the_agents_programs(cell: Cell) -> None:
+    cell.serve([message(CREATE), message(call("bash", 2, command="env; cat /proc/$$/environ | tr '\\0' '\\n'")), DONE])
+    process = start(cell)
+    process.communicate(timeout=60)
+    shown = cell.events("tool_result")[1]["text"]
+    assert "planted" not in shown and "REPRO_RESULTS=" in shown and "TRITON_INTERPRET=1" in shown
+
+
+# -- before the first request ---------------------------------------------------------------------------------------
+
+KB = {"arm": "with_kb", "knowledge": "local"}
+
+
+def test_a_knowledge_base_with_other_tools_than_expected_ends_it_before_any_request(cell: Cell) -> None:
+    cell.serve([DONE], mcp=True)
+    outcome = cell.run(**KB, expect_tools=["echo", "search_knowledge"])
+    assert outcome["status"] == "infra_error" and "search_knowledge" in outcome["detail"] and cell.requests() == []
+
+
+def test_a_knowledge_base_that_is_missing_ends_it_before_any_request(cell: Cell) -> None:
+    cell.serve([DONE])
+    outcome = cell.run(**KB, expect_tools=["echo"])
+    assert outcome["status"] == "infra_error" and "does not answer" in outcome["detail"] and cell.requests() == []
+
+
+def test_a_knowledge_base_in_an_arm_without_one_ends_it_before_any_request(cell: Cell) -> None:
+    cell.serve([DONE], mcp=True)
+    outcome = cell.run()
+    assert outcome["status"] == "infra_error" and "baseline" in outcome["detail"] and cell.requests() == []
+
+
+def test_a_gateway_that_is_not_there_ends_it_at_once(cell: Cell) -> None:
+    outcome = cell.run()
+    assert outcome["status"] == "infra_error" and "gateway cannot be reached" in outcome["detail"]
+    assert outcome["wall_s"] < 10
+
+
+def test_an_interface_that_is_up_is_a_way_out_and_one_that_is_down_is_none(tmp_path: Path) -> None:
+    (tmp_path / "dev").write_text("Inter-| Receive\n face |bytes\n    lo: 0\n tunl0: 0\n  eth0: 0\n  odd0: 0\n")
+    for name, flags in (("lo", "0x9"), ("tunl0", "0x80"), ("eth0", "0x1003")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "flags").write_text(flags + "\n")
+    assert preflight.ways_out(tmp_path, tmp_path) == ["eth0", "odd0"]
+
+
+def test_a_machine_with_a_network_is_no_container(cell: Cell) -> None:
+    if not preflight.ways_out():
+        pytest.skip("this machine has no network to be seen")
+    cell.serve([DONE])
+    outcome = cell.run(isolation="container")
+    assert outcome["status"] == "infra_error" and "has a network" in outcome["detail"] and cell.requests() == []
+
+
+# -- the task -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("broken", ["", "{", "[]", '{"cell": "x"}', '{"options": {"unknown": 1}}'])
+def test_a_folder_without_a_task_is_refused_in_one_line(tmp_path: Path, broken: str) -> None:
+    if broken:
+        (tmp_path / "agent.json").write_text(broken)
+    command = [sys.executable, "-m", "repro.agents.session", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.startswith("repro: ") and len(done.stderr.splitlines()) == 1
+
+
+def test_an_unknown_agent_or_problem_is_refused(cell: Cell) -> None:
+    cell.serve([DONE])
+    assert "no agent 'gpt'" in cell.run(agent="gpt")["detail"]
+    with pytest.raises(UsageError, match="L9_99"):
+        cell.write(problems=["L9_99"])
+
+
+def test_every_arm_is_told_the_same(cell: Cell) -> None:
+    arms = [cell.write(arm="baseline"), cell.write(**KB, expect_tools=["echo"]),
+            cell.write(arm="placebo", knowledge="placebo", expect_tools=["echo"])]  # fmt: skip
+    assert len({task.prompt(each) for each in arms}) == 1 and len({task.system(each) for each in arms}) == 1
+    told = (task.prompt(arms[1]) + task.system(arms[1])).lower()
+    assert not any(word in told for word in ("knowledge", "mcp", "arm ", "baseline", "search"))
+
+
+def test_the_prompt_names_every_problem_its_files_and_the_command(cell: Cell) -> None:
+    one = task.prompt(cell.write())
+    whole = task.prompt(cell.write(mode="suite", problems=["L1_36", "L3_43"], device="cuda", size="full"))
+    assert f"{cell.folder}/work/{SOLUTION}" in one and f"{cell.folder}/problems/L1_36_RMSNorm.py" in one
+    assert "--device cpu --size smoke" in one and "There is no GPU here" in one and "$" not in one + whole
+    assert "solutions/L3_43_MinGPTCausalAttention.py" in whole and "--device cuda --size full" in whole
+    assert "There is no GPU" not in whole and "each of the 2 problems" in whole
+    for rule in ("ModelNew", "strict=True", "atol=rtol=1e-2", "1.2", "--trust dev", "at least one kernel"):
+        assert rule in one, rule
+
+
+def test_limits_are_told_in_words() -> None:
+    assert task.limits({"wall_s": 2400, "turns": 200, "tokens": 2_000_000, "usd": 20.0, "kb_calls": 200}) == (
+        "40 minutes, 200 turns, 2,000,000 tokens and 20.00 USD of model use"
+    )
+    assert task.limits({"wall_s": None, "turns": 5}) == "5 turns" and task.limits({}) == "no fixed limit"
+
+
+# -- replay ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_recording_is_carried_out_again_for_real(cell: Cell, tmp_path: Path) -> None:
+    cell.serve([message(CREATE), message(call("bash", 2, command="echo 2 >> " + SOLUTION)), DONE])
+    assert cell.run()["status"] == "completed"
+    first = (cell.folder / "work" / SOLUTION).read_text()
+    (tmp_path / "again").mkdir()
+    again = Cell(tmp_path / "again")
+    (again.folder / "replay.jsonl").write_bytes((cell.folder / EVENTS).read_bytes())
+    outcome = again.run(agent="replay")
+    again.close()
+    assert outcome["status"] == "completed" and outcome["tool_calls"] == cell.outcome()["tool_calls"]
+    assert (again.folder / "work" / SOLUTION).read_text() == first == "x = 1\n2\n"
+
+
+def test_a_recording_that_is_none_is_told(cell: Cell) -> None:
+    (cell.folder / "replay.jsonl").write_text("no json\n")
+    outcome = cell.run(agent="replay")
+    assert outcome["status"] == "infra_error" and "no recording" in outcome["detail"]
+
+
+# -- the record -----------------------------------------------------------------------------------------------------
+
+
+def test_after_its_end_a_record_takes_nothing_more(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.add("request")
+    record.finish(Ending("completed"), 1.0)
+    record.add("late")
+    assert [json.loads(line)["kind"] for line in (tmp_path / EVENTS).read_text().splitlines()] == ["request", "end"]
+    with pytest.raises(ValueError, match="no status"):
+        Ending("fine")
