@@ -99,7 +99,9 @@ def query_hyperparameter_priors(pages: Library, query: str) -> Answer:
     """The rows that fit best, as one table."""
     rows = _priors(pages, query, ROWS)
     if not rows:
-        return Answer("No table has a row that fits. Name the operation, the machine and the number format.")
+        tables = ranked(pages, query, "", 3, ("priors",)) or pages.index.search("priors", 3, ("priors",))
+        told = "No row has a word of this question: name the operation, the machine and the number format. Tables:"
+        return put([told, "\n".join(named(hit.page) for hit in tables)], [hit.page.id for hit in tables])
     sources = list(dict.fromkeys(row.page for row in rows))
     answer = [
         f"{len(rows)} rows, best fit first. Start from them and tune; a row for another case is a guess for yours.",

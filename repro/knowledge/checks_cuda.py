@@ -12,6 +12,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _BRANCH = re.compile(
     r"\bif\s*\([^;{}]{0,200}\b(?:threadIdx|tid|lane|idx)\b[^;{}]{0,200}\)\s*\{[^{}]{0,2000}?__syncthreads"
 )
+_BARRIER = re.compile(r"__sync(?:threads|warp)|\bsync\s*\(|\bbar(?:rier)?\b|\barrive_and_wait\b")
 _OLD_SHUFFLE = re.compile(r"\b__(?:shfl(?:_up|_down|_xor)?|ballot|any|all)\s*\(")
 _LAUNCH = re.compile(r"<<<([^>;]{1,400})>>>")
 _WIDE = re.compile(r"reinterpret_cast<\s*(?:const\s+)?(?:float4|float2|int4|uint4|double2)\s*(?:const\s*)?[*&]")
@@ -44,7 +45,7 @@ def run(code: str) -> Iterator[Finding]:
 
 def _kernel(body: str, line: int, first: int) -> Iterator[Finding]:
     """The findings in one kernel. line: where it starts; first: where its body does."""
-    if "__shared__" in body and "__syncthreads" not in body and "__syncwarp" not in body and "sync(" not in body:
+    if "__shared__" in body and not _BARRIER.search(body):
         what = "Shared memory is used and no barrier stands between writing and reading it."
         yield Finding("fault", line, what, "races-and-synchronisation")
     for match in _BRANCH.finditer(body):

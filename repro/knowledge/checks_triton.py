@@ -64,30 +64,49 @@ def masks(kernel: Kernel) -> Iterator[Finding]:
         if spread and keyword(call, "mask", position) is None:
             what = f"{called(call)} of a block of addresses has no mask: right only where the block divides the extent."
             yield Finding("doubt", call.lineno, what, "padding-and-boundary-masks")
+            return
 
 
 def fills(kernel: Kernel) -> Iterator[Finding]:
-    """Masked loads that feed a reduction or a product without a neutral element."""
-    loaded = {}
-    for node in ast.walk(kernel):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            for call in calls(node.value, "tl.load"):
-                loaded[node.targets[0].id] = call
-    for use in calls(kernel, "tl.sum", "tl.max", "tl.min", "tl.dot"):
-        for each in [n for arg in use.args for n in _names(arg)] if use.args else []:
-            load = loaded.get(each)
-            if load is None or keyword(load, "mask", 1) is None:
-                continue
-            other = keyword(load, "other", 2)
-            page = "padding-and-boundary-masks"
-            if other is None:
-                what = f"`{each}` is loaded with a mask and no `other`, then goes into {called(use)}: undefined lanes."
-                yield Finding("fault", load.lineno, what, page)
-            elif called(use) == "tl.max" and _numbers(other) == [0] and not any(calls(use, "tl.abs")):
-                what = (
-                    f"`{each}` is padded with 0 and goes into tl.max: a row of negative values gets 0. Pad with -inf."
-                )
-                yield Finding("fault", load.lineno, what, page)
+    """Masked loads that feed a reduction or a product without a neutral element.
+
+    Follows names in the order of lines: what is computed from a load stays so until a tl.where or another value.
+    """
+    state: dict[str, tuple[ast.Call, bool]] = {}
+    page = "padding-and-boundary-masks"
+    statements = [n for n in ast.walk(kernel) if isinstance(n, ast.Assign | ast.AugAssign | ast.Expr | ast.Return)]
+    for node in sorted(statements, key=lambda n: n.lineno):
+        for use in calls(node, "tl.sum", "tl.max", "tl.min", "tl.dot"):
+            cleaned = any(calls(use, "tl.where"))
+            for each in sorted({n for arg in use.args for n in _names(arg)} & set(state)) if not cleaned else []:
+                load, direct = state[each]
+                other = keyword(load, "other", 2)
+                if other is None:
+                    what = f"`{each}` comes from a masked load without `other`: {called(use)} takes in undefined lanes."
+                    yield Finding("fault", load.lineno, what, page)
+                elif called(use) == "tl.max" and direct and _numbers(other) == [0] and not any(calls(use, "tl.abs")):
+                    what = f"`{each}` is padded with 0 for tl.max: a row of negative values gets 0. Pad with -inf."
+                    yield Finding("fault", load.lineno, what, page)
+        if isinstance(node, ast.Assign | ast.AugAssign):
+            _follow(node, state)
+
+
+def _follow(node: ast.Assign | ast.AugAssign, state: dict[str, tuple[ast.Call, bool]]) -> None:
+    """What an assignment makes of its target: a masked load, something computed from one, or neither."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    if not isinstance(target, ast.Name) or node.value is None:
+        return
+    loads = [call for call in calls(node.value, "tl.load") if keyword(call, "mask", 1) is not None]
+    before = state.pop(target.id, None)
+    if any(calls(node.value, "tl.where", "tl.sum", "tl.max", "tl.min", "tl.dot")):
+        return
+    inner = [state[each] for each in sorted(_names(node.value) & set(state))]
+    if loads:
+        state[target.id] = (loads[0], isinstance(node.value, ast.Call))
+    elif inner:
+        state[target.id] = (inner[0][0], False)
+    elif before and (isinstance(node, ast.AugAssign) or target.id in _names(node.value)):
+        state[target.id] = (before[0], False)
 
 
 def accumulators(kernel: Kernel) -> Iterator[Finding]:
@@ -136,14 +155,17 @@ def dots(kernel: Kernel) -> Iterator[Finding]:
                     "tl.dot names no input_precision: fp32 operands are then multiplied in tf32, 10 bits of mantissa."
                 )
                 yield Finding("doubt", call.lineno, what, "tf32-behaviour")
+                return
 
 
-def programs(kernel: Kernel) -> Iterator[Finding]:
-    """Stores by every program to the same place."""
-    stores = list(calls(kernel, *STORES))
-    if kernel.decorator_list and stores and not any(calls(kernel, "tl.program_id")):
-        what = "The kernel stores and never asks tl.program_id: every program writes the same addresses."
-        yield Finding("doubt", stores[0].lineno, what, "races-and-synchronisation")
+def programs(tree: ast.Module) -> Iterator[Finding]:
+    """Stores by every program to the same place. A function that kernels call gets its place from them."""
+    helpers = {called(node) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for kernel in [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and _is_kernel(n)]:
+        stores = list(calls(kernel, *STORES))
+        if stores and kernel.decorator_list and kernel.name not in helpers and not any(calls(kernel, "tl.program_id")):
+            what = "The kernel stores and never asks tl.program_id: every program writes the same addresses."
+            yield Finding("doubt", stores[0].lineno, what, "races-and-synchronisation")
 
 
 def exponents(kernel: Kernel) -> Iterator[Finding]:
@@ -216,5 +238,5 @@ def strides(tree: ast.Module) -> Iterator[Finding]:
         yield Finding("doubt", launches[0].lineno, what, "block-pointers-and-strides")
 
 
-CHECKS = (masks, fills, accumulators, ranges, dots, programs, exponents)
-MODULE_CHECKS = (grids, atomics, strides, variances)
+CHECKS = (masks, fills, accumulators, ranges, dots, exponents)
+MODULE_CHECKS = (programs, grids, atomics, strides, variances)

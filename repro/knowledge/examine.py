@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from repro.knowledge.answer import Answer, clip, linked, put
-from repro.knowledge.index import ends
 from repro.knowledge.library import Library
 from repro.knowledge.parts import Signature
 from repro.knowledge.retrieve import quote, ranked
 from repro.knowledge.rules import matches, nearest_rules, rule_line
+from repro.knowledge.words import ends
 
 LISTED = 8
 QUOTED, QUOTE_CHARS = 2, 1300

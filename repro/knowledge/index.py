@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from repro.knowledge.pages import Page, Section
-from repro.knowledge.words import fold, terms
+from repro.knowledge.words import ends, fold, terms
 
 # What each field adds to a page's score, and to a section's. Each is a table of its own: in one table a word that most
 # bodies have would count nothing where it stands in a title, too. One set for all pages and all queries.
@@ -18,7 +18,7 @@ SECTION_FIELDS = {"heading": 1.0, "passage": 1.0}
 # A page counts by itself and by its best section.
 SECTION_SHARE = 0.5
 # A query is cut to its rarest terms: more say nothing new, and each costs time.
-MAX_TERMS, MAX_CHARS = 48, 16_000
+MAX_TERMS = 48
 TOKENIZER = "porter unicode61"
 
 
@@ -122,9 +122,3 @@ def _page_row(page: Page) -> tuple[str, ...]:
     headings = " ".join(section.heading for section in page.sections)
     facets = " ".join((*page.ops, *page.archs, *page.dtypes, *page.languages))
     return f"{page.title} {page.id}", page.summary, headings, f"{page.text} {facets}"
-
-
-def ends(text: str) -> str:
-    """A text's two ends where it is longer than a query may be: a log tells its error first or last."""
-    half = MAX_CHARS // 2
-    return text if len(text) <= MAX_CHARS else f"{text[:half]} {text[-half:]}"

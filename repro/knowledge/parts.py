@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 RULE, SIGNATURES, TABLE, STEPS = "Rule", "Signatures", "Table", "Steps"
 PAYS, FAR = "When it pays", "How far it goes"
+# These hold lines of their own, as many as there are.
+DATA = (RULE, SIGNATURES, TABLE, STEPS)
 # A page of one of these kinds has these sections.
 NEEDED = {
     "pitfall": (RULE,),

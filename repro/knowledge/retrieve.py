@@ -19,7 +19,7 @@ def ranked(
     pages: Library, query: str, context: str = "", limit: int = QUOTED, kinds: tuple[str, ...] = ()
 ) -> list[Hit]:
     """The best pages for a query; those that fit the context as well come first."""
-    hits = pages.index.search(query, limit + 8 if context else limit, kinds)
+    hits = pages.index.search(query, len(pages.pages) if context.strip() else limit, kinds)
     if context.strip():
         scores = {hit.page.id: hit.score for hit in pages.index.search(context, len(pages.pages), kinds)}
         hits.sort(key=lambda hit: (-hit.score - CONTEXT_SHARE * scores.get(hit.page.id, 0.0), hit.page.id))

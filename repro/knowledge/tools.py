@@ -13,7 +13,7 @@ from repro.knowledge.answer import Answer
 from repro.knowledge.library import Library, library
 
 FILE = Path(__file__).with_name("tools.toml")
-MAX_ARGUMENT_CHARS = 200_000
+MAX_ARGUMENT_CHARS = 1_000_000
 HANDLERS: dict[str, Callable[..., Answer]] = {
     "search_knowledge": retrieve.search_knowledge,
     "build_plan": advise.build_plan,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.errors import UsageError
-from repro.knowledge.words import fold
+from repro.knowledge.words import ends, fold
 
 HERE = Path(__file__).parent
 KINDS = ("concept", "technique", "playbook", "pitfall", "error", "priors")
@@ -29,7 +29,7 @@ class Vocabulary:
 
     def facets(self, text: str) -> dict[str, set[str]]:
         """Which values of each facet a text names."""
-        folded = f" {fold(text)} "
+        folded = f" {fold(ends(text))} "
         found = {}
         for facet in ("ops", "archs", "dtypes"):
             values: dict[str, str] = getattr(self, facet)

@@ -20,8 +20,12 @@ STOP = frozenset(
 )
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2,})|(?<=[a-z])(?=[123]d\b)")
 _NAN = re.compile(r"\bNaN")
-_SPELLING = re.compile(r"(\w{4,})iz(e|es|ed|er|ers|ing|ation|ations)\b")
+_SPELLING = re.compile(r"(\w{4,})iz(e|es|ed|er|ers|ing|ation|ations)")
 _WORD = re.compile(r"[^\W_]+")
+# What is longer is no word: a hash, a number, or a text without spaces.
+LONGEST = 40
+# A query is no longer than this.
+MAX_CHARS = 16_000
 
 
 @functools.cache
@@ -38,7 +42,7 @@ def _synonyms() -> tuple[dict[tuple[str, ...], list[str]], int]:
 def fold(text: str) -> str:
     """Lower-case words parted by single spaces, in canonical names. `BatchNorm2d` becomes `batch norm 2d`."""
     text = _CAMEL.sub(" ", _NAN.sub("nan", text))
-    plain = _SPELLING.sub(r"\1is\2", " ".join(_WORD.findall(text.lower()))).split()
+    plain = [_spelled(word) for word in _WORD.findall(text.lower()) if len(word) <= LONGEST]
     names, longest = _synonyms()
     found: list[str] = []
     n = 0
@@ -55,6 +59,17 @@ def fold(text: str) -> str:
     return " ".join(found)
 
 
+def _spelled(word: str) -> str:
+    found = _SPELLING.fullmatch(word)
+    return f"{found.group(1)}is{found.group(2)}" if found else word
+
+
 def terms(text: str) -> list[str]:
     """The distinct words of a text that carry a subject, folded, in their order."""
     return [word for word in dict.fromkeys(fold(text).split()) if word not in STOP]
+
+
+def ends(text: str) -> str:
+    """A text's two ends where it is longer than a query may be: a log tells its error first or last."""
+    half = MAX_CHARS // 2
+    return text if len(text) <= MAX_CHARS else f"{text[:half]} {text[-half:]}"

@@ -1,0 +1,551 @@
+"""The knowledge base: its pages hold to their format and give no solution away, the search finds the right page, and
+each of the eight tools answers from the pages whatever it is sent."""
+
+import re
+import statistics
+import threading
+import time
+import tomllib
+
+import pytest
+
+from repro import settings
+from repro.errors import UsageError
+from repro.knowledge import checks, overlap, pages, rules, tools, vocabulary, words
+from repro.knowledge.answer import MAX_CHARS, MAX_PAGE_CHARS
+from repro.knowledge.library import library
+
+KINDS = ("local", "placebo")
+QUESTIONS = tomllib.loads((settings.ROOT / "tests" / "knowledge_questions.toml").read_text())["question"]
+# (required, optional), as the published server lists them
+PUBLISHED = {
+    "search_knowledge": (["query"], ["context"]),
+    "build_plan": (["goal"], ["constraints"]),
+    "review_plan": (["proposal", "goal"], []),
+    "verify_code_math": (["code_snippet", "concept_name"], []),
+    "diagnose_failure": (["symptoms", "logs"], []),
+    "propose_hypothesis": (["current_status"], ["recent_experiments"]),
+    "query_hyperparameter_priors": (["query"], []),
+    "get_page": (["page_id"], []),
+}
+# Words that nobody meets in house and garden.
+FIELD = re.compile(
+    r"\b(gpus?|cuda|triton|nvidia|kernels?|warps?|tensors?|softmax|gemm|matmul|sm_\d+|fp16|bf16|torch|threads?|"
+    r"registers?|caches?|bandwidth|num_\w+|occupancy)\b",
+    re.I,
+)
+
+
+def arguments(tool, text):
+    """A call's arguments with one text for all of them, or a page's id."""
+    required, optional = PUBLISHED[tool]
+    if tool == "get_page":
+        return {"page_id": text}
+    return dict.fromkeys([*required, *optional], text)
+
+
+def everything(kind):
+    """Every answer of every tool but get_page to every question."""
+    for tool in PUBLISHED:
+        if tool != "get_page":
+            for question in QUESTIONS:
+                yield tool, tools.call(tool, arguments(tool, question["ask"]), kind)
+
+
+# --- pages
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_page_holds_to_the_format_and_its_links_lead_to_pages(kind):
+    known = vocabulary.of(kind)
+    assert pages.load(known.folder)
+    assert pages.faults(known.folder, known) == []
+
+
+GOOD = """---
+id: a-page
+title: A page
+kind: concept
+ops: memory
+archs: any
+dtypes: any
+languages: triton
+summary: One sentence.
+see:
+---
+## What it says
+{prose}
+"""
+PROSE = "word " * 220
+BROKEN = {
+    "no page": ("---\nid", "id", "no front matter"),
+    "a field is missing": ("summary: One sentence.\n", "", "missing, unknown or there twice: summary"),
+    "a field is unknown": ("see:", "author: me\nsee:", "there twice: author"),
+    "another id": ("id: a-page", "id: b-page", "its id is b-page"),
+    "another kind": ("kind: concept", "kind: story", "kind 'story' is none of"),
+    "another operation": ("ops: memory", "ops: gardening", "ops 'gardening'"),
+    "another machine": ("archs: any", "archs: sm_42", "archs 'sm_42'"),
+    "a summary that is none": ("One sentence.", "No sentence", "the summary is no sentence"),
+    "a link to nowhere": ("see:", "see: nowhere", "links to nowhere, which is no page"),
+    "a citation of nowhere": ("word word", "word [[nowhere]]", "links to nowhere, which is no page"),
+    "too short": (PROSE, "short", "5 words; pages have"),
+    "a section too long": (PROSE, "word " * 500, "has 500 words"),
+    "a heading twice": (PROSE, f"{PROSE}\n## What it says\nword", "a heading stands twice"),
+    "code without end": (PROSE, f"{PROSE}\n```python", "code without an end"),
+    "a technique without reach": ("kind: concept", "kind: technique", "needs a section 'How far it goes'"),
+    "a pitfall without rules": (
+        "kind: concept",
+        "kind: pitfall",
+        "needs a section 'Rule'",
+    ),
+    "a rule that is none": (PROSE, f"{PROSE}\n## Rule\n- if: a | do: b", "no rule `if:"),
+    "a pattern that is none": (PROSE, f"{PROSE}\n## Signatures\n- pattern: ( | cause: a | fix: b", "no regular expr"),
+    "a pattern for all": (PROSE, f"{PROSE}\n## Signatures\n- pattern: a* | cause: a | fix: b", "matches everything"),
+    "other columns": (PROSE, f"{PROSE}\n## Table\n| op | why |\n|---|---|\n| a | b |", "the columns are not"),
+    "a row too short": (
+        PROSE,
+        f"{PROSE}\n## Table\n| {' | '.join(vocabulary.LOCAL.columns)} |\n|---|\n| a | b |",
+        "2 cells and not 8",
+    ),
+    "a step without citation": ("kind: concept", "kind: playbook", "needs a section 'Steps'"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_page_that_breaks_the_format_is_told_of(name, tmp_path):
+    old, new, told = BROKEN[name]
+    good = GOOD.format(prose=PROSE)
+    assert old in good
+    (tmp_path / "a-page.md").write_text(good)
+    assert pages.faults(tmp_path, vocabulary.LOCAL) == []
+    (tmp_path / "a-page.md").write_text(good.replace(old, new, 1))
+    found = pages.faults(tmp_path, vocabulary.LOCAL)
+    assert any(told in fault for fault in found), found
+
+
+def test_no_page_shares_13_words_with_a_problem_or_a_kernel():
+    assert list(overlap.coincidences(vocabulary.LOCAL.folder)) == []
+
+
+@pytest.mark.parametrize("source", ["problems/L1_36_RMSNorm.py", "artifacts/oracle/L1_97_ScaledDotProductAttention.py"])
+def test_a_page_with_13_words_of_a_source_is_found(source, tmp_path):
+    text = (settings.ROOT / source).read_text().split()
+    (tmp_path / "leak.md").write_text("A page\n" + " ".join(text[20:60]))
+    assert source in {found.source for found in overlap.coincidences(tmp_path)}
+
+
+@pytest.mark.parametrize("pattern", overlap.SOURCES)
+def test_every_source_of_the_overlap_check_is_there(pattern):
+    assert list(settings.ROOT.glob(pattern))
+
+
+def test_placebo_speaks_of_nothing_in_the_field():
+    for page in library("placebo").pages.values():
+        assert not FIELD.search(f"{page.id} {page.title} {page.summary} {page.text}"), page.id
+    for tool in tools.TOOLS:
+        assert not FIELD.search(str(tool)), tool.name
+    for tool, answer in everything("placebo"):
+        # what a caller sent may stand in an answer; what the tool adds may not
+        assert not FIELD.search(answer.text), tool
+
+
+# --- the search
+
+
+def test_right_page_is_among_the_first_three_for_34_of_40_questions():
+    assert len(QUESTIONS) == 40
+    known = library("local").pages
+    missed = []
+    for question in QUESTIONS:
+        assert set(question["pages"]) <= set(known), question
+        first = tools.call("search_knowledge", {"query": question["ask"]}).hits[:3]
+        if not set(question["pages"]) & set(first):
+            missed.append((question["ask"], first))
+    assert len(QUESTIONS) - len(missed) >= 34, missed
+
+
+@pytest.mark.clock
+def test_a_search_takes_under_20_ms_at_the_95th_percentile():
+    for question in QUESTIONS:
+        tools.call("search_knowledge", {"query": question["ask"]})
+    times = []
+    for _ in range(5):
+        for question in QUESTIONS:
+            began = time.perf_counter()
+            tools.call("search_knowledge", {"query": question["ask"]})
+            times.append(time.perf_counter() - began)
+    assert sorted(times)[int(0.95 * len(times))] < 0.020
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("float16", "half precision"),
+        ("ConvTranspose3d", "transposed convolution 3d"),
+        ("matrix multiplication", "GEMM"),
+        ("normalize", "normalise"),
+        ("BatchNorm2d", "batch norm 2d"),
+        ("H100", "sm_90"),
+        ("out of bounds", "out-of-bounds"),
+    ],
+)
+def test_words_that_mean_the_same_are_one_to_the_search(one, other):
+    assert words.fold(one) == words.fold(other)
+
+
+def test_an_index_answers_from_many_threads_as_from_one():
+    index = library("local").index
+    alone = {q["ask"]: [hit.page.id for hit in index.search(q["ask"])] for q in QUESTIONS}
+    wrong = []
+
+    def ask():
+        wrong.extend(q for q, ids in alone.items() if [hit.page.id for hit in index.search(q)] != ids)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# --- the eight tools
+
+
+def test_tools_and_their_arguments_are_the_published_ones():
+    assert [tool.name for tool in tools.TOOLS] == list(PUBLISHED)
+    for tool in tools.TOOLS:
+        required, optional = PUBLISHED[tool.name]
+        assert tool.input_schema["required"] == required
+        assert list(tool.input_schema["properties"]) == [*required, *optional]
+        assert {argument["type"] for argument in tool.input_schema["properties"].values()} == {"string"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_answer_cites_pages_that_exist_and_stays_within_its_size(kind):
+    known = set(library(kind).pages)
+    for tool, answer in everything(kind):
+        assert not answer.is_error, tool
+        assert answer.hits, tool
+        assert set(answer.hits) <= known, tool
+        assert len(answer.hits) == len(set(answer.hits)), tool
+        assert len(answer.text) <= MAX_CHARS, tool
+        assert f"[{answer.hits[0]}]" in answer.text, tool
+        assert "[[" not in re.sub(r"```.*?```|`[^`]*`", "", answer.text, flags=re.S), tool
+
+
+def test_placebo_answers_as_much_as_the_pages_on_kernels():
+    """The median length and number of hits of each tool are within a factor of two."""
+    sizes = {kind: {} for kind in KINDS}
+    for kind in KINDS:
+        for tool, answer in everything(kind):
+            sizes[kind].setdefault(tool, []).append((len(answer.text), len(answer.hits)))
+    for tool, local in sizes["local"].items():
+        for n in (0, 1):
+            ours = statistics.median(each[n] for each in local)
+            theirs = statistics.median(each[n] for each in sizes["placebo"][tool])
+            assert 0.5 <= theirs / ours <= 2.0, (tool, ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "told"),
+    [
+        ("search_knowledge", {}, "Missing: query"),
+        ("search_knowledge", {"query": 7}, "Not a string: query"),
+        ("search_knowledge", {"query": None}, "Not a string: query"),
+        ("search_knowledge", {"query": "x", "limit": "3"}, "Unknown: limit"),
+        ("search_knowledge", ["query"], "must be an object"),
+        ("review_plan", {"proposal": "x"}, "Missing: goal"),
+        ("verify_code_math", {"code_snippet": "x" * 1_000_001, "concept_name": "y"}, "Longer than"),
+        ("get_page", {"page_id": "no-such-page-anywhere"}, "No page is called"),
+        ("get_page", {"page_id": "softmax-online#no such heading"}, "has no section"),
+        ("drop_table", {}, "Unknown tool 'drop_table'"),
+    ],
+)
+def test_a_bad_call_is_an_error_that_says_what_is_wrong(name, sent, told):
+    answer = tools.call(name, sent)
+    assert answer.is_error
+    assert told in answer.text
+    assert len(answer.text) < 2500
+
+
+def test_an_unknown_kind_of_pages_is_refused():
+    with pytest.raises(UsageError, match="no knowledge base is called 'other'"):
+        tools.call("search_knowledge", {"query": "x"}, "other")
+
+
+HOSTILE = {
+    "operators": 'softmax AND NOT OR NEAR(a b, 2) "un closed ( * ^ col:x {a b}: - +',
+    "quotes": '" OR 1=1; DROP TABLE body; --',
+    "a column": "text:softmax rowid:1",
+    "nothing": "",
+    "spaces": " \t\n\r\x0b ",
+    "signs": "!!! ??? ((( ))) [[ ]] {{ }}",
+    "stop words": "how do I do this with that",
+    "zero bytes": "softmax\0kernel\0" * 20,
+    "surrogates": "\ud800\udfff softmax",
+    "other scripts": "归一化 السوفت ماكس ソフトマックス ṡóft̃max ﬁ ² Ⅳ 🤖" * 10,
+    "combining marks": "a" + "\u0301" * 5000,
+    "a word of 100 kB": "a" * 100_000,
+    "100 kB of words": " ".join(f"word{n}" for n in range(14_000)),
+    "100 kB of one word": "softmax " * 12_500,
+    "brackets in brackets": "(" * 50_000,
+    "lines": "error\n" * 20_000,
+    "a page of its own": "---\nid: x\n---\n## Rule\n- if: a | then: b | do: c",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_does_no_harm_to_any_tool(name):
+    sane = {"query": "softmax of long rows"}
+    before = tools.call("search_knowledge", sane)
+    for tool in PUBLISHED:
+        began = time.perf_counter()
+        answer = tools.call(tool, arguments(tool, HOSTILE[name]))
+        assert time.perf_counter() - began < 5, tool
+        assert len(answer.text) <= MAX_PAGE_CHARS, tool
+        assert answer.text.strip(), tool
+        assert answer.is_error == (tool == "get_page"), tool
+    assert tools.call("search_knowledge", sane) == before
+
+
+def test_context_moves_the_pages_that_fit_it_up():
+    query = {"query": "how many rows a program"}
+    alone = tools.call("search_knowledge", query).hits
+    within = tools.call("search_knowledge", query | {"context": "depthwise convolution stencil with a halo"}).hits
+    place = within.index("depthwise-convolution")
+    assert "depthwise-convolution" not in alone or place < alone.index("depthwise-convolution")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_get_page_gives_every_page_whole(kind):
+    for page in library(kind).pages.values():
+        answer = tools.call("get_page", {"page_id": page.id}, kind)
+        assert not answer.is_error
+        assert answer.hits == (page.id,)
+        assert all(section.heading in answer.text for section in page.sections)
+        assert not answer.text.endswith("[...]")
+        assert tools.call("get_page", {"page_id": f"[{page.id}]"}, kind).text == answer.text
+
+
+def test_get_page_gives_one_section():
+    page = library("local").pages["softmax-online"]
+    section = page.sections[1]
+    answer = tools.call("get_page", {"page_id": f"softmax-online#{section.heading.upper()}"})
+    assert section.text.splitlines()[0] in answer.text
+    assert page.sections[2].heading not in answer.text.replace(section.text, "")
+
+
+def test_get_page_names_the_nearest_for_an_unknown_id():
+    answer = tools.call("get_page", {"page_id": "softmax-onlin"})
+    assert answer.is_error
+    assert "[softmax-online]" in answer.text
+
+
+def test_build_plan_quotes_every_step_of_a_playbook_in_order():
+    answer = tools.call("build_plan", {"goal": "make a memory-bound reduction faster", "constraints": "H100, bf16"})
+    (playbook,) = re.findall(r"From the playbook \[([\w-]+)\]", answer.text)
+    page = library("local").pages[playbook]
+    starts = [answer.text.index(f"\n{n}. {step[:20].split('[')[0]}") for n, step in enumerate(page.steps, 1)]
+    assert starts == sorted(starts)
+
+
+def test_review_plan_names_every_rule_that_a_plan_states_as_a_risk():
+    shelf = library("local")
+    assert len(shelf.rules) >= 20
+    for rule in shelf.rules:
+        answer = tools.call("review_plan", {"proposal": f"My plan: {rule.when}.", "goal": "a fast kernel"})
+        risks = answer.text.partition("## Risks")[2].partition("## Near")[0]
+        approvals = answer.text.partition("## Approvals")[2].partition("## Risks")[0]
+        assert rules.rule_line(rule) in risks + approvals, rule
+
+
+def test_review_plan_approves_a_plan_that_names_the_remedy():
+    rule = library("local").rules[0]
+    answer = tools.call("review_plan", {"proposal": f"{rule.when}: therefore {rule.do}", "goal": "a fast kernel"})
+    assert rules.rule_line(rule) in answer.text.partition("## Approvals")[2].partition("## Risks")[0]
+
+
+def test_propose_hypothesis_puts_what_was_tried_last():
+    status = {"current_status": "an fp32 matmul on H100 with large K and few output tiles"}
+    first = tools.call("propose_hypothesis", status).hits[0]
+    title = library("local").pages[first].title
+    again = tools.call("propose_hypothesis", status | {"recent_experiments": f"I tried {title}, it brought nothing"})
+    tried = again.text.partition("Seems to be tried already")[2]
+    assert again.hits[0] != first
+    assert f"[{first}]" in tried
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"), [("gemm bf16 on A100", "sm_80"), ("tile sizes for fp16 matmul on H200", "sm_90")]
+)
+def test_priors_put_rows_of_the_named_machine_first(query, wanted):
+    answer = tools.call("query_hyperparameter_priors", {"query": query})
+    rows = [line.split(" | ") for line in answer.text.splitlines() if line.startswith("| ")][1:]
+    assert "gemm" in words.fold(rows[0][0])
+    assert wanted in rows[0][1]
+
+
+# --- failures and code
+
+LOGS = {
+    "out of resource: shared memory, Required: 270336, Hardware limit: 232448.": "error-out-of-resources",
+    "RuntimeError: CUDA error: an illegal memory access was encountered": "error-illegal-memory-access",
+    "CompilationError: at 7:11:\n    y = z\n        ^\nNameError('z is not defined')": "error-triton-compilation",
+    "ValueError: arange's range must be a power of 2": "error-shape-constexpr",
+    "RuntimeError: Error building extension 'softmax_ext'": "error-inline-build",
+}
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_a_known_error_message_leads_to_its_page(log):
+    answer = tools.call(
+        "diagnose_failure", {"symptoms": "my kernel does not run", "logs": f"Traceback\n  line\n{log}\n"}
+    )
+    assert answer.hits[0] == LOGS[log]
+    assert "## Fix\n1. " in answer.text
+
+
+def test_an_error_message_at_the_end_of_a_long_log_is_found():
+    log = "step done\n" * 20_000 + "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    assert tools.call("diagnose_failure", {"symptoms": "", "logs": log}).hits[0] == "error-illegal-memory-access"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_signature_takes_long_on_text_made_to_slow_it_down(kind):
+    texts = ["a" * 16_000, "error " * 2600, "(" * 16_000, "x: 1, " * 2600, " \n" * 8000, "0" * 8000 + "." * 8000]
+    for signature in library(kind).signatures:
+        for text in texts:
+            began = time.perf_counter()
+            signature.pattern.search(text)
+            assert time.perf_counter() - began < 1, (signature.page, signature.pattern.pattern)
+
+
+KERNEL = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n, other=float("-inf"))
+    m = tl.max(x, 0)
+    e = tl.exp(x - m)
+    tl.store(y_ptr + offs, e / tl.sum(e, 0), mask=offs < n)
+
+def run(x, y):
+    grid = (triton.cdiv(x.numel(), 1024),)
+    kernel[grid](x.contiguous(), y, x.numel(), BLOCK=1024)
+"""
+# what is changed in KERNEL, and the severity and page of what must then be found
+MISTAKES = {
+    "no fill": (', other=float("-inf")', "", "fault", "padding-and-boundary-masks"),
+    "zero under a maximum": ('float("-inf")', "0.0", "fault", "padding-and-boundary-masks"),
+    "no mask": (", mask=offs < n)\n\ndef", ")\n\ndef", "doubt", "padding-and-boundary-masks"),
+    "no power of two": ("tl.arange(0, BLOCK)", "tl.arange(0, 1000)", "fault", "error-shape-constexpr"),
+    "no constant": ("BLOCK: tl.constexpr", "BLOCK", "fault", "error-shape-constexpr"),
+    "no maximum": ("m = tl.max(x, 0)", "m = 0.0", "fault", "softmax-online"),
+    "rounds down": ("triton.cdiv(x.numel(), 1024)", "x.numel() // 1024", "doubt", "padding-and-boundary-masks"),
+    "any strides": ("x.contiguous()", "x", "doubt", "block-pointers-and-strides"),
+    "same place": ("tl.program_id(0) * BLOCK + ", "", "doubt", "races-and-synchronisation"),
+    "16-bit sum": (
+        "m = tl.max(x, 0)",
+        "m = tl.max(x, 0)\n    acc = tl.zeros((16,), dtype=tl.bfloat16)\n    acc += m",
+        "fault",
+        "bf16-accumulation",
+    ),
+    "tf32": ("m = tl.max(x, 0)", "m = tl.max(x, 0)\n    z = tl.dot(m, m)", "doubt", "tf32-behaviour"),
+    "no python": ("def run(x, y):", "def run(x, y:", "fault", "error-triton-compilation"),
+    "uninitialised sums": (
+        "def run(x, y):",
+        """@triton.jit
+def add(p, n):
+    tl.atomic_add(p + tl.program_id(0), 1.0)
+
+def run(x, y):
+    s = torch.empty(4)""",
+        "doubt",
+        "atomics-and-determinism",
+    ),
+    "cancels": ("m = tl.max(x, 0)", "m = tl.max(x, 0)\n    var = sum_sq / n - m * m", "doubt", "welford-and-variance"),
+    "no epsilon": ("m = tl.max(x, 0)", "m = tl.max(x, 0)\n    r = tl.rsqrt(var)", "doubt", "numerics-pitfalls"),
+}
+CUDA = """
+__global__ void sum(const float* x, float* y, int n) {
+    __shared__ float part[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    part[threadIdx.x] = i < n ? x[i] : 0.0f;
+    __syncthreads();
+    float sum = part[threadIdx.x] + __shfl_down_sync(0xffffffffu, part[threadIdx.x], 1);
+    if (i < n) y[i] = sum;
+}
+void run(const float* x, float* y, int n, cudaStream_t stream) { sum<<<(n + 255) / 256, 256, 0, stream>>>(x, y, n); }
+"""
+CUDA_MISTAKES = {
+    "no barrier": ("    __syncthreads();\n", "", "fault", "races-and-synchronisation"),
+    "barrier in a branch": (
+        "    __syncthreads();",
+        "    if (threadIdx.x < 32) { __syncthreads(); }",
+        "fault",
+        "races-and",
+    ),
+    "old shuffle": ("__shfl_down_sync(0xffffffffu, ", "__shfl_down(", "fault", "races-and-synchronisation"),
+    "default stream": (", 0, stream>>>", ">>>", "doubt", "inline-cuda-extension"),
+    "wide access": ("i < n ? x[i]", "i < n ? reinterpret_cast<const float4*>(x)[i].x", "doubt", "vector-loads"),
+    "no bound": (
+        "i < n ? x[i] : 0.0f;\n    __syncthreads();\n",
+        "x[i];\n __syncthreads();\n",
+        "doubt",
+        "error-illegal",
+    ),
+    "16-bit sum": ("float sum =", "__nv_bfloat16 sum =", "fault", "bf16-accumulation"),
+}
+
+
+def test_a_right_kernel_has_no_finding():
+    assert checks.findings(KERNEL) == []
+    assert checks.findings(CUDA) == []
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_in_a_triton_kernel_is_found(name):
+    old, new, severity, page = MISTAKES[name]
+    assert old in KERNEL
+    answer = tools.call("verify_code_math", {"code_snippet": KERNEL.replace(old, new), "concept_name": "softmax"})
+    assert re.search(rf"- {severity}, line \d+: .*\[{page}\]", answer.text), answer.text[:1500]
+    assert ("Fail" in answer.text.splitlines()[1]) == (severity == "fault")
+
+
+@pytest.mark.parametrize("name", CUDA_MISTAKES)
+def test_a_mistake_in_a_cuda_kernel_is_found_on_its_own_and_in_a_string(name):
+    old, new, severity, page = CUDA_MISTAKES[name]
+    assert old in CUDA
+    code = CUDA.replace(old, new)
+    if name == "no bound":
+        code = code.replace("if (i < n) y", "y").replace("i < n ?", "")
+    for text in (code, f'source = r"""{code}"""\n', f"```cpp\n{code}\n```"):
+        found = [f for f in checks.findings(text) if f.severity == severity and f.page.startswith(page)]
+        assert found, checks.findings(text)
+
+
+def test_a_finding_names_its_line():
+    (found,) = [f for f in checks.findings(KERNEL.replace(', other=float("-inf")', "")) if "tl.max" in f.what]
+    assert "tl.load" in KERNEL.splitlines()[found.line_number - 1]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["artifacts/*/optimized_kernel_beam_search.py", "artifacts/oracle/*.py", "tests/honest/*.py"]
+)
+def test_checks_find_no_fault_in_kernels_that_were_judged_right(pattern):
+    files = sorted(settings.ROOT.glob(pattern))
+    assert files
+    for file in files:
+        assert [f.line() for f in checks.findings(file.read_text()) if f.severity == "fault"] == [], file.name
+
+
+def test_pages_that_findings_cite_exist():
+    known = library("local").pages
+    for text in (file.read_text() for file in (settings.ROOT / "repro" / "knowledge").glob("checks_*.py")):
+        cited = re.findall(r'(?:what, |page = )"([a-z0-9-]+)"', text)
+        assert cited
+        assert set(cited) <= set(known)
