@@ -16,7 +16,7 @@ from repro.agents import cells
 from repro.agents.cells import Verdict
 from repro.agents.design import Design, Unit
 from repro.bundle.write import Bundle
-from repro.engines.agent import GATEWAY_JSON, JOURNAL, METER, AgentOutcome
+from repro.engines.agent import GATEWAY_JSON, JOURNAL, METER, RECORDING, AgentOutcome
 from repro.errors import EngineGone, ReproError
 
 RECORD = "cell.json"
@@ -132,6 +132,6 @@ class Attempts:
             "outcome": verdict.outcome,
             "isolation": left.isolation,
             "cut": left.cut,
-            "evidence": sorted(n for n in (JOURNAL, METER, GATEWAY_JSON) if n in left.gateway_files),
+            "evidence": sorted(n for n in (JOURNAL, METER, RECORDING, GATEWAY_JSON) if n in left.gateway_files),
         }
         self.write(f"{self.unit.folder}/{RECORD}", jsonio.render(self.record))

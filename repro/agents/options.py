@@ -174,12 +174,12 @@ def budgets(args: argparse.Namespace) -> Budgets:
 
 
 def scripts(path: Path, order: list[Unit]) -> dict[str, bytes]:
-    """The script of every unit: a file serves all; in a folder the first of `ID/ARM/REPEAT.jsonl`, `ID/ARM.jsonl`,
-    `ID-ARM.jsonl`, `ARM.jsonl`, `ID.jsonl` does. Raises UsageError."""
+    """The script of every unit: a file serves all; in a folder the first of `ID.ARM.REPEAT.jsonl`, `ID.ARM.jsonl`,
+    `ARM.jsonl`, `ID.jsonl` does, where ID is `suite` for all problems in one sitting. Raises UsageError."""
     found = {}
     for unit in order:
-        names = (f"{unit.id}.jsonl", f"{unit.name}/{unit.arm}.jsonl", f"{unit.name}-{unit.arm}.jsonl",
-                 f"{unit.arm}.jsonl", f"{unit.name}.jsonl")  # fmt: skip
+        both = f"{unit.name}.{unit.arm}"
+        names = (f"{both}.{unit.repeat}.jsonl", f"{both}.jsonl", f"{unit.arm}.jsonl", f"{unit.name}.jsonl")
         places = [path] if path.is_file() else [path / name for name in names]
         place = next((each for each in places if each.is_file()), None)
         if place is None:

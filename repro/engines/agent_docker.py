@@ -34,6 +34,7 @@ from repro.engines.agent import (
     OUTCOME,
     READY,
     READY_S,
+    RECORDING,
     SCRIPT,
     SOLUTIONS,
     TRANSCRIPT,
@@ -221,9 +222,7 @@ def _start(gateway: Any, secrets: dict[str, str]) -> None:
         raw = getattr(stream, "_sock", stream)
         (raw.sendall if hasattr(raw, "sendall") else raw.send)(secret_line(secrets))
     finally:
-        stream.close()
-        if (response := getattr(stream, "_response", None)) is not None:
-            response.close()
+        getattr(stream, "_response", stream).close()  # what holds the connection; the stream itself is of no use then
 
 
 def _state(container: Any) -> dict[str, Any]:
@@ -296,7 +295,7 @@ def _collect(agent: Any, part: str, basket: Basket) -> None:
 def _read_gateway(gateway: Any, secrets: dict[str, str]) -> dict[str, bytes]:
     """Journal, meter, configuration and log of a gateway, without any value of `secrets`."""
     basket = Basket()
-    for name in (f"journal/{JOURNAL}", f"journal/{METER}", GATEWAY_JSON):
+    for name in (f"journal/{JOURNAL}", f"journal/{METER}", f"journal/{RECORDING}", GATEWAY_JSON):
         for path, read in _members(gateway, f"{GATEWAY_FOLDER}/{name}"):
             basket.put(PurePosixPath(path).name, read)
     try:

@@ -27,6 +27,7 @@ from repro.engines.agent import (
     METER,
     READY,
     READY_S,
+    RECORDING,
     SCRIPT,
     SOLUTIONS,
     TRANSCRIPT,
@@ -191,8 +192,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _gateway_files(folder: Path, secrets: dict[str, str]) -> dict[str, bytes]:
-    places = {JOURNAL: folder / "journal" / JOURNAL, METER: folder / "journal" / METER,
-              GATEWAY_JSON: folder / GATEWAY_JSON, "gateway.log": folder / "stderr"}  # fmt: skip
+    places = {name: folder / "journal" / name for name in (JOURNAL, METER, RECORDING)}
+    places |= {GATEWAY_JSON: folder / GATEWAY_JSON, "gateway.log": folder / "stderr"}
     found = {}
     for name, file in places.items():
         if file.exists():
