@@ -7,8 +7,8 @@ FOLDER/outcomes.jsonl, so that what is done survives whatever happens next. Prog
 from __future__ import annotations
 
 import json
+import os
 import signal
-import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -18,7 +18,7 @@ from typing import Any
 from repro import fingerprint, jsonio, problems, settings
 from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.fingerprint.telemetry import Telemetry
-from repro.judge import launch
+from repro.judge import clock, launch, spare
 from repro.judge.confine import PR_SET_PDEATHSIG, prctl
 from repro.problems import Problem
 
@@ -136,6 +136,7 @@ def serve(folder: Path) -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     launch.divide()  # returns in the judge; the folder may be its alone
     settings.own_caches(folder)
+    start_s = clock.age_s(os.getppid())  # the launcher is the process that was started
 
     def progress(line: str) -> None:
         print(line, flush=True)
@@ -143,13 +144,20 @@ def serve(folder: Path) -> None:
     cells = [Cell.from_json(json.loads(line)) for line in (folder / CELLS).read_text().splitlines()]
     taken: dict[str, dict[str, Any]] = {}
     for cell in cells:
-        begin = time.monotonic()
+        watch = clock.Clock()
         outcome = Outcome(cell.id, "failed")
         observed = Telemetry(cell.device)
+        watch.lap("telemetry")
         try:
+            if cell.verb == "evaluate":  # they import torch while this process does
+                spare.prepare(spare.wanted(cell.device, len(cell.solutions), cell.options), cell.device)
+                watch.lap("workers begun")
             if cell.device not in taken:
                 taken[cell.device] = fingerprint.collect(cell.device)
+                if launch.apart():  # what came before is told of folders that are new to every cell
+                    settings.keep_compiled()
             outcome.fingerprint = taken[cell.device]
+            watch.lap("fingerprint")
             outcome.result = run(cell, folder, progress, observed.mark)
             outcome.status = "done"
         except ReproError as error:
@@ -159,8 +167,13 @@ def serve(folder: Path) -> None:
             where = traceback.extract_tb(error.__traceback__)[-1]
             outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
             traceback.print_exc()
+        watch.lap("cell")
+        spare.close()
+        watch.lap("workers ended")
         seen = observed.end()
+        watch.lap("telemetry")
         if outcome.result is not None:
-            outcome.result = {**outcome.result, **seen}
-        outcome.wall_s = round(time.monotonic() - begin, 3)
+            outcome.result = {**outcome.result, **seen, "cell_spent_s": {"start": start_s} | watch.laps}
+        outcome.wall_s = watch.total()
+        start_s = 0.0
         jsonio.append(folder / OUTCOMES, outcome.to_json())

@@ -18,7 +18,8 @@ from repro.runs import Row, execute, open_bundle
 
 ENTRIES = ("ModelNew", "kernel_function")
 SCHEMA_VERSION = 1
-# A quick look: so many seconds of timing a problem, at most so many blocks, and these baselines alone.
+# A quick look: so many seconds of timing a problem, at most so many blocks, these baselines alone, and beside the times
+# no A/A control, no hot times and no profile, which decide no verdict.
 QUICK_BUDGET_S, QUICK_BLOCKS, QUICK_MODES = 1.5, 48, ("eager", "compile")
 # Room for the published protocol: four variants of at most 90 s.
 PARITY_S = 360.0
@@ -57,6 +58,7 @@ class JudgeOptions:
             "timing_budget_s": min(2.0, budget) if self.trust == "dev" else budget,
             "max_blocks": blocks,
             "parity": self.parity,
+            "passes": [] if self.quick else ["control", "hot", "profile"],
         }
 
     def cell_timeout_s(self, solutions: int) -> float:

@@ -217,6 +217,7 @@ def test_a_quick_look_is_shorter_and_says_so() -> None:
     assert found["modes"] == ["eager", "compile"]
     assert found["max_blocks"] < options()["max_blocks"] and found["timing_budget_s"] < options()["timing_budget_s"]
     assert options("--quick", "--budget-s", "0.5")["timing_budget_s"] == 0.5
+    assert found["passes"] == [] and options()["passes"] == ["control", "hot", "profile"]
 
 
 def test_one_problem_by_number_by_name_and_none(tmp_path: Path) -> None:
@@ -250,6 +251,7 @@ def test_a_quick_look_at_five_problems_takes_a_minute(tool: Tool) -> None:
     took_s, entries = entries_of(tool, "--quick")
     assert len(entries) == 5 and verdicts(entries) == {"correct"}
     assert set(entries[0]["baselines"]) == {"eager", "compile"}
+    assert {"max_autotune", "reduce_overhead", "the A/A control"} <= set(entries[0]["timing"]["left_out"])
     assert took_s <= 60, f"{took_s:.0f} s"
 
 

@@ -22,7 +22,8 @@ import torch
 
 from repro.errors import JudgeError, SolutionError, SolutionRejected
 from repro.judge import baselines, timing, trials
-from repro.judge.subject import Subject
+from repro.judge.clock import Clock
+from repro.judge.subject import PASSES, Subject
 from repro.judge.timing import Block, Runner, Sample, Series
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
@@ -40,6 +41,8 @@ KEYED_BYTES = 256 << 20
 # Blocks of the baselines alone, when every solution is gone, and how much faster they may be then.
 ALONE_BLOCKS, DISTURBED = 8, 0.05
 HOT_MS, HOT_CALLS = 30.0, 200
+# Why a pass is left out.
+QUICK = "a quick look does without"
 # Workers keep what their allocators hold between calls where all of it is under this share of the GPU's memory.
 KEEP_SHARE = 0.75
 
@@ -62,8 +65,10 @@ class Contest:
         classes: dict[str, str],
         baselines_: list[Subject],
         control: Subject | None,
+        clock: Clock,
     ) -> None:
         self.evaluation, self.solutions, self.baselines, self.control = evaluation, solutions, baselines_, control
+        self.clock = clock
         self.verified = classes
         self.options, self.slots, self.device = evaluation.options, evaluation.slots, evaluation.device
         self.cuda = self.device.type == "cuda"
@@ -104,6 +109,7 @@ class Contest:
                 subject.ask({"op": "prepare"}, self.options.timeout_s)
             except SolutionError as error:
                 raise Blamed(subject, error) from error
+        self.clock.lap("weights")
         runners = []
         for subject in list(self.baselines):
             for variant in subject.variants:
@@ -112,6 +118,7 @@ class Contest:
                     runners.append(Runner(variant, self._run(subject, variant)))
             if subject.worker is None:
                 self.baselines.remove(subject)
+        self.clock.lap("baselines")
         if "eager" not in self.classes:
             self.control = None  # nothing to compare it with; `left_out` says why
         for subject in self.everyone[len(self.baselines) :]:
@@ -126,6 +133,7 @@ class Contest:
             )
         if self.cuda:
             self._settle()
+        self.clock.lap("settling")
         return runners
 
     def _classed(self, subject: Subject, variant: str) -> bool:
@@ -291,11 +299,15 @@ class Contest:
         runners = self.prepare()
         self.evaluation.progress(f"{key}: timing {', '.join(r.name for r in runners)}")
         self.evaluation.mark("warm")
+        self.clock.lap("telemetry")
         series, status = timing.measure(
             runners, self.options.timing_budget_s, warm=self.cuda, most=self.options.max_blocks
         )
+        self.clock.lap("sampling")
         self.evaluation.mark("timed")
+        self.clock.lap("telemetry")
         trusted = [series[r.name] for r in runners if not r.candidate]
+        self.left_out |= self._skipped()
         facts: dict[str, Any] = {"status": status, "left_out": self.left_out, "baseline_classes": self.classes,
                                  "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
                                  "other_inputs": sorted(self.others),
@@ -305,14 +317,29 @@ class Contest:
                 why = timing.disagreement(series[subject.name], trusted) if self.options.trust != "dev" else ""
                 if why:
                     raise Blamed(subject, SolutionRejected("clocks_disagree", why))
-            self._hot(series)
+            if "hot" in self.options.passes:
+                self._hot(series)
+                self.clock.lap("hot")
         if self.control is not None:
             facts["aa"] = timing.speedup(series["eager"].device_ms, series[self.control.name].device_ms)
         if self.cuda and self.options.trust == "audited":
             for subject in self.solutions:
-                self._profile(subject)
+                if "profile" in self.options.passes:
+                    self._profile(subject)
+                else:
+                    subject.profile = {"kernels": [], "reason": QUICK}
+            self.clock.lap("profile")
             self._alone(runners, series, facts)
+            self.clock.lap("alone")
         return series, facts
+
+    def _skipped(self) -> dict[str, str]:
+        """What a GPU would measure and the options leave out: name -> why."""
+        audited = self.cuda and self.options.trust == "audited"
+        named = {"control": "the A/A control", "hot": "times back to back (hot)", "profile": "the profile of kernels"}
+        skipped = [name for name in PASSES if audited and name not in self.options.passes]
+        modes = [mode for mode in baselines.MODES if skipped and mode not in self.options.modes]
+        return dict.fromkeys([*modes, *(named[name] for name in skipped)], QUICK)
 
     def _hot(self, series: dict[str, Series]) -> None:
         """Calls back to back on the same inputs, for every variant: what a caller sees whose data is in the cache."""
@@ -340,8 +367,8 @@ class Contest:
 
     def _alone(self, runners: list[Runner], series: dict[str, Series], facts: dict[str, Any]) -> None:
         """The baselines once more when no solution lives: were they held up before? Raises Blamed for all."""
-        for subject in self.solutions:
-            self.evaluation.end(subject)
+        self.evaluation.end(*self.solutions)
+        self.clock.lap("ending")
         solutions, self.solutions = self.solutions, []
         left = [r for r in runners if not r.candidate and (self.control is None or r.name != self.control.name)]
         found, _ = timing.measure(left, self.options.timing_budget_s, warm=True, most=ALONE_BLOCKS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 
 from repro.errors import JudgeError, SolutionError
 from repro.judge import baselines, ceilings, confine, memory, provenance, trials, verdict
+from repro.judge.clock import Clock
 from repro.judge.contest import COMPILE_TIMEOUT_S, Ahead, Blamed, Contest
 from repro.judge.subject import Options, Progress, Subject
 from repro.judge.timing import Series
@@ -74,8 +74,9 @@ def evaluate(
         good = [s for s in subjects if judged[s.name]["verdict"] == "correct"]
         series: dict[str, Series] = {}
         facts: dict[str, Any] = {"status": "not_timed"}
+        timed = Clock()
         if options.timing and good:
-            series, facts = _timed(evaluation, good, judged, trusted, ahead)
+            series, facts = _timed(evaluation, good, judged, trusted, ahead, timed)
         clock.lap("timing")
         contestants = {s.name for s in subjects} | {CONTROL}
         return {
@@ -92,33 +93,16 @@ def evaluate(
             "margins": fixture.get("margins", {}),
             "spent_s": clock.laps,
             "trials_spent_s": evaluation.spent_s,
+            "trials_parts_spent_s": evaluation.parts.laps,
+            "timing_spent_s": timed.laps,
             "wall_s": clock.total(),
         }
     finally:
         watch.stop()
-        for subject in trusted:
-            evaluation.end(subject)
+        evaluation.end(*trusted)
         for each in ahead:
             each.wait()
         evaluation.close()
-
-
-class Clock:
-    """Where the time of an evaluation goes, seconds."""
-
-    def __init__(self) -> None:
-        self.begin = self.last = time.monotonic()
-        self.laps: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        """Everything since the last lap belongs to `name`."""
-        now = time.monotonic()
-        self.laps[name] = round(self.laps.get(name, 0.0) + now - self.last, 3)
-        self.last = now
-
-    def total(self) -> float:
-        """Everything so far."""
-        return round(time.monotonic() - self.begin, 3)
 
 
 def _named(solution: tuple[str, Path, str]) -> tuple[str, Path, str]:
@@ -172,12 +156,16 @@ def _peak(subject: Subject, device_peak: int | None) -> dict[str, Any]:
 
 
 def _timed(
-    evaluation: Evaluation, good: list[Subject], judged: dict[str, Any], trusted: list[Subject], ahead: list[Ahead]
+    evaluation: Evaluation,
+    good: list[Subject],
+    judged: dict[str, Any],
+    trusted: list[Subject],
+    ahead: list[Ahead],
+    clock: Clock,
 ) -> tuple[dict[str, Series], dict[str, Any]]:
     """Times the correct solutions; one that fails meanwhile loses its verdict, and the others are timed again."""
     options = evaluation.options
-    controlled = options.device == "cuda" and options.trust == "audited"
-    control = Subject(CONTROL, None, "Model", ["eager"], control=True) if controlled else None
+    control = Subject(CONTROL, None, "Model", ["eager"], control=True) if options.controlled else None
     late = {each.variant: each.why for each in ahead if each.why}
     try:
         while good:
@@ -191,6 +179,7 @@ def _timed(
                 evaluation.loaded.pop(subject.name, None)  # new variants are bound when weights are loaded
             fixed = [*chosen, *([control] if control is not None else [])]
             evaluation.start(*[s for s in [*fixed, *good] if s.worker is None])
+            clock.lap("workers")
             for subject in fixed:
                 if subject.failed:
                     raise JudgeError(f"the baselines of {evaluation.problem.key} do not start", str(subject.reasons))
@@ -200,7 +189,7 @@ def _timed(
             if not good:
                 break
             try:
-                contest = Contest(evaluation, good, classes, chosen, control)
+                contest = Contest(evaluation, good, classes, chosen, control, clock)
                 contest.left_out |= {n: why for n, why in late.items() if n in names}
                 return contest.run()
             except Blamed as blamed:
@@ -214,6 +203,7 @@ def _timed(
                 judged[blamed.subject.name] = verdict.judge(blamed.subject, evaluation.fixture)
                 good = [s for s in good if s is not blamed.subject]
     finally:
-        for subject in [*trusted, *([control] if control is not None else [])]:
-            evaluation.end(subject)
+        clock.lap()
+        evaluation.end(*trusted, *([control] if control is not None else []))
+        clock.lap("ending")
     return {}, {"status": "not_timed"}

@@ -305,6 +305,7 @@ def _launch(connection: socket.socket, judge: int, launcher: Launcher) -> int:
 
 
 _current: Launcher | RemoteLauncher | None = None
+_apart = False
 
 
 def current() -> Launcher | RemoteLauncher:
@@ -316,15 +317,20 @@ def current() -> Launcher | RemoteLauncher:
     return _current
 
 
+def apart() -> bool:
+    """Whether the launcher of this process gives every worker a user of its own."""
+    return _apart
+
+
 def divide() -> None:
     """Makes this process the launcher and returns in a child that is the judge. Call it before torch is imported.
 
     The launcher ends with the judge's exit code. A judge that ends takes its workers with it, and so does a launcher.
     """
-    global _current
+    global _current, _apart
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    apart = users.may_change()
-    judge_uid = settings.CONTAINER_UID if apart and settings.in_container() else None
+    users_of_their_own = users.may_change()
+    judge_uid = settings.CONTAINER_UID if users_of_their_own and settings.in_container() else None
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     parent = os.getpid()
     sys.stdout.flush()
@@ -336,11 +342,12 @@ def divide() -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-        _current = RemoteLauncher(theirs)
+        _current, _apart = RemoteLauncher(theirs), users_of_their_own
         return
     theirs.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    code = _launch(ours, pid, Launcher(users.free(judge_uid) if apart else None, pid))
+    given = users.free(judge_uid, contained=settings.in_container())
+    code = _launch(ours, pid, Launcher(given if users_of_their_own else None, pid))
     if code < 0:
         with contextlib.suppress(OSError):  # SIGKILL has no handler
             signal.signal(-code, signal.SIG_DFL)

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import torch
 
 from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
-from repro.judge import launch
+from repro.judge import launch, spare
 from repro.judge.buffers import SharedBuffer
-from repro.judge.protocol import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
+from repro.judge.protocol import ChannelClosed, ChannelGarbage, ChannelTimeout
 
 START_TIMEOUT_S = 120.0
 STDERR_TAIL_BYTES = 4000
@@ -32,6 +32,7 @@ class Asked(Protocol):
     def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]: ...
     def stop(self) -> None: ...
     def wake(self) -> None: ...
+    def doom(self) -> None: ...
     def is_still(self) -> bool: ...
     def close(self) -> None: ...
 
@@ -42,19 +43,11 @@ class WorkerProcess:
 
     def __init__(self, name: str, device: torch.device, buffers: dict[str, SharedBuffer], *, trusted: bool) -> None:
         self.name, self.device, self.trusted, self.buffers = name, device, trusted, buffers
-        self.launcher = launch.current()
-        self._log = os.memfd_create("repro-log")
-        to_worker, from_judge = os.pipe()
-        to_judge, from_worker = os.pipe()
-        shared = [(key, buffer.fd) for key, buffer in buffers.items() if buffer.fd is not None]
-        try:
-            fds = [to_worker, from_worker, *(fd for _, fd in shared)]
-            self.started = self.launcher.start(_plain(name), str(device), fds, self._log)
-        finally:
-            os.close(to_worker)
-            os.close(from_worker)
-        self.numbers = dict(zip((key for key, _ in shared), self.started.fds[2:], strict=True))
-        self.channel = Channel(to_judge, from_judge)
+        shared = {key: buffer.fd for key, buffer in buffers.items() if buffer.fd is not None}
+        ahead = None if shared else spare.take(str(device))
+        self.process = ahead or spare.Process(_plain(name), str(device), list(shared.values()))
+        self.launcher, self.started, self.channel = self.process.launcher, self.process.started, self.process.channel
+        self.numbers = dict(zip(shared, self.started.fds[2:], strict=True))
         self.stopped = self.ended = False
 
     @property
@@ -116,8 +109,8 @@ class WorkerProcess:
 
     def stderr_tail(self) -> str:
         """The end of what the worker printed. Nothing of it is ever taken for a result."""
-        size = os.fstat(self._log).st_size
-        data = os.pread(self._log, STDERR_TAIL_BYTES, max(0, size - STDERR_TAIL_BYTES))
+        size = os.fstat(self.process.log).st_size
+        data = os.pread(self.process.log, STDERR_TAIL_BYTES, max(0, size - STDERR_TAIL_BYTES))
         return " | ".join(data.decode(errors="replace").strip().splitlines()[-3:])
 
     def stop(self) -> None:
@@ -154,14 +147,16 @@ class WorkerProcess:
         """Kills the worker and everything that it started."""
         self.launcher.kill(self.started.pid)
 
+    def doom(self) -> None:
+        """Has the worker killed without waiting for it: `close` does."""
+        if not self.ended:
+            self.process.doom()
+
     def close(self) -> None:
         """Ends the worker and removes its scratch folder."""
         if not self.ended:
             self.ended = True
-            self.launcher.remove(self.started.pid)
-            self.started.close()
-            self.channel.close()
-            os.close(self._log)
+            self.process.close()
 
 
 class InProcess:
@@ -195,6 +190,9 @@ class InProcess:
 
     def wake(self) -> None:
         """Nothing was stopped."""
+
+    def doom(self) -> None:
+        """Nothing can be killed here."""
 
     def close(self) -> None:
         """Lets go of the solution, and of the folder that it had."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
+import types
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -77,6 +79,33 @@ def flatten(value: Any) -> list[torch.Tensor]:
     raise JudgeError(f"the problem's Model returns {type(value).__name__}", "only tensors can be judged")
 
 
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    """Meta functions that torch writes in Python import torch._dynamo at their first call, which takes a second, to be
+    left out of what that compiles. Nothing is compiled here: a stand-in leaves them out as well."""
+    name = "torch._dynamo"
+    if name in sys.modules:
+        yield
+        return
+    asked: list[Any] = []
+
+    def disable(function: Any, *_: Any, **__: Any) -> Any:
+        asked.append(function)
+        return function
+
+    stand_in = types.ModuleType(name)
+    stand_in.disable = disable  # type: ignore[attr-defined]
+    sys.modules[name] = stand_in
+    try:
+        yield
+    finally:
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
+        for function in asked:  # each notes that it was left out
+            with suppress(AttributeError):
+                del function.__dynamo_disable
+
+
 def output_spec(plan: Plan, weights: Weights) -> Any:
     """Structure, shapes and dtypes that a solution must return: a meta run of the Model in the problem's dtype."""
     with torch.device("meta"):
@@ -84,8 +113,12 @@ def output_spec(plan: Plan, weights: Weights) -> Any:
     model = model.to(torch_dtype(plan.problem.dtype)).eval()
     inputs = [torch.empty(s[0], dtype=s[1], device="meta") if i in plan.tensors else s for i, s in enumerate(plan.spec)]
     try:
-        with torch.no_grad():
-            value = model(*inputs)
+        try:
+            with torch.no_grad(), _uncompiled():
+                value = model(*inputs)
+        except Exception:  # its own, or one that the stand-in brought about
+            with torch.no_grad():
+                value = model(*inputs)
     except Exception as error:
         name = plan.problem.path.name
         raise JudgeError(f"Model of {name} fails on the meta device", f"{type(error).__name__}: {error}") from error

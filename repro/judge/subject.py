@@ -15,6 +15,8 @@ from repro.judge.process import Asked
 
 Progress = Callable[[str], None]
 TRUSTS = ("audited", "dev")
+# The A/A control, calls back to back, and each solution's kernels by the profiler. None of them decides a verdict.
+PASSES = ("control", "hot", "profile")
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Options:
     trust: `audited` (workers of their own, a control, verified times) or `dev` (all in the judge's process, quick).
     modes: torch baselines, of `repro.judge.baselines.MODES`. compile_timeout_s bounds the compilation of max_autotune,
     which tries hundreds of kernels for a deep network. max_blocks bounds the blocks of the timing. parity: also
-    the published protocol's times, when the judge is done.
+    the published protocol's times, when the judge is done. passes: what is measured beside the times, of PASSES; the
+    others are named in `timing.left_out`.
     """
 
     device: str = "cuda"
@@ -36,6 +39,12 @@ class Options:
     compile_timeout_s: float = 30.0
     max_blocks: int = 400
     parity: bool = False
+    passes: tuple[str, ...] = PASSES
+
+    @property
+    def controlled(self) -> bool:
+        """Whether an A/A control is timed."""
+        return self.device == "cuda" and self.trust == "audited" and "control" in self.passes
 
 
 @dataclass

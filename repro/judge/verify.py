@@ -7,6 +7,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from repro import inputs as inputs_module
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
 from repro.inputs import Plan, Weights
 from repro.judge import digests, gates, metric, trials
+from repro.judge.clock import Clock
 from repro.judge.limits import CLASSES, class_of
 from repro.judge.metric import Distance, score
 from repro.judge.process import InProcess, WorkerProcess
@@ -73,6 +75,7 @@ class Evaluation:
         self.slots = Slots(plan, spec, self.own.rows, self.device)
         self.loaded: dict[str, str] = {}
         self.spent_s: dict[str, float] = {}
+        self.parts = Clock()
         self.perturbed: Weights | None = None
         self._neighbour: Shape | None = None
 
@@ -98,25 +101,41 @@ class Evaluation:
             "dtype": self.problem.dtype,
             "overrides": self.problem.overrides,
         }
-        for subject in subjects:
+
+        def define(subject: Subject) -> SolutionError | None:
             try:
                 assert subject.worker is not None
                 subject.hello = subject.worker.start()
                 message = {"op": "define", "source": subject.text, "entry": subject.entry, "problem": problem}
                 subject.ask(message | {"inputs": len(self.plan.spec)}, self.options.timeout_s)
             except SolutionError as error:
+                return error
+            return None
+
+        if self.options.trust == "dev" or not subjects:
+            faults = [define(subject) for subject in subjects]
+        else:
+            with ThreadPoolExecutor(len(subjects)) as pool:
+                faults = list(pool.map(define, subjects))
+        for subject, error in zip(subjects, faults, strict=True):
+            if error is not None:
                 subject.fail(error, "import")
                 self.end(subject)
 
-    def end(self, subject: Subject) -> None:
-        """Ends the worker of a solution that is done with, so that what it holds of the GPU is free for the others."""
-        if subject.worker is not None:
-            subject.worker.close()
-            subject.worker = None
-            self.loaded.pop(subject.name, None)
-        if subject.staging is not None:
-            subject.staging.close()
-            subject.staging = None
+    def end(self, *subjects: Subject) -> None:
+        """Ends the workers of subjects that are done with: what they hold of the GPU is free for the others."""
+        if len(subjects) > 1:  # taking a CUDA context down takes a while, which several do side by side
+            for subject in subjects:
+                if subject.worker is not None:
+                    subject.worker.doom()
+        for subject in subjects:
+            if subject.worker is not None:
+                subject.worker.close()
+                subject.worker = None
+                self.loaded.pop(subject.name, None)
+            if subject.staging is not None:
+                subject.staging.close()
+                subject.staging = None
 
     def use(self, perturbed: bool) -> tuple[str, Weights]:
         """Makes the fp64 reference one of the native or the perturbed weights; returns their name and the weights."""
@@ -232,18 +251,25 @@ class Evaluation:
 
     def trial(self, subject: Subject, trial: trials.Trial, *, repeats: int) -> None:
         """One trial of one solution; its faults become reasons."""
+        part = self.parts.lap
+        part()
         try:
             name, state = self.use(trial.perturbed)
             self.still(but=subject)
             self.load(subject, name, state)
+            part("weights")
             self.slots.fill(trial.seed, trial.stress)
+            part("inputs")
             message = {"op": "run", "variant": subject.variants[0], "inputs": self.slots.told()}
             answer = subject.ask(message, self.options.timeout_s)
+            part("calls" if subject.distances else "first calls")
             if not trial.judged:
                 gates.check(answer.get("output"), self.shape.spec, self.device.type)
                 return
             distance, bits = self.compare(subject, answer.get("output"))
+            part("comparing")
             self.settled(subject, answer.get("digest"))
+            part("digests")
             self._note(subject, trial, distance)
             for _ in range(repeats - 1):
                 answer = subject.ask(message, self.options.timeout_s)
@@ -256,9 +282,11 @@ class Evaluation:
                         detail = f"a repeat on the same inputs has rel_l2 {distance.values()['rel_l2']:.2g}"
                         raise SolutionRejected("nondeterministic_wrong", detail)
                     self._note(subject, trial, distance)
+            part("repeats")
             if answer.get("static"):
                 subject.observed.add("static_output")
             self._intact()
+            part("inputs again")
             if repeats == 1:
                 subject.ask({"op": "release"}, self.options.timeout_s)
         except SolutionError as error:
@@ -381,6 +409,5 @@ class Evaluation:
 
     def close(self) -> None:
         """Ends every worker and gives the buffers back."""
-        for subject in self.subjects:
-            self.end(subject)
+        self.end(*self.subjects)
         self.slots.close()

@@ -339,13 +339,24 @@ def answer(worker: Worker, message: dict[str, Any]) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error} ({where})", "code": code}
 
 
+def warm_triton() -> None:
+    """Has Triton compile its bridge to the CUDA driver, half a second of a C compiler that nobody waits for while the
+    judge starts. It makes no CUDA context. What fails here is met and told where a solution needs it."""
+    with contextlib.suppress(Exception):
+        from triton.runtime import driver as triton_driver
+
+        _ = triton_driver.active.utils
+
+
 def serve(read_fd: int, write_fd: int, device: str, scratch: Path, confined: dict[str, str]) -> None:
     """Answers requests until the judge closes the pipe."""
     channel = Channel(read_fd, write_fd)
     for fd in (channel.read_fd, channel.write_fd):
         os.set_inheritable(fd, False)
     worker = Worker(torch.device(device), scratch, confined)
-    if not worker.cuda:
+    if worker.cuda:
+        warm_triton()
+    else:
         torch.set_num_threads(1)
         interpreter.mend()
     with contextlib.suppress(ChannelClosed):
