@@ -25,6 +25,13 @@ COPY requirements/agents.txt /opt/repro/requirements/agents.txt
 RUN /opt/venv/bin/pip install --cert /etc/ssl/certs/ca-certificates.crt --disable-pip-version-check --no-cache-dir \
         --require-hashes --requirement /opt/repro/requirements/agents.txt
 
+# Only where asked: --build-arg CLAUDE_CODE=ADDRESS of the tarball that requirements/claude-code.json pins by its hash.
+ARG CLAUDE_CODE=
+COPY requirements/claude-code.json requirements/install_claude_code.py /opt/repro/requirements/
+RUN if [ -n "${CLAUDE_CODE}" ]; then \
+        /opt/venv/bin/python /opt/repro/requirements/install_claude_code.py "${CLAUDE_CODE}" /usr/local/bin; \
+    fi
+
 # A volume mounted at /cell takes this folder's owner and mode: the judge's alone, workers are of other users; so do a
 # gateway's folder and that of its socket. /results is where a plain `docker run repro benchmark` leaves its bundle.
 RUN groupadd --gid 10001 repro \
