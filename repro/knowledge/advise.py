@@ -89,8 +89,7 @@ def _fit(page: Page, asked: dict[str, set[str]]) -> float:
 def _tried(pages: Library, page: Page, experiments: str) -> bool:
     if not experiments.strip():
         return False
-    said = set(pages.index.stems(experiments).values())
-    title = set(pages.index.stems(page.title).values())
+    said, title = pages.stems(experiments), pages.stems(page.title)
     whole = sum(map(pages.index.rarity, title))
     return whole > 0 and sum(map(pages.index.rarity, title & said)) >= TRIED_SHARE * whole
 
@@ -121,14 +120,11 @@ def table(pages: Library, rows: list[Prior]) -> str:
 def _priors(pages: Library, query: str, most: int) -> list[Prior]:
     """Rows by the rarity of the words they share with the query. Of a machine or number format that the query does not
     name, where the row and the query name one, a row stands behind all others."""
-    said = set(pages.index.stems(query).values())
+    said = pages.stems(query)
     asked = pages.vocabulary.facets(query)
     scored = []
-    for n, row in enumerate(pages.priors):
-        stems = set(pages.index.stems(" ".join(row.cells[:-1])).values())
-        score = sum(map(pages.index.rarity, said & stems))
-        score += len(said & set(pages.index.stems(row.cells[0]).values()))
-        has = pages.vocabulary.facets(" ".join(row.cells[:-1]))
+    for n, (row, stems, first, has) in enumerate(pages.prior_stems):
+        score = sum(map(pages.index.rarity, said & stems)) + len(said & first)
         for facet in ("archs", "dtypes"):
             if asked[facet] and has[facet]:
                 score += AGREES if asked[facet] & has[facet] else -CONTRADICTS

@@ -13,7 +13,7 @@ from repro.knowledge.words import ends, fold, terms
 
 # What each field adds to a page's score, and to a section's. Each is a table of its own: in one table a word that most
 # bodies have would count nothing where it stands in a title, too. One set for all pages and all queries.
-PAGE_FIELDS = {"title": 1.5, "summary": 1.0, "headings": 0.75, "body": 1.0}
+PAGE_FIELDS = {"title": 1.0, "summary": 1.5, "headings": 0.3, "body": 1.5}
 SECTION_FIELDS = {"heading": 1.0, "passage": 1.0}
 # A page counts by itself and by its best section.
 SECTION_SHARE = 0.5

@@ -27,14 +27,20 @@ class Library:
     priors: tuple[Prior, ...]
     checks: Callable[[str], list[Finding]]
 
+    def stems(self, text: str) -> frozenset[str]:
+        """The stems of a text, as the search compares them."""
+        return frozenset(self.index.stems(text).values())
+
     @functools.cached_property
     def rule_stems(self) -> list[tuple[Rule, frozenset[str], frozenset[str]]]:
         """Every rule with the stems of its condition and those of its remedy."""
+        return [(rule, self.stems(rule.when), self.stems(rule.do)) for rule in self.rules]
 
-        def stems(text: str) -> frozenset[str]:
-            return frozenset(self.index.stems(text).values())
-
-        return [(rule, stems(rule.when), stems(rule.do)) for rule in self.rules]
+    @functools.cached_property
+    def prior_stems(self) -> list[tuple[Prior, frozenset[str], frozenset[str], dict[str, set[str]]]]:
+        """Every row with the stems of all its cells but the reason, those of its first, and the facets that it names."""
+        told = ((row, " ".join(row.cells[:-1])) for row in self.priors)
+        return [(row, self.stems(text), self.stems(row.cells[0]), self.vocabulary.facets(text)) for row, text in told]
 
 
 @functools.cache

@@ -33,7 +33,7 @@ class Match:
 
 def matches(pages: Library, text: str) -> list[Match]:
     """Every rule held against a text, the nearest first."""
-    said = frozenset(pages.index.stems(text).values())
+    said = pages.stems(text)
 
     def share(stems: frozenset[str]) -> float:
         whole = sum(map(pages.index.rarity, stems))
