@@ -1,8 +1,8 @@
 """Installs the Claude Code CLI into the image: `python install_claude_code.py ADDRESS FOLDER`.
 
 ADDRESS is where the tarball of the package and version in claude-code.json can be had: a URL, as `npm view
-PACKAGE@VERSION dist.tarball` prints it, or a file. It is used only where its hash is the pinned one. The package holds one
-program, which needs no other.
+PACKAGE@VERSION dist.tarball` prints it, or a file. It is used only where its hash is the pinned one. The package holds
+one program, which needs no other.
 """
 
 from __future__ import annotations

@@ -132,7 +132,8 @@ def test_lines_of_any_length_are_put_together_from_chunks_of_any_size(size: int)
         ({"subtype": "success", "is_error": True, "result": "API Error: 400 gateway: over [budget:wall]"}, "timeout"),
         ({"subtype": "success", "is_error": True, "api_error_status": 529, "result": "API Error: 529 busy"},
          "provider_error"),
-        ({"subtype": "success", "is_error": True, "result": "API Error: 403 gateway: no [model_denied]"}, "infra_error"),
+        ({"subtype": "success", "is_error": True, "result": "API Error: 403 gateway: no [model_denied]"},
+         "infra_error"),
         ({"subtype": "error_during_execution", "is_error": True, "errors": ["crash"]}, "agent_error"),
     ],
 )  # fmt: skip
@@ -166,7 +167,8 @@ SUCCESS = {"type": "result", "subtype": "success", "is_error": False, "usage": {
 def test_the_prompt_comes_by_stdin_and_the_environment_is_our_own(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "planted")
     pretend(
-        cell, monkeypatch, SOLVE, "cat > prompt; env > env; printf '%s\\n' \"$@\" > argv", echo(INIT), echo(SUCCESS)
+    show = "cat > prompt; env > env; printf '%s\\n' \"$@\" > argv"
+    pretend(cell, monkeypatch, SOLVE, show, echo(INIT), echo(SUCCESS))
     )
     cell.serve([])
     assert cell.run(agent="claude-code", budgets={"wall_s": 60, "turns": 7})["status"] == "completed"
@@ -207,8 +209,8 @@ def test_a_program_that_ignores_signals_is_killed_with_its_children(
 ) -> None:
     """And one that holds its output open cannot hold the session up."""
     monkeypatch.setattr(claude_code, "SIGNALS", tuple((number, 0.5) for number, _ in claude_code.SIGNALS))
-    pretend(cell, monkeypatch, "trap '' INT TERM", SOLVE, echo(INIT), "setsid sleep 300 & echo $! > pids; echo $$ >> pids",
-            "while true; do sleep 1; done")  # fmt: skip
+    leave = "setsid sleep 300 & echo $! > pids; echo $$ >> pids"
+    pretend(cell, monkeypatch, "trap '' INT TERM", SOLVE, echo(INIT), leave, "while true; do sleep 1; done")
     cell.serve([])
     outcome = cell.run(agent="claude-code", budgets={"wall_s": 2})
     assert outcome["status"] == "timeout" and outcome["wall_s"] < 15
@@ -217,7 +219,7 @@ def test_a_program_that_ignores_signals_is_killed_with_its_children(
 
 
 def test_a_program_that_is_stopped_says_what_it_used(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(cell, monkeypatch, f"trap \"{echo(SUCCESS).replace(chr(34), chr(92) + chr(34))}; exit 0\" INT", SOLVE, echo(INIT),
+    pretend(cell, monkeypatch, "last() {", echo(SUCCESS), "exit 0; }", "trap last INT", SOLVE, echo(INIT),
             "while true; do sleep 0.1; done")  # fmt: skip
     cell.serve([])
     outcome = cell.run(agent="claude-code", budgets={"wall_s": 1})
@@ -227,6 +229,7 @@ def test_a_program_that_is_stopped_says_what_it_used(cell: Cell, monkeypatch: py
 @pytest.mark.parametrize("state", ["failed", "pending", ""])
 def test_a_run_without_its_knowledge_base_is_ended(cell: Cell, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     servers = [{"name": "knowledge", "status": state}] if state else []
+    monkeypatch.setattr(claude_code, "SIGNALS", tuple((number, 0.5) for number, _ in claude_code.SIGNALS))
     pretend(cell, monkeypatch, echo(INIT | {"mcp_servers": servers}), "sleep 60")
     cell.serve([], mcp=True)
     outcome = cell.run(agent="claude-code", arm="with_kb", knowledge="local", expect_tools=["echo", "slow"])
