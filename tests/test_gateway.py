@@ -66,9 +66,10 @@ def test_the_real_way_puts_the_key_in_and_takes_the_agents_headers_out() -> None
         assert ask(cell, stream=True).content[0].to_dict()["text"] == "hello"
         with cell.client() as client:
             assert client.messages.count_tokens(model=MODEL, messages=HI).input_tokens == 7
-            client.beta.messages.create(
-                model=MODEL, max_tokens=9, messages=HI, betas=["context-management-2025-06-27", "files-api-2025-04-14"]
-            )
+        with cell.http() as http:
+            body = {"model": MODEL, "max_tokens": 9, "messages": HI}
+            betas = {"anthropic-beta": "context-management-2025-06-27,files-api-2025-04-14"}
+            assert http.post("/v1/messages?beta=true", json=body, headers=betas).status_code == 200
         seen = httpx2.get(url).json()["seen"]
         assert [request["path"] for request in seen] == [
             "/v1/messages", "/v1/messages/count_tokens", "/v1/messages?beta=true",
@@ -100,25 +101,29 @@ def test_events_are_passed_on_as_they_come() -> None:
         assert len(seen) == 10 and seen[0] < 1.5 and seen[-1] - seen[0] > 1.0
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
-def test_a_provider_that_fails_for_a_moment_is_asked_again(status: int, stream: bool) -> None:
-    fault = {"status": status, "headers": {"retry-after": "0.05"}}
-    with chained([fault, fault, says("at last")]) as (cell, _):
-        assert ask(cell, stream=stream).content[0].to_dict()["text"] == "at last"
-        meter = cell.settled(turns=1)
-        assert (meter["retries"], meter["provider_errors"]) == (2, {str(status): 2})
-        attempts = cell.lines("request")[0]["attempts"]
-        assert attempts == [{"status": status, "waited_s": 0.05}] * 2
+def test_a_provider_that_fails_for_a_moment_is_asked_again() -> None:
+    statuses = (408, 409, 429, 500, 503, 529)
+    faults = [{"status": status, "headers": {"retry-after": "0.05"}} for status in statuses]
+    steps = [step for fault in faults for step in (fault, fault, says("at last"))]
+    with chained([*steps, *steps]) as (cell, _):
+        for n in range(2 * len(statuses)):
+            assert ask(cell, stream=n < len(statuses)).content[0].to_dict()["text"] == "at last"
+        meter = cell.settled(turns=12)
+        assert (meter["retries"], meter["provider_errors"]) == (24, {str(status): 4 for status in statuses})
+        attempts = [line["attempts"] for line in cell.lines("request")]
+        assert attempts == [[{"status": status, "waited_s": 0.05}] * 2 for status in (*statuses, *statuses)]
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413])
-def test_a_refusal_of_the_provider_is_passed_on_at_once(status: int) -> None:
-    with chained([{"status": status, "error": "because"}]) as (cell, url):
-        with pytest.raises(anthropic.APIStatusError, match="because"):
-            ask(cell, max_retries=5)
-        assert len(httpx2.get(url).json()["seen"]) == 1
-        assert cell.meter()["provider_errors"] == {str(status): 1} and cell.meter()["turns"] == 0
+def test_a_refusal_of_the_provider_is_passed_on_at_once() -> None:
+    statuses = (400, 401, 403, 404, 413)
+    with chained([{"status": status, "error": "because"} for status in statuses]) as (cell, url):
+        for status in statuses:
+            with pytest.raises(anthropic.APIStatusError, match="because") as caught:
+                ask(cell, max_retries=5)
+            assert caught.value.status_code == status
+        assert len(httpx2.get(url).json()["seen"]) == 5
+        assert cell.meter()["provider_errors"] == {str(status): 1 for status in statuses}
+        assert cell.meter()["turns"] == 0
 
 
 def test_a_provider_that_keeps_failing_ends_in_one_error_that_the_sdk_does_not_repeat() -> None:
@@ -139,11 +144,12 @@ def test_a_wait_longer_than_patience_is_not_begun() -> None:
         assert time.monotonic() - began < 4 and cell.meter()["retries"] == 0
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_connection_lost_before_the_first_byte_is_tried_again(stream: bool) -> None:
-    with chained([{"cut": 0}, says("second")]) as (cell, _):
-        assert ask(cell, stream=stream).content[0].to_dict()["text"] == "second"
-        assert cell.settled(turns=1)["provider_errors"] == {"disconnect": 1}
+def test_a_connection_lost_before_the_first_byte_is_tried_again() -> None:
+    with chained([{"cut": 0}, says("second"), says("lost", cut=1), {"cut": 0}, says("third")]) as (cell, _):
+        assert ask(cell, stream=True).content[0].to_dict()["text"] == "second"
+        # an answer in one piece has shown the agent nothing before it is whole
+        assert ask(cell).content[0].to_dict()["text"] == "third"
+        assert cell.settled(turns=2)["provider_errors"] == {"disconnect": 3}
 
 
 def test_a_connection_lost_in_the_middle_is_an_error_and_not_an_answer() -> None:
@@ -342,6 +348,16 @@ def test_sigterm_ends_it_cleanly_in_the_middle_of_a_request() -> None:
         assert cell.lines("request")[-1]["error"] == "interrupted"
         assert cell.lines()[-1]["kind"] == "stop" and cell.meter()["tokens"]["input"] == 44
         assert not cell.socket.exists() and (cell.out, cell.err) == ("", "")
+
+
+def test_sigterm_ends_it_cleanly_while_it_waits_for_the_provider() -> None:
+    with Cell([{"delay_s": 60}, says("x")]) as cell, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(cell.post)
+        while not cell.lines("open"):
+            time.sleep(0.02)
+        assert cell.end() == 0 and (cell.out, cell.err) == ("", "")
+        assert waiting.result().status_code == 503
+        assert cell.lines("request")[-1]["error"] == "interrupted"
 
 
 def test_an_idle_gateway_ends_at_once_and_says_nothing_but_ready() -> None:

@@ -85,7 +85,7 @@ DENIED: list[tuple[str, str, dict[str, Any]]] = [
     ("no messages", "body_invalid", {"messages": []}),
     ("max_tokens as text", "body_invalid", {"max_tokens": "many"}),
     ("stream as text", "body_invalid", {"stream": "yes"}),
-    ("a body nested too deep", "body_invalid", message({"type": "tool_use", "id": "t", "name": "x", "input": deep(80)})),
+    ("a body too deep", "body_invalid", message({"type": "tool_use", "id": "t", "name": "x", "input": deep(80)})),
     ("an unknown context edit", "field_denied", {"context_management": {"edits": [{"type": "fetch_20260101"}]}}),
 ]  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -11,11 +11,12 @@ from starlette.types import Receive, Scope, Send
 
 from repro.gateway.budgets import Budgets
 from repro.gateway.journal import Journal
-from repro.gateway.mcp import LARGEST_BODY as LARGEST_CALL
-from repro.gateway.mcp import Mcp
 from repro.gateway.messages import Messages, answer
 from repro.gateway.refusal import Refusal, brief, error_body
-from repro.gateway.room import LARGEST_BODY, Full, Room
+from repro.gateway.room import LARGEST_BODY, LARGEST_CALL, Full, Room
+
+if TYPE_CHECKING:
+    from repro.gateway.mcp import Mcp
 
 MESSAGES = ("/v1/messages", "/v1/messages/count_tokens")
 MCP = "/mcp"

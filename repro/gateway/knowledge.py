@@ -135,12 +135,14 @@ async def _remote(spec: KnowledgeSpec, key: str, redactor: Redactor) -> AsyncIte
     )
     async with contextlib.AsyncExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
-        client = Client(stdio_client(command, errlog=errors), read_timeout_seconds=spec.timeout_s, mode="legacy")
+        client = Client(stdio_client(command, errlog=errors), mode="legacy")
         try:
             async with asyncio.timeout(START_S):
                 await stack.enter_async_context(client)
                 listed = (await client.list_tools()).tools
-        except (MCPError, OSError, TimeoutError, RuntimeError) as error:
+        except (MCPError, OSError, TimeoutError, RuntimeError, ExceptionGroup) as error:
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
             why = redactor.text(f"{type(error).__name__}: {error} {_tail(errors, redactor)}")
             raise PrerequisiteError("the knowledge server leeroopedia did not start", why, "Check its key.") from None
         tools = [tool for tool in listed if tool.name in KB_TOOLS]
@@ -150,12 +152,10 @@ async def _remote(spec: KnowledgeSpec, key: str, redactor: Redactor) -> AsyncIte
 
 
 @contextlib.asynccontextmanager
-async def started(config: Config, keys: dict[str, str], redactor: Redactor) -> AsyncIterator[Knowledge | None]:
-    """The knowledge base of a cell, or None in an arm without. Raises PrerequisiteError, UsageError."""
+async def started(config: Config, keys: dict[str, str], redactor: Redactor) -> AsyncIterator[Knowledge]:
+    """The knowledge base of a cell that has one. Raises PrerequisiteError, UsageError."""
     kind = config.knowledge.kind
-    if kind == "none":
-        yield None
-    elif kind == "leeroopedia":
+    if kind == "leeroopedia":
         async with _remote(config.knowledge, keys["LEEROOPEDIA_API_KEY"], redactor) as remote:
             yield remote
     else:

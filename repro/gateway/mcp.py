@@ -20,9 +20,9 @@ from repro.gateway.journal import Journal
 from repro.gateway.knowledge import Knowledge
 from repro.gateway.meter import Meter
 from repro.gateway.refusal import brief
+from repro.gateway.room import LARGEST_CALL
 
 NAME = "knowledge"
-LARGEST_BODY = 4 * 1024 * 1024
 
 
 def _text(text: str, *, is_error: bool) -> types.CallToolResult:
@@ -37,7 +37,7 @@ class Mcp:
         self._under_way = 0
         server: Server[Any] = Server(NAME, on_list_tools=self._list, on_call_tool=self._call)
         self._manager = StreamableHTTPSessionManager(
-            server, stateless=True, json_response=True, max_request_body_size=LARGEST_BODY
+            server, stateless=True, json_response=True, max_request_body_size=LARGEST_CALL
         )
 
     @contextlib.asynccontextmanager

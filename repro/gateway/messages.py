@@ -23,6 +23,7 @@ from repro.gateway.upstreams.base import Call, Upstream, UpstreamLost
 from repro.gateway.upstreams.record import Record
 from repro.gateway.upstreams.retry import LARGEST_REPLY, Opened, patient
 
+ENDING = error_body("api_error", "gateway: it ends [upstream:interrupted]")
 RETURNED = ("request-id", "retry-after", "anthropic-ratelimit-unified-reset")
 
 
@@ -81,6 +82,7 @@ class Messages:
         self._policy = policy.Policy(config)
         self._record = Record(config.journal, redactor) if config.upstream.record else None
         self._pumps: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[Opened]] = set()
 
     def refuse(self, refusal: Refusal, entry: dict[str, Any], shown: Any = None) -> Response:
         """Counts, journals and tells a refusal. shown: what of the request the journal keeps."""
@@ -118,9 +120,7 @@ class Messages:
         self._budgets.under_way += not exchange.counting
         handed_on = False
         try:
-            opened = await patient(
-                self._upstream, call, self._config.retry, note=self._failed, left_s=lambda: self._budgets.wall_left_s
-            )
+            opened = await self._opened(call)
             exchange.entry["attempts"] = opened.attempts
             self._meter.retries += sum(1 for attempt in opened.attempts if "waited_s" in attempt)
             exchange.entry["first_byte_s"] = round(time.monotonic() - exchange.began, 4)
@@ -128,12 +128,23 @@ class Messages:
                 handed_on = True
                 return self._streamed(exchange, opened)
             return self._whole(exchange, opened)
-        except asyncio.CancelledError:
-            exchange.entry["error"] = "interrupted"
-            raise
+        except asyncio.CancelledError:  # the gateway ends
+            exchange.entry |= {"status": 503, "error": "interrupted"}
+            return answer(503, ENDING, FINAL)
         finally:
             if not handed_on:
                 self._settle(exchange)
+
+    async def _opened(self, call: Call) -> Opened:
+        """The provider's answer. Raises CancelledError where the gateway ends first."""
+        waiting = asyncio.create_task(
+            patient(
+                self._upstream, call, self._config.retry, note=self._failed, left_s=lambda: self._budgets.wall_left_s
+            )
+        )
+        self._waiting.add(waiting)
+        waiting.add_done_callback(self._waiting.discard)
+        return await waiting
 
     def _failed(self, code: str) -> None:
         self._meter.errors[code] += 1
@@ -194,9 +205,9 @@ class Messages:
             exchange.entry["error"] = lost.code
             error = error_body("api_error", self._redactor.text(lost.told))["error"]
             queue.put_nowait(sse.render("error", error=error))
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # the gateway ends
             exchange.entry["error"] = "interrupted"
-            raise
+            queue.put_nowait(sse.render("error", error=ENDING["error"]))
         finally:
             if exchange.answer.error:
                 self._failed(exchange.answer.error)
@@ -224,9 +235,10 @@ class Messages:
 
     async def aclose(self) -> None:
         """Ends what is under way; every exchange gets its line."""
-        for pump in list(self._pumps):
-            pump.cancel()
-        await asyncio.gather(*self._pumps, return_exceptions=True)
+        tasks: list[asyncio.Task[Any]] = [*self._pumps, *self._waiting]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _no_constant(name: str) -> Any:

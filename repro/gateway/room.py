@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-LARGEST_BODY = 32 * 1024 * 1024
+LARGEST_BODY, LARGEST_CALL = 32 * 1024 * 1024, 4 * 1024 * 1024
 SLOTS, BYTES, WAITING = 8, 64 * 1024 * 1024, 64
 
 

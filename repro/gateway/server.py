@@ -17,12 +17,11 @@ import uvicorn
 
 from repro.errors import ReproError, UsageError
 from repro.gateway import config as configuration
-from repro.gateway import knowledge, upstreams
+from repro.gateway import upstreams
 from repro.gateway.app import App
 from repro.gateway.budgets import Budgets
 from repro.gateway.config import Config
 from repro.gateway.journal import Journal
-from repro.gateway.mcp import Mcp
 from repro.gateway.messages import Messages
 from repro.gateway.meter import Meter
 from repro.gateway.redact import Redactor
@@ -78,17 +77,22 @@ def _claim(path: Path) -> None:
 
 async def _serve(config: Config, keys: dict[str, str], redactor: Redactor) -> None:
     about = {"cell": config.cell, "arm": config.arm, "model": config.model, "upstream": config.upstream.kind}
+    upstream = upstreams.choose(config, keys)
     meter = Meter(config.journal / "meter.json", config.rates, config.prices["as_of"], about)
     journal = Journal(config.journal, redactor)
     budgets = Budgets(config.budgets, meter)
-    upstream = upstreams.choose(config, keys)
     messages = Messages(config, upstream, meter, budgets, journal, redactor)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(journal.close)
         stack.push_async_callback(upstream.aclose)
-        base = await stack.enter_async_context(knowledge.started(config, keys, redactor))
-        mcp = Mcp(config, base, meter, budgets, journal) if base else None
-        if mcp:
+        mcp = None
+        if config.knowledge.kind != "none":
+            # half a second of imports that the arm without knowledge is spared
+            from repro.gateway import knowledge
+            from repro.gateway import mcp as served
+
+            base = await stack.enter_async_context(knowledge.started(config, keys, redactor))
+            mcp = served.Mcp(config, base, meter, budgets, journal)
             await stack.enter_async_context(mcp.running())
         app = App(messages, mcp, budgets, journal)
         server = _Server(
@@ -98,9 +102,14 @@ async def _serve(config: Config, keys: dict[str, str], redactor: Redactor) -> No
                 timeout_graceful_shutdown=GRACE_S,
             )
         )  # fmt: skip
-        loop = asyncio.get_running_loop()
+        loop, ending = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+
+        def end() -> None:
+            server.should_exit = True
+            ending.add(loop.create_task(messages.aclose()))
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, lambda: setattr(server, "should_exit", True))
+            loop.add_signal_handler(number, end)
         journal.write("start", about | {"budgets": config.budgets, "knowledge": config.knowledge.kind})
         meter.save()
         try:

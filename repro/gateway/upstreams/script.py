@@ -99,6 +99,8 @@ def _faults(told: dict[str, Any]) -> list[Fault]:
 def load(path: Path) -> list[Answer]:
     """The answers of a script. Raises UsageError."""
     remedy = "A script is one JSON object a line; docs/agent-study.md shows one."
+    if not path.is_file():
+        raise UsageError(f"there is no script {path.name}", str(path.parent), remedy)
     try:
         lines = jsonio.lines(path)
     except (OSError, ValueError) as error:
