@@ -166,10 +166,8 @@ SUCCESS = {"type": "result", "subtype": "success", "is_error": False, "usage": {
 
 def test_the_prompt_comes_by_stdin_and_the_environment_is_our_own(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "planted")
-    pretend(
     show = "cat > prompt; env > env; printf '%s\\n' \"$@\" > argv"
     pretend(cell, monkeypatch, SOLVE, show, echo(INIT), echo(SUCCESS))
-    )
     cell.serve([])
     assert cell.run(agent="claude-code", budgets={"wall_s": 60, "turns": 7})["status"] == "completed"
     work = cell.folder / "work"
