@@ -267,8 +267,9 @@ def test_no_file_of_a_cell_names_the_other_arm_or_a_key(smoke_results: Path, mon
     for unit in design.units(chosen, ["L1_36"]):
         cell = cells.build(chosen, unit, "smoke", smoke_results, engine, share=1.0)
         other = {"baseline": "with_kb", "with_kb": "baseline"}[unit.arm]
-        content = b"".join(cell.files.values()) + jsonio.render(cell.agent) + jsonio.render(cell.gateway)
-        assert other.encode() not in content and b"sk-planted" not in content
+        told = jsonio.render(cell.agent) + jsonio.render(cell.gateway)
+        assert other.encode() not in told and b"with_kb" not in b"".join(cell.files.values())
+        assert b"sk-planted" not in told + b"".join(cell.files.values())
         assert not [name for name in cell.files if not name.startswith(("problems/", "fixtures/", "docs/"))]
 
 

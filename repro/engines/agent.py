@@ -16,7 +16,7 @@ GATEWAY_JSON, AGENT_JSON, SCRIPT = "gateway.json", "agent.json", "replay.jsonl"
 OUTCOME, EVENTS, TRANSCRIPT, SOLUTIONS = "agent-outcome.json", "events.jsonl", "transcript", "work/solutions"
 JOURNAL, METER, RECORDING = "journal.jsonl", "meter.json", "record.jsonl"
 READY = "ready"
-READY_S = 90.0
+READY_S = 180.0
 # After its own wall budget an agent has so long to hand in before its container is killed.
 ALLOWANCE_S = 120.0
 # After SIGTERM.
