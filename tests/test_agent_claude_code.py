@@ -287,7 +287,7 @@ def test_the_real_cli_works_against_a_gateway_that_replays(cell: Cell, real: str
     """Its tools run for real, its knowledge tools are in its first request, its tokens are counted once."""
     knows = arm == "with_kb"
     bash = {"type": "tool_use", "id": "toolu_1", "name": "Bash",
-            "input": {"command": f"echo 'x = 1' > {SOLUTION} && echo written", "description": "write"}}  # fmt: skip
+            "input": {"command": f"command -v repro && echo 'x = 1' > {SOLUTION}", "description": "x"}}  # fmt: skip
     search = {"type": "tool_use", "id": "toolu_2", "name": "mcp__knowledge__search_knowledge",
               "input": {"query": "row reduction in Triton"}}  # fmt: skip
     lines = [
