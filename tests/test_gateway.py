@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-import os
+import shutil
 import signal
 import stat
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -360,6 +361,27 @@ def test_sigterm_ends_it_cleanly_while_it_waits_for_the_provider() -> None:
         assert cell.lines("request")[-1]["error"] == "interrupted"
 
 
+def _catches(pid: int, number: int) -> bool:
+    caught = Path(f"/proc/{pid}/status").read_text().partition("SigCgt:")[2].split()[0]
+    return bool(int(caught, 16) & 1 << (number - 1))
+
+
+def test_sigterm_before_it_listens_ends_it_too() -> None:
+    cell = Cell()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "repro.gateway", str(cell.folder)], cwd=ROOT, stdin=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    end = time.monotonic() + 30
+    while not _catches(process.pid, signal.SIGTERM):  # it waits for its keys then
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.terminate()
+    out, err = process.communicate(timeout=20)
+    shutil.rmtree(cell.folder)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
 def test_an_idle_gateway_ends_at_once_and_says_nothing_but_ready() -> None:
     with Cell() as cell:
         assert stat.S_IMODE(cell.socket.stat().st_mode) == 0o666
@@ -400,10 +422,28 @@ def test_twenty_large_requests_at_once_are_answered_in_bounded_memory() -> None:
         assert grown < 400, grown
 
 
+def test_who_comes_when_the_queue_is_full_is_told_to_come_again() -> None:
+    lines = [{"delay_s": 4.0, "times": 8, **says("x", match={"turn": 0})}]
+    with Cell(lines) as cell, ThreadPoolExecutor(90) as pool:
+        answers = list(pool.map(lambda _: cell.post(), range(90)))
+        told = [answer for answer in answers if answer.status_code != 200]
+        assert told and {answer.status_code for answer in told} == {529}
+        assert told[0].headers["x-should-retry"] == "true" and told[0].headers["retry-after"] == "1"
+        meter = cell.settled(turns=90 - len(told))
+        assert meter["denied"] == {"busy": len(told)}
+
+
+def test_a_redirect_of_the_provider_is_not_followed() -> None:
+    with chained([{"status": 302, "headers": {"location": "http://192.0.2.1/"}}]) as (cell, _):
+        answer = cell.post()
+        assert answer.status_code == 302 and "location" not in answer.headers
+        assert cell.meter()["provider_errors"] == {"302": 1} and cell.meter()["turns"] == 0
+
+
 def test_a_second_gateway_on_the_same_socket_is_refused() -> None:
     with Cell() as cell:
         told = subprocess.run(
-            [os.sys.executable, "-m", "repro.gateway", str(cell.folder)], cwd=ROOT, input="{}\n", capture_output=True,
+            [sys.executable, "-m", "repro.gateway", str(cell.folder)], cwd=ROOT, input="{}\n", capture_output=True,
             text=True, timeout=60,
         )  # fmt: skip
         assert told.returncode == 1 and "served already" in told.stderr

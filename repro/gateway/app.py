@@ -11,8 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from repro.gateway.budgets import Budgets
 from repro.gateway.journal import Journal
-from repro.gateway.messages import Messages, answer
-from repro.gateway.refusal import Refusal, brief, error_body
+from repro.gateway.messages import Messages
+from repro.gateway.refusal import Refusal, brief
 from repro.gateway.room import LARGEST_BODY, LARGEST_CALL, Full, Room
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ class App:
             async with room.held(size):
                 await self._admitted(scope, receive, send, largest)
         except Full:
-            busy = answer(529, error_body("overloaded_error", "gateway: too many requests wait"), {"retry-after": "1"})
+            entry = {"path": path, "id": self._journal.request_id()}
+            busy = self._messages.refuse(Refusal("busy", "too many requests wait", 529, "overloaded_error"), entry)
+            busy.headers.update({"x-should-retry": "true", "retry-after": "1"})
             await busy(scope, receive, send)
 
     def _unknown(self, scope: Scope) -> Refusal | None:

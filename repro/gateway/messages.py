@@ -161,7 +161,7 @@ class Messages:
         told = _parse(content)
         headers = {name: self._redactor.text(opened.reply.headers[name])
                    for name in RETURNED if name in opened.reply.headers}  # fmt: skip
-        if status >= 400:
+        if status >= 300:
             exchange.entry |= {"error": str(status), "reply": content[:2000].decode(errors="replace")}
             headers |= FINAL
         elif isinstance(told, dict) and not exchange.counting:

@@ -139,6 +139,8 @@ def serve(folder: Path) -> int:
     Keys come as one line of JSON on standard input. Raises UsageError and PrerequisiteError before anything is served.
     """
     os.umask(0o022)
+    # until it listens; the first process of a container would otherwise not hear it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     config = configuration.read(folder)
     keys = configuration.secrets(sys.stdin.buffer)
     configuration.needed(config, keys)

@@ -96,7 +96,7 @@ async def patient(
             note(lost.code)
         else:
             assert opened.reply is not None
-            if opened.reply.status < 400:
+            if opened.reply.status < 300:
                 break
             headers, again, failure = opened.reply.headers, _again(opened.reply), {"status": opened.reply.status}
             note(str(opened.reply.status))
