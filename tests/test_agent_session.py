@@ -18,7 +18,7 @@ pytest.importorskip("anthropic", reason="requirements/agents.txt is not installe
 from agent_cell import Cell, call, message, text  # noqa: E402
 from conftest import ROOT  # noqa: E402
 
-from repro.agents import preflight, task  # noqa: E402
+from repro.agents import preflight, session, task  # noqa: E402
 from repro.agents.events import EVENTS, Ending, Record  # noqa: E402
 from repro.errors import UsageError  # noqa: E402
 from repro.judge.procfs import processes  # noqa: E402
@@ -96,6 +96,21 @@ def test_the_wall_budget_ends_a_command_and_what_it_started(cell: Cell) -> None:
     pids = [int(line) for line in (cell.folder / "work" / "pids").read_text().split()]
     assert len(pids) == 3 and not any(alive(pid) for pid in pids)
     assert cell.events()[-1] | {"t": 0, "detail": ""} == {"t": 0, "kind": "end", "status": "timeout", "detail": ""}
+
+
+def test_an_agent_that_does_not_come_back_cannot_keep_the_outcome_from_being_written(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stuck:
+        def run(self) -> Ending:
+            time.sleep(20)
+            return Ending("completed")
+
+    cell.serve([DONE])
+    monkeypatch.setattr(session, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(session, "runner", lambda *_: Stuck())
+    outcome = cell.run(budgets={"wall_s": 1})
+    assert outcome["status"] == "timeout" and outcome["wall_s"] < 10
 
 
 def test_programs_left_behind_by_an_agent_that_is_done_are_ended(cell: Cell) -> None:

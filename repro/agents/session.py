@@ -27,8 +27,9 @@ from repro.judge.procfs import descendants
 
 AGENTS = ("sdk", "claude-code", "replay")
 TICK_S = 0.25
-# How long a stopped agent may take to come back before the outcome is written without it.
-PATIENCE_S = 30.0
+# How long a stopped agent may take to come back before the outcome is written without it: less than an engine waits
+# between SIGTERM and SIGKILL.
+PATIENCE_S = 16.0
 
 
 class Runner(Protocol):

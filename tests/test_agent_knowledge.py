@@ -1,0 +1,85 @@
+"""The bridge to the knowledge base, against a real MCP server process that dies, hangs and comes back."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcp", reason="requirements/agents.txt is not installed")
+from agent_cell import Cell  # noqa: E402
+
+from repro.agents.relay import Relay  # noqa: E402
+from repro.agents.tools_knowledge import SOFT_ERROR, Knowledge, KnowledgeError  # noqa: E402
+
+ECHO = "mcp__knowledge__echo"
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Iterator[Cell]:
+    made = Cell(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def knowledge(cell: Cell) -> Iterator[Knowledge]:
+    cell.serve([], mcp=True)
+    relay = Relay(0, str(cell.socket))
+    relay.start()
+    yield Knowledge(f"{relay.url}/mcp", 5.0)
+    relay.close()
+
+
+def test_tools_come_with_their_schemas_as_the_server_gives_them(knowledge: Knowledge) -> None:
+    assert knowledge.names() == set() and sorted(knowledge.discover(10)) == ["echo", "slow"]
+    echo = next(schema for schema in knowledge.schemas() if schema["name"] == ECHO)
+    assert echo["description"] == "Says it again." and set(echo) == {"name", "description", "input_schema"}
+    properties = echo["input_schema"]["properties"]
+    assert properties["text"]["type"] == "string" and properties["times"]["default"] == 1
+
+
+def test_a_call_is_answered_and_a_wrong_one_is_an_error(knowledge: Knowledge) -> None:
+    assert knowledge.call(ECHO, {"text": "ab", "times": 3}, 10).text == "ababab"
+    wrong = knowledge.call(ECHO, {"times": "many"}, 10)
+    assert wrong.is_error and wrong.text
+    assert knowledge.call("mcp__knowledge__none", {}, 10).is_error
+
+
+def test_a_long_answer_is_shortened(knowledge: Knowledge) -> None:
+    answer = knowledge.call(ECHO, {"text": "x", "times": 100_000}, 10)
+    assert not answer.is_error and len(answer.text) < 31_000
+
+
+def test_a_failure_that_calls_itself_an_answer_is_noticed(knowledge: Knowledge) -> None:
+    answer = knowledge.call(ECHO, {"text": "API error: Connection error"}, 10)
+    assert answer.soft_error and not answer.is_error
+    assert not SOFT_ERROR.search("A kernel is limited by its rate of loads; limit the time of a tile.")
+
+
+def test_a_server_that_died_is_told_at_once_and_reached_again_when_it_is_back(cell: Cell, knowledge: Knowledge) -> None:
+    assert cell.server is not None
+    cell.server.kill()
+    cell.server.wait()
+    begin = time.monotonic()
+    assert knowledge.call(ECHO, {"text": "x"}, 10).is_error and time.monotonic() - begin < 5
+    with pytest.raises(KnowledgeError):
+        knowledge.discover(10)
+    cell.socket.unlink()
+    cell.serve([], mcp=True)
+    assert knowledge.call(ECHO, {"text": "x"}, 10).text == "x"
+
+
+def test_a_server_that_hangs_costs_a_call_its_bound(cell: Cell, knowledge: Knowledge) -> None:
+    assert cell.server is not None
+    cell.server.send_signal(signal.SIGSTOP)
+    begin = time.monotonic()
+    answer = knowledge.call(ECHO, {"text": "x"}, 1.0)
+    assert answer.is_error and "within 1 s" in answer.text and time.monotonic() - begin < 4
+    with pytest.raises(KnowledgeError):
+        knowledge.discover(1.0)
+    cell.server.send_signal(signal.SIGCONT)
+    assert knowledge.call(ECHO, {"text": "x"}, 10).text == "x"
