@@ -20,7 +20,7 @@ FAULT = re.compile(
 
 def review_plan(pages: Library, proposal: str, goal: str) -> Answer:
     """Rules that speak of the plan, parted by whether the plan names the remedy, then rules near the goal."""
-    found = [match for match in matches(pages, proposal) if match.speaks][:LISTED]
+    found = [match for match in matches(pages, proposal, goal) if match.speaks][:LISTED]
     good = [match.rule for match in found if match.heeded]
     bad = [match.rule for match in found if not match.heeded]
     room = max(2, LISTED - len(found))
@@ -92,8 +92,8 @@ def diagnose_failure(pages: Library, symptoms: str, logs: str) -> Answer:
 
 
 def _nearest(pages: Library, text: str, without: list[Signature]) -> list[Signature]:
-    """Signatures of the pages on errors that the search finds, two of a page at most."""
-    found = []
-    for hit in pages.index.search(text, 4, ("error",)):
-        found += [each for each in hit.page.signatures if each not in without][:2]
-    return found
+    """Signatures of the pages on errors that the search finds, those that share the rarest words with a text first."""
+    said = pages.stems(text)
+    near = [each for hit in pages.index.search(text, 4, ("error",)) for each in hit.page.signatures]
+    shared = {each: sum(map(pages.index.rarity, said & pages.signature_stems[each])) for each in near}
+    return sorted((each for each in near if each not in without), key=lambda each: -shared[each])

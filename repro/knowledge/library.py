@@ -32,13 +32,19 @@ class Library:
         return frozenset(self.index.stems(text).values())
 
     @functools.cached_property
-    def rule_stems(self) -> list[tuple[Rule, frozenset[str], frozenset[str]]]:
-        """Every rule with the stems of its condition and those of its remedy."""
-        return [(rule, self.stems(rule.when), self.stems(rule.do)) for rule in self.rules]
+    def rule_stems(self) -> list[tuple[Rule, frozenset[str], frozenset[str], set[str]]]:
+        """Every rule with the stems of its condition, those of its remedy, and the machines of the condition."""
+        archs = (self.vocabulary.facets(rule.when)["archs"] for rule in self.rules)
+        return [(r, self.stems(r.when), self.stems(r.do), has) for r, has in zip(self.rules, archs, strict=True)]
+
+    @functools.cached_property
+    def signature_stems(self) -> dict[Signature, frozenset[str]]:
+        """The stems of what each signature says."""
+        return {each: self.stems(f"{each.pattern.pattern} {each.cause}") for each in self.signatures}
 
     @functools.cached_property
     def prior_stems(self) -> list[tuple[Prior, frozenset[str], frozenset[str], dict[str, set[str]]]]:
-        """Every row with the stems of all its cells but the reason, those of its first, and the facets that it names."""
+        """Every row with the stems of its cells but the last, those of its first, and the facets that it names."""
         told = ((row, " ".join(row.cells[:-1])) for row in self.priors)
         return [(row, self.stems(text), self.stems(row.cells[0]), self.vocabulary.facets(text)) for row, text in told]
 

@@ -12,6 +12,8 @@ from repro.knowledge.parts import Rule
 SPEAKS = 0.7
 # A plan knows a rule's remedy where it holds this share of its words.
 KNOWN = 0.6
+# Rules near a text: at most so many of one page.
+OF_A_PAGE = 2
 
 
 @dataclass(frozen=True)
@@ -31,25 +33,37 @@ class Match:
         return self.remedy >= KNOWN
 
 
-def matches(pages: Library, text: str) -> list[Match]:
-    """Every rule held against a text, the nearest first."""
+def matches(pages: Library, text: str, about: str = "") -> list[Match]:
+    """Every rule held against a text, the nearest first. A rule of another machine than the text, or what it is about,
+    names is left out."""
     said = pages.stems(text)
 
     def share(stems: frozenset[str]) -> float:
         whole = sum(map(pages.index.rarity, stems))
         return sum(map(pages.index.rarity, stems & said)) / whole if whole else 0.0
 
-    found = [Match(rule, share(when), share(do)) for rule, when, do in pages.rule_stems]
+    named = pages.vocabulary.facets(f"{about} {text}")["archs"]
+    found = [
+        Match(rule, share(when), share(do))
+        for rule, when, do, archs in pages.rule_stems
+        if not (archs and named) or archs & named
+    ]
     return sorted(found, key=lambda match: -match.condition)
 
 
 def nearest_rules(pages: Library, text: str, most: int, without: frozenset[Rule] = frozenset()) -> list[Rule]:
-    """Rules near a text: of the pages that the search finds for it, the nearest conditions first."""
+    """Rules near a text: of the pages that the search finds for it, the nearest conditions first, few of each page."""
     scores = {hit.page.id: hit.score for hit in pages.index.search(text, len(pages.pages))}
     top = max(scores.values(), default=0.0) or 1.0
     near = [match for match in matches(pages, text) if match.rule.page in scores and match.rule not in without]
     near.sort(key=lambda match: -match.condition - scores[match.rule.page] / top)
-    return [match.rule for match in near[:most]]
+    taken: dict[str, int] = {}
+    found = []
+    for match in near:
+        taken[match.rule.page] = taken.get(match.rule.page, 0) + 1
+        if taken[match.rule.page] <= OF_A_PAGE:
+            found.append(match.rule)
+    return found[:most]
 
 
 def rule_line(rule: Rule) -> str:
