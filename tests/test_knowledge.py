@@ -560,6 +560,30 @@ def test_a_mistake_in_a_cuda_kernel_is_found_on_its_own_and_in_a_string(name):
         assert found, checks.findings(text)
 
 
+HOSTILE_CODE = {
+    "a deep sum": "@triton.jit\ndef k(x):\n    v = sq" + " - m * m" * 700,
+    "deeper than Python parses": "x = " + "(" * 5000,
+    "a long name": "tl." + "a." * 30_000 + "b",
+    "many kernels": "@triton.jit\ndef k(x):\n    tl.store(x, 1)\n" * 2200,
+    "open braces": "__global__ void k(int a){" * 4000,
+    "open brackets": "__global__ void k(" * 5000,
+    "open comments": "#include /*" * 9000,
+    "open branches": "__global__ void k(int a){" + "if (threadIdx.x " * 6000,
+    "open casts": "__global__ void k(int a){" + "reinterpret_cast<const " * 4000,
+    "half of a surrogate pair": "\ud800 = tl.load(x)",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_CODE)
+def test_hostile_code_is_answered_in_time(name):
+    began = time.perf_counter()
+    sent = {"code_snippet": HOSTILE_CODE[name], "concept_name": "softmax"}
+    answer = tools.call("verify_code_math", sent)
+    assert time.perf_counter() - began < 5
+    assert "## Verdict" in answer.text
+    assert answer.text.encode()
+
+
 def test_a_finding_names_its_line():
     (found,) = [f for f in checks.findings(KERNEL.replace(', other=float("-inf")', "")) if "tl.max" in f.what]
     assert "tl.load" in KERNEL.splitlines()[found.line_number - 1]

@@ -23,7 +23,9 @@ class Answer:
 def put(parts: list[str], hits: list[str], most: int = MAX_CHARS) -> Answer:
     """One answer of parts, blank lines between them, cut at `most` characters."""
     text = "\n\n".join(part.strip() for part in parts if part.strip())
-    return Answer(clip(text, most), tuple(dict.fromkeys(hits)))
+    # A log may hold half of a surrogate pair, which no JSON carries.
+    sendable = clip(text, most).encode(errors="replace").decode()
+    return Answer(sendable, tuple(dict.fromkeys(hits)))
 
 
 def clip(text: str, most: int) -> str:

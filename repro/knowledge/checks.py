@@ -27,7 +27,10 @@ def findings(code: str) -> list[Finding]:
             line = error.lineno or 1 if isinstance(error, SyntaxError) else 1
             found.append(Finding("fault", line, f"This is no Python: {error}", "error-triton-compilation"))
     else:
-        found += checks_triton.run(tree)
+        try:
+            found += checks_triton.run(tree)
+        except RecursionError:
+            found.append(Finding("doubt", 1, "An expression is nested too deeply to be looked at.", "debugging-triton"))
     found += checks_cuda.run(code)
     found.sort(key=lambda finding: (finding.severity != "fault", finding.line_number))
     return list(dict.fromkeys(found))[:MAX_FINDINGS]

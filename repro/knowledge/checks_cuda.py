@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
 from repro.knowledge.finding import Finding
 
-_KERNEL = re.compile(r"__global__[^;{]{0,400}?\b(\w+)\s*\(([^{;]{0,2000}?)\)\s*\{")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+# More kernels or longer ones are no snippet.
+MAX_KERNELS, MAX_BODY_CHARS = 50, 20_000
+_KERNEL = re.compile(r"__global__[^;{]{0,200}?\b(\w+)\s*\(([^{;]{0,1000}?)\)\s*\{")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)
 _BRANCH = re.compile(
     r"\bif\s*\([^;{}]{0,200}\b(?:threadIdx|tid|lane|idx)\b[^;{}]{0,200}\)\s*\{[^{}]{0,2000}?__syncthreads"
 )
@@ -30,7 +33,7 @@ def run(code: str) -> Iterator[Finding]:
     if not looks_like(code):
         return
     plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), code)
-    for kernel in _KERNEL.finditer(plain):
+    for kernel in itertools.islice(_KERNEL.finditer(plain), MAX_KERNELS):
         body = plain[kernel.end() : _end(plain, kernel.end())]
         line = plain.count("\n", 0, kernel.start()) + 1
         yield from _kernel(body, line, plain.count("\n", 0, kernel.end()) + 1)
@@ -63,13 +66,13 @@ def _kernel(body: str, line: int, first: int) -> Iterator[Finding]:
 
 
 def _end(text: str, start: int) -> int:
-    """Where the brace that opened before `start` closes, or the end of the text."""
-    depth = 1
-    for match in re.compile(r"[{}]").finditer(text, start):
+    """Where the brace that opened before `start` closes, or where a body may end at the latest."""
+    depth, stop = 1, min(len(text), start + MAX_BODY_CHARS)
+    for match in re.compile(r"[{}]").finditer(text, start, stop):
         depth += 1 if match.group() == "{" else -1
         if depth == 0:
             return match.start()
-    return len(text)
+    return stop
 
 
 def _line(text: str, match: re.Match[str]) -> int:
