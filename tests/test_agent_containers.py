@@ -372,7 +372,7 @@ def slow_study(tool: Tool, *flags: object) -> tuple[subprocess.Popen[str], str]:
 
     def sleeping() -> str:
         for name in of(process.pid, "agent"):
-            done = subprocess.run(["docker", "top", name, "-eo", "args"], capture_output=True, text=True)
+            done = subprocess.run(["docker", "top", name, "-eo", "pid,args"], capture_output=True, text=True)
             if "sleep 12" in done.stdout:
                 return name
         return ""
