@@ -409,7 +409,7 @@ def resident_mb(pid: int) -> float:
 
 
 def test_twenty_large_requests_at_once_are_answered_in_bounded_memory() -> None:
-    lines = [{"delay_s": 0.05, "times": 40, **says("x", match={"turn": 0})}]
+    lines = [{"delay_s": 0.6, "times": 40, **says("x", match={"turn": 0})}]
     with Cell(lines) as cell, ThreadPoolExecutor(20) as pool:
         assert cell.process is not None
         before = resident_mb(cell.process.pid)
@@ -418,8 +418,8 @@ def test_twenty_large_requests_at_once_are_answered_in_bounded_memory() -> None:
         assert codes == [200] * 20
         grown = resident_mb(cell.process.pid) - before
         assert cell.settled(turns=20)["requests"] == 20
-        # 20 bodies of 8 MB in several copies each would be over 600 MB
-        assert grown < 400, grown
+        # measured: 190 MB with room for 8 requests of 64 MB together, 430 MB without a bound
+        assert grown < 300, grown
 
 
 def test_who_comes_when_the_queue_is_full_is_told_to_come_again() -> None:
