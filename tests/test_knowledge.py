@@ -1,10 +1,12 @@
 """The knowledge base: its pages hold to their format and give no solution away, the search finds the right page, and
 each of the eight tools answers from the pages whatever it is sent."""
 
+import ast
 import functools
 import os
 import re
 import statistics
+import textwrap
 import threading
 import time
 import tomllib
@@ -132,6 +134,31 @@ def test_a_page_that_breaks_the_format_is_told_of(name, tmp_path):
     (tmp_path / "a-page.md").write_text(good.replace(old, new, 1))
     found = pages.faults(tmp_path, vocabulary.LOCAL)
     assert any(told in fault for fault in found), found
+
+
+def fragments():
+    """(page, code) of every fragment in Python."""
+    for page in library("local").pages.values():
+        for code in re.findall(r"```python\n(.*?)```", page.text, re.S):
+            yield page.id, textwrap.dedent(code)
+
+
+def test_every_fragment_parses_and_names_only_what_the_pinned_triton_has():
+    import triton
+    import triton.language as tl
+    from triton.language.extra import libdevice
+
+    assert len(list(fragments())) >= 40
+    for page, code in fragments():
+        ast.parse(code)
+        for root, name in ((triton, "triton"), (tl, "tl"), (libdevice, "libdevice"), (tl.math, "tl.math")):
+            for word in re.findall(rf"(?<![\w.]){name}\.(\w+)", code):
+                assert hasattr(root, word), f"{page}: {name}.{word}"
+
+
+def test_checks_find_no_fault_in_the_pages_own_fragments():
+    for page, code in fragments():
+        assert [f.line() for f in checks.findings(code) if f.severity == "fault"] == [], page
 
 
 def test_no_page_shares_13_words_with_a_problem_or_a_kernel():
