@@ -205,7 +205,9 @@ def test_nothing_imports_the_command_line_but_the_entry_point() -> None:
 
 
 def test_only_the_docker_engine_imports_docker() -> None:
-    assert importers("docker", "requests") == {"repro.engines.docker"}
+    """It, and what it alone imports."""
+    assert importers("docker", "requests") == {"repro.engines.docker", "repro.engines.agent_docker"}
+    assert importers("repro.engines.agent_docker") == {"repro.engines.docker"}
 
 
 def test_the_judge_knows_nothing_of_what_stands_above_it() -> None:

@@ -18,6 +18,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import docker
+import urllib3
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
@@ -311,5 +312,5 @@ def _quietly(call: Callable[[], Any]) -> None:
     """What is gone already is fine, and an engine that is gone is reported elsewhere."""
     try:
         call()
-    except (APIError, DockerException, OSError):
+    except (APIError, DockerException, OSError, urllib3.exceptions.HTTPError):
         return
