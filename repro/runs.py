@@ -178,6 +178,4 @@ def keep(
     }
     bundle.add(entry)
     kept = bundle.rows[row.id]
-    progress.done(
-        f"{row.id}: {summarise(kept) if outcome.status == 'done' else outcome.status + ': ' + outcome.error}"
-    )
+    progress.done(f"{row.id}: {summarise(kept) if outcome.status == 'done' else outcome.status + ': ' + outcome.error}")

@@ -293,7 +293,8 @@ from repro.agents import campaign, options
 from repro.engines import choose
 from repro.progress import Progress
 args = cli.parser().parse_args(sys.argv[2:])
-plan = replace(options.build(args, "smoke"), base_url=sys.argv[1])
+told = {"base_url" if args.upstream == "anthropic" else "kb_url": sys.argv[1]}
+plan = replace(options.build(args, "smoke"), **told)
 engine = choose("docker", gpus="none", device="cpu", say=print)
 campaign.run(plan, args.problem, "smoke", args.results, engine, evaluation.JudgeOptions(False), options.pace(args),
              Progress(), resume=False)
@@ -365,10 +366,10 @@ SLOW = [bash("date; sleep 12; date"), solves(), END]
 QUICK = [solves(), END]
 
 
-def slow_study(tool: Tool, *flags: object) -> tuple[subprocess.Popen[str], str]:
+def slow_study(tool: Tool, **env: str) -> tuple[subprocess.Popen[str], str]:
     """A study whose second arm's agent sleeps in its first command, caught there; returns that agent's container."""
     folder = write(tool.folder / "scripts", baseline=QUICK, with_kb=SLOW)
-    process = tool.start(*STUDY, "--upstream", f"replay:{folder}", *flags)
+    process = tool.start(*STUDY, "--upstream", f"replay:{folder}", **env)
 
     def sleeping() -> str:
         for name in of(process.pid, "agent"):
@@ -443,6 +444,24 @@ def test_a_study_that_is_killed_leaves_what_gc_removes_and_resume_finishes(study
     assert [row[2] for row in table(bundle)] == ["completed"] * 2
 
 
+def test_an_engine_that_goes_away_loses_the_cell_at_work_alone(study_tool: Tool) -> None:
+    """In the middle of the second arm's agent; then it is back, and the command resumed."""
+    from test_failures import Proxy
+
+    proxy = Proxy(study_tool.folder / "docker.sock")
+    process, _ = slow_study(study_tool, DOCKER_HOST=proxy.address)
+    proxy.cut()
+    done = study_tool.finish(process)
+    assert done.code == 2 and "went away" in done.complaint, done.err
+    (bundle,) = study_tool.bundles()
+    assert list(rows(bundle)) == ["L1_36/baseline/0"] and manifest(bundle)["status"] == "failed"
+    assert left_over(process.pid), "the engine could not be told to remove them"
+    assert study_tool("gc").code == 0 and not left_over(process.pid)
+    again = study_tool(*STUDY, "--upstream", f"replay:{study_tool.folder / 'scripts'}", "--resume")
+    assert again.code == 0, again.err
+    assert study_tool.bundles() == [bundle] and [row[2] for row in table(bundle)] == ["completed"] * 2
+
+
 def test_budgets_end_an_agent_whatever_it_does_and_its_row_stays(study_tool: Tool) -> None:
     endless = [bash(f"echo {n}") for n in range(9)]
     folder = write(study_tool.folder / "scripts", baseline=endless, with_kb=[solves(), *endless])
@@ -471,6 +490,25 @@ def test_a_failing_provider_is_asked_again_and_what_it_cost_is_counted_once(stud
         told = record(bundle, f"L1_36/{arm}/0")
         assert told["status"] == "completed" and len(told["attempts"]) == 1, told
         assert told["meter"]["provider_errors"], told["meter"]
+
+
+def test_an_arm_whose_knowledge_base_cannot_be_had_spends_nothing(study_tool: Tool) -> None:
+    """Published, such an arm ran without one and said `MCP: YES`. The planted key stays out of the bundle here too."""
+    consults = bash("true") | {"content": [{"type": "tool_use", "name": "mcp__knowledge__search_knowledge",
+                                            "input": {"query": "softmax"}}]}  # fmt: skip
+    folder = write(study_tool.folder / "scripts", with_kb=[consults, solves(), END])
+    command = ["env", "PYTHONPATH=" + str(ROOT), settings_python(), "-c", DRIVER, "http://127.0.0.1:9", *STUDY,
+               "--arms", "with_kb", "--kb", "leeroopedia", "--upstream", f"replay:{folder}", "--retries", "0",
+               "--results", str(study_tool.results)]  # fmt: skip
+    environment = os.environ | {"LEEROOPEDIA_API_KEY": KEY, "REPRO_STATE": str(study_tool.folder / "state")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    (bundle,) = study_tool.bundles()
+    told = record(bundle, "L1_36/with_kb/0")
+    assert told["class"] == "infrastructure" and "knowledge base" in told["detail"], told
+    assert told["meter"].get("turns", 0) == 0 and not told["solutions"]
+    assert rows(bundle)["L1_36/with_kb/0"]["status"] == "failed", "unfinished, and named: no row without knowledge"
+    assert not [p for p in bundle.rglob("*") if p.is_file() and KEY in p.read_text(errors="replace")]
 
 
 def test_a_provider_that_stays_away_is_no_failure_of_the_agent(study_tool: Tool) -> None:

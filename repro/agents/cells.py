@@ -69,7 +69,7 @@ def build(design: Design, unit: Unit, size: str, results: Path, engine: Engine, 
         "model": design.model,
         "upstream": {"kind": design.upstream, "base_url": design.base_url, "region": design.region,
                      "script": "replay.jsonl" if replayed else "", "record": not replayed},
-        "knowledge": {"kind": knowledge, "url": ""},
+        "knowledge": {"kind": knowledge, "url": design.kb_url if knowledge == "leeroopedia" else ""},
         "budgets": budgets,
         "prices": design.prices,
     }  # fmt: skip

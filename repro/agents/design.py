@@ -58,7 +58,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class Design:
-    """A study but for the machine that it runs on. kb: what the arm with_kb has. upstream: one of UPSTREAMS. scripts: a
+    """A study but for the machine that it runs on. kb: what the arm with_kb has. upstream: one of UPSTREAMS. base_url,
+    kb_url: of a provider or the published knowledge base elsewhere than where it usually is. scripts: a
     replay's scripts by unit id, hidden from what is compared on resume by their hash in `script_sha256`."""
 
     agent: str
@@ -72,6 +73,7 @@ class Design:
     upstream: str = "anthropic"
     region: str = ""
     base_url: str = ""
+    kb_url: str = ""
     budgets: Budgets = field(default_factory=Budgets)
     prices: dict[str, Any] = field(default_factory=dict)
     script_sha256: str = ""

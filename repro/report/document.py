@@ -30,8 +30,11 @@ def build(bundles: list[Bundle], artifacts: Path) -> dict[str, Any]:
             replicated.section(claimed),
             machines.comparability(found, published),
             log.bundles(found),
-            *(study.section(source.report["study"], f"{source.letter.lower()}-") for source in found
-              if "study" in source.report),
+            *(
+                study.section(source.report["study"], f"{source.letter.lower()}-")
+                for source in found
+                if "study" in source.report
+            ),
             results.speedups(found),
             convergence.section(artifacts),
             results.roofline(found),
