@@ -293,8 +293,8 @@ from repro.agents import campaign, options
 from repro.engines import choose
 from repro.progress import Progress
 args = cli.parser().parse_args(sys.argv[2:])
-told = {"base_url" if args.upstream == "anthropic" else "kb_url": sys.argv[1]}
-plan = replace(options.build(args, "smoke"), **told)
+kind, _, url = sys.argv[1].partition("=")
+plan = replace(options.build(args, "smoke"), **{kind: url})
 engine = choose("docker", gpus="none", device="cpu", say=print)
 campaign.run(plan, args.problem, "smoke", args.results, engine, evaluation.JudgeOptions(False), options.pace(args),
              Progress(), resume=False)
@@ -324,16 +324,21 @@ def test_a_key_goes_to_the_provider_and_nowhere_else(
     tool = fresh(tmp_path, smoke_results)
     hunt = "env; cat /proc/*/environ /proc/*/cmdline; grep -rs sk-ant /cell /tmp /gateway /gateway-sock; sleep 6; date"
     server = provider(bash(hunt), solves(), END)
-    command = ["env", "PYTHONPATH=" + str(ROOT), settings_python(), "-c", DRIVER, server.url, *STUDY,
+    command = ["env", "PYTHONPATH=" + str(ROOT), settings_python(), "-c", DRIVER, f"base_url={server.url}", *STUDY,
                "--arms", "baseline", "--results", str(tool.results)]  # fmt: skip
     environment = os.environ | {"ANTHROPIC_API_KEY": KEY, "REPRO_STATE": str(tmp_path / "state")}
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         process_group=0,
     )  # fmt: skip
-    (agent,) = wait_for("an agent", lambda: of(process.pid, "agent"), process)
-    (gateway,) = of(process.pid, "gateway")
-    wait_for("a request", lambda: server.keys, process)
+    try:
+        (agent,) = wait_for("an agent", lambda: of(process.pid, "agent"), process)
+        (gateway,) = of(process.pid, "gateway")
+        wait_for("a request", lambda: server.keys, process)
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        raise
     seen = ask("inspect", agent, gateway)
     seen += ask("volume", "inspect", *[n for n in left_over(process.pid) if n not in (agent, gateway)])
     for name in (agent, gateway):
@@ -497,7 +502,7 @@ def test_an_arm_whose_knowledge_base_cannot_be_had_spends_nothing(study_tool: To
     consults = bash("true") | {"content": [{"type": "tool_use", "name": "mcp__knowledge__search_knowledge",
                                             "input": {"query": "softmax"}}]}  # fmt: skip
     folder = write(study_tool.folder / "scripts", with_kb=[consults, solves(), END])
-    command = ["env", "PYTHONPATH=" + str(ROOT), settings_python(), "-c", DRIVER, "http://127.0.0.1:9", *STUDY,
+    command = ["env", "PYTHONPATH=" + str(ROOT), settings_python(), "-c", DRIVER, "kb_url=http://127.0.0.1:9", *STUDY,
                "--arms", "with_kb", "--kb", "leeroopedia", "--upstream", f"replay:{folder}", "--retries", "0",
                "--results", str(study_tool.results)]  # fmt: skip
     environment = os.environ | {"LEEROOPEDIA_API_KEY": KEY, "REPRO_STATE": str(study_tool.folder / "state")}
