@@ -16,8 +16,8 @@ from repro.errors import JudgeError
 from repro.judge.procfs import of_user
 
 FIRST_UID, LAST_UID = 61000, 65000
-# A launcher on the host ends processes by user in containers too, and a container's sees none of the host's: from here on
-# users are containers' alone.
+# A launcher on the host ends processes by user in containers too, and a container's sees none of the host's: from here
+# on users are containers' alone.
 CONTAINED_UID = 63000
 USERS = Path("/tmp/repro-users")  # noqa: S108  the same for every launcher, whatever its TMPDIR
 UIDS_A_RANGE = 125  # a launcher takes a range at a time: two of them must not end each other's workers
