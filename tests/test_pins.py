@@ -90,6 +90,19 @@ def test_pyproject_names_the_same_packages_and_pins() -> None:
     assert named <= everything.keys()
 
 
+def test_an_installed_package_has_every_file_that_the_checkout_has() -> None:
+    """Pages, prompts, prices, schemas and templates are read at run time: a wheel without them fails there."""
+    packaged = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    inside = {
+        file
+        for package, patterns in packaged.items()
+        for pattern in patterns
+        for file in (ROOT / package.replace(".", "/")).glob(pattern)
+    }
+    data = {f for f in (ROOT / "repro").rglob("*") if f.is_file() and f.suffix not in (".py", ".pyc")}
+    assert data and data == inside
+
+
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/judging.md"])
 def test_versions_that_the_documentation_names_are_the_pins(name: str) -> None:
     """Outside generated blocks, which show what a bundle was measured with."""
