@@ -6,6 +6,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import anyio
 import pytest
@@ -196,7 +197,7 @@ def test_no_file_can_be_read_as_a_resource(address):
         async with Client(url) as client:
             assert (await client.list_resources()).resources == []
             try:
-                await client.read_resource("file:///etc/passwd")
+                await client.read_resource(Path("/etc/passwd").as_uri())
             except MCPError as error:
                 return str(error)
 
