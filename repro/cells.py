@@ -6,6 +6,7 @@ FOLDER/outcomes.jsonl, so that what is done survives whatever happens next. Prog
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -152,6 +153,9 @@ def serve(folder: Path) -> None:
             if cell.verb == "evaluate":  # they import torch while this process does
                 spare.prepare(spare.wanted(cell.device, len(cell.solutions), cell.options), cell.device)
                 watch.lap("workers begun")
+            if cell.verb != "fingerprint" and cell.device not in taken:
+                importlib.import_module("torch")  # timed apart from the fingerprint, which only asks it
+                watch.lap("torch")
             if cell.device not in taken:
                 taken[cell.device] = fingerprint.collect(cell.device)
                 if launch.apart():  # what came before is told of folders that are new to every cell

@@ -25,8 +25,13 @@ def _version(name: str) -> str | None:
 
 def _libraries() -> dict[str, str]:
     """NVIDIA's own packages: cuBLAS, cuDNN and NCCL are the kernels of a baseline."""
-    found = importlib.metadata.distributions()
-    named = {str(each.metadata["Name"]).lower(): each.version for each in found if each.metadata["Name"]}
+    named = {}
+    for found in importlib.metadata.distributions():
+        # The head alone: parsing the whole of every description takes 0.2 s.
+        head = (found.read_text("METADATA") or "").partition("\n\n")[0]
+        told = dict(line.split(": ", 1) for line in head.splitlines() if line.startswith(("Name: ", "Version: ")))
+        if told.keys() == {"Name", "Version"}:
+            named[told["Name"].lower()] = told["Version"]
     return {n: v for n, v in sorted(named.items()) if n.startswith("nvidia-") and n != "nvidia-ml-py"}
 
 
