@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MARKERS = ("o", "s", "D", "^", "v", "P")
 HATCHES = ("", "///", "---", "xxx", "\\\\\\", "|||")
 WIDTH_IN, ROW_IN, FRAME_IN = 7.2, 0.34, 1.5
-LONGEST_LABEL, TITLE = 34, 64
+LONGEST_LABEL, TITLE = 34, 52
 # An axis whose ends are further apart than this factor has these ticks a decade.
 TICKS = ((300, (1.0, 3.0)), (8, (1.0, 2.0, 5.0)), (0, (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)))
 # Where a point's label may stand: points to the right and up, and its alignment.
