@@ -1,0 +1,39 @@
+"""What a study takes that an image may lack, looked for before anything starts: the CLI, the published server."""
+
+from __future__ import annotations
+
+import json
+
+from repro.agents.design import Design
+from repro.engines.base import Engine
+from repro.errors import PrerequisiteError
+from repro.gateway.config import REMOTE
+
+# Runs as the Python of the place that agents and gateways run in; standard library alone.
+LOOK = """
+import importlib.metadata, json, shutil
+found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions() if d.metadata["Name"]}
+print(json.dumps({"programs": {name: shutil.which(name) for name in ("claude",)},
+                  "version": {k: v for k, v in found.items() if k.lower().replace("_", "-") == "leeroopedia-mcp"}}))
+"""
+
+
+def check(plan: Design, engine: Engine) -> None:
+    """Raises PrerequisiteError for what is missing where the study's agents and gateways will run."""
+    cli = plan.agent == "claude-code"
+    server = "leeroopedia" in {plan.knowledge(arm) for arm in plan.arms}
+    if not cli and not server:
+        return
+    seen = json.loads(engine.look(LOOK))
+    if cli and not seen["programs"]["claude"]:
+        raise PrerequisiteError(
+            "Claude Code is not installed where agents run", f"no `claude` in the PATH of the engine {engine.name}",
+            "Build the image with it: make image CLAUDE_CODE=ADDRESS (docs/agent-study.md), or choose AGENT=sdk.",
+        )  # fmt: skip
+    name, version = REMOTE
+    found = next(iter(seen["version"].values()), "none")
+    if server and found != version:
+        raise PrerequisiteError(
+            f"the knowledge base leeroopedia needs {name}=={version}", f"found {found}",
+            "Build an image with that package, or choose KB=local.",
+        )  # fmt: skip
