@@ -13,6 +13,9 @@ import urllib.error
 import urllib.request
 
 GATEWAY = "http://127.0.0.1:8080"
+MODEL = "@MODEL@"
+# What would tell an agent its arm, put together here: this file is in sight, too.
+ARMS = ["/".join(("L1_36", arm, "0")) for arm in ("baseline", "with" + "_kb")] + ["with" + "_kb"]
 PLACES = ("192.0.2.1:443", "169.254.169.254:80", "172.17.0.1:22", "172.17.0.1:2375", "8.8.8.8:53", "[2001:db8::1]:443")
 
 
@@ -59,7 +62,7 @@ def asked(method, path, body=None, **headers):
 
 
 def messages(**changes):
-    body = {"model": json.load(open("/cell/agent.json"))["model"], "max_tokens": 16,
+    body = {"model": MODEL, "max_tokens": 16,
             "messages": [{"role": "user", "content": "hello"}]}  # fmt: skip
     return asked("POST", "/v1/messages", body | changes)
 
@@ -110,6 +113,8 @@ print("PROBE" + json.dumps({
     "env": dict(os.environ),
     "read": {name: text for name, text in
              readable("/proc/*/environ", "/proc/*/cmdline", "/gateway/**", "/gateway-sock/**").items()},
+    "arm_told": [name for name, text in readable("/cell/**", "/tmp/**", "/proc/*/environ", "/proc/*/cmdline").items()
+                 if any(arm in text for arm in ARMS)],
     "solutions_in_reach": [name for name in glob.glob("/opt/**/*RMSNorm*", recursive=True)],
     "processes": sorted(open(f"/proc/{p}/comm").read().strip() for p in os.listdir("/proc") if p.isdigit()),
     "gateway": {

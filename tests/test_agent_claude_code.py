@@ -173,7 +173,7 @@ def test_the_prompt_comes_by_stdin_and_the_environment_is_our_own(cell: Cell, mo
     work = cell.folder / "work"
     assert "Write a fast, correct GPU implementation" in (work / "prompt").read_text()
     env = dict(line.split("=", 1) for line in (work / "env").read_text().splitlines() if "=" in line)
-    assert env["ENABLE_TOOL_SEARCH"] == "false" and env["ANTHROPIC_API_KEY"] == "repro-c1"
+    assert env["ENABLE_TOOL_SEARCH"] == "false" and env["ANTHROPIC_API_KEY"] == "repro-agent"
     assert env["ANTHROPIC_BASE_URL"].startswith("http://127.0.0.1:") and "planted" not in str(env)
     argv = (work / "argv").read_text().split("\n")
     assert {"--bare", "--strict-mcp-config", "bypassPermissions"} <= set(argv) and argv[

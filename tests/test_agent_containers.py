@@ -187,7 +187,7 @@ def probes(tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> dic
     if missing():
         pytest.skip(missing())
     tool = fresh(tmp_path_factory.mktemp("probe"), smoke_results)
-    program = (ROOT / "tests" / "agent_probe.py").read_text()
+    program = (ROOT / "tests" / "agent_probe.py").read_text().replace("@MODEL@", settings.API_MODEL)
     script = [bash(f"cat > probe.py <<'PROBE_END'\n{program}\nPROBE_END\npython probe.py > out; "
                    "grep -o 'PROBE.*' out | head -c 25000; tail -3 out | cut -c1-300"), END]  # fmt: skip
     folder = write(tool.folder / "scripts", baseline=script, with_kb=script)
@@ -229,6 +229,10 @@ def test_an_agent_is_nobody_and_writes_its_own_folder_alone(probe: Any) -> None:
 def test_no_solution_test_or_page_is_within_an_agents_reach(probe: Any) -> None:
     assert probe["masked"] == dict.fromkeys([*MASKED, "/gateway"], [])
     assert [name for name in probe["solutions_in_reach"] if "/problems/" not in name] == []
+
+
+def test_an_agent_is_not_told_its_arm(probe: Any) -> None:
+    assert probe["arm_told"] == []
 
 
 def test_an_agent_sees_the_socket_and_nothing_else_of_its_gateway(probe: Any) -> None:

@@ -218,6 +218,17 @@ def test_a_folder_without_a_task_is_refused_in_one_line(tmp_path: Path, broken: 
     assert done.returncode == 1 and done.stderr.startswith("repro: ") and len(done.stderr.splitlines()) == 1
 
 
+def test_what_names_the_arm_is_gone_before_the_agent_works(cell: Cell) -> None:
+    """Its programs may read all of its folder and every environment; the baseline is not told that it is one."""
+    look = call("bash", command="ls ..; grep -rs 'the-[a]rm' .. /proc/$$/environ; env")
+    cell.serve([message(look), message(CREATE), DONE])
+    process = start(cell, arm="the-arm")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and cell.outcome()["status"] == "completed", (out, err)
+    (found, _) = cell.events("tool_result")
+    assert "agent.json" not in found["text"] and "the-arm" not in found["text"] and "events.jsonl" in found["text"]
+
+
 def test_an_unknown_agent_or_problem_is_refused(cell: Cell) -> None:
     cell.serve([DONE])
     assert "no agent 'gpt'" in cell.run(agent="gpt")["detail"]

@@ -157,15 +157,18 @@ def solutions(left: AgentOutcome) -> dict[str, bytes]:
 
 
 def consulted(journal: bytes) -> dict[str, Any]:
-    """Knowledge calls of a journal by tool: {tool: {"calls", "hits", "errors"}}; lines that are no object are left
-    out."""
+    """Knowledge calls of a journal by tool: {tool: {"calls", "hits", "errors", "denied"}}; a call that was refused is
+    no call, as in the meter. Lines that are no object are left out."""
     found: dict[str, Any] = {}
     for line in journal.splitlines():
         entry = _object(line)
         tool = entry.get("tool") or (entry.get("kb") or {}).get("tool") if isinstance(entry, dict) else None
         if tool:
             told = entry["kb"] if isinstance(entry.get("kb"), dict) else entry
-            one = found.setdefault(str(tool), {"calls": 0, "hits": 0, "errors": 0})
+            one = found.setdefault(str(tool), {"calls": 0, "hits": 0, "errors": 0, "denied": 0})
+            if told.get("decision") == "denied":
+                one["denied"] += 1
+                continue
             one["calls"] += 1
             hits = told.get("hits") or 0
             one["hits"] += hits if isinstance(hits, int) else len(hits)

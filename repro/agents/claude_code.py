@@ -22,7 +22,8 @@ from repro.errors import PrerequisiteError
 from repro.judge.procfs import descendants
 
 PROGRAM = "claude"
-TOOLS = "Bash,Edit,Read,Write"
+# What there is with `--bare`: a file is made by an edit of nothing.
+TOOLS = "Bash,Edit,Read"
 CHUNK_BYTES = 1 << 16
 TICK_S = 0.25
 # Each signal, and how long the CLI has to end before the next one. After SIGINT it still says what it used.
@@ -165,7 +166,7 @@ def environment(task: Task, url: str) -> dict[str, str]:
     """
     return {
         "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": f"repro-{task.cell}",
+        "ANTHROPIC_API_KEY": "repro-agent",
         "ANTHROPIC_SMALL_FAST_MODEL": task.model,
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": task.model,
         "BASH_DEFAULT_TIMEOUT_MS": str(int(task.options.bash_s * 1000)),

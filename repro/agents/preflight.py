@@ -24,7 +24,8 @@ def check(task: Task, relay: Relay) -> tuple[Knowledge | None, dict[str, Any]]:
 
     Raises Unfit.
     """
-    seen: dict[str, Any] = {"isolation": task.isolation, "knowledge": task.knowledge}
+    # agents can read this: it does not name the arm
+    seen: dict[str, Any] = {"isolation": task.isolation}
     if task.isolation == "container":
         seen["interfaces_up"] = ways_out()
         if seen["interfaces_up"]:

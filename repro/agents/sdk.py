@@ -29,7 +29,7 @@ class SdkAgent:
         self, task: Task, env: dict[str, str], deadline: Deadline, record: Record, knowledge: Knowledge | None, url: str
     ) -> None:
         self.task, self.record, self.deadline = task, record, deadline
-        self.provider = Provider(url, task.cell, deadline, record)
+        self.provider = Provider(url, deadline, record)
         self.tools = Toolbox(task, env, deadline, record, knowledge)
         self.conversation = Conversation(texts.prompt(task))
         record.agent_version = f"sdk, anthropic {anthropic.__version__}"

@@ -41,11 +41,11 @@ class CutOff(Exception):
 class Provider:
     """The Messages API at the relay's address."""
 
-    def __init__(self, url: str, cell: str, deadline: Deadline, record: Record) -> None:
+    def __init__(self, url: str, deadline: Deadline, record: Record) -> None:
         self.deadline, self.record = deadline, record
         timeout = httpx2.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         # attempts are ours, so that each is in the log; credentials are the gateway's, this one is a name
-        self.client = anthropic.Anthropic(base_url=url, api_key=f"repro-{cell}", max_retries=0, timeout=timeout)
+        self.client = anthropic.Anthropic(base_url=url, api_key="repro-agent", max_retries=0, timeout=timeout)
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """The model's whole message as plain JSON. Raises ContextFull, Failed, and Stopped where the session ends."""

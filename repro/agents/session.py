@@ -168,6 +168,7 @@ def serve(folder: Path) -> int:
     """Runs the agent of a folder; 0 where an outcome was written, whatever it says. Raises ReproError."""
     chosen = task.read(folder)
     try:
+        (folder / task.TASK).unlink()  # it names the arm, which the agent is not told
         ending = Session(chosen).run()
     except OSError as error:
         raise ReproError(f"cannot write {folder / OUTCOME}", error.strerror or str(error)) from error

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from repro import jsonio, settings
+from repro.errors import EngineError, PrerequisiteError, ReproError
 
 GATEWAY_JSON, AGENT_JSON, SCRIPT = "gateway.json", "agent.json", "replay.jsonl"
 OUTCOME, EVENTS, TRANSCRIPT, SOLUTIONS = "agent-outcome.json", "events.jsonl", "transcript", "work/solutions"
@@ -56,6 +57,15 @@ class AgentOutcome:
     gateway_files: dict[str, bytes] = field(default_factory=dict, repr=False)
     isolation: dict[str, Any] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
+
+
+def refused(code: int | None, said: str) -> ReproError:
+    """What a gateway's end before it listened means: exit code 1 says that something is missing or wrong, which a
+    second attempt would not mend. said: its last line, after `: `."""
+    said = said.removeprefix(": repro: ")
+    if code == 1 and said:
+        return PrerequisiteError("the gateway cannot start", said)
+    return EngineError("the gateway did not start", f"exit code {code}{said and ': '}{said.removeprefix(': ')}")
 
 
 def secret_line(secrets: dict[str, str]) -> bytes:
@@ -107,7 +117,7 @@ class Basket:
 
 def wanted(name: str) -> bool:
     """Whether a file of a cell's folder is kept: its record, the raw transcript and the solutions."""
-    if name in (OUTCOME, EVENTS, AGENT_JSON):
+    if name in (OUTCOME, EVENTS):
         return True
     path = PurePosixPath(name)
     if ".." in path.parts or path.is_absolute():

@@ -43,6 +43,7 @@ from repro.engines.agent import (
     AgentOutcome,
     Basket,
     pack,
+    refused,
     secret_line,
     wanted,
 )
@@ -92,15 +93,15 @@ class Room:
                 outcome.gateway_files = _read_gateway(gateway, secrets)
                 return outcome
             agent = self._container(stack, self._agent(name, volumes, cell))
-            files = {AGENT_JSON: jsonio.render(cell.agent | {"socket": SOCKET}), **cell.files}
-            agent.put_archive(AGENT_FOLDER, pack(files, ["work", SOLUTIONS, TRANSCRIPT]))
+            told = jsonio.render(cell.agent | {"socket": SOCKET})
+            agent.put_archive(AGENT_FOLDER, pack({AGENT_JSON: told, **cell.files}, ["work", SOLUTIONS, TRANSCRIPT]))
             outcome.isolation = _isolation(agent, gateway)
             agent.start()
             self._watch(agent, gateway, cell, outcome, progress)
             basket = Basket()
-            for part in (OUTCOME, EVENTS, AGENT_JSON, SOLUTIONS, TRANSCRIPT):
+            for part in (OUTCOME, EVENTS, SOLUTIONS, TRANSCRIPT):
                 _collect(agent, part, basket)
-            outcome.agent_files, outcome.cut = basket.files, basket.cut
+            outcome.agent_files, outcome.cut = basket.files | {AGENT_JSON: told}, basket.cut
             _quietly(lambda: gateway.stop(timeout=10))
             outcome.gateway_files = _read_gateway(gateway, secrets)
         outcome.wall_s = round(time.monotonic() - begin, 3)
@@ -126,7 +127,6 @@ class Room:
             "security_opt": ["no-new-privileges"],
             "ulimits": [Ulimit(name="core", soft=0, hard=0)],
             "log_config": LogConfig(type=LogConfig.types.JSON, config=LOGS),
-            "init": True,
             "ipc_mode": "private",
             "detach": True,
         }
@@ -134,6 +134,7 @@ class Room:
     def _gateway(self, name: str, volumes: dict[str, str], cell: AgentCell) -> dict[str, Any]:
         return self._shared("gateway") | {
             "name": f"{name}-gateway",
+            "init": True,
             "command": ["gateway", GATEWAY_FOLDER],
             "network_mode": "bridge" if cell.online else "none",
             "stdin_open": True,
@@ -150,6 +151,7 @@ class Room:
         requests_ = [DeviceRequest(device_ids=[self.gpu], capabilities=[["gpu"]])] if self.gpu is not None else []
         return self._shared("agent") | {
             "name": f"{name}-agent",
+            "init": False,  # the session is the first process: what kills all others cannot kill that
             "command": ["agent", AGENT_FOLDER],
             "network_mode": "none",
             "tmpfs": {"/tmp": TMPFS} | masks,  # noqa: S108
@@ -162,14 +164,15 @@ class Room:
         }
 
     def _await(self, gateway: Any) -> None:
-        """Waits for the gateway's word that it listens. Raises EngineError where it ends or stays silent."""
+        """Waits for the gateway's word that it listens. Raises EngineError where it ends or stays silent,
+        PrerequisiteError where something is missing that no second attempt would find."""
         late = time.monotonic() + READY_S
         while time.monotonic() < late and not self.stopping.is_set():
             if READY in gateway.logs(stdout=True, stderr=False, tail=20).decode(errors="replace").split():
                 return
             state = _state(gateway)
             if not state.get("Running"):
-                raise EngineError("the gateway did not start", f"exit code {state.get('ExitCode')}{_tail(gateway)}")
+                raise refused(state.get("ExitCode"), _tail(gateway))
             time.sleep(POLL_S / 2)
         raise EngineError("the gateway did not start", f"it was silent for {READY_S:.0f} s{_tail(gateway)}")
 

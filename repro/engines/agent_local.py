@@ -34,6 +34,7 @@ from repro.engines.agent import (
     AgentCell,
     AgentOutcome,
     Basket,
+    refused,
     secret_line,
     wanted,
 )
@@ -68,15 +69,17 @@ class Room:
             own, gateway_folder, folder, home = (root / name for name in ("s", "gw", "cell", "home"))
             for each in (own, gateway_folder / "journal", folder / SOLUTIONS, folder / TRANSCRIPT, home):
                 each.mkdir(parents=True)
-            self._write(cell, own / "gw.sock", gateway_folder, folder)
+            told = self._write(cell, own / "gw.sock", gateway_folder, folder)
         except OSError as error:
             raise EngineError("cannot make a temporary folder", error.strerror or str(error)) from error
         gateway = agent = None
         try:
             gateway = _child("gateway", gateway_folder, settings.cell_env({"TMPDIR": str(own)}), stdin=subprocess.PIPE)
             assert gateway.stdin is not None
-            if why := self._greet(gateway, gateway_folder, secrets):
-                outcome.cause, outcome.ending, outcome.gateway_ending = "infrastructure", why, why
+            try:
+                self._greet(gateway, gateway_folder, secrets)
+            except EngineError as error:
+                outcome.cause, outcome.ending, outcome.gateway_ending = "infrastructure", str(error), str(error)
                 return outcome
             environment = settings.agent_env(home, {"CUDA_VISIBLE_DEVICES": self.gpu or ""})
             agent = _child("agent", folder, environment, stdin=subprocess.DEVNULL)
@@ -92,38 +95,42 @@ class Room:
                 if wanted(name) and file.is_file() and not file.is_symlink():
                     with file.open("rb") as stream:
                         basket.put(name, stream.read)
-            outcome.agent_files, outcome.cut = basket.files, basket.cut
+            outcome.agent_files, outcome.cut = basket.files | {AGENT_JSON: told}, basket.cut
             outcome.gateway_files = _gateway_files(gateway_folder, secrets)
             outcome.wall_s = round(time.monotonic() - begin, 3)
             shutil.rmtree(root, ignore_errors=True)
 
-    def _write(self, cell: AgentCell, address: Path, gateway: Path, folder: Path) -> None:
+    def _write(self, cell: AgentCell, address: Path, gateway: Path, folder: Path) -> bytes:
+        """Fills both folders; returns what the agent's session is told."""
         paths = {"socket": str(address), "journal": str(gateway / "journal")}
         jsonio.write(gateway / GATEWAY_JSON, cell.gateway | paths)
         if cell.script:
             (gateway / SCRIPT).write_bytes(cell.script)
-        jsonio.write(folder / AGENT_JSON, cell.agent | {"socket": str(address), "relay_port": _free_port()})
+        told = jsonio.render(cell.agent | {"socket": str(address), "relay_port": _free_port()})
+        (folder / AGENT_JSON).write_bytes(told)
         for name, content in cell.files.items():
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
+        return told
 
-    def _greet(self, gateway: subprocess.Popen[bytes], folder: Path, secrets: dict[str, str]) -> str:
-        """Hands a gateway its keys and waits for its word; returns why it does not listen, or ""."""
+    def _greet(self, gateway: subprocess.Popen[bytes], folder: Path, secrets: dict[str, str]) -> None:
+        """Hands a gateway its keys and waits for its word. Raises EngineError, PrerequisiteError where it ends before
+        or stays silent."""
         assert gateway.stdin is not None
         try:
             gateway.stdin.write(secret_line(secrets))
             gateway.stdin.close()
         except BrokenPipeError:
-            return f"the gateway did not start{_tail(folder)}"
+            raise refused(gateway.wait(), _tail(folder)) from None
         late = time.monotonic() + READY_S
         while time.monotonic() < late and not self.stopping.is_set():
             if READY in (folder / "stdout").read_text(errors="replace").split():
-                return ""
+                return
             if gateway.poll() is not None:
-                return f"the gateway did not start: exit code {gateway.returncode}{_tail(folder)}"
+                raise refused(gateway.returncode, _tail(folder))
             time.sleep(POLL_S)
-        return f"the gateway did not start: it was silent for {READY_S:.0f} s"
+        raise EngineError("the gateway did not start", f"it was silent for {READY_S:.0f} s")
 
     def _watch(
         self, agent: subprocess.Popen[bytes], gateway: subprocess.Popen[bytes], cell: AgentCell,

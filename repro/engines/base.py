@@ -42,6 +42,13 @@ class Engine(abc.ABC):
         """
         raise PrerequisiteError(f"no agent runs on the engine {self.name}")
 
+    def look(self, program: str) -> str:
+        """What a short Python program, standard library alone, prints where this engine's agents and gateways run.
+
+        Raises EngineError where it fails.
+        """
+        raise PrerequisiteError(f"no agent runs on the engine {self.name}")
+
     def halt(self) -> None:  # noqa: B027
         """Ends what `run_agent` and `attempt` run in other threads: agents by SIGTERM, then what they left is read."""
 

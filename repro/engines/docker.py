@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import docker
 import requests
 import urllib3
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.errors import APIError, ContainerError, DockerException, ImageNotFound, NotFound
 from docker.types import DeviceRequest, Mount
 
 from repro import jsonio, settings
@@ -169,7 +169,7 @@ class DockerEngine(Engine):
             "version": self.version,
             "runtime": self.runtime,
             "image_id": self.image.id,
-            "repo_digests": self.image.attrs.get("RepoDigests", []),
+            "repo_digests": [_without_host(name) for name in self.image.attrs.get("RepoDigests") or []],
         }
 
     def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> tuple[list[Outcome], str]:
@@ -184,6 +184,19 @@ class DockerEngine(Engine):
             room = agent_docker.Room(self.client, self.image.id, f"repro-{self.run_id}", labels, self.memory, gpu,
                                      self.stopping)  # fmt: skip
             return self._guard(lambda: room.run(cell, secrets, progress))
+
+    def look(self, program: str) -> str:
+        options = {"network_mode": "none", "read_only": True, "cap_drop": ["ALL"], "remove": True,
+                   "security_opt": ["no-new-privileges"],
+                   "labels": {LABEL_RUN: self.run_id, LABEL_OWNER: _owner(), LABEL_ROLE: "cell"}}  # fmt: skip
+        command = ["-c", program]
+        try:
+            out: bytes = self._guard(
+                lambda: self.client.containers.run(self.image.id, command, entrypoint=["python"], **options)
+            )
+        except ContainerError as error:
+            raise EngineError("the image's Python failed", str(error.stderr)[-300:]) from error
+        return out.decode()
 
     def halt(self) -> None:
         self.stopping.set()

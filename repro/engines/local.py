@@ -77,6 +77,13 @@ class LocalEngine(Engine):
         with lease.hold(self.gpus, progress, self.stopping) as gpu:
             return agent_local.Room(gpu, self.stopping).run(cell, secrets, progress)
 
+    def look(self, program: str) -> str:
+        command = [sys.executable, "-P", "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, env=settings.cell_env({}), check=False)
+        if done.returncode:
+            raise EngineError("the environment's Python failed", done.stderr[-300:])
+        return done.stdout
+
     def halt(self) -> None:
         self.stopping.set()
         for child in list(self.children):

@@ -20,6 +20,8 @@ KNOWLEDGE = ("none", "local", "placebo", "leeroopedia")
 SECRETS = ("ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "LEEROOPEDIA_API_KEY")
 SECRETS_WAIT_S, SECRETS_BYTES = 60.0, 65536
 # The tools of the published knowledge server, in its order.
+# The published knowledge server: name and version of its package.
+REMOTE = ("leeroopedia-mcp", "0.1.9")
 KB_TOOLS = (
     "search_knowledge", "build_plan", "review_plan", "verify_code_math", "diagnose_failure", "propose_hypothesis",
     "query_hyperparameter_priors", "get_page",

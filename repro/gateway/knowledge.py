@@ -22,11 +22,10 @@ import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from repro.errors import PrerequisiteError
-from repro.gateway.config import KB_TOOLS, Config, KnowledgeSpec
+from repro.errors import PrerequisiteError, ReproError
+from repro.gateway.config import KB_TOOLS, REMOTE, Config, KnowledgeSpec
 from repro.gateway.redact import Redactor
 
-REMOTE = ("leeroopedia-mcp", "0.1.9")
 START_S = 60.0
 # The remote server tells of its failures in ordinary text.
 SOFT_ERROR = re.compile(
@@ -144,7 +143,8 @@ async def _remote(spec: KnowledgeSpec, key: str, redactor: Redactor) -> AsyncIte
             while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
             why = redactor.text(f"{type(error).__name__}: {error} {_tail(errors, redactor)}")
-            raise PrerequisiteError("the knowledge server leeroopedia did not start", why, "Check its key.") from None
+            # its service may be away: worth another attempt, which a package that is missing is not
+            raise ReproError("the knowledge server leeroopedia did not start", why, "Check its key.") from None
         tools = [tool for tool in listed if tool.name in KB_TOOLS]
         if missing := sorted(set(KB_TOOLS) - {tool.name for tool in tools}):
             raise PrerequisiteError("the knowledge server leeroopedia lacks tools", ", ".join(missing), "")
@@ -153,7 +153,8 @@ async def _remote(spec: KnowledgeSpec, key: str, redactor: Redactor) -> AsyncIte
 
 @contextlib.asynccontextmanager
 async def started(config: Config, keys: dict[str, str], redactor: Redactor) -> AsyncIterator[Knowledge]:
-    """The knowledge base of a cell that has one. Raises PrerequisiteError, UsageError."""
+    """The knowledge base of a cell that has one. Raises PrerequisiteError, UsageError, and ReproError for a server that
+    does not start."""
     kind = config.knowledge.kind
     if kind == "leeroopedia":
         async with _remote(config.knowledge, keys["LEEROOPEDIA_API_KEY"], redactor) as remote:
