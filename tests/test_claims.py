@@ -94,7 +94,7 @@ def test_every_command_is_one_of_this_tool() -> None:
     assert commands
     for command in commands:
         words = shlex.split(command.replace("DIR", "theirs"))
-        assert words[0] == "repro" and cli.parser().parse_args(words[1:]).verb in ("benchmark", "evaluate")
+        assert words[0] == "repro" and cli.parser().parse_args(words[1:]).verb in ("benchmark", "evaluate", "run")
 
 
 SMALL = """
@@ -403,7 +403,7 @@ def test_hand_written_solutions_are_no_agents_results(tool: Tool, name: str) -> 
     _, _, outcomes = judged(tool, path)
     for claim in ("agent-mean-baseline/all", "agent-speedup-baseline/L1_36"):
         (only,) = outcomes[claim]
-        assert only["verdict"] == "BLOCKED" and "a key for that model" in only["reason"]
+        assert only["verdict"] == "BLOCKED" and "a key for the model" in only["reason"]
 
 
 # The command
@@ -413,7 +413,7 @@ def test_without_a_bundle_the_claims_are_a_list_of_work(tool: Tool) -> None:
     done, found, outcomes = judged(tool)
     assert done.code == 0 and found["bundles"] == [] and done.out.startswith("# claims: 125 BLOCKED")
     line_with(done.out, "artifact-speedup", "repro benchmark 4 --artifacts DIR --parity")
-    line_with(done.out, "agent-gain", "a key for the knowledge base", "none in this release")
+    line_with(done.out, "agent-gain", "a key for the knowledge base", "repro run --agent claude-code")
     assert tool("compare", "--claims", "--strict").code == 3, "nothing was reproduced"
 
 
