@@ -13,12 +13,17 @@ AGENT ?= oracle
 ARMS ?=
 KB ?= local
 MODEL ?=
+UPSTREAM ?=
+MODE ?=
 JOBS ?= 1
 REPEATS ?= 1
 RESULTS ?= results
 ARGS ?=
 BASE_IMAGE ?=
 DOCKER_BUILD_FLAGS ?=
+# Where the tarball of the Claude Code CLI can be had, whose hash is pinned: asked of npm where that agent is to work.
+CLAUDE_CODE ?= $(if $(filter claude-code,$(AGENT)),$(shell npm view "$$($(PYTHON) requirements/install_claude_code.py)" \
+  dist.tarball 2>/dev/null))
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -26,6 +31,9 @@ PY := $(VENV)/bin/python
 CHOSEN := $(if $(filter auto,$(ENGINE)),$(shell docker version >/dev/null 2>&1 && echo docker || echo local),$(ENGINE))
 COMMON = --engine $(ENGINE) --gpus $(GPUS) --device $(DEVICE) --size $(SIZE) --results $(RESULTS)
 NARROW = $(foreach p,$(PROBLEMS),--problem $(p))
+STUDY = $(COMMON) $(NARROW) --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
+  $(if $(MODEL),--model $(MODEL)) $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(if $(MODE),--mode $(MODE)) \
+  --jobs $(JOBS) --repeats $(REPEATS) $(ARGS)
 # What this job's environment must hold: the host of containers needs no torch.
 NEEDS = $(if $(filter docker,$(CHOSEN)),host,local)
 
@@ -37,7 +45,10 @@ help:
 	@echo "targets    setup image doctor fixtures run benchmark report verify test test-gpu check clean requirements"
 	@echo "variables  ENGINE=auto|docker|local GPUS=all|none|0,1 DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
 	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code|replay ARMS='baseline with_kb'"
-	@echo "           KB=local|leeroopedia|placebo MODEL= JOBS=1 REPEATS=1 RESULTS=results ARGS='--no-compile'"
+	@echo "           KB=local|leeroopedia|placebo MODE=problem|suite MODEL= JOBS=1 REPEATS=1"
+	@echo "           UPSTREAM=anthropic|bedrock|replay:PATH CLAUDE_CODE=ADDRESS of the CLI's tarball, for AGENT=claude-code"
+	@echo "           RESULTS=results ARGS='--no-compile'"
+	@echo "keys       in .env (see .env.example): ANTHROPIC_API_KEY, AWS_BEARER_TOKEN_BEDROCK, LEEROOPEDIA_API_KEY"
 
 # One stamp a requirement file: a larger set counts for a smaller one, so nothing is installed twice.
 $(VENV)/.%: requirements/%.txt
@@ -50,6 +61,7 @@ setup: $(VENV)/.$(NEEDS)
 
 image: $(VENV)/.host
 	docker build --tag repro $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) \
+	  $(if $(CLAUDE_CODE),--build-arg CLAUDE_CODE=$(CLAUDE_CODE)) \
 	  --build-arg GIT_SHA=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
 	  --build-arg GIT_DIRTY=$(shell git diff --quiet HEAD -- 2>/dev/null && echo false || echo true) \
 	  $(DOCKER_BUILD_FLAGS) .
@@ -64,9 +76,13 @@ doctor: setup
 fixtures: ready
 	$(PY) entrypoint.py fixtures $(COMMON) $(NARROW) $(ARGS)
 
-run: ready
-	$(PY) entrypoint.py run $(COMMON) $(NARROW) --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
-	  $(if $(MODEL),--model $(MODEL)) --jobs $(JOBS) --repeats $(REPEATS) $(ARGS)
+# Before minutes of building: a key or an argument that is missing.
+foreseen: setup
+	@$(PY) entrypoint.py run $(STUDY) --check
+.PHONY: foreseen
+
+run: foreseen ready
+	$(PY) entrypoint.py run $(STUDY)
 
 benchmark: ready
 	$(PY) entrypoint.py benchmark $(PROBLEMS) $(COMMON) $(ARGS)

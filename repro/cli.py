@@ -252,6 +252,10 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
     if args.repeats < 1:
         raise UsageError("--repeats must be at least 1")
     name = options.agent(args)
+    if args.baseline or args.with_kb or not args.generate:  # else it ends with the fixtures, which need no key
+        options.foresee(args)
+    if args.check:
+        return 0
     if args.generate:
         code = _fixtures(args, progress)
         if code or not (args.baseline or args.with_kb):

@@ -2,7 +2,8 @@
 
 ADDRESS is where the tarball of the package and version in claude-code.json can be had: a URL, as `npm view
 PACKAGE@VERSION dist.tarball` prints it, or a file. It is used only where its hash is the pinned one. The package holds
-one program, which needs no other.
+one program, which needs no other. Without arguments it prints PACKAGE@VERSION.
+Exit code 1: it cannot be had; 2: what came is not what is pinned.
 """
 
 from __future__ import annotations
@@ -52,7 +53,13 @@ def install(address: str, folder: Path) -> str:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        print(f"{PIN['package']}@{PIN['version']}")
+        sys.exit()
     try:
         print("Claude Code", install(sys.argv[1], Path(sys.argv[2])))
-    except (ValueError, OSError, tarfile.TarError) as error:
+    except OSError as error:
         sys.exit(f"install_claude_code: {error}")
+    except (ValueError, tarfile.TarError) as error:
+        print(f"install_claude_code: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -263,8 +263,12 @@ def test_only_the_pinned_package_is_installed(tmp_path: Path) -> None:
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     wrong = install("sha512-" + "A" * 86 + "==", "1.2.3")
-    assert wrong.returncode == 1 and "what came is" in wrong.stderr and not (tmp_path / "bin").exists()
+    assert wrong.returncode == 2 and "what came is" in wrong.stderr and not (tmp_path / "bin").exists()
     assert "the pin is 9.9.9" in install(good, "9.9.9").stderr
+    named = subprocess.run([sys.executable, tmp_path / "install_claude_code.py"], capture_output=True, text=True)
+    assert named.stdout == "p@9.9.9\n"
+    absent = subprocess.run([*named.args, tmp_path / "none.tgz", tmp_path / "x"], capture_output=True, text=True)
+    assert absent.returncode == 1 and "No such file" in absent.stderr and not (tmp_path / "x").exists()
     done = install(good, "1.2.3")
     assert done.returncode == 0 and (tmp_path / "bin" / "claude").read_bytes() == program, done.stderr
 

@@ -440,6 +440,28 @@ def test_a_container_that_is_killed_is_an_infrastructure_failure_and_tried_again
     assert [row[2] for row in table(bundle)] == ["completed"] * 2 and not left_over(process.pid)
 
 
+def test_an_agent_that_kills_all_it_can_see_kills_its_own_programs_alone(study_tool: Tool) -> None:
+    """Its session is the container's first process, which no signal from inside ends: no attempt is won so."""
+    script = [bash("kill -9 -1; kill -9 1"), bash("ps -p 1 -o args= || cat /proc/1/cmdline"), solves(), END]
+    folder = write(study_tool.folder / "scripts", baseline=script)
+    done = study_tool(*STUDY, "--upstream", f"replay:{folder}", "--arms", "baseline")
+    assert done.code == 0, done.err
+    (bundle,) = study_tool.bundles()
+    told = record(bundle, "L1_36/baseline/0")
+    assert (told["status"], len(told["attempts"]), told["meter"]["turns"]) == ("completed", 1, 4), told
+    first = events(bundle, "L1_36/baseline/0", "tool_result")[1]["text"]
+    assert "entrypoint.py" in first and "init" not in first, first
+
+
+def test_an_agent_that_ends_its_session_wins_no_further_attempt(study_tool: Tool) -> None:
+    folder = write(study_tool.folder / "scripts", baseline=[bash("kill 1; sleep 60"), END])
+    done = study_tool(*STUDY, "--upstream", f"replay:{folder}", "--arms", "baseline")
+    assert done.code == 0, done.err
+    (bundle,) = study_tool.bundles()
+    told = record(bundle, "L1_36/baseline/0")
+    assert (told["status"], len(told["attempts"])) == ("agent_error", 1) and "ended its session" in told["detail"]
+
+
 def test_a_study_that_is_killed_leaves_what_gc_removes_and_resume_finishes(study_tool: Tool) -> None:
     process, _ = slow_study(study_tool)
     process.kill()
@@ -499,25 +521,6 @@ def test_a_failing_provider_is_asked_again_and_what_it_cost_is_counted_once(stud
         told = record(bundle, f"L1_36/{arm}/0")
         assert told["status"] == "completed" and len(told["attempts"]) == 1, told
         assert told["meter"]["provider_errors"], told["meter"]
-
-
-def test_an_arm_whose_knowledge_base_cannot_be_had_spends_nothing(study_tool: Tool) -> None:
-    """Published, such an arm ran without one and said `MCP: YES`. The planted key stays out of the bundle here too."""
-    consults = bash("true") | {"content": [{"type": "tool_use", "name": "mcp__knowledge__search_knowledge",
-                                            "input": {"query": "softmax"}}]}  # fmt: skip
-    folder = write(study_tool.folder / "scripts", with_kb=[consults, solves(), END])
-    command = ["env", "PYTHONPATH=" + str(ROOT), settings_python(), "-c", DRIVER, "kb_url=http://127.0.0.1:9", *STUDY,
-               "--arms", "with_kb", "--kb", "leeroopedia", "--upstream", f"replay:{folder}", "--retries", "0",
-               "--results", str(study_tool.results)]  # fmt: skip
-    environment = os.environ | {"LEEROOPEDIA_API_KEY": KEY, "REPRO_STATE": str(study_tool.folder / "state")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    (bundle,) = study_tool.bundles()
-    told = record(bundle, "L1_36/with_kb/0")
-    assert told["class"] == "infrastructure" and "knowledge base" in told["detail"], told
-    assert told["meter"].get("turns", 0) == 0 and not told["solutions"]
-    assert rows(bundle)["L1_36/with_kb/0"]["status"] == "failed", "unfinished, and named: no row without knowledge"
-    assert not [p for p in bundle.rglob("*") if p.is_file() and KEY in p.read_text(errors="replace")]
 
 
 def test_a_provider_that_stays_away_is_no_failure_of_the_agent(study_tool: Tool) -> None:

@@ -147,6 +147,8 @@ def judge(left: AgentOutcome) -> Verdict:
         return verdict("infra_error", left.ending or "the agent left no outcome")
     if told == "provider_error" and not meter.get("provider_errors"):
         return verdict("agent_error", f"it blames the provider, of which the gateway saw no error: {detail}")
+    if told == "infra_error" and detail.startswith("ended by SIG") and not left.cause:
+        return verdict("agent_error", f"a program of the agent ended its session: {detail}")  # the study sent none
     return verdict(told, detail)
 
 

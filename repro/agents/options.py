@@ -53,6 +53,7 @@ def add(run: argparse.ArgumentParser) -> None:
     study.add_argument("--retries", type=int, default=2, help="further attempts after an infrastructure or provider "
                        "failure; an agent's failure is never tried again")  # fmt: skip
     study.add_argument("--retry-wait-s", type=float, default=10.0, help="before the first of them, doubled each time")
+    study.add_argument("--check", action="store_true", help="say what is missing, if anything is, and start nothing")
     study.add_argument("--generate", action="store_true",
                        help="measure the fixtures first; ends there without --baseline or --with-kb")  # fmt: skip
 
@@ -73,6 +74,7 @@ def pace(args: argparse.Namespace) -> Pace:
 def build(args: argparse.Namespace, size: str) -> Design:
     """The design that a command line asks for. Raises UsageError, and PrerequisiteError for a key that is missing, both
     before anything has started."""
+    foresee(args)
     kind, path = upstream(args)
     chosen = arms(args)
     plan = Design(
@@ -88,7 +90,6 @@ def build(args: argparse.Namespace, size: str) -> Design:
         region=settings.region() if kind == "bedrock" else "",
         budgets=budgets(args),
     )
-    keys(plan)
     plan = replace(plan, prices=prices(plan, args.prices))
     if path is not None:
         ids = [problem.id for problem in problems.suite("agent", size=size, only=args.problem)]
@@ -129,12 +130,15 @@ def upstream(args: argparse.Namespace) -> tuple[str, Path | None]:
     return kind, Path(path) if path else None
 
 
-def keys(plan: Design) -> None:
-    """Raises PrerequisiteError for a key that the study needs and the environment lacks."""
-    needed = []
-    if not plan.scripted:
-        needed.append(NEEDS[plan.upstream])
-    if "leeroopedia" in {plan.knowledge(arm) for arm in plan.arms}:
+def foresee(args: argparse.Namespace) -> None:
+    """What can be said before there is an engine, an image or a fixture. Raises UsageError, PrerequisiteError."""
+    if agent(args) in SHIPPED:
+        return
+    kind, _ = upstream(args)
+    named = arms(args)
+    pace(args)
+    needed = [NEEDS[kind]] if kind in NEEDS else []
+    if args.kb == "leeroopedia" and "with_kb" in named:
         needed.append(("LEEROOPEDIA_API_KEY", "the published knowledge base answers nobody without a key"))
     for name, why in needed:
         if not settings.secret(name):
