@@ -212,7 +212,7 @@ ENDINGS = {
     "out of memory": (left(None, ending="memory", cause="memory"), "agent_error", "agent"),
     "killed at the wall": (left(None, ending="late", cause="timeout"), "timeout", "agent"),
     "a session that its own programs end": (
-        left({"status": "infra_error", "detail": "ended by SIGTERM"}), "agent_error", "agent"
+        left({"status": "infra_error", "detail": "ended by SIGTERM"}, {"turns": 1}), "agent_error", "agent"
     ),
     "stopped": (left({"status": "infra_error"}, cause="stopped", ending="stopped"), "interrupted", "interrupted"),
 }  # fmt: skip
