@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -131,6 +132,21 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _leads(cell: Cell, following: Cell | None) -> bool:
+    """Whether workers of the next cell start while this one is judged: where every worker has a user of its own, which
+    keeps it from what runs meanwhile, and nothing is timed that they would disturb."""
+    timed = cell.options.get("timing", True)
+    return following is not None and following.verb == cell.verb == "evaluate" and not timed and launch.apart()
+
+
+def _workers(cell: Cell, following: Cell | None) -> Counter[str]:
+    """The workers to start ahead before a cell is judged."""
+    counts = spare.wanted(cell.device, len(cell.solutions), cell.options)
+    if following is not None and _leads(cell, following):
+        counts += spare.wanted(following.device, len(following.solutions), following.options)
+    return counts
+
+
 def serve(folder: Path) -> None:
     """Runs the cells of a folder; a failing cell does not stop the next one."""
     # Nobody reads the outcomes when the process that started this one is gone; its lease of the GPU is gone too.
@@ -144,14 +160,14 @@ def serve(folder: Path) -> None:
 
     cells = [Cell.from_json(json.loads(line)) for line in (folder / CELLS).read_text().splitlines()]
     taken: dict[str, dict[str, Any]] = {}
-    for cell in cells:
+    for cell, following in zip(cells, [*cells[1:], None], strict=True):
         watch = clock.Clock()
         outcome = Outcome(cell.id, "failed")
         observed = Telemetry(cell.device)
         watch.lap("telemetry")
         try:
             if cell.verb == "evaluate":  # they import torch while this process does
-                spare.prepare(spare.wanted(cell.device, len(cell.solutions), cell.options), cell.device)
+                spare.prepare(_workers(cell, following), cell.device)
                 watch.lap("workers begun")
             if cell.verb != "fingerprint" and cell.device not in taken:
                 importlib.import_module("torch")  # timed apart from the fingerprint, which only asks it
@@ -172,7 +188,8 @@ def serve(folder: Path) -> None:
             outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
             traceback.print_exc()
         watch.lap("cell")
-        spare.close()
+        if not _leads(cell, following):
+            spare.close()
         watch.lap("workers ended")
         seen = observed.end()
         watch.lap("telemetry")

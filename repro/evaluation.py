@@ -30,6 +30,7 @@ class JudgeOptions:
     """What the command line says about judging. timeout_s bounds each request to a solution.
 
     quick: a shorter timing against fewer baselines, the same verdicts. parity: also times by the published protocol.
+    profiled: also where the time of the GPU goes, by the profiler.
     """
 
     timing: bool = True
@@ -40,6 +41,7 @@ class JudgeOptions:
     compile_timeout_s: float = 30.0
     quick: bool = False
     parity: bool = False
+    profiled: bool = True
 
     def for_cell(self, device: str) -> dict[str, Any]:
         """The judge's options on this device: torch.compile is a baseline on a GPU only, and not of a quick look."""
@@ -47,6 +49,9 @@ class JudgeOptions:
         budget = self.timing_budget_s if device == "cuda" else min(1.0, self.timing_budget_s)
         modes = QUICK_MODES if self.quick else ("eager", "compile", "reduce_overhead", "max_autotune")
         blocks = 40 if device != "cuda" else 64 if self.trust == "dev" else 400
+        passes = [
+            name for name in ("control", "hot", "profile") if not self.quick and (self.profiled or name != "profile")
+        ]
         if self.quick:
             budget, blocks = min(QUICK_BUDGET_S, budget), min(QUICK_BLOCKS, blocks)
         return {
@@ -58,7 +63,7 @@ class JudgeOptions:
             "timing_budget_s": min(2.0, budget) if self.trust == "dev" else budget,
             "max_blocks": blocks,
             "parity": self.parity,
-            "passes": [] if self.quick else ["control", "hot", "profile"],
+            "passes": passes,
         }
 
     def cell_timeout_s(self, solutions: int) -> float:

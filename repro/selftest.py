@@ -2,7 +2,8 @@
 be accepted (adversarial) and what must never be rejected (honest). Each file says in its head what must come of it.
 
     #: problem = "L1_36"                     a shipped problem; `L1_36@bf16` for one of the artifacts
-    #: size = "smoke"                        or full, on a GPU; the CPU always runs smoke
+    #: size = "smoke"                        or full, on a GPU; the CPU always runs smoke. A case that is about time
+                                            needs full: calls of 10 us are the host's, and `at_least` vouches for none
     #: device = ["cpu", "cuda"]              where it exists
     #: timing = true                         whether it is timed; or the devices on which it is: ["cuda"]
     #: expect = { verdict = ["incorrect"], reasons = ["rel_l2"] }       any of these; no reasons: any reason
@@ -18,6 +19,7 @@ be accepted (adversarial) and what must never be rejected (honest). Each file sa
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tomllib
 from dataclasses import dataclass
@@ -35,11 +37,15 @@ from repro.runs import Row, execute, open_bundle
 SUITES = ("adversarial", "honest")
 MARK = "#: "
 TIMEOUT_S = 150.0
-TIMING_BUDGET_S = 5.0
+# Twice that where a time stays open. No case asks for a precise one: 32 blocks tell what a cheat would buy.
+TIMING_BUDGET_S = 2.0
 # A judge process serves so many rows: starting one takes 4 s, and what is done is kept when the rest is interrupted.
-ROWS_A_PROCESS = 8
-# Cases of one row, whose workers start at once.
-SIDE_BY_SIDE = 8
+ROWS_A_PROCESS = 16
+# Cases of one row, whose workers start at once; fewer where they are timed, for who breaks a rule then has all others
+# timed again.
+SIDE_BY_SIDE, TIMED_SIDE_BY_SIDE = 8, 4
+# Who may be told so disturbs others, and is timed alone.
+DISTURBING = {"background_work", "baseline_disturbed"}
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,15 @@ class Case:
         """Whether it is timed here."""
         timing = self.meta.get("timing", False)
         return engine.device in timing if isinstance(timing, list) else bool(timing)
+
+    def alone(self, engine: Engine) -> bool:
+        """Whether it is judged apart: what is after processes (catalogue C) or has a bound of its own; and of what is
+        timed what would disturb others, or is of full size."""
+        reasons = set(self.meta.get("expect", {}).get("reasons", []))
+        apart = bool(reasons & DISTURBING) or _size(self, engine) == "full"
+        return (
+            "timeout_s" in self.meta or str(self.meta.get("id", "")).startswith("C") or (self.timed(engine) and apart)
+        )
 
     def skipped(self, engine: Engine) -> str:
         """Why it cannot run here, or the empty string."""
@@ -130,6 +145,7 @@ def options(case: Case, engine: Engine, base: JudgeOptions) -> JudgeOptions:
         timing_budget_s=min(base.timing_budget_s, TIMING_BUDGET_S),
         trust=base.trust,
         compile_timeout_s=base.compile_timeout_s,
+        profiled=False,  # no case is about it, and starting the profiler takes two seconds
     )
 
 
@@ -172,17 +188,22 @@ def run(
 
 
 def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
-    """Cases that are judged side by side: those of one problem that are neither timed nor bounded apart nor after
-    processes (catalogue C) start their workers together; all others are alone."""
-    alone: list[list[Case]] = []
-    together: dict[tuple[str, str], list[Case]] = {}
+    """Cases that are judged side by side, workers started together: those of one problem that are judged alike and need
+    not be alone. Rows without times stand between those with: workers of the next rows start while nothing is timed."""
+    rows: dict[bool, list[list[Case]]] = {False: [], True: []}
+    together: dict[tuple[Any, ...], list[Case]] = {}
     for case in able:
-        if case.timed(engine) or "timeout_s" in case.meta or str(case.meta.get("id", "")).startswith("C"):
-            alone.append([case])
+        if case.alone(engine):
+            rows[case.timed(engine)].append([case])
         else:
-            together.setdefault((case.meta["problem"], _size(case, engine)), []).append(case)
-    sliced = [of[at : at + SIDE_BY_SIDE] for of in together.values() for at in range(0, len(of), SIDE_BY_SIDE)]
-    return sliced + alone
+            alike = (case.meta["problem"], _size(case, engine), case.timed(engine), case.meta.get("compiled", False))
+            together.setdefault(alike, []).append(case)
+    for of in together.values():
+        timed = of[0].timed(engine)
+        step = TIMED_SIDE_BY_SIDE if timed else SIDE_BY_SIDE
+        rows[timed] += [of[at : at + step] for at in range(0, len(of), step)]
+    pairs = itertools.zip_longest(rows[False], rows[True])
+    return [row for pair in pairs for row in pair if row is not None]
 
 
 def _row(at: int, group: list[Case], results: Path, engine: Engine, base: JudgeOptions) -> Row:

@@ -141,16 +141,37 @@ def test_a_case_is_judged_as_its_head_says_and_else_as_the_command_line_says() -
 
 
 def test_cases_that_need_a_judge_of_their_own_are_alone(tree: Path) -> None:
-    """Timed ones, those with a bound of their own and those after processes; the rest side by side, by problem."""
-    more = {"T1": {"timing": True}, "T2": {"timeout_s": 5}, "T3": {"id": "C9"}}
+    """Those with a bound of their own, those after processes, and timed ones that would disturb others or are of full
+    size; the rest side by side with what is judged alike."""
+    busy = {"timing": True, "expect": {"verdict": ["rejected"], "reasons": ["background_work"]}}
+    more: dict[str, dict[str, Any]] = {
+        "T1": busy,
+        "T2": {"timeout_s": 5},
+        "T3": {"id": "C9"},
+        "T4": {"timing": True, "size": "full"},
+    }
     alone = [Case("adversarial", Path(f"{name}.py"), case(**meta).meta) for name, meta in more.items()]
     plain = [Case("honest", Path(f"P{at}.py"), case().meta) for at in range(selftest.SIDE_BY_SIDE + 2)]
+    timed = [Case("honest", Path(f"R{at}.py"), case(timing=True).meta) for at in range(selftest.TIMED_SIDE_BY_SIDE + 1)]
     other = [Case("honest", Path("Q.py"), case().meta | {"problem": "L1_82"})]
-    found = selftest.groups([*alone[:2], *plain, *other, alone[2]], engine())
-    assert sorted(map(len, found)) == [1, 1, 1, 1, 2, selftest.SIDE_BY_SIDE]
+    everything = [*alone[:2], *plain, *timed, *other, *alone[2:]]
+    found = selftest.groups(everything, engine("cuda"))
+    sizes = [1] * 6 + [2, selftest.TIMED_SIDE_BY_SIDE, selftest.SIDE_BY_SIDE]
+    assert sorted(map(len, found)) == sorted(sizes)
     assert all([each] in found for each in [*alone, *other])
-    assert sorted(each.id for group in found for each in group) == sorted(c.id for c in [*alone, *plain, *other])
-    assert all(len({each.meta["problem"] for each in group}) == 1 for group in found)
+    assert sorted(each.id for group in found for each in group) == sorted(c.id for c in everything)
+    for group in found:
+        alike = {(each.meta["problem"], each.timed(engine("cuda"))) for each in group}
+        assert len(alike) == 1
+    assert [group[0].timed(engine("cuda")) for group in found] == [False, True] * 4 + [False], "in turn"
+
+
+def test_what_is_about_time_is_of_full_size_on_a_gpu() -> None:
+    """What is called back in 10 us is the host's time, and `at_least` vouches for no speedup of it."""
+    assert selftest._size(case(size="full"), engine("cuda")) == "full"
+    assert selftest._size(case(size="full"), engine("cpu")) == "smoke" == selftest._size(case(), engine("cuda"))
+    dependent = [c for c in SHIPPED if "input_dependent_time" in c.meta.get("labels", [])]
+    assert dependent and all(c.meta["size"] == "full" for c in dependent)
 
 
 # -- complaints --------------------------------------------------------------------------------------------------------

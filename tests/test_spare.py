@@ -5,19 +5,26 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 
-from repro import settings
+from repro import cells, settings
+from repro.cells import Cell
+from repro.errors import SolutionDied
 from repro.evaluation import JudgeOptions
-from repro.judge import clock, spare
+from repro.judge import clock, launch, spare
+from repro.judge.ahead import Ahead
 from repro.judge.buffers import SharedBuffer
 from repro.judge.process import WorkerProcess
+from repro.judge.subject import Subject
 
 CPU = torch.device("cpu")
 
@@ -25,7 +32,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def ready() -> Iterator[None]:
     """Two processes for workers of the CPU, which a cell on a CPU would not start ahead."""
-    spare.prepare(2, "cpu")
+    spare.prepare(Counter({spare.PLAIN: 2}), "cpu")
     yield
     spare.close()
 
@@ -35,14 +42,17 @@ def alive(pid: int) -> bool:
 
 
 def test_a_worker_takes_what_waits_and_is_confined_as_every_other(ready: None) -> None:
-    waiting = spare._ready["cpu"][0].started.pid
+    waiting = spare._ready["cpu", spare.PLAIN][0].started.pid
     worker, late = WorkerProcess("a", CPU, {}, trusted=False), SharedBuffer(64, CPU)
     try:
-        assert worker.started.pid == waiting and len(spare._ready["cpu"]) == 1
+        assert worker.started.pid == waiting and len(spare._ready["cpu", spare.PLAIN]) == 1
         hello = worker.start()
         assert hello["pid"] == waiting and hello["confined"]["no_new_privs"] == "applied"
         sharing = WorkerProcess("b", CPU, {"staging": late}, trusted=False)  # it inherits a descriptor: made anew
-        assert len(spare._ready["cpu"]) == 1 and sharing.start()["confined"].keys() == hello["confined"].keys()
+        assert (
+            len(spare._ready["cpu", spare.PLAIN]) == 1
+            and sharing.start()["confined"].keys() == hello["confined"].keys()
+        )
         sharing.close()
     finally:
         worker.close()
@@ -51,7 +61,7 @@ def test_a_worker_takes_what_waits_and_is_confined_as_every_other(ready: None) -
 
 
 def test_what_nobody_took_ends_with_its_scratch_folder(ready: None) -> None:
-    left = list(spare._ready["cpu"])
+    left = list(spare._ready["cpu", spare.PLAIN])
     assert spare.take("cuda") is None
     spare.close()
     spare.close()
@@ -76,11 +86,77 @@ def test_workers_that_are_doomed_together_end_together(ready: None) -> None:
 
 def test_as_many_start_ahead_as_an_evaluation_takes() -> None:
     full, quick = (JudgeOptions(quick=q).for_cell("cuda") for q in (False, True))
-    assert spare.wanted("cuda", 2, full) == 2 + 3  # baselines, max_autotune, control
-    assert spare.wanted("cuda", 2, quick) == 2 + 1
-    assert spare.wanted("cuda", 1, JudgeOptions(timing=False).for_cell("cuda")) == 1
-    assert spare.wanted("cuda", 2, JudgeOptions(trust="dev").for_cell("cuda")) == 0
-    assert spare.wanted("cpu", 2, JudgeOptions().for_cell("cpu")) == 0
+    plain, compiles = spare.PLAIN, spare.COMPILES
+    assert spare.wanted("cuda", 2, full) == {plain: 2 + 1, compiles: 2}  # control; baselines and max_autotune
+    assert spare.wanted("cuda", 2, quick) == {plain: 2, compiles: 1}
+    assert spare.wanted("cuda", 2, JudgeOptions(compiled=False).for_cell("cuda")) == {plain: 2 + 1 + 1}
+    assert spare.wanted("cuda", 1, JudgeOptions(timing=False).for_cell("cuda")) == {plain: 1}
+    assert spare.wanted("cuda", 2, JudgeOptions(trust="dev").for_cell("cuda")) == {}
+    assert spare.wanted("cpu", 2, JudgeOptions().for_cell("cpu")) == {}
+
+
+def test_no_more_wait_than_are_wanted_and_none_that_has_ended(ready: None) -> None:
+    spare.prepare(Counter({spare.PLAIN: 2}), "cpu")
+    first, second = spare._ready["cpu", spare.PLAIN]
+    assert spare.take("cpu", spare.COMPILES) is None, "another kind"
+    first.doom()
+    while first.launcher.poll(first.started.pid) is None:
+        time.sleep(0.01)
+    assert spare.take("cpu") is second and spare.take("cpu") is None
+    second.close()
+    spare.more(1, "cpu")
+    assert len(spare._ready["cpu", spare.PLAIN]) == 1
+
+
+def cell(timing: bool, verb: str = "evaluate") -> Cell:
+    options = JudgeOptions(timing=timing, compiled=False).for_cell("cuda")
+    return Cell("x", verb, solutions=(("a", "a.py", "ModelNew"),), options=options)
+
+
+def test_workers_of_the_next_cell_start_while_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only where workers have users of their own."""
+    quiet, timed = cell(False), cell(True)
+    for apart, this, following, count in [
+        (True, quiet, timed, 1 + 3), (True, quiet, quiet, 2), (True, quiet, None, 1), (True, timed, quiet, 3),
+        (False, quiet, timed, 1), (True, quiet, cell(False, "fixture"), 1),
+    ]:  # fmt: skip
+        monkeypatch.setattr(launch, "_apart", apart)
+        assert cells._workers(this, following).total() == count
+        assert cells._leads(this, following) is (count > (3 if this is timed else 1))
+
+
+class Slow:
+    """A baseline's worker that compiles until it is killed."""
+
+    def __init__(self) -> None:
+        self.dead = threading.Event()
+
+    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        if message["op"] == "run" and self.dead.wait(20):
+            raise SolutionDied("killed", "during run")
+        return {}
+
+    def doom(self) -> None:
+        self.dead.set()
+
+
+def test_a_baseline_that_nobody_will_be_compared_with_is_not_waited_for() -> None:
+    """Where no solution is correct its compilation ends at once, and so does its worker."""
+    subject = Subject("tuner", None, "Model", ["max_autotune"], worker=cast(Any, Slow()))
+    ended: list[str] = []
+
+    def end(*subjects: Subject) -> None:
+        ended.extend(s.name for s in subjects)
+
+    evaluation = SimpleNamespace(slots=SimpleNamespace(told=list), seat=end, start=lambda s: None, end=end,
+                                 load=lambda *_: None)  # fmt: skip
+    each = Ahead(cast(Any, evaluation), subject, "max_autotune", 30)
+    ended.clear()
+    each.start("native", None)
+    begin = time.monotonic()
+    each.drop()
+    assert time.monotonic() - begin < 5 and not each.thread.is_alive() and "killed" in each.why
+    assert ended == ["tuner", "tuner"] and each.spent_s < 5, "given a process, and ended"
 
 
 def test_what_the_judge_compiles_is_kept_where_nobody_else_may_write(

@@ -1,7 +1,7 @@
 """A worker, confined before all other imports.
 
-`python -m repro.judge SERVES READ_FD WRITE_FD DEVICE SCRATCH JUDGE_PID`; SERVES is `judge`, or `parity` for the
-published protocol.
+`python -m repro.judge SERVES READ_FD WRITE_FD DEVICE SCRATCH JUDGE_PID`; SERVES is `judge`; `baselines`
+for the judge's own torch baselines, which compile; or `parity` for the published protocol.
 
 Landlock binds the thread that asks for it and what that starts, and importing torch starts threads.
 """
@@ -30,7 +30,7 @@ def main() -> None:
     else:
         from repro.judge import worker
 
-        worker.serve(int(read_fd), int(write_fd), device, Path(scratch), confined)
+        worker.serve(int(read_fd), int(write_fd), device, Path(scratch), confined, compiles=serves == "baselines")
 
 
 if __name__ == "__main__":

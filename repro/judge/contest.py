@@ -14,7 +14,6 @@ import math
 import random
 import secrets
 import statistics
-import threading
 import time
 from typing import Any
 
@@ -22,13 +21,13 @@ import torch
 
 from repro.errors import JudgeError, SolutionError, SolutionRejected
 from repro.judge import baselines, timing, trials
+from repro.judge.ahead import COMPILE_TIMEOUT_S
 from repro.judge.clock import Clock
 from repro.judge.subject import PASSES, Subject
 from repro.judge.timing import Block, Runner, Sample, Series
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
 
-COMPILE_TIMEOUT_S = 600.0
 # How long the gate holds the stream, microseconds. The launch of a kernel from Python takes 20 to 50, on a busy host
 # three times that, and a call may launch several: what the gate does not hide would count as the GPU's time.
 GATE_US = 500.0
@@ -42,7 +41,7 @@ KEYED_BYTES = 256 << 20
 ALONE_BLOCKS, DISTURBED = 8, 0.05
 HOT_MS, HOT_CALLS = 30.0, 200
 # Why a pass is left out.
-QUICK = "a quick look does without"
+WITHOUT = "this run does without"
 # Workers keep what their allocators hold between calls where all of it is under this share of the GPU's memory.
 KEEP_SHARE = 0.75
 
@@ -327,7 +326,7 @@ class Contest:
                 if "profile" in self.options.passes:
                     self._profile(subject)
                 else:
-                    subject.profile = {"kernels": [], "reason": QUICK}
+                    subject.profile = {"kernels": [], "reason": WITHOUT}
             self.clock.lap("profile")
             self._alone(runners, series, facts)
             self.clock.lap("alone")
@@ -339,7 +338,7 @@ class Contest:
         named = {"control": "the A/A control", "hot": "times back to back (hot)", "profile": "the profile of kernels"}
         skipped = [name for name in PASSES if audited and name not in self.options.passes]
         modes = [mode for mode in baselines.MODES if skipped and mode not in self.options.modes]
-        return dict.fromkeys([*modes, *(named[name] for name in skipped)], QUICK)
+        return dict.fromkeys([*modes, *(named[name] for name in skipped)], WITHOUT)
 
     def _hot(self, series: dict[str, Series]) -> None:
         """Calls back to back on the same inputs, for every variant: what a caller sees whose data is in the cache."""
@@ -382,37 +381,3 @@ class Contest:
         if ratios and statistics.median(ratios.values()) > 1 + DISTURBED:
             detail = f"the baselines were {100 * (statistics.median(ratios.values()) - 1):.0f} % slower beside it"
             raise Blamed(solutions[0], SolutionRejected("baseline_disturbed", detail))
-
-
-class Ahead:
-    """Compiles a baseline in a thread while solutions are verified, where memory is plentiful."""
-
-    def __init__(self, evaluation: Evaluation, subject: Subject, variant: str, timeout_s: float) -> None:
-        self.evaluation, self.subject, self.variant, self.timeout_s = evaluation, subject, variant, timeout_s
-        self.begin = time.monotonic()
-        self.why = ""
-        self.thread = threading.Thread(target=self._work, daemon=True)
-
-    def start(self) -> None:
-        """Starts; the pieces of the weights must lie in the worker already, and inputs in the slots."""
-        self.inputs = self.evaluation.slots.told()
-        self.thread.start()
-
-    def _work(self) -> None:
-        try:
-            self.subject.ask({"op": "load", "init": self.init, "variants": self.subject.variants}, self.timeout_s)
-            left_s = self.timeout_s - (time.monotonic() - self.begin)
-            self.subject.ask({"op": "run", "variant": self.variant, "inputs": self.inputs}, max(1.0, left_s))
-            self.subject.ask({"op": "release"}, self.timeout_s)
-        except (SolutionError, OSError, ValueError) as error:  # the last two: its worker was closed meanwhile
-            self.why = str(error)
-
-    def hand(self, name: str, state: Any) -> None:
-        """Hands the weights over, which the thread then loads."""
-        self.evaluation.pieces(self.subject, state)
-        self.evaluation.loaded[self.subject.name] = name
-        self.init = state.init
-
-    def wait(self) -> None:
-        """Waits until it is done, or its time is up."""
-        self.thread.join()

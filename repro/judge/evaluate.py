@@ -9,17 +9,16 @@ from typing import Any
 import torch
 
 from repro.errors import JudgeError, SolutionError
-from repro.judge import baselines, ceilings, confine, memory, provenance, trials, verdict
+from repro.judge import ahead, baselines, ceilings, confine, memory, neighbour, provenance, trials, verdict
+from repro.judge.ahead import Ahead
 from repro.judge.clock import Clock
-from repro.judge.contest import COMPILE_TIMEOUT_S, Ahead, Blamed, Contest
+from repro.judge.contest import Blamed, Contest
 from repro.judge.subject import Options, Progress, Subject
 from repro.judge.timing import Series
 from repro.judge.verify import Evaluation
 from repro.problems import Problem
 
 CONTROL = "control (eager again)"
-# A baseline is compiled while solutions are verified where the GPU has room for so many times inputs and outputs.
-ROOM = 6
 
 
 def evaluate(
@@ -49,34 +48,35 @@ def evaluate(
     evaluation = Evaluation(problem, fixture, subjects, options, progress, mark)
     planned = trials.make(evaluation.plan)
     clock.lap("reference")
-    ahead: list[Ahead] = []
+    compiling: list[Ahead] = []
     baseline, tuner = Subject("baseline", None, "Model", []), Subject("tuner", None, "Model", [])
     trusted = [baseline, *([tuner] if baselines.TUNED in options.modes else [])]
     try:
         watch.mark()
-        early = options.timing and cuda and options.trust == "audited" and _room(evaluation)
-        evaluation.start(*[s for s in subjects if not s.failed], *(trusted if early else []))
+        running = [s for s in subjects if not s.failed]
+        if running and options.timing and cuda and options.trust == "audited" and ahead.room(evaluation):
+            compiling = ahead.begin(evaluation, trusted)
+        evaluation.start(*running)
         clock.lap("workers")
-        if early:
-            ahead = _ahead(evaluation, trusted)
-            clock.lap("handing weights to the baselines")
         evaluation.verify(planned)
-        clock.lap("trials")
         peak = watch.mark()
         for subject in subjects:
             subject.memory = _peak(subject, peak)
-        for each in ahead:
-            each.wait()
-            if each.why:
-                evaluation.end(each.subject)  # a worker that ran out of time is dead
-        clock.lap("waiting for torch.compile")
+        neighbour.look(evaluation, planned)
+        clock.lap("trials")
         judged = {s.name: verdict.judge(s, fixture) for s in subjects}
         good = [s for s in subjects if judged[s.name]["verdict"] == "correct"]
+        for each in compiling:
+            if options.timing and good:
+                each.wait()
+            else:
+                each.drop()
+        clock.lap("waiting for torch.compile")
         series: dict[str, Series] = {}
         facts: dict[str, Any] = {"status": "not_timed"}
         timed = Clock()
         if options.timing and good:
-            series, facts = _timed(evaluation, good, judged, trusted, ahead, timed)
+            series, facts = _timed(evaluation, good, judged, trusted, compiling, timed)
         clock.lap("timing")
         contestants = {s.name for s in subjects} | {CONTROL}
         return {
@@ -85,7 +85,9 @@ def evaluate(
             ],
             "baselines": {n: verdict.baseline(x) for n, x in series.items() if n not in contestants},
             "samples_ms": {n: x.to_json() for n, x in series.items()},
-            "timing": facts | {"clock": "CUDA events behind a gate, cold L2" if cuda else "host: not a measurement"},
+            "timing": facts
+            | {"compile_ahead_s": {each.variant: each.spent_s for each in compiling}}
+            | {"clock": "CUDA events behind a gate, cold L2" if cuda else "host: not a measurement"},
             "ceilings": reached,
             "trials": [{"kind": t.kind, "seed": t.seed} for t in planned],
             "trials_left_out": {k: why for k, why in trials.kinds(evaluation.plan).items() if why},
@@ -99,9 +101,9 @@ def evaluate(
         }
     finally:
         watch.stop()
+        for each in compiling:
+            each.drop()
         evaluation.end(*trusted)
-        for each in ahead:
-            each.wait()
         evaluation.close()
 
 
@@ -120,33 +122,6 @@ def _ban(subject: Subject) -> None:
         subject.reasons += [entry | {"trial": "source"} for entry in found]
 
 
-def _room(evaluation: Evaluation) -> bool:
-    plan = evaluation.plan
-    size = sum(plan.nbytes(i) for i in plan.tensors) + evaluation.slots.output_bytes
-    return bool(torch.cuda.mem_get_info()[0] > ROOM * size)
-
-
-def _ahead(evaluation: Evaluation, trusted: list[Subject]) -> list[Ahead]:
-    """Begins to compile a first variant of each; what is at fault there is met and told when it is timed."""
-    options, started = evaluation.options, []
-    name, state = evaluation.use(not evaluation.problem.native_signal)
-    evaluation.slots.fill(trials.secret_seed(), None)
-    for subject in trusted:
-        if subject.failed:
-            continue
-        tuned = subject.name == "tuner"
-        # most solutions of float32 problems use TF32; where one does not, its own baseline is compiled later
-        suffix = "_tf32" if tuned and evaluation.problem.dtype == "float32" else ""
-        variant = (baselines.TUNED if tuned else "compile" if "compile" in options.modes else "eager") + suffix
-        subject.variants = [variant] if tuned else sorted({"eager", variant})
-        each = Ahead(evaluation, subject, variant, options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S)
-        with contextlib.suppress(SolutionError):
-            each.hand(name, state)
-            each.start()
-            started.append(each)
-    return started
-
-
 def _peak(subject: Subject, device_peak: int | None) -> dict[str, Any]:
     if subject.worker is None or subject.failed in ("timeout", "error"):
         return {"reason": "the worker had ended"}
@@ -160,13 +135,13 @@ def _timed(
     good: list[Subject],
     judged: dict[str, Any],
     trusted: list[Subject],
-    ahead: list[Ahead],
+    compiling: list[Ahead],
     clock: Clock,
 ) -> tuple[dict[str, Series], dict[str, Any]]:
     """Times the correct solutions; one that fails meanwhile loses its verdict, and the others are timed again."""
     options = evaluation.options
     control = Subject(CONTROL, None, "Model", ["eager"], control=True) if options.controlled else None
-    late = {each.variant: each.why for each in ahead if each.why}
+    late = {each.variant: each.why for each in compiling if each.why}
     try:
         while good:
             classes = {s.name: judged[s.name]["precision_class"] for s in good}

@@ -41,10 +41,11 @@ class WorkerProcess:
     """One worker: a fresh interpreter, session and scratch folder, with an allow-listed environment, and where the
     launcher can give it one a user of its own."""
 
-    def __init__(self, name: str, device: torch.device, buffers: dict[str, SharedBuffer], *, trusted: bool) -> None:
+    def __init__(self, name: str, device: torch.device, buffers: dict[str, SharedBuffer], *, trusted: bool,
+                 kind: str = spare.PLAIN) -> None:  # fmt: skip
         self.name, self.device, self.trusted, self.buffers = name, device, trusted, buffers
         shared = {key: buffer.fd for key, buffer in buffers.items() if buffer.fd is not None}
-        ahead = None if shared else spare.take(str(device))
+        ahead = None if shared else spare.take(str(device), kind)
         self.process = ahead or spare.Process(_plain(name), str(device), list(shared.values()))
         self.launcher, self.started, self.channel = self.process.launcher, self.process.started, self.process.channel
         self.numbers = dict(zip(shared, self.started.fds[2:], strict=True))

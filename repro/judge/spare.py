@@ -1,7 +1,9 @@
 """Processes of workers, and those that start ahead: they import torch while the judge does, and wait.
 
-What starts ahead is confined as every worker is before it imports anything, holds no solution, no buffer and no CUDA
-context, and gets all of that only when it is taken. This module needs no torch.
+There are two kinds: one for whatever it is given, one for the torch baselines, which imports torch.compile too and
+starts the processes that it compiles in, as its first compilation would. What starts ahead is confined as every worker
+is before it imports anything, holds no solution, no buffer and no CUDA context, and gets all of that only when it is
+taken. This module needs no torch.
 """
 
 from __future__ import annotations
@@ -9,11 +11,15 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections import Counter
 from typing import Any
 
 from repro.errors import JudgeError
 from repro.judge import launch
 from repro.judge.protocol import Channel
+
+# What a process is for, as the launcher tells it: `judge`, or `baselines`, which compile.
+PLAIN, COMPILES = "judge", "baselines"
 
 
 class Process:
@@ -22,14 +28,15 @@ class Process:
     shared: descriptors that it inherits beside its pipes.
     """
 
-    def __init__(self, name: str, device: str, shared: list[int] | None = None) -> None:
+    def __init__(self, name: str, device: str, shared: list[int] | None = None, kind: str = PLAIN) -> None:
         self.launcher = launch.current()
         self.log = os.memfd_create("repro-log")
         to_worker, from_judge = os.pipe()
         to_judge, from_worker = os.pipe()
         self.channel = Channel(to_judge, from_judge)
         try:
-            self.started = self.launcher.start(name, device, [to_worker, from_worker, *(shared or [])], self.log)
+            fds = [to_worker, from_worker, *(shared or [])]
+            self.started = self.launcher.start(name, device, fds, self.log, kind)
         except BaseException:
             self.channel.close()
             os.close(self.log)
@@ -51,32 +58,48 @@ class Process:
         os.close(self.log)
 
 
-def wanted(device: str, solutions: int, options: dict[str, Any]) -> int:
-    """How many workers an evaluation will take, by a cell's options: each solution's, and where anything is timed the
-    baselines', max_autotune's and the control's. 0 where they share descriptors or are no processes."""
-    if device != "cuda" or options.get("trust", "audited") != "audited":
-        return 0
-    timed = 1 + ("max_autotune" in options.get("modes", ())) + ("control" in options.get("passes", ()))
-    return solutions + (timed if options.get("timing", True) else 0)
+def wanted(device: str, solutions: int, options: dict[str, Any]) -> Counter[str]:
+    """How many workers of each kind an evaluation will take, by a cell's options: each solution's, and where anything
+    is timed the baselines', max_autotune's and the control's. None where they share descriptors or are no processes."""
+    found: Counter[str] = Counter()
+    if device == "cuda" and options.get("trust", "audited") == "audited":
+        found[PLAIN] = solutions
+        if options.get("timing", True):
+            modes = options.get("modes", ())
+            found[COMPILES if len(modes) > 1 else PLAIN] += 1
+            found[COMPILES] += "max_autotune" in modes
+            found[PLAIN] += "control" in options.get("passes", ())
+    return +found
 
 
 _lock = threading.Lock()
-_ready: dict[str, list[Process]] = {}
+_ready: dict[tuple[str, str], list[Process]] = {}
 
 
-def prepare(count: int, device: str) -> None:
-    """Starts so many processes for workers of a device that share no descriptor with the judge (a GPU's do not)."""
-    for _ in range(count):
-        process = Process("worker", device)
+def prepare(counts: Counter[str], device: str) -> None:
+    """Starts processes for workers of a device that share no descriptor with the judge (a GPU's do not), as many of
+    each kind as are wanted and do not wait yet."""
+    for kind, count in counts.items():
+        while len(_ready.get((device, kind), [])) < count:
+            process = Process("worker", device, kind=kind)
+            with _lock:
+                _ready.setdefault((device, kind), []).append(process)
+
+
+def more(count: int, device: str) -> None:
+    """Starts so many beside those that wait."""
+    prepare(Counter({PLAIN: len(_ready.get((device, PLAIN), [])) + count}), device)
+
+
+def take(device: str, kind: str = PLAIN) -> Process | None:
+    """One that was started ahead and lives, or None. Nobody else gets it."""
+    while True:
         with _lock:
-            _ready.setdefault(device, []).append(process)
-
-
-def take(device: str) -> Process | None:
-    """One that was started ahead, or None. Nobody else gets it."""
-    with _lock:
-        waiting = _ready.get(device)
-        return waiting.pop(0) if waiting else None
+            waiting = _ready.get((device, kind))
+            process = waiting.pop(0) if waiting else None
+        if process is None or process.launcher.poll(process.started.pid) is None:
+            return process
+        process.close()
 
 
 def close() -> None:

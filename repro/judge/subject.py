@@ -74,6 +74,11 @@ class Subject:
         return self.source is None
 
     @property
+    def compiles(self) -> bool:
+        """Whether torch.compile may run in its worker because the judge asks for it."""
+        return self.trusted and not self.control
+
+    @property
     def text(self) -> str | None:
         """The source as a worker is sent it (base64)."""
         return base64.b64encode(self.source.read_bytes()).decode() if self.source is not None else None

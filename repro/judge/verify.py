@@ -16,7 +16,7 @@ import torch
 from repro import inputs as inputs_module
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
 from repro.inputs import Plan, Weights
-from repro.judge import digests, gates, metric, trials
+from repro.judge import digests, gates, metric, spare, trials
 from repro.judge.clock import Clock
 from repro.judge.limits import CLASSES, class_of
 from repro.judge.metric import Distance, score
@@ -77,7 +77,6 @@ class Evaluation:
         self.spent_s: dict[str, float] = {}
         self.parts = Clock()
         self.perturbed: Weights | None = None
-        self._neighbour: Shape | None = None
 
     @property
     def plan(self) -> Plan:
@@ -86,15 +85,22 @@ class Evaluation:
 
     # -- workers and weights --------------------------------------------------------------------------------------
 
-    def start(self, *subjects: Subject) -> None:
-        """Starts workers side by side and has each import its file; a fault becomes the subject's."""
+    def seat(self, *subjects: Subject) -> None:
+        """Gives each that has none a worker's process and a staging buffer."""
         for subject in subjects:
+            if subject.worker is not None:
+                continue
             subject.staging = self.slots.staging()
             buffers = self.slots.buffers | {"staging": subject.staging}
             if self.options.trust == "dev":
                 subject.worker = InProcess(self.device, buffers)
             else:
-                subject.worker = WorkerProcess(subject.name, self.device, buffers, trusted=subject.trusted)
+                kind = spare.COMPILES if subject.compiles and len(self.options.modes) > 1 else spare.PLAIN
+                subject.worker = WorkerProcess(subject.name, self.device, buffers, trusted=subject.trusted, kind=kind)
+
+    def start(self, *subjects: Subject) -> None:
+        """Starts workers side by side and has each import its file; a fault becomes the subject's."""
+        self.seat(*subjects)
         problem = {
             "id": self.problem.id,
             "source": base64.b64encode(self.problem.path.read_bytes()).decode(),
@@ -148,16 +154,17 @@ class Evaluation:
             self.reference_of = name
         return name, state
 
-    def load(self, subject: Subject, name: str, state: Weights) -> None:
-        """Hands the weights to a worker, piece by piece through the staging buffer."""
+    def load(self, subject: Subject, name: str, state: Weights, timeout_s: float = 0.0) -> None:
+        """Hands the weights to a worker, piece by piece through the staging buffer, and has it load them within
+        timeout_s (0: that of every request)."""
         if self.loaded.get(subject.name) == name:
             return
-        self.pieces(subject, state)
-        subject.ask({"op": "load", "init": state.init, "variants": subject.variants}, self.options.timeout_s)
+        self._hand(subject, state)
+        message = {"op": "load", "init": state.init, "variants": subject.variants}
+        subject.ask(message, timeout_s or self.options.timeout_s)
         self.loaded[subject.name] = name
 
-    def pieces(self, subject: Subject, state: Weights) -> None:
-        """The first half of `load`: the tensors, not yet in the model."""
+    def _hand(self, subject: Subject, state: Weights) -> None:
         staging = subject.staging
         assert staging is not None
         for key, value in state.state.items():
@@ -277,7 +284,7 @@ class Evaluation:
                 if self.bits(subject) != bits:
                     subject.observed.add("nondeterministic")
                     distance, _ = self.compare(subject, answer.get("output"))
-                    if not any(meets(distance.values(), self.fixture, trial.kind, k) for k in self._classes()):
+                    if not any(meets(distance.values(), self.fixture, trial.kind, k) for k in self.classes()):
                         self._intact()
                         detail = f"a repeat on the same inputs has rel_l2 {distance.values()['rel_l2']:.2g}"
                         raise SolutionRejected("nondeterministic_wrong", detail)
@@ -303,7 +310,7 @@ class Evaluation:
         if not self.slots.unchanged():
             raise SolutionRejected("input_modified", "the call changed its inputs")
 
-    def _classes(self) -> tuple[str, ...]:
+    def classes(self) -> tuple[str, ...]:
         return CLASSES[self.fixture["dtype"]]
 
     def _note(self, subject: Subject, trial: trials.Trial, distance: Distance) -> None:
@@ -326,63 +333,10 @@ class Evaluation:
                     first -= {subject.name} if trial.judged else set()
                     begin = time.monotonic()
                     self.trial(subject, trial, repeats=repeats)
-                    self._spent(trial.kind, begin)
-        for trial in (t for t in order if t.neighbour):
-            for subject in self.subjects:
-                if not subject.failed and subject.worker is not None:
-                    self.progress(f"{self.problem.key}: {subject.name}: {trial.kind}")
-                    begin = time.monotonic()
-                    subject.neighbour = self._neighbouring(subject, trial)
-                    self._spent(trial.kind, begin)
+                    self.spent(trial.kind, begin)
 
-    def _spent(self, kind: str, begin: float) -> None:
+    def spent(self, kind: str, begin: float) -> None:
         self.spent_s[kind] = round(self.spent_s.get(kind, 0.0) + time.monotonic() - begin, 3)
-
-    def _neighbouring(self, subject: Subject, trial: trials.Trial) -> dict[str, Any]:
-        """What a solution makes of a shape beside the problem's own. It informs and never decides."""
-        facts = self.fixture.get("neighbour")
-        shape = self._neighbour_shape()
-        if not facts or shape is None:
-            return {"verdict": "not_run", "reason": "this problem has no neighbouring shape"}
-        own, self.shape, self.slots.plan = self.shape, shape, shape.plan
-        try:
-            name, state = self.use(trial.perturbed)
-            self.load(subject, name, state)
-            self.slots.fill(trial.seed, trial.stress)
-            message = {"op": "run", "variant": subject.variants[0], "inputs": self.slots.told()}
-            distance, _ = self.compare(subject, subject.ask(message, self.options.timeout_s).get("output"))
-            subject.ask({"op": "release"}, self.options.timeout_s)
-            values = distance.values()
-            right = any(score(values, facts["limits"][k]) <= 1 for k in self._classes())
-            found = {"verdict": "correct" if right else "incorrect", "rel_l2": values["rel_l2"]}
-        except SolutionError as error:
-            found = {"verdict": error.verdict, "reason": f"{error.code}: {error.detail}"}
-        finally:
-            self.shape, self.slots.plan = own, own.plan
-        if found["verdict"] != "correct":
-            subject.observed.add("shape_specialised")
-            self._revive(subject)
-        return found
-
-    def _revive(self, subject: Subject) -> None:
-        """A worker that a foreign shape may have broken is started anew: its times are of its own shape."""
-        self.end(subject)
-        self.start(subject)
-
-    def _neighbour_shape(self) -> Shape | None:
-        if self._neighbour is None:
-            problem = self.problem.neighbouring()
-            if problem is None:
-                return None
-            plan = inputs_module.plan(problem)
-            spec = output_spec(plan, self.native)
-            rows = rows_per_chunk(plan, self.reference, spec)
-            while rows is not None and rows > 1 and not self.slots.fits(plan, spec, rows):
-                rows //= 2
-            self._neighbour = Shape(plan, spec, rows)
-            if not self.slots.fits(plan, spec, rows):
-                raise JudgeError(f"the neighbouring shape of {problem.key} is larger than its own")
-        return self._neighbour
 
     # -- baselines ------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
+import importlib
 import importlib.util
 import os
 import sys
@@ -348,14 +349,27 @@ def warm_triton() -> None:
         _ = triton_driver.active.utils
 
 
-def serve(read_fd: int, write_fd: int, device: str, scratch: Path, confined: dict[str, str]) -> None:
-    """Answers requests until the judge closes the pipe."""
+def warm_compiler() -> None:
+    """Imports torch.compile and starts the processes that it compiles in, as its first compilation would after seconds.
+    It makes no CUDA context. What fails here is met and told by the first compilation."""
+    with contextlib.suppress(Exception):
+        importlib.import_module("torch._dynamo")
+        importlib.import_module("torch._inductor.compile_fx")
+        importlib.import_module("torch._inductor.async_compile").maybe_warm_pool()
+
+
+def serve(
+    read_fd: int, write_fd: int, device: str, scratch: Path, confined: dict[str, str], *, compiles: bool = False
+) -> None:
+    """Answers requests until the judge closes the pipe. compiles: torch.compile will be asked for."""
     channel = Channel(read_fd, write_fd)
     for fd in (channel.read_fd, channel.write_fd):
         os.set_inheritable(fd, False)
     worker = Worker(torch.device(device), scratch, confined)
     if worker.cuda:
         warm_triton()
+        if compiles:
+            warm_compiler()
     else:
         torch.set_num_threads(1)
         interpreter.mend()

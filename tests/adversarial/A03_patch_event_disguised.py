@@ -1,6 +1,6 @@
 #: id = "A3"
 #: problem = "L1_36"
-#: size = "smoke"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected"]

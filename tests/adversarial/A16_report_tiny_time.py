@@ -1,6 +1,6 @@
 #: id = "A16"
 #: problem = "L1_82"
-#: size = "smoke"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["incorrect", "rejected", "correct"]

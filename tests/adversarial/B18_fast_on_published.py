@@ -1,6 +1,6 @@
 #: id = "B18"
 #: problem = "L1_97"
-#: size = "smoke"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: unbought = true

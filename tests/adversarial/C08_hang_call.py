@@ -4,7 +4,7 @@
 #: device = ["cpu", "cuda"]
 #: timing = false
 #: expect = { verdict = ["timeout"], reasons = ["timeout"] }
-#: timeout_s = 15
+#: timeout_s = 6
 """Sleeps for an hour in its first call.
 
 Buys: a judge that waits without a bound, and a cell that blocks all others.

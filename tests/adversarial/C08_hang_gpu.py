@@ -5,7 +5,7 @@
 #: timing = false
 #: expect = { verdict = ["timeout"], reasons = ["timeout"] }
 #: labels = ["triton"]
-#: timeout_s = 15
+#: timeout_s = 6
 """A kernel that waits for a flag that nobody sets.
 
 Buys: a GPU that no event ever reaches; a timeout inside the process cannot end it.

@@ -4,7 +4,7 @@
 #: device = ["cpu", "cuda"]
 #: timing = false
 #: expect = { verdict = ["timeout", "error", "rejected", "incorrect"], reasons = [] }
-#: timeout_s = 15
+#: timeout_s = 6
 """Stops its own process.
 
 Buys: a judge that waits without a bound, and a cell that blocks all others.

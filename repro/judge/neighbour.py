@@ -1,0 +1,77 @@
+"""The neighbouring shape: what solutions make of a shape beside the problem's own. It informs and never decides."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from repro import inputs as inputs_module
+from repro.errors import JudgeError, SolutionError
+from repro.judge import spare, trials
+from repro.judge.metric import score
+from repro.judge.reference import output_spec, rows_per_chunk
+from repro.judge.subject import Subject
+from repro.judge.verify import Evaluation, Shape
+
+
+def look(evaluation: Evaluation, planned: list[trials.Trial]) -> None:
+    """Runs the trials of that shape on every solution that did not fail; each is told what became of it."""
+    shape = None
+    for trial in (t for t in planned if t.neighbour):
+        for subject in evaluation.subjects:
+            if subject.failed or subject.worker is None:
+                continue
+            evaluation.progress(f"{evaluation.problem.key}: {subject.name}: {trial.kind}")
+            begin = time.monotonic()
+            shape = shape or _shape(evaluation)
+            subject.neighbour = _judged(evaluation, subject, trial, shape)
+            evaluation.spent(trial.kind, begin)
+
+
+def _judged(evaluation: Evaluation, subject: Subject, trial: trials.Trial, shape: Shape | None) -> dict[str, Any]:
+    facts, slots, timeout_s = evaluation.fixture.get("neighbour"), evaluation.slots, evaluation.options.timeout_s
+    if not facts or shape is None:
+        return {"verdict": "not_run", "reason": "this problem has no neighbouring shape"}
+    evaluation.shape, slots.plan = shape, shape.plan
+    try:
+        name, state = evaluation.use(trial.perturbed)
+        evaluation.still(but=subject)
+        evaluation.load(subject, name, state)
+        slots.fill(trial.seed, trial.stress)
+        message = {"op": "run", "variant": subject.variants[0], "inputs": slots.told()}
+        distance, _ = evaluation.compare(subject, subject.ask(message, timeout_s).get("output"))
+        subject.ask({"op": "release"}, timeout_s)
+        values = distance.values()
+        right = any(score(values, facts["limits"][k]) <= 1 for k in evaluation.classes())
+        found = {"verdict": "correct" if right else "incorrect", "rel_l2": values["rel_l2"]}
+    except SolutionError as error:
+        found = {"verdict": error.verdict, "reason": f"{error.code}: {error.detail}"}
+    finally:
+        evaluation.shape, slots.plan = evaluation.own, evaluation.own.plan
+    if found["verdict"] != "correct":
+        subject.observed.add("shape_specialised")
+        _end(evaluation, subject)
+    return found
+
+
+def _end(evaluation: Evaluation, subject: Subject) -> None:
+    """Ends a worker that a foreign shape may have broken: what is timed is timed in a new one, which begins to import
+    torch now."""
+    evaluation.end(subject)
+    options = evaluation.options
+    if options.timing and options.device == "cuda" and options.trust == "audited":
+        spare.more(1, options.device)
+
+
+def _shape(evaluation: Evaluation) -> Shape | None:
+    problem, slots = evaluation.problem.neighbouring(), evaluation.slots
+    if problem is None:
+        return None
+    plan = inputs_module.plan(problem)
+    spec = output_spec(plan, evaluation.native)
+    rows = rows_per_chunk(plan, evaluation.reference, spec)
+    while rows is not None and rows > 1 and not slots.fits(plan, spec, rows):
+        rows //= 2
+    if not slots.fits(plan, spec, rows):
+        raise JudgeError(f"the neighbouring shape of {evaluation.problem.key} is larger than its own")
+    return Shape(plan, spec, rows)
