@@ -371,7 +371,7 @@ def settings_python() -> str:
 # --- kills -----------------------------------------------------------------------------------------------------------
 
 # Long enough to be killed in, short enough to wait for.
-SLOW = [bash("date; sleep 12; date"), solves(), END]
+SLOW = [bash("date; sleep 7; date"), solves(), END]
 QUICK = [solves(), END]
 
 
@@ -383,7 +383,7 @@ def slow_study(tool: Tool, **env: str) -> tuple[subprocess.Popen[str], str]:
     def sleeping() -> str:
         for name in of(process.pid, "agent"):
             done = subprocess.run(["docker", "top", name, "-eo", "pid,args"], capture_output=True, text=True)
-            if "sleep 12" in done.stdout:
+            if "sleep 7" in done.stdout:
                 return name
         return ""
 
@@ -440,26 +440,19 @@ def test_a_container_that_is_killed_is_an_infrastructure_failure_and_tried_again
     assert [row[2] for row in table(bundle)] == ["completed"] * 2 and not left_over(process.pid)
 
 
-def test_an_agent_that_kills_all_it_can_see_kills_its_own_programs_alone(study_tool: Tool) -> None:
-    """Its session is the container's first process, which no signal from inside ends: no attempt is won so."""
-    script = [bash("kill -9 -1; kill -9 1"), bash("ps -p 1 -o args= || cat /proc/1/cmdline"), solves(), END]
-    folder = write(study_tool.folder / "scripts", baseline=script)
-    done = study_tool(*STUDY, "--upstream", f"replay:{folder}", "--arms", "baseline")
+def test_an_agent_that_kills_wins_no_further_attempt(study_tool: Tool) -> None:
+    """Its session is the container's first process, which no SIGKILL from inside ends: its own programs die alone, and
+    it goes on. A SIGTERM ends the session, and that is the agent's own doing."""
+    kills = [bash("kill -9 -1; kill -9 1"), bash("cat /proc/1/cmdline"), solves(), END]
+    folder = write(study_tool.folder / "scripts", baseline=kills, with_kb=[bash("true"), bash("kill 1; sleep 60"), END])
+    done = study_tool(*STUDY, "--upstream", f"replay:{folder}", "--jobs", 2)
     assert done.code == 0, done.err
     (bundle,) = study_tool.bundles()
-    told = record(bundle, "L1_36/baseline/0")
-    assert (told["status"], len(told["attempts"]), told["meter"]["turns"]) == ("completed", 1, 4), told
+    went_on, ended = (record(bundle, f"L1_36/{arm}/0") for arm in ("baseline", "with_kb"))
+    assert (went_on["status"], len(went_on["attempts"]), went_on["meter"]["turns"]) == ("completed", 1, 4), went_on
     first = events(bundle, "L1_36/baseline/0", "tool_result")[1]["text"]
     assert "entrypoint.py" in first and "init" not in first, first
-
-
-def test_an_agent_that_ends_its_session_wins_no_further_attempt(study_tool: Tool) -> None:
-    folder = write(study_tool.folder / "scripts", baseline=[bash("kill 1; sleep 60"), END])
-    done = study_tool(*STUDY, "--upstream", f"replay:{folder}", "--arms", "baseline")
-    assert done.code == 0, done.err
-    (bundle,) = study_tool.bundles()
-    told = record(bundle, "L1_36/baseline/0")
-    assert (told["status"], len(told["attempts"])) == ("agent_error", 1) and "ended its session" in told["detail"]
+    assert (ended["class"], len(ended["attempts"])) == ("agent", 1) and "SIGTERM" in ended["detail"], ended
 
 
 def test_a_study_that_is_killed_leaves_what_gc_removes_and_resume_finishes(study_tool: Tool) -> None:
