@@ -203,6 +203,22 @@ ENDINGS = {
         left({"status": "provider_error"}, {"provider_errors": {"http_529": 9}}), "provider_error", "provider"
     ),
     "a provider whose error nobody saw": (left({"status": "provider_error"}), "agent_error", "agent"),
+    "a provider that failed and recovered": (
+        left({"status": "provider_error"}, {"turns": 3, "provider_errors": {"529": 1}, "failing": ""}), "agent_error",
+        "agent",
+    ),
+    "a provider that fails at the end": (
+        left({"status": "provider_error"}, {"turns": 3, "provider_errors": {"529": 9}, "failing": "529"}),
+        "provider_error", "provider",
+    ),
+    "broken before the first reply": (
+        left({"status": "infra_error"}, {"turns": 0}), "infra_error", "infrastructure"
+    ),
+    "broken by itself at work": (left(None, {"turns": 2}, ending="exit code 2"), "agent_error", "agent"),
+    "killed from outside at work": (
+        left(None, {"turns": 2}, ending="killed", cause="infrastructure"), "infra_error", "infrastructure"
+    ),
+    "a forged interruption": (left({"status": "interrupted"}, {"turns": 2}), "agent_error", "agent"),
     "no outcome": (left(None, ending="killed", cause="infrastructure"), "infra_error", "infrastructure"),
     "an outcome that is no JSON": (AgentOutcome("c", agent_files={files.OUTCOME: b"{"}), "infra_error",
                                    "infrastructure"),
@@ -391,7 +407,8 @@ def test_infrastructure_and_provider_failures_are_tried_again_and_recorded(stub_
         if attempt == 1 and "baseline" in cell:
             raise EngineError("the Docker engine refused a cell", "no space")
         if attempt < 3:
-            return left({"status": "provider_error"}, {"provider_errors": {"529": 9}, "turns": 1, "usd": 0.25})
+            meter = {"provider_errors": {"529": 9}, "failing": "529", "turns": 1, "usd": 0.25}
+            return left({"status": "provider_error"}, meter)
         return handed_in(cell)
 
     engine = Stub(answers)

@@ -9,7 +9,8 @@ from typing import Any
 
 from repro import fixtures, jsonio, problems, settings
 from repro.agents.design import Design, Unit
-from repro.engines.agent import METER, OUTCOME, SOLUTIONS, AgentCell, AgentOutcome
+from repro.agents.events import STATUSES
+from repro.engines.agent import METER, OUTCOME, SOLUTIONS, AgentCell, AgentOutcome, printable
 from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.problems import Problem
@@ -24,6 +25,13 @@ CLASSES = {
     "completed": "agent", "budget": "agent", "refused": "agent", "gave_up": "agent", "agent_error": "agent",
     "timeout": "agent", "provider_error": "provider", "infra_error": "infrastructure", "interrupted": "interrupted",
 }  # fmt: skip
+
+# What is kept of an agent's own word on how it ended.
+OUTCOME_FIELDS: dict[str, Any] = {
+    "schema_version": int, "status": str, "detail": str, "turns": int, "tool_calls": dict, "wall_s": int | float,
+    "usage": dict, "agent_version": str, "model_seen": str, "preflight": dict,
+}  # fmt: skip
+MOST_ENTRIES, LARGEST_NUMBER = 64, 1e15
 
 
 def loaded(unit: Unit, size: str) -> list[Problem]:
@@ -124,18 +132,21 @@ def judge(left: AgentOutcome) -> Verdict:
     """Whose doing an attempt's end was.
 
     The gateway's meter is believed before the agent's own record, which programs of the agent could write: a stop by
-    budget is one whatever the agent calls it, and a provider's failure must have been seen by the gateway.
+    budget is one whatever the agent calls it, and a provider's failure must have been the last that the gateway saw.
+    Once a reply has come the agent has been at work, and could have broken whatever breaks in its container: what
+    neither the engine nor the gateway saw is then its own doing, or it could buy another attempt.
     """
-    outcome, meter = _object(left.agent_files.get(OUTCOME)), _object(left.gateway_files.get(METER))
+    outcome, meter = told_of(left.agent_files.get(OUTCOME)), _object(left.gateway_files.get(METER))
+    at_work = bool(meter.get("turns"))
 
     def verdict(status: str, detail: str) -> Verdict:
-        return Verdict(status, " ".join(detail.split())[:500], CLASSES[status], meter, outcome)
+        return Verdict(status, printable(detail, 500), CLASSES[status], meter, outcome)
 
     if left.cause == "stopped":
         return verdict("interrupted", left.ending)
     if left.gateway_ending:
         return verdict("infra_error", left.gateway_ending)
-    told, detail = str(outcome.get("status", "")), str(outcome.get("detail", ""))
+    told, detail = outcome.get("status", ""), outcome.get("detail", "")
     stopped = str(meter.get("stopped", ""))
     if stopped.startswith("budget:") and told != "completed":
         return verdict("timeout" if stopped == "budget:wall" else "budget", f"{stopped}. {detail}")
@@ -143,12 +154,12 @@ def judge(left: AgentOutcome) -> Verdict:
         return verdict("timeout", left.ending)
     if left.cause == "memory":
         return verdict("agent_error", left.ending)
-    if told not in CLASSES:
-        return verdict("infra_error", left.ending or "the agent left no outcome")
-    if told == "provider_error" and not meter.get("provider_errors"):
+    if told not in STATUSES or told == "infra_error":
+        ended = at_work or detail.startswith("ended by SIG")  # the study sent no signal
+        ours = left.cause == "infrastructure" or not ended
+        return verdict("infra_error" if ours else "agent_error", detail or left.ending or "the agent left no outcome")
+    if told == "provider_error" and not (meter.get("failing") if at_work else meter.get("provider_errors")):
         return verdict("agent_error", f"it blames the provider, of which the gateway saw no error: {detail}")
-    if told == "infra_error" and detail.startswith("ended by SIG") and not left.cause:
-        return verdict("agent_error", f"a program of the agent ended its session: {detail}")  # the study sent none
     return verdict(told, detail)
 
 
@@ -176,6 +187,33 @@ def consulted(journal: bytes) -> dict[str, Any]:
             one["hits"] += hits if isinstance(hits, int) else len(hits)
             one["errors"] += bool(told.get("error"))
     return found
+
+
+def told_of(content: bytes | None) -> dict[str, Any]:
+    """agent-outcome.json, of which programs of the agent may have written any part: known fields of their kind, short
+    and flat, for all of it goes into records and reports."""
+    told, found = _object(content), dict[str, Any]()
+    for name, kind in OUTCOME_FIELDS.items():
+        value = told.get(name)
+        if isinstance(value, bool) or not isinstance(value, kind):
+            continue
+        if isinstance(value, str):
+            found[name] = printable(value, 600)
+        elif isinstance(value, dict):
+            few = list(value.items())[:MOST_ENTRIES]
+            found[name] = {printable(key, 80): plain for key, each in few if (plain := _plain(each)) is not None}
+        elif abs(value) < LARGEST_NUMBER:
+            found[name] = value
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A number, a short text or a short list of short texts; None for what is neither."""
+    if isinstance(value, list):
+        return [printable(each, 80) for each in value[:MOST_ENTRIES] if isinstance(each, str)]
+    if isinstance(value, str):
+        return printable(value, 200)
+    return value if isinstance(value, int | float) and abs(value) < LARGEST_NUMBER else None
 
 
 def _object(content: bytes | None) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from repro.agents.relay import Relay
 from repro.agents.task import Task
 from repro.agents.tools_knowledge import Knowledge
 from repro.errors import ReproError, UsageError
+from repro.judge.confine import PR_SET_DUMPABLE, prctl
 from repro.judge.procfs import descendants
 
 AGENTS = ("sdk", "claude-code", "replay")
@@ -167,6 +168,7 @@ def prepare(chosen: Task) -> dict[str, str]:
 def serve(folder: Path) -> int:
     """Runs the agent of a folder; 0 where an outcome was written, whatever it says. Raises ReproError."""
     chosen = task.read(folder)
+    prctl(PR_SET_DUMPABLE, 0)  # programs of the agent have its user: none may trace it, stop it or write its memory
     try:
         (folder / task.TASK).unlink()  # it names the arm, which the agent is not told
         ending = Session(chosen).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 import time
 from collections.abc import Iterable
@@ -25,6 +26,9 @@ GRACE_S = 20.0
 # Of one file, and of all that a cell leaves: beyond it the end is cut off and named.
 FILE_BYTES, CELL_BYTES = 32 << 20, 96 << 20
 LOG_BYTES = 64 << 10
+# An agent names and counts its files as it likes; the bundle's machine has to write them.
+MOST_FILES, LONGEST_NAME = 1000, 200
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]{0,119}")
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,9 @@ class Basket:
 
     def put(self, name: str, read: Any) -> None:
         """read: a function of how many bytes to read at most."""
+        if len(self.files) >= MOST_FILES:
+            self.drop("more files")
+            return
         bound = min(FILE_BYTES, self.left)
         content: bytes = read(bound + 1)
         if len(content) > bound:
@@ -113,6 +120,18 @@ class Basket:
             self.cut.append(name)
         self.left -= len(content)
         self.files[name] = content
+
+    def drop(self, name: str) -> None:
+        """Names what is left out, as far as its name can be told."""
+        told = printable(name)
+        if told not in self.cut and len(self.cut) < MOST_FILES:
+            self.cut.append(told)
+
+
+def printable(text: str, limit: int = LONGEST_NAME) -> str:
+    """What an agent wrote, on one line and without what steers a terminal."""
+    line = " ".join(text[: 4 * limit].split())
+    return "".join(c if c.isprintable() else "\ufffd" for c in line)[:limit]
 
 
 def wanted(name: str) -> bool:
@@ -124,3 +143,8 @@ def wanted(name: str) -> bool:
         return False
     below = str(path.parent)
     return (below == SOLUTIONS and path.suffix == ".py") or below == TRANSCRIPT or below.startswith(f"{TRANSCRIPT}/")
+
+
+def storable(name: str) -> bool:
+    """Whether any file system takes a name, and no reader of one trips over it."""
+    return len(name) <= LONGEST_NAME and all(NAME.fullmatch(part) for part in name.split("/"))

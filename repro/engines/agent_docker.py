@@ -26,6 +26,7 @@ from repro import jsonio, settings
 from repro.engines.agent import (
     AGENT_JSON,
     ALLOWANCE_S,
+    CELL_BYTES,
     EVENTS,
     GATEWAY_JSON,
     GRACE_S,
@@ -43,8 +44,10 @@ from repro.engines.agent import (
     AgentOutcome,
     Basket,
     pack,
+    printable,
     refused,
     secret_line,
+    storable,
     wanted,
 )
 from repro.engines.base import Progress
@@ -61,6 +64,12 @@ AGENT_PIDS, GATEWAY_PIDS = 1024, 128
 GATEWAY_MEMORY = 768 << 20
 AGENT_SHM = 1 << 30
 MEMORY_SHARE = 0.9
+# No one file on the engine's disk may be larger; volumes have no quota.
+FILE_LIMIT = 8 << 30
+# Of one archive that the engine sends: headers and padding are more than the files.
+ARCHIVE_BYTES = CELL_BYTES + (8 << 20)
+# Go's own bit of a file's mode for a folder.
+GO_FOLDER = 1 << 31
 LOGS = {"max-size": "8m", "max-file": "2"}
 POLL_S = 0.5
 
@@ -90,7 +99,7 @@ class Room:
                 self._await(gateway)
             except EngineError as error:
                 outcome.cause, outcome.ending, outcome.gateway_ending = "infrastructure", str(error), str(error)
-                outcome.gateway_files = _read_gateway(gateway, secrets)
+                outcome.gateway_files = _read_gateway(gateway, secrets, outcome.cut)
                 return outcome
             agent = self._container(stack, self._agent(name, volumes, cell))
             told = jsonio.render(cell.agent | {"socket": SOCKET})
@@ -99,11 +108,11 @@ class Room:
             agent.start()
             self._watch(agent, gateway, cell, outcome, progress)
             basket = Basket()
-            for part in (OUTCOME, EVENTS, SOLUTIONS, TRANSCRIPT):
+            for part in (OUTCOME, SOLUTIONS, EVENTS, TRANSCRIPT):
                 _collect(agent, part, basket)
             outcome.agent_files, outcome.cut = basket.files | {AGENT_JSON: told}, basket.cut
             _quietly(lambda: gateway.stop(timeout=10))
-            outcome.gateway_files = _read_gateway(gateway, secrets)
+            outcome.gateway_files = _read_gateway(gateway, secrets, outcome.cut)
         outcome.wall_s = round(time.monotonic() - begin, 3)
         return outcome
 
@@ -125,7 +134,10 @@ class Room:
             "read_only": True,
             "cap_drop": ["ALL"],
             "security_opt": ["no-new-privileges"],
-            "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+            "ulimits": [
+                Ulimit(name="core", soft=0, hard=0),
+                Ulimit(name="fsize", soft=FILE_LIMIT, hard=FILE_LIMIT),
+            ],
             "log_config": LogConfig(type=LogConfig.types.JSON, config=LOGS),
             "ipc_mode": "private",
             "detach": True,
@@ -178,7 +190,7 @@ class Room:
 
     def _watch(self, agent: Any, gateway: Any, cell: AgentCell, outcome: AgentOutcome, progress: Progress) -> None:
         """Follows both containers until the agent's has ended, which every way out of here makes sure of."""
-        late = time.monotonic() + cell.wall_s + ALLOWANCE_S
+        late, since = time.monotonic() + cell.wall_s + ALLOWANCE_S, time.time()
         kill_at: float | None = None
         while True:
             state = _state(agent)
@@ -191,25 +203,35 @@ class Room:
             elif now > late:
                 reason, cause = f"it ran {cell.wall_s:.0f} s and did not end by itself", "timeout"
             elif not (told := _state(gateway)).get("Running"):
-                outcome.gateway_ending = f"the gateway ended with exit code {told.get('ExitCode')}{_tail(gateway)}"
-                reason, cause = outcome.gateway_ending, "infrastructure"
+                if told.get("OOMKilled"):  # only what the agent sends fills it
+                    reason, cause = "the agent's requests filled the gateway's memory", "memory"
+                else:
+                    reason = f"the gateway ended with exit code {told.get('ExitCode')}{_tail(gateway)}"
+                    outcome.gateway_ending, cause = reason, "infrastructure"
             if reason and kill_at is None:
                 outcome.cause, outcome.ending, kill_at = cause, reason, now + GRACE_S
                 _quietly(lambda: agent.kill("SIGTERM"))
             elif kill_at is not None and now > kill_at:
                 _quietly(agent.kill)
             if line := agent.logs(stdout=True, stderr=False, tail=1).decode(errors="replace").strip():
-                progress(line[:200])
+                progress(printable(line))
             time.sleep(POLL_S)
         if outcome.cause:
             return
-        if state.get("OOMKilled"):
+        if self._killed(agent, since):
+            outcome.cause, outcome.ending = "infrastructure", "the agent's container was killed from outside"
+        elif state.get("OOMKilled") and state.get("ExitCode"):
             outcome.cause, outcome.ending = "memory", "the agent's container ran out of memory"
         elif state.get("Status") == "gone":
             outcome.cause, outcome.ending = "infrastructure", "the agent's container is gone"
         elif state.get("ExitCode"):
             outcome.ending = f"the agent's container ended with exit code {state['ExitCode']}{_tail(agent)}"
-            outcome.cause = "infrastructure"
+
+    def _killed(self, container: Any, since: float) -> bool:
+        """Whether the engine was asked to signal a container: what happens within it is no such event."""
+        until = time.time() + 1
+        filters = {"container": container.id, "event": "kill"}
+        return any(True for _ in self.client.events(since=int(since), until=int(until), filters=filters))
 
 
 def _gateway_files(cell: AgentCell) -> dict[str, bytes]:
@@ -267,17 +289,23 @@ def _isolation(agent: Any, gateway: Any) -> dict[str, Any]:
     return found
 
 
-def _members(container: Any, path: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
-    """(name below the folder that `path` lies in, reader) of every plain file at a path."""
+def _members(container: Any, path: str, cut: list[str]) -> Iterator[tuple[str, Callable[[int], bytes]]]:
+    """(name below the folder that `path` lies in, reader) of every plain file at a path, of as much of the engine's
+    archive as is read: an agent may leave a file of any size here. cut: takes the path where there was more."""
     try:
         parts, _ = container.get_archive(path)
-    except NotFound:
+    except (NotFound, APIError):
         return
     above = PurePosixPath(path).parent
     with tempfile.TemporaryFile() as spool:
-        for part in parts:
-            if spool.tell() < 4 * (96 << 20):  # an agent may leave anything here
+        try:
+            for part in parts:
                 spool.write(part)
+                if spool.tell() > ARCHIVE_BYTES:
+                    cut.append(f"{path.removeprefix(AGENT_FOLDER + '/')}: there is more")
+                    break
+        finally:
+            parts.close()
         spool.seek(0)
         try:
             with tarfile.open(fileobj=spool) as archive:
@@ -285,22 +313,41 @@ def _members(container: Any, path: str) -> Iterator[tuple[str, Callable[[int], b
                     stream = archive.extractfile(member) if member.isreg() else None
                     if stream is not None:
                         yield str(above / member.name), stream.read
-        except tarfile.ReadError:  # it was longer than is read
+        except (tarfile.TarError, EOFError):  # it was longer than is read
             return
 
 
+def _is_folder(container: Any, path: str) -> bool:
+    """Whether a folder is one and not a link, by which an agent would choose what the engine reads."""
+    try:
+        parts, facts = container.get_archive(path)
+    except (NotFound, APIError):
+        return False
+    parts.close()
+    return bool(facts["mode"] & GO_FOLDER) and not facts.get("linkTarget")
+
+
 def _collect(agent: Any, part: str, basket: Basket) -> None:
-    for path, read in _members(agent, f"{AGENT_FOLDER}/{part}"):
+    parents = [str(parent) for parent in PurePosixPath(part).parents if str(parent) != "."]
+    if not all(_is_folder(agent, f"{AGENT_FOLDER}/{parent}") for parent in parents):
+        basket.drop(part)
+        return
+    for path, read in _members(agent, f"{AGENT_FOLDER}/{part}", basket.cut):
         name = str(PurePosixPath(path).relative_to(AGENT_FOLDER))
-        if wanted(name):
+        if not wanted(name):
+            continue
+        if storable(name):
             basket.put(name, read)
+        else:
+            basket.drop(name)
 
 
-def _read_gateway(gateway: Any, secrets: dict[str, str]) -> dict[str, bytes]:
-    """Journal, meter, configuration and log of a gateway, without any value of `secrets`."""
-    basket = Basket()
-    for name in (f"journal/{JOURNAL}", f"journal/{METER}", f"journal/{RECORDING}", GATEWAY_JSON):
-        for path, read in _members(gateway, f"{GATEWAY_FOLDER}/{name}"):
+def _read_gateway(gateway: Any, secrets: dict[str, str], cut: list[str]) -> dict[str, bytes]:
+    """Journal, meter, configuration and log of a gateway, without any value of `secrets`. cut: takes the names of what
+    was longer than is kept."""
+    basket = Basket(cut=cut)
+    for name in (f"journal/{METER}", f"journal/{JOURNAL}", f"journal/{RECORDING}", GATEWAY_JSON):
+        for path, read in _members(gateway, f"{GATEWAY_FOLDER}/{name}", cut):
             basket.put(PurePosixPath(path).name, read)
     try:
         basket.files["gateway.log"] = gateway.logs(tail=200)[-LOG_BYTES:]

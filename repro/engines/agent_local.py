@@ -36,6 +36,7 @@ from repro.engines.agent import (
     Basket,
     refused,
     secret_line,
+    storable,
     wanted,
 )
 from repro.engines.base import Progress
@@ -93,6 +94,9 @@ class Room:
             for file in sorted(folder.rglob("*")):
                 name = str(file.relative_to(folder))
                 if wanted(name) and file.is_file() and not file.is_symlink():
+                    if not storable(name):
+                        basket.drop(name)
+                        continue
                     with file.open("rb") as stream:
                         basket.put(name, stream.read)
             outcome.agent_files, outcome.cut = basket.files | {AGENT_JSON: told}, basket.cut
@@ -154,7 +158,6 @@ class Room:
                 _end(agent)
             time.sleep(POLL_S)
         if not outcome.cause and agent.returncode:
-            outcome.cause = "infrastructure"
             outcome.ending = f"the agent's process ended with exit code {agent.returncode}{_tail(folder)}"
 
 

@@ -21,7 +21,8 @@ TOLD = {
 
 class Budgets:
     """Limits on one cell's use. A request that was let in is finished, so tokens and money end at most one request
-    (or as many as were under way together) beyond their limits; turns and knowledge calls end on them.
+    beyond their limits: side by side go only requests that together cannot reach them. Turns and knowledge calls end
+    on their limits.
 
     limits: wall_s (from the first request on), turns, tokens (all but reads from the prompt cache), usd, kb_calls;
     None is no limit.
@@ -32,7 +33,34 @@ class Budgets:
     ) -> None:
         self.limits, self.meter, self._clock = limits, meter, clock
         self._began: float | None = None
-        self.under_way = 0
+        # what each request under way may use at most: bytes that it sends, tokens that it asks for
+        self._reserved: dict[str, tuple[int, int]] = {}
+
+    @property
+    def under_way(self) -> int:
+        """Requests for a message that were let in and are not answered yet."""
+        return len(self._reserved)
+
+    def reserve(self, request: str, size: int, most: int) -> None:
+        """Lets a request in. size: of its body, bytes; most: tokens of its answer."""
+        self._reserved[request] = (size, max(0, most))
+
+    def release(self, request: str) -> None:
+        """Notes that a request is counted."""
+        self._reserved.pop(request, None)
+
+    def fits(self, size: int, most: int) -> bool:
+        """Whether a further request could not bring tokens or money to their limits, with all that are under way: a
+        token of input has a byte at least."""
+        told = [*self._reserved.values(), (size, max(0, most))]
+        sent, asked = sum(one for one, _ in told), sum(other for _, other in told)
+        rates = self.meter.rates or {}
+        dearest = max((rates[kind] for kind in rates if kind != "output"), default=0.0)
+        usd = (sent * dearest + asked * rates.get("output", 0.0)) / 1e6
+        tokens, money = self.limits.get("tokens"), self.limits.get("usd")
+        if tokens is not None and self.meter.fresh_tokens + sent + asked >= tokens:
+            return False
+        return money is None or (self.meter.usd or 0.0) + usd < money
 
     def begin(self) -> None:
         """Starts the wall clock, once."""

@@ -17,8 +17,12 @@ from repro import jsonio
 from repro.gateway.redact import Redactor
 
 FILE = "journal.jsonl"
-# Beyond this many bytes lines keep everything but the bodies, so that no agent can fill the disk.
+# Beyond this many bytes lines keep everything but what was said, and refusals have no lines: the meter counts them. So
+# no agent can fill the disk.
 LARGEST = 512 * 1024 * 1024
+SAID = ("excerpt", "response", "reply", "arguments", "text", "detail")
+# Of what an agent sends with one call of a knowledge tool.
+LONGEST_SAID = 16_000
 BIG = ("system", "tools")
 
 
@@ -55,11 +59,15 @@ class Journal:
 
     def write(self, kind: str, entry: dict[str, Any], body: dict[str, Any] | None = None) -> int:
         """Appends a line, and makes sure of it on disk; returns its number. Raises OSError."""
+        full = self._bytes > LARGEST
+        if full:
+            if entry.get("decision") == "denied" or "/count_tokens" in entry.get("path", ""):
+                return self.n
+            entry = {name: value for name, value in entry.items() if name not in SAID}
         self.n += 1
         line = {"n": self.n, "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")}
         line |= {"kind": kind, **entry}
         if body is not None:
-            full = self._bytes > LARGEST
             line["body"] = {"omitted": "the journal is full"} if full else self._news(body)
         text = self._redactor.line(line) + "\n"
         self._stream.write(text)
@@ -93,6 +101,12 @@ class Journal:
     def close(self) -> None:
         """Ends the file; what was written is on disk already."""
         self._stream.close()
+
+
+def short(value: Any) -> Any:
+    """What an agent sent, as it is or, where it is long, the beginning of its text."""
+    text = jsonio.dumps(value)
+    return value if len(text) <= LONGEST_SAID else {"begins": text[:LONGEST_SAID], "characters": len(text)}
 
 
 def bodies(path: Path) -> dict[int, dict[str, Any]]:

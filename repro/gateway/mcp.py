@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 from repro.gateway import knowledge
 from repro.gateway.budgets import Budgets
 from repro.gateway.config import Config
-from repro.gateway.journal import Journal
+from repro.gateway.journal import Journal, short
 from repro.gateway.knowledge import Knowledge
 from repro.gateway.meter import Meter
 from repro.gateway.refusal import brief
@@ -55,7 +55,7 @@ class Mcp:
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         arguments = dict(params.arguments or {})
-        entry: dict[str, Any] = {"tool": brief(params.name), "arguments": arguments}
+        entry: dict[str, Any] = {"tool": brief(params.name), "arguments": short(arguments)}
         if refusal := self._budgets.consult(self._under_way):
             self._meter.denied[refusal.code] += 1
             self._journal.write("kb", entry | {"decision": "denied", "code": refusal.code, "error": True})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -24,6 +25,9 @@ from repro.gateway.upstreams.record import Record
 from repro.gateway.upstreams.retry import LARGEST_REPLY, Opened, patient
 
 ENDING = error_body("api_error", "gateway: it ends [upstream:interrupted]")
+# What a provider says of a request itself, which the agent wrote; an account without money is another matter.
+CALLERS = (400, 404, 405, 413, 415, 422)
+NO_MONEY = '"message":"yourcreditbalance'
 RETURNED = ("request-id", "retry-after", "anthropic-ratelimit-unified-reset")
 
 
@@ -83,6 +87,7 @@ class Messages:
         self._record = Record(config.journal, redactor) if config.upstream.record else None
         self._pumps: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Task[Opened]] = set()
+        self._answered, self._ending = asyncio.Event(), False
 
     def refuse(self, refusal: Refusal, entry: dict[str, Any], shown: Any = None) -> Response:
         """Counts, journals and tells a refusal. shown: what of the request the journal keeps."""
@@ -112,12 +117,25 @@ class Messages:
         if changes:
             entry["changes"] = changes
         exchange = Exchange(entry["id"], path, body, entry, counting=counting)
+        if not counting and (refusal := await self._turn(exchange.id, len(raw), body["max_tokens"])):
+            return self.refuse(refusal, entry, body)
         return await self._forward(exchange, Call(path, body, passed, beta))
+
+    async def _turn(self, request: str, size: int, most: int) -> Refusal | None:
+        """Waits while requests under way may yet use up the budgets, so that one reply alone goes beyond them."""
+        while self._budgets.under_way and not self._budgets.fits(size, most):
+            self._answered.clear()
+            await self._answered.wait()
+            if self._ending:
+                return Refusal("ending", "it ends", 503, "api_error")
+            if refusal := self._budgets.refusal():
+                return refusal
+        self._budgets.reserve(request, size, most)
+        return None
 
     async def _forward(self, exchange: Exchange, call: Call) -> Response:
         self._meter.requests += 1
         self._journal.write("open", {"path": exchange.path, "id": exchange.id})
-        self._budgets.under_way += not exchange.counting
         handed_on = False
         try:
             opened = await self._opened(call)
@@ -220,8 +238,10 @@ class Messages:
         """Counts and journals an exchange that has ended, however it ended."""
         entry, told = exchange.entry, exchange.answer
         if not exchange.counting:
-            self._budgets.under_way -= 1
+            self._budgets.release(exchange.id)
+            self._answered.set()
             self._meter.turns += told.complete
+            self._meter.failing = "" if told.complete else self._blamed(entry)
         if told.usage:
             entry["tokens"] = self._meter.add(told.usage, told.model)
         if told.content or told.usage:
@@ -233,21 +253,35 @@ class Messages:
             self._record.add(exchange.body, told)
         self._meter.save()
 
+    def _blamed(self, entry: dict[str, Any]) -> str:
+        """The provider's failure in an exchange that gave no message; "" where the request was at fault."""
+        reply = "".join(str(entry.get("reply", "")).lower().split(" "))
+        own = entry.get("error") == "interrupted" or (entry.get("status") in CALLERS and NO_MONEY not in reply)
+        return "" if own else str(entry.get("error") or entry.get("status") or "lost")
+
     async def aclose(self) -> None:
         """Ends what is under way; every exchange gets its line."""
+        self._ending = True
+        self._answered.set()
         tasks: list[asyncio.Task[Any]] = [*self._pumps, *self._waiting]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        _no_constant(text)
+    return value
+
+
 def _parse(raw: bytes) -> Any:
-    """A body as JSON. What goes on to the provider is written anew from it, so that both read the same."""
+    """A body as JSON in UTF-8. What goes on to the provider is written anew from it, so that both read the same."""
     try:
-        return json.loads(raw, parse_constant=_no_constant)
+        return json.loads(raw.decode(), parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         return Refusal("body_invalid", f"the body is no JSON: {type(error).__name__}")

@@ -42,7 +42,7 @@ class Meter:
     """The counts of one cell, on disk after every request.
 
     path: meter.json; one that is there already is continued. rates: USD for a million tokens by class, or None for a
-    model without a known price: `usd` stays null then.
+    model without a known price: `usd` stays null then. failing: the provider's failure of the last message, or "".
     """
 
     def __init__(self, path: Path, rates: dict[str, float] | None, as_of: str, about: dict[str, Any]) -> None:
@@ -56,6 +56,7 @@ class Meter:
         self.models: Counter[str] = Counter(before.get("models", {}))
         self.retries = int(before.get("retries", 0))
         self.stopped = str(before.get("stopped", ""))
+        self.failing = str(before.get("failing", ""))
         self.exhausted: list[str] = list(before.get("exhausted", []))
         self.kb: dict[str, Any] = before.get("kb", {"calls": 0, "hits": 0, "errors": 0, "latency_s": []})
 
@@ -90,8 +91,8 @@ class Meter:
         return self.about | {
             "turns": self.turns, "requests": self.requests, "tokens": self.tokens, "usd": self.usd,
             "price_as_of": self.as_of, "kb": self.kb, "denied": dict(self.denied), "stopped": self.stopped,
-            "exhausted": self.exhausted, "provider_errors": dict(self.errors), "retries": self.retries,
-            "models": dict(self.models),
+            "exhausted": self.exhausted, "provider_errors": dict(self.errors), "failing": self.failing,
+            "retries": self.retries, "models": dict(self.models),
         }  # fmt: skip
 
     def save(self) -> None:

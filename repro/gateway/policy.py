@@ -17,7 +17,7 @@ FIELDS = frozenset(
 )
 # Fields that decide the price of a token: only their plain value passes, so that the meter's table holds.
 PLAIN = {"service_tier": ("auto", "standard_only"), "speed": ("standard", None)}
-TOOL_TYPE = re.compile(r"(bash|text_editor|memory)_\d{8}")
+TOOL_TYPE = re.compile(r"(bash|text_editor|memory)_[0-9]{8}")
 TOOL_FIELDS = frozenset(
     "type name description input_schema cache_control strict eager_input_streaming input_examples defer_loading "
     "allowed_callers max_characters".split()
@@ -26,7 +26,7 @@ BLOCKS = frozenset(
     "text image document thinking redacted_thinking tool_use tool_result tool_reference compaction".split()
 )
 SOURCES = frozenset(("base64", "text", "content"))
-EDIT_TYPE = re.compile(r"(clear_tool_uses|clear_thinking|compact)_\d{8}")
+EDIT_TYPE = re.compile(r"(clear_tool_uses|clear_thinking|compact)_[0-9]{8}")
 ROLES = ("user", "assistant", "system")
 DEEPEST = 64
 

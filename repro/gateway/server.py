@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from repro.errors import ReproError, UsageError
 from repro.gateway import config as configuration
@@ -42,6 +43,22 @@ class _Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return self._redactor.text(super().format(record))
+
+
+class _Bounded(H11Protocol):
+    """HTTP on one connection. Beyond CONNECTIONS a request is told to come again; beyond twice as many a connection is
+    hung up on, for idle ones take memory too."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if len(self.connections) >= 2 * CONNECTIONS:
+            self.hung_up = True
+            transport.abort()
+            return
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not getattr(self, "hung_up", False):
+            super().connection_lost(exc)
 
 
 class _Server(uvicorn.Server):
@@ -97,7 +114,7 @@ async def _serve(config: Config, keys: dict[str, str], redactor: Redactor) -> No
         app = App(messages, mcp, budgets, journal)
         server = _Server(
             uvicorn.Config(
-                app, uds=str(config.socket), lifespan="off", ws="none", http="h11", loop="asyncio", log_config=None,
+                app, uds=str(config.socket), lifespan="off", ws="none", http=_Bounded, loop="asyncio", log_config=None,
                 access_log=False, limit_concurrency=CONNECTIONS, timeout_keep_alive=KEEP_ALIVE_S, server_header=False,
                 timeout_graceful_shutdown=GRACE_S,
             )
