@@ -60,6 +60,7 @@ def test_a_failure_that_calls_itself_an_answer_is_noticed(knowledge: Knowledge) 
     assert not SOFT_ERROR.search("A kernel is limited by its rate of loads; limit the time of a tile.")
 
 
+@pytest.mark.clock
 def test_a_server_that_died_is_told_at_once_and_reached_again_when_it_is_back(cell: Cell, knowledge: Knowledge) -> None:
     assert cell.server is not None
     cell.server.kill()
@@ -73,6 +74,7 @@ def test_a_server_that_died_is_told_at_once_and_reached_again_when_it_is_back(ce
     assert knowledge.call(ECHO, {"text": "x"}, 10).text == "x"
 
 
+@pytest.mark.clock
 def test_a_server_that_hangs_costs_a_call_its_bound(cell: Cell, knowledge: Knowledge) -> None:
     assert cell.server is not None
     cell.server.send_signal(signal.SIGSTOP)

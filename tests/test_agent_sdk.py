@@ -193,6 +193,7 @@ def test_a_gateway_that_is_gone_in_the_middle_is_infrastructure(cell: Cell, monk
     assert cell.run()["status"] == "infra_error"
 
 
+@pytest.mark.clock
 def test_a_hanging_model_is_left_when_the_time_is_over(cell: Cell) -> None:
     cell.serve([{"hang_s": 60}])
     outcome = cell.run(budgets={"wall_s": 1})
@@ -214,6 +215,7 @@ def test_knowledge_tools_are_shown_verbatim_run_and_logged(cell: Cell) -> None:
                                                                      ("mcp__knowledge__echo", True)]  # fmt: skip
 
 
+@pytest.mark.clock
 def test_a_slow_knowledge_tool_costs_one_call_its_bound(cell: Cell) -> None:
     cell.serve([message(call("mcp__knowledge__slow", text="x")), message(CREATE | {"id": "toolu_2"}), DONE], mcp=True)
     outcome = cell.run(arm="with_kb", knowledge="local", expect_tools=["echo", "slow"], options={"tool_s": 1.0})

@@ -62,6 +62,7 @@ while [ $(wc -l < pids) -lt 3 ]; do sleep 0.05; done
 """
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_agent_with_all_that_it_started_and_keeps_its_work(cell: Cell, number: int) -> None:
     """Also what left its session, its parent and its environment behind."""
@@ -79,6 +80,7 @@ def test_a_signal_ends_the_agent_with_all_that_it_started_and_keeps_its_work(cel
     assert len(pids) == 3 and not any(alive(pid) for pid in pids)
 
 
+@pytest.mark.clock
 def test_a_signal_wakes_a_session_that_waits_for_the_model(cell: Cell) -> None:
     cell.serve([{"hang_s": 100}])
     process = start(cell)
@@ -98,6 +100,7 @@ def test_the_wall_budget_ends_a_command_and_what_it_started(cell: Cell) -> None:
     assert cell.events()[-1] | {"t": 0, "detail": ""} == {"t": 0, "kind": "end", "status": "timeout", "detail": ""}
 
 
+@pytest.mark.clock
 def test_an_agent_that_does_not_come_back_cannot_keep_the_outcome_from_being_written(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +187,7 @@ def test_a_knowledge_base_in_an_arm_without_one_ends_it_before_any_request(cell:
     assert outcome["status"] == "infra_error" and "baseline" in outcome["detail"] and cell.requests() == []
 
 
+@pytest.mark.clock
 def test_a_gateway_that_is_not_there_ends_it_at_once(cell: Cell) -> None:
     outcome = cell.run()
     assert outcome["status"] == "infra_error" and "gateway cannot be reached" in outcome["detail"]

@@ -74,6 +74,7 @@ def test_the_environment_is_the_one_that_was_given(make: Callable[..., Bash], mo
     assert "secret" not in make().run("env").text
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("command", ["echo 'open", "for i in 1; do", "cat <<X\nno end", "}"])
 def test_broken_syntax_costs_one_command_and_no_time(make: Callable[..., Bash], command: str) -> None:
     bash = make(timeout_s=10)
@@ -99,6 +100,7 @@ def test_a_shell_that_is_killed_is_told(make: Callable[..., Bash]) -> None:
     assert result.is_error and "SIGKILL" in result.text
 
 
+@pytest.mark.clock
 def test_a_timeout_kills_the_command_and_everything_that_it_started(make: Callable[..., Bash], tmp_path: Path) -> None:
     """Also in a session of its own, ignoring signals, and orphaned."""
     bash, file = make(timeout_s=1.5), tmp_path / "pids"
@@ -115,6 +117,7 @@ def test_a_timeout_kills_the_command_and_everything_that_it_started(make: Callab
     assert bash.run("echo back").text == "back"
 
 
+@pytest.mark.clock
 def test_a_program_in_the_background_does_not_hold_the_call_up(make: Callable[..., Bash], tmp_path: Path) -> None:
     """It goes on between calls, and ends with the shell."""
     bash, file = make(), tmp_path / "pids"
@@ -135,6 +138,7 @@ def test_ten_megabytes_of_output_are_shortened_and_kept_whole(make: Callable[...
     assert kept.stat().st_size == 10_000_011
 
 
+@pytest.mark.clock
 def test_output_without_end_is_ended(make: Callable[..., Bash], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools_bash, "MOST_OUTPUT_BYTES", 4 << 20)
     begin = time.monotonic()
@@ -148,6 +152,7 @@ def test_bytes_that_are_no_text_become_text(make: Callable[..., Bash]) -> None:
     assert json.loads(json.dumps(result.text)) == result.text
 
 
+@pytest.mark.clock
 def test_a_session_that_ends_ends_the_command(make: Callable[..., Bash], tmp_path: Path) -> None:
     deadline = Deadline(None)
     bash, file = make(deadline=deadline), tmp_path / "pids"
