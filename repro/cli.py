@@ -103,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="cuda: a GPU is needed")
     doctor.add_argument("--results", type=Path, default=settings.results_dir(), help="folder for bundles and fixtures")
     doctor.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
-    verb("problems", "list the shipped problems and suites", _problems)
+    verb("problems", "list the shipped problems and suites", verbs.problems)
     _common(verb("fixtures", "measure what judging needs: checksums, error bounds, limits, margins", _fixtures))
     run = verb("run", "the agent study: judge and time an agent's solutions", _run)
     _common(run)
@@ -226,15 +226,6 @@ def _doctor(args: argparse.Namespace, progress: Progress) -> int:
     if not report["ready"]:
         print(f"repro: {doctor.verdict(report)}", file=sys.stderr)
     return 0 if report["ready"] else 1
-
-
-def _problems(args: argparse.Namespace, progress: Progress) -> int:
-    from repro import problems
-
-    member = {i: ", ".join(s for s, of in problems.suites().items() if i in of) for i in problems.ids()}
-    loaded = [problems.load(i) for i in problems.ids()]
-    print(tabulate([[p.id, p.name, member[p.id]] for p in loaded], headers=["id", "name", "suites"], tablefmt="github"))
-    return 0
 
 
 def _fixtures(args: argparse.Namespace, progress: Progress) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tabulate import tabulate
+
 from repro import jsonio, settings
 from repro.bundle.write import Bundle, latest
 from repro.errors import UsageError
@@ -64,6 +66,16 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
         "--hide", action="append", default=[], metavar="NAME", help="replace this name too (repeatable)"
     )
     bundle.add_argument("--json", type=Path, metavar="FILE", help="write what was done as JSON")
+
+
+def problems(args: argparse.Namespace, progress: Progress) -> int:
+    """The shipped problems and the suites that hold them."""
+    from repro import problems as shipped
+
+    member = {i: ", ".join(s for s, of in shipped.suites().items() if i in of) for i in shipped.ids()}
+    rows = [[i, shipped.load(i).name, member[i]] for i in shipped.ids()]
+    print(tabulate(rows, headers=["id", "name", "suites"], tablefmt="github"))
+    return 0
 
 
 def _artifacts(args: argparse.Namespace, progress: Progress) -> int:
