@@ -168,7 +168,8 @@ def measure(
 def _blocks(
     runners: list[Runner], series: dict[str, Series], candidates: list[str], deadline: float, first: int, most: int
 ) -> str:
-    """Blocks from number `first` on; those under 0 are thrown away. They end when two checks in a row find everything
+    """Blocks from number `first` on; those under 0 are thrown away. A whole cycle runs whatever the budget: a solution
+    that turns wrong after some calls is met also where calls are slow. They end when two checks in a row find all of it
     known: a single narrow interval may be luck, and stopping at it would make luck the rule."""
     known = 0
     for block in range(first, most):
@@ -181,7 +182,7 @@ def _blocks(
             known = known + 1 if converged(series, candidates) else 0
             if known > 1:
                 return "converged"
-        if block > first and block >= OTHER_AT and time.monotonic() > deadline:
+        if block > first and block >= CYCLE and time.monotonic() > deadline:
             break
     return "converged" if known and converged(series, candidates) else "not_converged"
 
