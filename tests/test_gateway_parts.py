@@ -131,7 +131,8 @@ def test_each_budget_ends_on_its_limit(tmp_path: Path, limits: dict[str, float |
 
 def test_turns_under_way_count_so_that_requests_sent_together_cannot_pass_the_limit(tmp_path: Path) -> None:
     budgets = Budgets({"turns": 2}, meter(tmp_path))
-    budgets.under_way = 2
+    for name in ("a", "b"):
+        budgets.reserve(name, 10, 10)
     assert budgets.refusal() is not None
 
 
