@@ -601,6 +601,7 @@ HOSTILE_CODE = {
 }
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("name", HOSTILE_CODE)
 def test_hostile_code_is_answered_in_time(name):
     began = time.perf_counter()
