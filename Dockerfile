@@ -32,6 +32,14 @@ RUN if [ -n "${CLAUDE_CODE}" ]; then \
         /opt/venv/bin/python /opt/repro/requirements/install_claude_code.py "${CLAUDE_CODE}" /usr/local/bin; \
     fi
 
+# Only where asked: --build-arg LEEROOPEDIA=1, the published knowledge server, a child of the gateway.
+ARG LEEROOPEDIA=
+COPY requirements/leeroopedia.txt /opt/repro/requirements/leeroopedia.txt
+RUN if [ -n "${LEEROOPEDIA}" ]; then \
+        /opt/venv/bin/pip install --cert /etc/ssl/certs/ca-certificates.crt --disable-pip-version-check --no-cache-dir \
+            --require-hashes --requirement /opt/repro/requirements/leeroopedia.txt; \
+    fi
+
 # A volume mounted at /cell takes this folder's owner and mode: the judge's alone, workers are of other users; so do a
 # gateway's folder and that of its socket. /results is where a plain `docker run repro benchmark` leaves its bundle.
 RUN groupadd --gid 10001 repro \

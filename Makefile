@@ -24,6 +24,8 @@ DOCKER_BUILD_FLAGS ?=
 # Where the tarball of the Claude Code CLI can be had, whose hash is pinned: asked of npm where that agent is to work.
 CLAUDE_CODE ?= $(if $(filter claude-code,$(AGENT)),$(shell npm view "$$($(PYTHON) requirements/install_claude_code.py)" \
   dist.tarball 2>/dev/null))
+# The published knowledge server goes into the image where it is to answer.
+LEEROOPEDIA ?= $(if $(filter leeroopedia,$(KB)),1)
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -62,6 +64,7 @@ setup: $(VENV)/.$(NEEDS)
 image: $(VENV)/.host
 	docker build --tag repro $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) \
 	  $(if $(CLAUDE_CODE),--build-arg CLAUDE_CODE=$(CLAUDE_CODE)) \
+	  $(if $(LEEROOPEDIA),--build-arg LEEROOPEDIA=$(LEEROOPEDIA)) \
 	  --build-arg GIT_SHA=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
 	  --build-arg GIT_DIRTY=$(shell git diff --quiet HEAD -- 2>/dev/null && echo false || echo true) \
 	  $(DOCKER_BUILD_FLAGS) .
@@ -106,7 +109,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/mypy
 
 requirements: $(VENV)/.uv
-	for set in core host image agents local dev uv; do \
+	for set in core host image agents leeroopedia local dev uv; do \
 	  $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --custom-compile-command "make requirements" requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
 	done

@@ -35,5 +35,5 @@ def check(plan: Design, engine: Engine) -> None:
     if server and found != version:
         raise PrerequisiteError(
             f"the knowledge base leeroopedia needs {name}=={version}", f"found {found}",
-            "Build an image with that package, or choose KB=local.",
+            "Build the image with it: make image KB=leeroopedia (docs/agent-study.md), or choose KB=local.",
         )  # fmt: skip
