@@ -17,7 +17,7 @@ from repro import settings
 from repro.errors import UsageError
 from repro.knowledge import checks, overlap, pages, rules, tools, vocabulary, words
 from repro.knowledge.answer import MAX_CHARS, MAX_PAGE_CHARS
-from repro.knowledge.library import library
+from repro.knowledge.corpus import library
 
 KINDS = ("local", "placebo")
 QUESTIONS = tomllib.loads((settings.ROOT / "tests" / "knowledge_questions.toml").read_text())["question"]

@@ -16,7 +16,7 @@ from repro.agents import cells
 from repro.agents.cells import Verdict
 from repro.agents.design import Design, Unit
 from repro.bundle.write import Bundle
-from repro.engines.agent import GATEWAY_JSON, JOURNAL, METER, RECORDING, AgentOutcome
+from repro.engines.agent import GATEWAY_JSON, JOURNAL, METER, RECORDING, SOLUTIONS, AgentOutcome
 from repro.errors import EngineGone, ReproError
 
 RECORD = "cell.json"
@@ -126,7 +126,7 @@ class Attempts:
             "detail": verdict.detail,
             "attempts": self.made,
             "folder": place,
-            "solutions": {name: f"{place}/work/solutions/{name}" for name in sorted(handed_in)},
+            "solutions": {name: f"{place}/{SOLUTIONS}/{name}" for name in sorted(handed_in)},
             "meter": meter,
             "consulted": cells.consulted(left.gateway_files.get(JOURNAL, b"")),
             "outcome": verdict.outcome,

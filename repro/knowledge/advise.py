@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from repro.knowledge import parts
 from repro.knowledge.answer import Answer, clip, linked, put
+from repro.knowledge.corpus import Library
 from repro.knowledge.index import Hit
-from repro.knowledge.library import Library
 from repro.knowledge.pages import Page
 from repro.knowledge.parts import Prior
 from repro.knowledge.retrieve import named, ranked

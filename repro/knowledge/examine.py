@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from repro.knowledge.answer import Answer, clip, linked, put
-from repro.knowledge.library import Library
+from repro.knowledge.corpus import Library
 from repro.knowledge.parts import Signature
 from repro.knowledge.retrieve import quote, ranked
 from repro.knowledge.rules import matches, nearest_rules, rule_line

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 
 from repro.knowledge.answer import MAX_CHARS, MAX_PAGE_CHARS, Answer, clip, linked, put
+from repro.knowledge.corpus import Library
 from repro.knowledge.index import Hit
-from repro.knowledge.library import Library
 from repro.knowledge.pages import Page
 
 QUOTED, NAMED = 4, 4

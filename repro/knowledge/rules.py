@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from repro.knowledge.answer import linked
-from repro.knowledge.library import Library
+from repro.knowledge.corpus import Library
 from repro.knowledge.parts import Rule
 
 # A rule speaks of a text that holds this share of its condition, words counted by their rarity.

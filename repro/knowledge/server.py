@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 
 from repro import __version__
 from repro.knowledge import tools
-from repro.knowledge.library import library
+from repro.knowledge.corpus import library
 
 # The same for every kind: an agent must not learn from the name which arm it is in.
 NAME = "knowledge"

@@ -10,7 +10,7 @@ from typing import Any
 
 from repro.knowledge import advise, examine, retrieve
 from repro.knowledge.answer import Answer
-from repro.knowledge.library import Library, library
+from repro.knowledge.corpus import Library, library
 
 FILE = Path(__file__).with_name("tools.toml")
 MAX_ARGUMENT_CHARS = 1_000_000
