@@ -165,6 +165,19 @@ def test_convergence_needs_samples_and_a_narrow_interval() -> None:
     assert not timing.converged({"mine": series(list(generator.normal(1, 0.2, 40)))}, ["mine"]), "5 permille"
 
 
+def test_what_converged_is_told_within_the_precision() -> None:
+    """Of series that end ever nearer to where sampling stops, none is told with more than 0.5 % of a long kernel."""
+    generator = np.random.default_rng(3)
+    ended = 0
+    for spread in np.linspace(0.005, 0.02, 60):
+        eager, ours = (series(list(20 * generator.lognormal(0, spread, 60))) for _ in range(2))
+        if timing.converged({"eager": eager, "mine": ours}, ["mine"]):
+            told = timing.speedup(eager.device_ms, ours.device_ms)
+            assert told["ci95"][1] - told["ci95"][0] <= 2.0001 * timing.PRECISION * told["ratio"]
+            ended += 1
+    assert 10 < ended < 60
+
+
 def test_convergence_asks_for_every_series_to_be_long_enough() -> None:
     both = {"eager": series(STEADY[:10]), "mine": series(STEADY)}
     assert not timing.converged(both, ["mine"])
@@ -409,11 +422,15 @@ def test_nothing_to_compare_with_accuses_nobody() -> None:
 
 
 def test_a_speedup_carries_what_differs_between_processes() -> None:
-    """Blocks that agree to the last bit still leave 0.1 % on either side; wide intervals hardly grow by it."""
-    exact = timing.speedup([4.0] * 40, [2.0] * 40)
+    """Blocks that agree to the last bit still leave 0.1 % on either side, and 0.75 us of either time; wide intervals
+    hardly grow by it."""
+    exact = timing.speedup([400.0] * 40, [200.0] * 40)
     assert exact["ratio"] == pytest.approx(2.0) and exact["blocks"] == 40
     edges = [math.log(edge / 2.0) for edge in exact["ci95"]]
-    assert edges == pytest.approx([-timing.SYSTEMATIC, timing.SYSTEMATIC])
+    assert edges == pytest.approx([-timing.SYSTEMATIC, timing.SYSTEMATIC], rel=1e-3)
+    short = timing.speedup([0.020] * 40, [0.015] * 40)
+    edges = [math.log(edge * 0.75) for edge in short["ci95"]]
+    assert edges == pytest.approx([-0.0625, 0.0625], rel=1e-3), "5 % of one and 3.75 % of the other"
     generator = np.random.default_rng(9)
     base, ours = (list(generator.lognormal(0, 0.1, 60)) for _ in range(2))
     plain, wide = stats.paired_ratio(base, ours), timing.speedup(base, ours)
