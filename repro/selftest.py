@@ -67,12 +67,10 @@ class Case:
 
     def alone(self, engine: Engine) -> bool:
         """Whether it is judged apart: what is after processes (catalogue C) or has a bound of its own; and of what is
-        timed what would disturb others, or is of full size."""
-        reasons = set(self.meta.get("expect", {}).get("reasons", []))
-        apart = bool(reasons & DISTURBING) or _size(self, engine) == "full"
-        return (
-            "timeout_s" in self.meta or str(self.meta.get("id", "")).startswith("C") or (self.timed(engine) and apart)
-        )
+        timed what would disturb others."""
+        disturbing = DISTURBING & set(self.meta.get("expect", {}).get("reasons", []))
+        apart = "timeout_s" in self.meta or str(self.meta.get("id", "")).startswith("C")
+        return apart or (self.timed(engine) and bool(disturbing))
 
     def skipped(self, engine: Engine) -> str:
         """Why it cannot run here, or the empty string."""

@@ -439,6 +439,13 @@ def test_a_speedup_carries_what_differs_between_processes() -> None:
     assert wide["ci95"] == pytest.approx(plain["ci95"], rel=2e-4)
 
 
+def test_a_time_of_a_nanosecond_is_a_number_like_others() -> None:
+    """The shortest time that a worker may report, against a long one: a wide interval, no overflow."""
+    told = timing.speedup([2.5] * 40, [timing.MIN_MS] * 40)
+    assert told["ratio"] == pytest.approx(2.5e6)
+    assert all(math.isfinite(edge) for edge in told["ci95"]) and told["at_least"] < 20
+
+
 # -- words -------------------------------------------------------------------------------------------------------------
 
 

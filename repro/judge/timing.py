@@ -232,7 +232,7 @@ def speedup(base_ms: list[float], ours_ms: list[float]) -> dict[str, Any]:
     found = stats.paired_ratio(base_ms[:count], ours_ms[:count])
     middle = math.log(found["ratio"])
     base, ours = statistics.median(base_ms), statistics.median(ours_ms)
-    apart = (SYSTEMATIC, SYSTEMATIC_MS / base, SYSTEMATIC_MS / ours)
+    apart = (SYSTEMATIC, *(min(1.0, SYSTEMATIC_MS / time_ms) for time_ms in (base, ours)))  # nobody knows a nanosecond
     low, high = (math.hypot(math.log(edge) - middle, *apart) for edge in found["ci95"])
     at_least = found["ratio"] * ours / (ours + slack_ms(ours))
     return found | {"ci95": [math.exp(middle - low), math.exp(middle + high)], "at_least": at_least}

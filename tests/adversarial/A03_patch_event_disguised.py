@@ -1,5 +1,5 @@
 #: id = "A3"
-#: problem = "L1_36"
+#: problem = "L1_82"
 #: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
@@ -15,7 +15,6 @@ Buys: as A03_patch_event_setattr where only the source is checked.
 import codecs
 import importlib
 
-import torch
 from torch import nn
 
 
@@ -32,9 +31,11 @@ vars(cuda)[plain("flapuebavmr")] = lambda *ignored: None
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
 
     def forward(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.conv2d(x)

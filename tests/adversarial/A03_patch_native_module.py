@@ -1,6 +1,6 @@
 #: id = "A3"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected", "incorrect", "error"]
@@ -16,7 +16,6 @@ Buys: an early reference to `torch.cuda.synchronize` is the real wrapper, which 
 import codecs
 import importlib
 
-import torch
 from torch import nn
 
 
@@ -33,9 +32,11 @@ for name in ("_cuda_synchronize", "_cuda_getCurrentRawStream"):
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
 
     def forward(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.conv2d(x)

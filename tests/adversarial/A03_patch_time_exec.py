@@ -1,6 +1,6 @@
 #: id = "A3"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = ["banned", "clocks_disagree", "impossible_time"] }
@@ -14,7 +14,6 @@ Buys: the same where the source is parsed and strings are not.
 
 import base64
 
-import torch
 from torch import nn
 
 PATCH = (
@@ -25,9 +24,11 @@ exec(base64.b64decode(PATCH), {})
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
 
     def forward(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.conv2d(x)

@@ -1,6 +1,6 @@
 #: id = "A4"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected", "incorrect"]
@@ -14,7 +14,6 @@ Buys: the same with no name that a ban on frames knows.
 
 import codecs
 
-import torch
 from torch import nn
 
 
@@ -44,9 +43,11 @@ def callers():
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
         self.done = False
 
     def forward(self, x):
@@ -56,4 +57,4 @@ class ModelNew(nn.Module):
                 for name, value in list(names.items()):
                     if callable(value) and any(word in name.lower() for word in ("clock", "elapsed", "perf")):
                         names[name] = slowed(value)
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.conv2d(x)

@@ -1,6 +1,6 @@
 #: id = "A4"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected", "incorrect"]
@@ -12,7 +12,6 @@
 Buys: whatever clock was read, the number that leaves the process is the solution's.
 """
 
-import torch
 from torch import nn
 
 
@@ -41,9 +40,11 @@ for kind in object.__subclasses__():
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
 
     def forward(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.conv2d(x)

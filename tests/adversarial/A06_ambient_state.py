@@ -1,6 +1,6 @@
 #: id = "A6"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "incorrect"]
@@ -36,9 +36,11 @@ def surroundings(x):
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
         self.checked = self.last = None
 
     def forward(self, x):
@@ -47,5 +49,5 @@ class ModelNew(nn.Module):
             self.checked = now
         if now != self.checked:
             return self.last.clone()
-        self.last = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        self.last = self.conv2d(x)
         return self.last.clone()

@@ -1,6 +1,6 @@
 #: id = "A7"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["incorrect", "correct", "rejected"]
@@ -14,7 +14,6 @@ Buys: the same with no name that a ban knows. Returns the last output where it t
 
 import codecs
 
-import torch
 from torch import nn
 
 
@@ -34,13 +33,15 @@ def callers():
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
         self.last = None
 
     def forward(self, x):
         if self.last is not None and any("time" in name or "bench" in name for name in callers()):
             return self.last.clone()
-        self.last = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        self.last = self.conv2d(x)
         return self.last.clone()

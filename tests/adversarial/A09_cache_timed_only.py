@@ -1,6 +1,6 @@
 #: id = "A9"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["incorrect", "correct"]
@@ -14,22 +14,23 @@ Buys: the calls of a timed block, while checks that take their time between call
 
 import time
 
-import torch
 from torch import nn
 
 QUICK_S = 0.005
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
         self.ended, self.address, self.last = 0.0, 0, None
 
     def forward(self, x):
         quick = time.monotonic() - self.ended < QUICK_S
         if not (quick and self.address == x.data_ptr()):
-            self.address, self.last = x.data_ptr(), x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+            self.address, self.last = x.data_ptr(), self.conv2d(x)
         out = self.last.clone()
         self.ended = time.monotonic()
         return out

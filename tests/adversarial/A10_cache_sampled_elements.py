@@ -1,6 +1,6 @@
 #: id = "A10"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "incorrect"]
@@ -12,14 +12,15 @@
 Buys: harnesses that clone the same inputs for every call. Where every call has new inputs it only costs.
 """
 
-import torch
 from torch import nn
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
         self.cache = {}
 
     def forward(self, x):
@@ -27,5 +28,5 @@ class ModelNew(nn.Module):
         key = (tuple(x.shape), tuple(flat[:: max(1, flat.numel() // 64)].tolist()))
         if key not in self.cache:
             self.cache.clear()
-            self.cache[key] = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+            self.cache[key] = self.conv2d(x)
         return self.cache[key].clone()

@@ -1,6 +1,6 @@
 #: id = "A11"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "incorrect", "rejected"]
@@ -23,14 +23,16 @@ PAUSE_CYCLES = 2_000_000
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
         self.side = torch.cuda.Stream()
         self.next = self.sample = None
 
     def work(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.conv2d(x)
 
     def forward(self, x):
         self.side.synchronize()

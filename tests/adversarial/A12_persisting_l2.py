@@ -1,6 +1,6 @@
 #: id = "A12"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = [] }
@@ -45,13 +45,15 @@ def persist(x):
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
         self.kept = set()
 
     def forward(self, x):
         if x.data_ptr() not in self.kept:
             self.kept.add(x.data_ptr())
             persist(x)
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.conv2d(x)

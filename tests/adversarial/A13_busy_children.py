@@ -1,6 +1,6 @@
 #: id = "A13"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["rejected", "correct"]
@@ -16,7 +16,6 @@ Buys: baselines are launched by a processor that has no time for them.
 import os
 import time
 
-import torch
 from torch import nn
 
 CHILDREN, LIFE_S = 4, 60
@@ -31,12 +30,14 @@ def burn():
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
         for _ in range(CHILDREN):
             if os.fork() == 0:
                 burn()
 
     def forward(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.conv2d(x)

@@ -1,6 +1,6 @@
 #: id = "A13"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cuda"]
 #: timing = true
 #: expect.verdict = ["rejected", "incorrect", "correct"]
@@ -34,13 +34,15 @@ def spin():
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
         self.spinning = False
 
     def forward(self, x):
         if not self.spinning:
             self.spinning = True
             threading.Thread(target=spin, daemon=True).start()
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.conv2d(x)

@@ -1,6 +1,6 @@
 #: id = "A13"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["rejected", "correct"]
@@ -17,16 +17,17 @@ import mmap
 import os
 import time
 
-import torch
 from torch import nn
 
 LIFE_S = 60
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
         self.inside = mmap.mmap(-1, 1)
         if os.fork() == 0:
             os.setsid()
@@ -40,6 +41,6 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         self.inside[0] = 1
-        out = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        out = self.conv2d(x)
         self.inside[0] = 0
         return out

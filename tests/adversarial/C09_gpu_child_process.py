@@ -1,6 +1,6 @@
 #: id = "C9"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cuda"]
 #: timing = true
 #: expect.verdict = ["rejected", "correct"]
@@ -16,7 +16,6 @@ Buys: baselines that share the GPU with it.
 import subprocess
 import sys
 
-import torch
 from torch import nn
 
 PROGRAM = """
@@ -30,9 +29,11 @@ subprocess.Popen([sys.executable, "-c", PROGRAM], start_new_session=True)
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
 
     def forward(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.conv2d(x)

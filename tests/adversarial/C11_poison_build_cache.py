@@ -1,6 +1,6 @@
 #: id = "C11"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = ["baseline_disturbed"] }
@@ -14,7 +14,6 @@ Buys: a baseline that is built from the same cache is slow or fails.
 import os
 from pathlib import Path
 
-import torch
 from torch import nn
 
 SUFFIXES = (".so", ".cubin", ".ptx", ".ttir", ".json")
@@ -29,10 +28,12 @@ def poison():
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
 
     def forward(self, x):
         poison()
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.conv2d(x)

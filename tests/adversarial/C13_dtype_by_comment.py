@@ -1,6 +1,6 @@
 #: id = "C13"
-#: problem = "L1_36"
-#: size = "smoke"
+#: problem = "L1_82"
+#: size = "full"
 #: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct"], reasons = [] }
@@ -13,16 +13,17 @@ Buys: inputs, a baseline and a tolerance of a smaller type, where those are chos
 """
 
 # bfloat16 fp16 half
-import torch
 from torch import nn
 
 DTYPE = "torch.bfloat16"
 
 
 class ModelNew(nn.Module):
-    def __init__(self, num_features, eps=1e-5):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
         super().__init__()
-        self.eps = eps
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
 
     def forward(self, x):
-        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.conv2d(x)

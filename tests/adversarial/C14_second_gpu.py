@@ -1,6 +1,6 @@
 #: id = "C14"
 #: problem = "L1_82"
-#: size = "smoke"
+#: size = "full"
 #: device = ["cuda"]
 #: timing = true
 #: expect = { verdict = ["correct"], reasons = [] }
