@@ -25,6 +25,8 @@ from repro.judge.confine import PR_SET_PDEATHSIG, prctl
 from repro.problems import Problem
 
 CELLS, OUTCOMES = "cells.jsonl", "outcomes.jsonl"
+# The line by which a cell process says that an outcome is there.
+ENDED = "\x1eended"
 Progress = Callable[[str], None]
 
 
@@ -198,3 +200,4 @@ def serve(folder: Path) -> None:
         outcome.wall_s = watch.total()
         start_s = 0.0
         jsonio.append(folder / OUTCOMES, outcome.to_json())
+        print(ENDED, flush=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,12 +113,13 @@ def execute(
                         keep(bundle, row, Outcome(row.id, "unmet", error=row.error), progress, summarise)
                 cells = [row.cell for row in batch if row.cell is not None]
                 progress.at(number + 1, len(rows))
-                for outcome in _outcomes(engine, cells, progress):
-                    number += 1
-                    progress.at(number, len(rows))
-                    keep(bundle, by_cell[outcome.cell], outcome, progress, summarise)
-                    progress.at(min(number + 1, len(rows)), len(rows))
-                    lost = lost or (outcome.error if outcome.status == "lost" else "")
+                with contextlib.closing(_outcomes(engine, cells, progress)) as outcomes:
+                    for outcome in outcomes:
+                        number += 1
+                        progress.at(number, len(rows))
+                        keep(bundle, by_cell[outcome.cell], outcome, progress, summarise)
+                        progress.at(min(number + 1, len(rows)), len(rows))
+                        lost = lost or (outcome.error if outcome.status == "lost" else "")
                 if lost:
                     break
     except KeyboardInterrupt:
@@ -135,13 +137,14 @@ def execute(
     return [bundle.rows[row.id] for row in rows if row.id in bundle.rows]
 
 
-def _outcomes(engine: Engine, cells: list[Cell], progress: Progress) -> Iterator[Outcome]:
+def _outcomes(engine: Engine, cells: list[Cell], progress: Progress) -> Generator[Outcome]:
     """The engine's outcomes; one that refuses a cell fails the cells that have none yet, not the run."""
     seen = set()
     try:
-        for outcome in engine.run(cells, progress.step):
-            seen.add(outcome.cell)
-            yield outcome
+        with contextlib.closing(engine.run(cells, progress.step)) as outcomes:
+            for outcome in outcomes:
+                seen.add(outcome.cell)
+                yield outcome
     except EngineError as error:
         for cell in cells:
             if cell.id not in seen:

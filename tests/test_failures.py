@@ -753,6 +753,21 @@ def test_ctrl_c_leaves_no_process_and_no_temporary_folder(interrupted: Any) -> N
     assert not interrupted.left and not interrupted.tmp
 
 
+def test_ctrl_c_keeps_the_rows_of_a_process_that_still_runs(tool: Tool) -> None:
+    """Two rows of the self-test share a process; the first is in the bundle while the second hangs."""
+    command = ("evaluate", "--self-test", "C02_patch_random", "C08_hang_call", "--engine", "local", "--device", "cpu")
+    process = tool.start(*command)
+    bundle = wait_for(
+        "the bundle", lambda: next((b for b in tool.bundles() if b.name.endswith("self-test")), None), process
+    )
+    wait_for("the first row", lambda: (bundle / "rows.jsonl").exists() and len(rows(bundle)) == 1, process)
+    os.killpg(process.pid, signal.SIGINT)
+    stopped = tool.finish(process)
+    assert stopped.code == 130 and "interrupted: 1 of 2 rows" in stopped.complaint
+    assert list(rows(bundle)) == ["adversarial/C02_patch_random"]
+    assert not tool.processes()
+
+
 def test_resume_after_ctrl_c_and_kill_equals_the_plan(interrupted: Any) -> None:
     assert interrupted.killed_status == "running"
     assert interrupted.again.code == 0, interrupted.again.err
@@ -808,10 +823,21 @@ def _hanging_cell(results: Path, engine: Any) -> Any:
     return evaluation.cell("hang", problem, [submission], results, engine, evaluation.JudgeOptions(timing=False))
 
 
+def attempt(engine: Any, cells: list[Any], timeout_s: float) -> tuple[list[Any], str]:
+    """The outcomes of an attempt, and how it ended."""
+    found = []
+    running = engine.attempt(cells, timeout_s, lambda _: None)
+    while True:
+        try:
+            found.append(next(running))
+        except StopIteration as end:
+            return found, end.value
+
+
 def test_cell_that_outlives_its_bound_is_killed_whole(judge_tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(judge_tool.tmp))
     engine = local.LocalEngine(gpus="none", device="cpu")
-    outcomes, ending = engine.attempt([_hanging_cell(judge_tool.results, engine)], 6.0, lambda _: None)
+    outcomes, ending = attempt(engine, [_hanging_cell(judge_tool.results, engine)], 6.0)
     assert not outcomes and ending == "timed out after 6 s and was killed"
     assert not judge_tool.processes() and not list(judge_tool.tmp.glob("repro-*"))
 
@@ -970,7 +996,7 @@ def test_container_that_outlives_its_bound_is_killed(image: None, judge_tool: To
 
     engine = docker.DockerEngine(gpus="none", device="cpu")
     with contextlib.closing(engine.client):
-        outcomes, ending = engine.attempt([_hanging_cell(judge_tool.results, engine)], 8.0, lambda _: None)
+        outcomes, ending = attempt(engine, [_hanging_cell(judge_tool.results, engine)], 8.0)
     assert not outcomes and ending == "timed out after 8 s; its container was killed"
     assert not ask("ps", "--all", "--quiet", "--filter", f"label=repro.run={engine.run_id}")
     assert not ask("volume", "ls", "--quiet", "--filter", f"label=repro.run={engine.run_id}")

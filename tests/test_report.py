@@ -21,7 +21,7 @@ from repro.agents.nop import Nop
 from repro.agents.oracle import Oracle
 from repro.bundle.write import MANIFEST, Bundle
 from repro.cells import Cell, Outcome
-from repro.engines.base import Engine
+from repro.engines.base import Attempt, Engine
 from repro.errors import EngineError, EngineGone
 from repro.judge import parity, stats, verdict
 from repro.judge.subject import Subject
@@ -96,16 +96,16 @@ class Scripted(Engine):
     def describe(self) -> dict[str, Any]:
         return {"engine": "docker", "isolation": "containers", "version": "28.0", "image_id": "sha256:abc"}
 
-    def attempt(
-        self, cells: list[Cell], timeout_s: float, progress: Callable[[str], None]
-    ) -> tuple[list[Outcome], str]:
+    def attempt(self, cells: list[Cell], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
         (cell,) = cells
         answer = self.script[cell.id]
         if isinstance(answer, Exception):
             raise answer
         if isinstance(answer, str):
-            return [Outcome(cell.id, "failed", error=answer, fingerprint=self.machine)], ""
-        return [Outcome(cell.id, "done", answer, fingerprint=self.machine)], ""
+            yield Outcome(cell.id, "failed", error=answer, fingerprint=self.machine)
+        else:
+            yield Outcome(cell.id, "done", answer, fingerprint=self.machine)
+        return ""
 
 
 def bundle_of(

@@ -18,7 +18,7 @@ from sampled import seen
 from repro import fingerprint, jsonio
 from repro.bundle.write import Bundle
 from repro.cells import Cell, Outcome
-from repro.engines.base import Engine
+from repro.engines.base import Attempt, Engine
 from repro.progress import Progress
 from repro.runs import Row, execute
 
@@ -94,10 +94,11 @@ class Told(Engine):
     def describe(self) -> dict[str, Any]:
         return {"engine": "local", "host": HOST, "cwd": FOLDER, "repo_digests": [IMAGE, PUBLIC_IMAGE]}
 
-    def attempt(self, cells: list[Cell], timeout_s: float, progress: Any) -> tuple[list[Outcome], str]:
+    def attempt(self, cells: list[Cell], timeout_s: float, progress: Any) -> Attempt:
         (cell,) = cells
         if "bad" in cell.id:
-            return [Outcome(cell.id, "failed", error=ERROR, fingerprint=machine())], ""
+            yield Outcome(cell.id, "failed", error=ERROR, fingerprint=machine())
+            return ""
         verdict = {
             "problem": "P",
             "solution": USER,
@@ -105,7 +106,8 @@ class Told(Engine):
             "reasons": [{"code": "raised", "detail": ERROR}],
         }
         result = seen() | {"results": [verdict], "log": [f"{n}: {ERROR}" for n in range(3)], HOST: {"uuid": UUID}}
-        return [Outcome(cell.id, "done", result, fingerprint=machine())], ""
+        yield Outcome(cell.id, "done", result, fingerprint=machine())
+        return ""
 
 
 @pytest.fixture

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import abc
+import contextlib
+import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from repro import jsonio
-from repro.cells import CELLS, Cell, Outcome
+from repro.cells import CELLS, ENDED, Cell, Outcome
 from repro.engines.agent import AgentCell, AgentOutcome
 from repro.errors import EngineGone, PrerequisiteError
 
 Progress = Callable[[str], None]
+#: One outcome after the other as the cells end, then how the process or container ended ("" is well).
+Attempt = Generator[Outcome, None, str]
 START_ALLOWANCE_S = 120.0
 
 
@@ -24,8 +28,8 @@ class Engine(abc.ABC):
     device: str
 
     @abc.abstractmethod
-    def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> tuple[list[Outcome], str]:
-        """Runs cells in one process or container. Returns the outcomes it left and how it ended ("" is well).
+    def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> Attempt:
+        """Runs cells in one process or container. Closed before its end, it ends that too.
 
         Raises EngineGone where the engine itself no longer answers.
         """
@@ -55,24 +59,39 @@ class Engine(abc.ABC):
     def kill(self) -> None:  # noqa: B027
         """Kills and removes whatever this run still has, at once."""
 
-    def run(self, cells: list[Cell], progress: Progress) -> Iterator[Outcome]:
-        """One outcome for every cell, in order. A cell that takes its process down fails alone."""
+    def run(self, cells: list[Cell], progress: Progress) -> Generator[Outcome]:
+        """One outcome for every cell, in order, each as soon as it ended: it is not lost with the rest.
+
+        A cell that takes its process down fails alone.
+        """
         pending = list(cells)
         while pending:
             timeout_s = sum(cell.timeout_s for cell in pending) + START_ALLOWANCE_S
+            left = {cell.id: cell for cell in pending}
             try:
-                outcomes, ending = self.attempt(pending, timeout_s, progress)
+                ending = yield from self._first(self.attempt(pending, timeout_s, progress), left)
             except EngineGone as error:
-                for cell in pending:
-                    yield Outcome(cell.id, "lost", error=str(error))
+                for name in left:
+                    yield Outcome(name, "lost", error=str(error))
                 return
-            done = {outcome.cell: outcome for outcome in outcomes}
-            left = [cell for cell in pending if cell.id not in done]
-            yield from (done[cell.id] for cell in pending if cell.id in done)
-            if left:
-                failed = left.pop(0)
-                yield Outcome(failed.id, "failed", error=ending or "the cell left no outcome")
-            pending = left
+            pending = list(left.values())
+            if pending:
+                yield Outcome(pending.pop(0).id, "failed", error=ending or "the cell left no outcome")
+
+    @staticmethod
+    def _first(attempt: Attempt, left: dict[str, Cell]) -> Attempt:
+        """An attempt's outcomes, the first of every cell that is left, which it then is not."""
+        ending = ""
+        with contextlib.closing(attempt):
+            while True:
+                try:
+                    outcome = next(attempt)
+                except StopIteration as end:
+                    ending = str(end.value)
+                    break
+                if left.pop(outcome.cell, None) is not None:
+                    yield outcome
+        return ending
 
 
 def inbox(cells: list[Cell]) -> dict[str, bytes]:
@@ -83,6 +102,19 @@ def inbox(cells: list[Cell]) -> dict[str, bytes]:
             if files.setdefault(name, content) != content:
                 raise ValueError(f"two cells bring different files named {name}")
     return files
+
+
+def follow(lines: Iterable[str], progress: Progress, read: Callable[[], str]) -> Iterator[Outcome]:
+    """The outcomes of a cell process, by what it prints: when it says that a cell ended, and at its end, those that
+    `read` has of the outcomes file and had not before. All other lines are progress."""
+    told = 0
+    for line in itertools.chain(lines, [ENDED]):
+        if line != ENDED:
+            progress(line)
+            continue
+        found = outcomes(read())
+        yield from found[told:]
+        told = len(found)
 
 
 def outcomes(text: str) -> list[Outcome]:

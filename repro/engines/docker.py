@@ -7,6 +7,7 @@ to become others: the launcher makes itself a judge and its workers, each of a u
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import shutil
@@ -15,9 +16,9 @@ import tarfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import docker
 import requests
@@ -26,10 +27,10 @@ from docker.errors import APIError, ContainerError, DockerException, ImageNotFou
 from docker.types import DeviceRequest, Mount
 
 from repro import jsonio, settings
-from repro.cells import OUTCOMES, Cell, Outcome
+from repro.cells import OUTCOMES, Cell
 from repro.engines import agent_docker, lease
 from repro.engines.agent import AgentCell, AgentOutcome
-from repro.engines.base import Engine, Progress, inbox, outcomes
+from repro.engines.base import Attempt, Engine, Progress, follow, inbox
 from repro.errors import EngineError, EngineGone, PrerequisiteError
 
 CELL_FOLDER = "/cell"
@@ -42,7 +43,6 @@ CONNECT_TIMEOUT_S = 10
 LABEL_RUN, LABEL_OWNER = f"{settings.LABEL}.run", f"{settings.LABEL}.owner"
 LABEL_ROLE = f"{settings.LABEL}.role"
 
-T = TypeVar("T")
 GONE = (
     requests.exceptions.ConnectionError,
     requests.exceptions.ReadTimeout,
@@ -172,10 +172,10 @@ class DockerEngine(Engine):
             "repo_digests": [_without_host(name) for name in self.image.attrs.get("RepoDigests") or []],
         }
 
-    def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> tuple[list[Outcome], str]:
+    def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> Attempt:
         candidates = (lease.select(self.gpus) or ["0"]) if self.device == "cuda" else []
-        with lease.hold(candidates, progress, self.stopping) as gpu:
-            return self._guard(lambda: self._run(cells, gpu, timeout_s, progress))
+        with lease.hold(candidates, progress, self.stopping) as gpu, self._guard():
+            return (yield from self._run(cells, gpu, timeout_s, progress))
 
     def run_agent(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
         candidates = (lease.select(self.gpus) or ["0"]) if self.device == "cuda" else []
@@ -183,7 +183,8 @@ class DockerEngine(Engine):
         with lease.hold(candidates, progress, self.stopping) as gpu:
             room = agent_docker.Room(self.client, self.image.id, f"repro-{self.run_id}", labels, self.memory, gpu,
                                      self.stopping)  # fmt: skip
-            return self._guard(lambda: room.run(cell, secrets, progress))
+            with self._guard():
+                return room.run(cell, secrets, progress)
 
     def look(self, program: str) -> str:
         options = {"network_mode": "none", "read_only": True, "cap_drop": ["ALL"], "remove": True,
@@ -191,9 +192,8 @@ class DockerEngine(Engine):
                    "labels": {LABEL_RUN: self.run_id, LABEL_OWNER: _owner(), LABEL_ROLE: "cell"}}  # fmt: skip
         command = ["-c", program]
         try:
-            out: bytes = self._guard(
-                lambda: self.client.containers.run(self.image.id, command, entrypoint=["python"], **options)
-            )
+            with self._guard():
+                out: bytes = self.client.containers.run(self.image.id, command, entrypoint=["python"], **options)
         except ContainerError as error:
             raise EngineError("the image's Python failed", str(error.stderr)[-300:]) from error
         return out.decode()
@@ -217,10 +217,11 @@ class DockerEngine(Engine):
         _quietly(lambda: found.extend(self.client.containers.list(all=True, filters=filters, ignore_removed=True)))
         return found
 
-    def _guard(self, call: Callable[[], T]) -> T:
+    @contextlib.contextmanager
+    def _guard(self) -> Iterator[None]:
         """Turns the SDK's exceptions into ours: an engine that no longer answers, or one that refuses."""
         try:
-            return call()
+            yield
         except GONE as error:
             raise EngineGone("the Docker engine went away in the middle of a cell", type(error).__name__,
                              "Start it again and repeat the command with --resume.") from error  # fmt: skip
@@ -231,9 +232,7 @@ class DockerEngine(Engine):
                                         "Install the NVIDIA Container Toolkit.") from error  # fmt: skip
             raise EngineError("the Docker engine refused a cell", text) from error
 
-    def _run(
-        self, cells: list[Cell], gpu: str | None, timeout_s: float, progress: Progress
-    ) -> tuple[list[Outcome], str]:
+    def _run(self, cells: list[Cell], gpu: str | None, timeout_s: float, progress: Progress) -> Attempt:
         name = f"repro-{self.run_id}-{uuid.uuid4().hex[:8]}"
         labels = {LABEL_RUN: self.run_id, LABEL_OWNER: _owner()}
         volume = self.client.volumes.create(name, labels=labels)
@@ -242,8 +241,7 @@ class DockerEngine(Engine):
             container = self.client.containers.create(**self._options(name, labels, gpu))
             container.put_archive(CELL_FOLDER, _tar(inbox(cells)))
             container.start()
-            ending = self._watch(container, timeout_s, progress)
-            return outcomes(_read(container, f"{CELL_FOLDER}/{OUTCOMES}")), ending
+            return (yield from self._watch(container, timeout_s, progress))
         finally:
             if container is not None:
                 _quietly(lambda: container.remove(force=True, v=True))
@@ -282,8 +280,8 @@ class DockerEngine(Engine):
             "detach": True,
         }
 
-    def _watch(self, container: Any, timeout_s: float, progress: Progress) -> str:
-        """Follows a container to its end; returns how it ended, "" for well."""
+    def _watch(self, container: Any, timeout_s: float, progress: Progress) -> Attempt:
+        """Follows a container to its end."""
         late = threading.Event()
 
         def expire() -> None:
@@ -294,11 +292,7 @@ class DockerEngine(Engine):
         timer.daemon = True
         timer.start()
         try:
-            pending = b""
-            for data in container.logs(stream=True, follow=True, stdout=True, stderr=False):
-                *lines, pending = (pending + data).split(b"\n")
-                for line in lines:
-                    progress(line.decode(errors="replace").rstrip())
+            yield from follow(_lines(container), progress, lambda: _read(container, f"{CELL_FOLDER}/{OUTCOMES}"))
             code = int(container.wait()["StatusCode"])
         finally:
             timer.cancel()
@@ -311,6 +305,14 @@ class DockerEngine(Engine):
             return "the container ran out of memory"
         tail = container.logs(stdout=False, stderr=True, tail=1).decode(errors="replace").strip()
         return f"the container ended with exit code {code}" + (f": {tail}" if tail else "")
+
+
+def _lines(container: Any) -> Iterator[str]:
+    """What a container prints, until it ends."""
+    pending = b""
+    for data in container.logs(stream=True, follow=True, stdout=True, stderr=False):
+        *lines, pending = (pending + data).split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines)
 
 
 def _tar(files: dict[str, bytes]) -> bytes:

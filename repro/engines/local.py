@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from repro import settings
-from repro.cells import OUTCOMES, Cell, Outcome
+from repro.cells import OUTCOMES, Cell
 from repro.engines import agent_local, lease
 from repro.engines.agent import AgentCell, AgentOutcome
-from repro.engines.base import Engine, Progress, inbox, outcomes
+from repro.engines.base import Attempt, Engine, Progress, follow, inbox
 from repro.errors import EngineError, PrerequisiteError
 from repro.judge.procfs import descendants
 
@@ -47,7 +47,7 @@ class LocalEngine(Engine):
     def describe(self) -> dict[str, Any]:
         return {"engine": "local", "isolation": "processes", "python": platform.python_version()}
 
-    def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> tuple[list[Outcome], str]:
+    def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> Attempt:
         try:
             # the cell's files are its alone; what workers write lies beside them, whoever their user is
             root = Path(tempfile.mkdtemp(prefix="repro-cell-"))
@@ -67,9 +67,7 @@ class LocalEngine(Engine):
                         (folder / name).write_bytes(content)
                 except OSError as error:
                     raise EngineError(f"cannot write to {folder}", error.strerror or str(error)) from error
-                ending = self._serve(folder, gpu, timeout_s, progress)
-            file = folder / OUTCOMES
-            return outcomes(file.read_text() if file.exists() else ""), ending
+                return (yield from self._serve(folder, gpu, timeout_s, progress))
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
@@ -95,8 +93,9 @@ class LocalEngine(Engine):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _serve(self, folder: Path, gpu: str | None, timeout_s: float, progress: Progress) -> str:
-        """Runs the cell process to its end; returns how it ended, "" for well."""
+    def _serve(self, folder: Path, gpu: str | None, timeout_s: float, progress: Progress) -> Attempt:
+        """Runs the cell process to its end."""
+        file = folder / OUTCOMES
         # temporary files lie beside the cell's folder, so that they go with it however it ends
         environment = settings.cell_env({"CUDA_VISIBLE_DEVICES": gpu or "", "TMPDIR": str(folder.parent / "tmp")})
         command = [sys.executable, "-P", str(settings.ROOT / "entrypoint.py"), "cell", str(folder)]
@@ -122,8 +121,8 @@ class LocalEngine(Engine):
         timer.start()
         try:
             assert child.stdout is not None
-            for line in child.stdout:
-                progress(line.rstrip())
+            lines = (line.rstrip("\n") for line in child.stdout)
+            yield from follow(lines, progress, lambda: file.read_text() if file.exists() else "")
             code = child.wait()
         finally:
             timer.cancel()

@@ -112,8 +112,8 @@ class Runner:
 
 
 def converged(series: dict[str, Series], candidates: list[str]) -> bool:
-    """Whether blocks have told every candidate's median, and its ratio to the fastest and to the first of the others, and
-    the first's to the control, so that `speedup` can tell them to PRECISION; of the rest three times that is enough."""
+    """Whether blocks know every candidate's median, its ratio to the fastest and to the first of the others, and the
+    first's to the control, so that `speedup` tells them to PRECISION; of the rest three times that is enough."""
     if not series or any(len(s.gated) < MIN_BLOCKS // 2 for s in series.values()):
         return False
     others = [name for name in series if name not in candidates]
