@@ -99,9 +99,11 @@ verify: setup
 test: $(VENV)/.dev $(if $(filter docker,$(CHOSEN)),image)
 	$(PY) -m pytest -m "not gpu" $(ARGS)
 
-# On a machine with its own torch: make test-gpu PY=python3
+# On a machine with its own torch: make test-gpu PY=python3. The files are named, for others import what a GPU machine may
+# lack.
+GPU_TESTS = $(if $(findstring tests/,$(ARGS)),,$(shell grep -lE 'mark\.gpu' tests/test_*.py))
 test-gpu: $(if $(filter $(VENV)/bin/python,$(PY)),$(VENV)/.dev)
-	$(PY) -m pytest -m gpu -p no:cacheprovider $(ARGS)
+	$(PY) -m pytest -m gpu -p no:cacheprovider $(GPU_TESTS) $(ARGS)
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

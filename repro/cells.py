@@ -27,6 +27,8 @@ from repro.problems import Problem
 CELLS, OUTCOMES = "cells.jsonl", "outcomes.jsonl"
 # The line by which a cell process says that an outcome is there.
 ENDED = "\x1eended"
+# Workers of so many cells start while another is judged: importing torch takes as long as judging a simple one.
+AHEAD = 2
 Progress = Callable[[str], None]
 
 
@@ -134,18 +136,13 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _leads(cell: Cell, following: Cell | None) -> bool:
-    """Whether workers of the next cell start while this one is judged: where every worker has a user of its own, which
-    keeps it from what runs meanwhile, and nothing is timed that they would disturb."""
-    timed = cell.options.get("timing", True)
-    return following is not None and following.verb == cell.verb == "evaluate" and not timed and launch.apart()
-
-
-def _workers(cell: Cell, following: Cell | None) -> Counter[str]:
-    """The workers to start ahead before a cell is judged."""
-    counts = spare.wanted(cell.device, len(cell.solutions), cell.options)
-    if following is not None and _leads(cell, following):
-        counts += spare.wanted(following.device, len(following.solutions), following.options)
+def _workers(cells: list[Cell]) -> Counter[str]:
+    """The workers to start before the first of some cells is judged: its own, and where every worker has a user of its
+    own, which keeps it from what runs meanwhile, those of the next AHEAD. While something is timed they stand still."""
+    counts: Counter[str] = Counter()
+    for cell in cells[: 1 + AHEAD if launch.apart() else 1]:
+        if cell.verb == "evaluate" and cell.device == cells[0].device:
+            counts += spare.wanted(cell.device, len(cell.solutions), cell.options)
     return counts
 
 
@@ -162,14 +159,14 @@ def serve(folder: Path) -> None:
 
     cells = [Cell.from_json(json.loads(line)) for line in (folder / CELLS).read_text().splitlines()]
     taken: dict[str, dict[str, Any]] = {}
-    for cell, following in zip(cells, [*cells[1:], None], strict=True):
+    for at, cell in enumerate(cells):
         watch = clock.Clock()
         outcome = Outcome(cell.id, "failed")
         observed = Telemetry(cell.device)
         watch.lap("telemetry")
         try:
             if cell.verb == "evaluate":  # they import torch while this process does
-                spare.prepare(_workers(cell, following), cell.device)
+                spare.prepare(_workers(cells[at:]), cell.device)
                 watch.lap("workers begun")
             if cell.verb != "fingerprint" and cell.device not in taken:
                 importlib.import_module("torch")  # timed apart from the fingerprint, which only asks it
@@ -190,7 +187,7 @@ def serve(folder: Path) -> None:
             outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
             traceback.print_exc()
         watch.lap("cell")
-        if not _leads(cell, following):
+        if at + 1 == len(cells) or not launch.apart():
             spare.close()
         watch.lap("workers ended")
         seen = observed.end()

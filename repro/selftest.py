@@ -39,8 +39,8 @@ MARK = "#: "
 TIMEOUT_S = 150.0
 # Twice that where a time stays open. No case asks for a precise one: 32 blocks tell what a cheat would buy.
 TIMING_BUDGET_S = 2.0
-# A judge process serves so many rows: starting one takes 4 s, and what is done is kept when the rest is interrupted.
-ROWS_A_PROCESS = 16
+# A judge process serves so many rows: starting one takes 4 s.
+ROWS_A_PROCESS = 32
 # Cases of one row, whose workers start at once; fewer where they are timed, for who breaks a rule then has all others
 # timed again.
 SIDE_BY_SIDE, TIMED_SIDE_BY_SIDE = 8, 4
@@ -187,7 +187,7 @@ def run(
 
 def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
     """Cases that are judged side by side, workers started together: those of one problem that are judged alike and need
-    not be alone. Rows without times stand between those with: workers of the next rows start while nothing is timed."""
+    not be alone. Rows without times stand between those with: while nothing is timed the next rows' workers start."""
     rows: dict[bool, list[list[Case]]] = {False: [], True: []}
     together: dict[tuple[Any, ...], list[Case]] = {}
     for case in able:

@@ -113,16 +113,33 @@ def cell(timing: bool, verb: str = "evaluate") -> Cell:
     return Cell("x", verb, solutions=(("a", "a.py", "ModelNew"),), options=options)
 
 
-def test_workers_of_the_next_cell_start_while_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_the_next_cells_start_while_one_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """And only where workers have users of their own."""
     quiet, timed = cell(False), cell(True)
-    for apart, this, following, count in [
-        (True, quiet, timed, 1 + 3), (True, quiet, quiet, 2), (True, quiet, None, 1), (True, timed, quiet, 3),
-        (False, quiet, timed, 1), (True, quiet, cell(False, "fixture"), 1),
+    for apart, these, count in [
+        (True, [quiet, timed], 1 + 3), (True, [quiet], 1), (True, [timed, quiet, quiet, quiet], 3 + 1 + 1),
+        (False, [quiet, timed], 1), (True, [quiet, cell(False, "fixture"), timed], 1 + 3),
     ]:  # fmt: skip
         monkeypatch.setattr(launch, "_apart", apart)
-        assert cells._workers(this, following).total() == count
-        assert cells._leads(this, following) is (count > (3 if this is timed else 1))
+        assert cells._workers(these).total() == count
+
+
+def test_what_waits_stands_still_while_something_is_timed(ready: None) -> None:
+    """Also in the middle of an import; who is taken meanwhile runs, the others do when the time is up."""
+
+    def state(process: spare.Process) -> str:
+        return Path(f"/proc/{process.started.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+    def becomes(process: spare.Process, stopped: bool) -> bool:
+        return any((state(process) in "Tt") is stopped or time.sleep(0.01) for _ in range(500))
+
+    first, second = spare._ready["cpu", spare.PLAIN]
+    with spare.paused():
+        assert becomes(first, True) and becomes(second, True)
+        assert spare.take("cpu") is first and becomes(first, False)
+        assert becomes(second, True)
+    assert becomes(second, False)
+    first.close()
 
 
 class Slow:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from repro.errors import JudgeError, SolutionError
-from repro.judge import ahead, baselines, ceilings, confine, memory, neighbour, provenance, trials, verdict
+from repro.judge import ahead, baselines, ceilings, confine, memory, neighbour, provenance, spare, trials, verdict
 from repro.judge.ahead import Ahead
 from repro.judge.clock import Clock
 from repro.judge.contest import Blamed, Contest
@@ -166,7 +166,8 @@ def _timed(
             try:
                 contest = Contest(evaluation, good, classes, chosen, control, clock)
                 contest.left_out |= {n: why for n, why in late.items() if n in names}
-                return contest.run()
+                with spare.paused():
+                    return contest.run()
             except Blamed as blamed:
                 error = blamed.error
                 if blamed.subject.trusted:

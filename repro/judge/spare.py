@@ -12,6 +12,7 @@ import contextlib
 import os
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from repro.errors import JudgeError
@@ -74,6 +75,7 @@ def wanted(device: str, solutions: int, options: dict[str, Any]) -> Counter[str]
 
 _lock = threading.Lock()
 _ready: dict[tuple[str, str], list[Process]] = {}
+_paused: list[Process] = []
 
 
 def prepare(counts: Counter[str], device: str) -> None:
@@ -97,9 +99,29 @@ def take(device: str, kind: str = PLAIN) -> Process | None:
         with _lock:
             waiting = _ready.get((device, kind))
             process = waiting.pop(0) if waiting else None
-        if process is None or process.launcher.poll(process.started.pid) is None:
+        if process is None:
+            return None
+        if process.launcher.poll(process.started.pid) is None:
+            if process in _paused:
+                _paused.remove(process)
+                process.started.signal(launch.GO)
             return process
         process.close()
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Those that wait stand still meanwhile, wherever they are in their imports: nothing is timed beside those."""
+    with _lock:
+        _paused[:] = [process for waiting in _ready.values() for process in waiting]
+    for process in _paused:
+        process.started.signal(launch.STOP)
+    try:
+        yield
+    finally:
+        for process in _paused:
+            process.started.signal(launch.GO)
+        _paused.clear()
 
 
 def close() -> None:
