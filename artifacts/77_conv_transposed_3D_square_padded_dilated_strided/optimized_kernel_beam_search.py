@@ -13,13 +13,26 @@ Every output is written once, and for the study's problem these writes, 285 MB o
 floor. So 16-bit problems of that kind (kernel 3, stride 2, padding 1, dilation 2) have a path of their own, which
 does everything in one kernel (after a small one that repacks the weights): it reads x as it is, and it writes the
 output as aligned lines, each of them whole and from one warp, although no row of the output is aligned. See put_lines.
+
+On sm_90 the study's sizes have a kernel in Gluon (specialised_kernel). All the weights stay in shared memory, single
+warps load x and write the zeros by TMA, and two groups of four warps only multiply and store their tiles: the products
+wait for no load and for no store of zeros.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 import triton
 import triton.language as tl
+
+try:
+    from triton.experimental import gluon
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon.language.nvidia import hopper
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+except (ImportError, AttributeError):  # no Gluon, or not this one: has_specialised_path says so
+    gluon = None
 
 Triple = tuple[int, int, int]
 
@@ -28,6 +41,16 @@ POSITIONS, CHANNELS = 128, 64
 PROGRAMS = 264  # two on each multiprocessor of an H200
 EARLY_RUNS = 4  # of zeros, that a program writes while the weights are repacked
 ZERO_BLOCK, LONGEST_RUN = 2048, 8192  # words of 32 bits
+
+# The path in Gluon, for planes of 32 x 32. Each group of warps has tiles of ROWS rows and a ring of RING stages.
+MULTIPROCESSORS = 132  # of an H200, a program on each
+ROWS, RING = tl.constexpr(4), tl.constexpr(3)
+REGISTERS = tl.constexpr(232)  # of a thread that multiplies
+RUNS_EARLY = 2  # of zeros, that a loading warp writes before it loads
+RUNS_A_UNIT = tl.constexpr(3)  # of zeros, that it writes after each plane of taps of x
+STORE = tl.constexpr(".cs")
+SIDE, ROW, PLANE = tl.constexpr(32), tl.constexpr(65), tl.constexpr(65 * 65)  # of x; of the output
+LINE = tl.constexpr(32)  # words
 
 
 @triton.jit
@@ -288,6 +311,302 @@ def lines_kernel(
         put_lines(words, left, centre, right, dtype, n, co0, qd, h0, C_OUT, SIZE, OUT, ROWS, BLOCK_N)
 
 
+def gluon_jit(function: Callable[..., None]) -> Callable[..., None]:
+    """gluon.jit, or nothing where there is no Gluon."""
+    return gluon.jit(function) if gluon else function
+
+
+@gluon_jit
+def first_word_of_plane(channel, qd, D: tl.constexpr):
+    """As first_word."""
+    return (channel.to(gl.int64) * ((2 * D + 1) * PLANE) + (qd * 2 + 1) * PLANE + ROW + 1) >> 1
+
+
+@gluon_jit
+def copy_zeros(o_desc, words, zeros, run, runs, D: tl.constexpr):
+    """As put_zeros, for one warp: a run is 66 to 68 lines, of which the block of zeros in shared memory is 64.
+
+    No run ends inside a line: the words of 64 channels are whole lines.
+    """
+    VOLUME: gl.constexpr = (2 * D + 1) * PLANE
+    channel = (run // (D + 1)).to(gl.int64)
+    qd = run % (D + 1)
+    end = (channel + 1) * VOLUME >> 1
+    start = gl.where(qd == 0, channel * VOLUME >> 1, first_word_of_plane(channel, qd - 1, D) + SIDE * ROW) & -LINE
+    start = gl.multiple_of(start, LINE)
+    stop = gl.where(qd == D, end, first_word_of_plane(channel, qd, D)) & -LINE
+    if run < runs:
+        hopper.tma.async_copy_shared_to_global(o_desc, [(start // LINE).to(gl.int32), 0], zeros)
+        layout: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])  # a line a store
+        at = 64 * LINE + gl.arange(0, 4 * LINE, layout)
+        zero = gl.full([4 * LINE], 0, gl.int32, layout)
+        gl.store(words + start + at, zero, mask=at < (stop - start).to(gl.int32))
+
+
+@gluon_jit
+def load(
+    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early,
+    D: tl.constexpr, WHO: tl.constexpr,
+):  # fmt: skip
+    """One warp: x for the tiles of group WHO; the weights, if WHO is 0; and half of the program's runs of zeros."""
+    worker = gl.program_id(0) * 2 + WHO
+    workers = gl.num_programs(0) * 2
+    run = worker
+    for _ in range(early):
+        copy_zeros(o_desc, words, zeros, run, runs, D)
+        run += workers
+    if WHO == 0:  # the other group's first product waits for the weights too
+        gl.inline_asm_elementwise("griddepcontrol.wait; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1)
+        hopper.mbarrier.expect(w_full, 27 * 64 * 32 * 2)
+        for tap in range(27):
+            hopper.tma.async_copy_global_to_shared(w_desc, [tap * 64, 0], w_full, w_taps.index(tap))
+    box: gl.constexpr = x_desc.layout
+    stage = 0
+    phase = 1  # a barrier of a stage that was never full counts as passed
+    for tile in range(worker, tiles, workers):
+        h0 = tile % (SIDE // ROWS) * ROWS
+        qd = tile // (SIDE // ROWS) % D
+        n = tile // (SIDE // ROWS * D)
+        for unit in range(3):  # taps in depth
+            hopper.mbarrier.wait(empty.index(WHO * RING + stage), phase)
+            bar = full.index(WHO * RING + stage)
+            hopper.mbarrier.expect(bar, (ROWS + 2) * 32 * SIDE * 2)
+            for two in gl.static_range(ROWS // 2 + 1):
+                part = x_ring.index((WHO * RING + stage) * (ROWS + 2) + two * 2)
+                part = part._reinterpret(x_desc.dtype, [1, 1, 2, 32, SIDE], box)
+                at = [n, qd + 1 - unit, h0 - 1 + two * 2, 0, 0]  # zeros outside of x
+                hopper.tma.async_copy_global_to_shared(x_desc, at, bar, part)
+            stage += 1
+            if stage == RING:
+                stage = 0
+                phase ^= 1
+            for _piece in gl.static_range(RUNS_A_UNIT):
+                copy_zeros(o_desc, words, zeros, run, runs, D)
+                run += workers
+    while run < runs:
+        copy_zeros(o_desc, words, zeros, run, runs, D)
+        run += workers
+    hopper.tma.store_wait(0)  # the copies read shared memory, which ends with the program
+
+
+@gluon_jit
+def quarters(x):
+    """[64, ROWS * 16] as four of [64, ROWS, 4]: x[:, row, j, t], j = 0..3."""
+    x = gl.permute(gl.reshape(x, [64, ROWS, 2, 2, 4]), [0, 1, 4, 2, 3])
+    a, b = gl.split(x)
+    x0, x2 = gl.split(a)
+    x1, x3 = gl.split(b)
+    return x0, x1, x2, x3
+
+
+@gluon_jit
+def whole(x0, x1, x2, x3, like):
+    """The inverse of quarters, laid out as `like` is."""
+    x = gl.permute(gl.join(gl.join(x0, x2), gl.join(x1, x3)), [0, 1, 3, 4, 2])
+    return gl.convert_layout(gl.reshape(x, [64, ROWS * 16]), like.type.layout, assert_trivial=True)
+
+
+@gluon_jit
+def of_next_lane(x, after):
+    """Of the next lane in four; the last lane has the first's of `after`."""
+    return gl.inline_asm_elementwise(
+        """
+        {
+        .reg .pred p;
+        .reg .b32 lane, t, word;
+        mov.u32 lane, %laneid;
+        and.b32 t, lane, 3;
+        setp.eq.u32 p, t, 0;
+        selp.b32 word, $2, $1, p;
+        add.u32 t, t, 1;
+        and.b32 t, t, 3;
+        and.b32 lane, lane, 28;
+        or.b32 lane, lane, t;
+        shfl.sync.idx.b32 $0, word, lane, 31, 0xffffffff;
+        }
+        """,
+        "=r,r,r", [x, after], dtype=gl.float32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@gluon_jit
+def of_lane_before(x, before):
+    """Of the lane before in four; the first lane has the last's of `before`."""
+    return gl.inline_asm_elementwise(
+        """
+        {
+        .reg .pred p;
+        .reg .b32 lane, t, word;
+        mov.u32 lane, %laneid;
+        and.b32 t, lane, 3;
+        setp.eq.u32 p, t, 3;
+        selp.b32 word, $2, $1, p;
+        add.u32 t, t, 3;
+        and.b32 t, t, 3;
+        and.b32 lane, lane, 28;
+        or.b32 lane, lane, t;
+        shfl.sync.idx.b32 $0, word, lane, 31, 0xffffffff;
+        }
+        """,
+        "=r,r,r", [x, before], dtype=gl.float32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@gluon_jit
+def multiply(
+    words, x_ring, w_taps, full, empty, w_full, tiles, dtype: tl.constexpr, D: tl.constexpr, WHO: tl.constexpr
+):
+    """Four warps, group WHO: tiles of ROWS rows of one reached plane and 64 channels."""
+    N: gl.constexpr = ROWS * SIDE
+    VOLUME: gl.constexpr = (2 * D + 1) * PLANE
+    mma: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
+    matrix: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=64, element_bitwidth=16, rank=2)
+    rows: gl.constexpr = gl.DistributedLinearLayout(  # a warp has whole rows, a lane one position of each
+        reg_bases=[[0, 32], [0, 64], [1, 0], [2, 0], [4, 0], [8, 0]],
+        lane_bases=[[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]],
+        warp_bases=[[16, 0], [32, 0]],
+        block_bases=[],
+        shape=[64, N],
+    )
+    co = gl.arange(0, 64, gl.SliceLayout(1, rows))[:, None]
+    row = gl.arange(0, N, gl.SliceLayout(0, rows))[None, :] // SIDE
+    shift = (1 - (co & 1)) * 16
+    worker = gl.program_id(0) * 2 + WHO
+    workers = gl.num_programs(0) * 2
+    stage = 0
+    phase = 0
+    hopper.mbarrier.wait(w_full, 0)
+    for tile in range(worker, tiles, workers):
+        h0 = tile % (SIDE // ROWS) * ROWS
+        qd = tile // (SIDE // ROWS) % D
+        n = tile // (SIDE // ROWS * D)
+        left = gl.full([64, N], 0.0, gl.float32, mma)
+        centre = gl.full([64, N], 0.0, gl.float32, mma)
+        right = gl.full([64, N], 0.0, gl.float32, mma)
+        for unit in range(3):  # taps in depth
+            hopper.mbarrier.wait(full.index(WHO * RING + stage), phase)
+            for kh in gl.static_range(3):
+                x = x_ring.index((WHO * RING + stage) * (ROWS + 2) + 2 - kh)._reinterpret(dtype, [32, N], matrix)
+                tap = unit * 9 + kh * 3
+                left = hopper.warpgroup_mma(w_taps.index(tap), x, left, is_async=True)
+                centre = hopper.warpgroup_mma(w_taps.index(tap + 1), x, centre, is_async=True)
+                right = hopper.warpgroup_mma(w_taps.index(tap + 2), x, right, is_async=True)
+            left, centre, right = hopper.warpgroup_mma_wait(num_outstanding=0, deps=[left, centre, right])
+            gl.thread_barrier()  # all four warps have read the stage
+            hopper.mbarrier.arrive(empty.index(WHO * RING + stage), count=1)
+            stage += 1
+            if stage == RING:
+                stage = 0
+                phase ^= 1
+        # Position w is the sum of left[w + 1], centre[w] and right[w - 1], as in put_lines. Of a row a thread has the
+        # positions 8j + 2t and 8j + 2t + 1, t its lane in four, j = 0..3: what it lacks is a neighbouring lane's.
+        left_even, left_odd = gl.split(gl.reshape(left, [64, N // 2, 2]))
+        even, odd = gl.split(gl.reshape(centre, [64, N // 2, 2]))
+        right_even, right_odd = gl.split(gl.reshape(right, [64, N // 2, 2]))
+        even += left_odd
+        odd += right_even
+        e0, e1, e2, e3 = quarters(left_even)
+        none = gl.zeros_like(e0)
+        odd += whole(of_next_lane(e0, e1), of_next_lane(e1, e2), of_next_lane(e2, e3), of_next_lane(e3, none), odd)
+        o0, o1, o2, o3 = quarters(right_odd)
+        even += whole(
+            of_lane_before(o0, none), of_lane_before(o1, o0), of_lane_before(o2, o1), of_lane_before(o3, o2), even
+        )
+        acc = gl.convert_layout(gl.reshape(gl.join(even, odd), [64, N]), mma, assert_trivial=True)
+        value = gl.convert_layout(acc.to(dtype).to(gl.int16, bitcast=True), rows)
+        word = (value.to(gl.int32) & 0xFFFF) << shift
+        start = ((co * VOLUME + ((qd * 2 + 1) * PLANE + ROW + 1)) >> 1) + (h0 + row) * ROW
+        sample = words + n.to(gl.int64) * (32 * VOLUME)
+        # A piece of assembly for each row of a warp, so that no address or word is kept for long: the two lines of
+        # put_lines, or three, of which lane l has word l.
+        gl.inline_asm_elementwise(
+            """
+            {
+            .reg .pred p;
+            .reg .b32 lane, skew, from, word, at;
+            .reg .b64 ptr;
+            mov.u32 lane, %laneid;
+            and.b32 skew, $2, 31;
+            sub.s32 from, lane, skew;
+            shfl.sync.idx.b32 word, $1, from, 31, 0xffffffff;
+            sub.s32 at, $2, skew;
+            add.s32 at, at, lane;
+            mad.wide.s32 ptr, at, 4, $3;
+            setp.lt.s32 p, lane, skew;
+            selp.b32 at, 0, word, p;
+            st.global"""
+            + STORE
+            + """.b32 [ptr], at;
+            selp.b32 at, word, 0, p;
+            st.global"""
+            + STORE
+            + """.b32 [ptr+128], at;
+            setp.eq.s32 p, skew, 31;
+            mov.b32 at, 0;
+            @p st.global"""
+            + STORE
+            + """.b32 [ptr+256], at;
+            mov.b32 $0, 0;
+            }
+            """,
+            "=r,r,r,l", [word, start, sample.to(gl.int64)], dtype=gl.int32, is_pure=False, pack=1,
+        )  # fmt: skip
+
+
+@gluon_jit
+def multiply_first(words, x_ring, w_taps, full, empty, w_full, tiles, dtype: tl.constexpr, D: tl.constexpr):
+    multiply(words, x_ring, w_taps, full, empty, w_full, tiles, dtype, D, 0)
+
+
+@gluon_jit
+def multiply_second(
+    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early, D: tl.constexpr
+):
+    multiply(words, x_ring, w_taps, full, empty, w_full, tiles, x_desc.dtype, D, 1)
+
+
+@gluon_jit
+def load_first(
+    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early, D: tl.constexpr
+):
+    load(x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early, D, 0)
+
+
+@gluon_jit
+def load_second(
+    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early, D: tl.constexpr
+):
+    load(x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early, D, 1)
+
+
+@gluon_jit
+def specialised_kernel(x_desc, w_desc, o_desc, words, tiles, runs, early, D: tl.constexpr):
+    """Two groups of four warps that multiply and store, each with a warp that loads x for it and writes zeros.
+
+    x_desc: x as (batch, D, height, C_in, width), in boxes of two rows; w_desc: (taps * C_out, C_in); o_desc: the output
+    in lines. A stage of the ring is ROWS + 2 rows of x, [C_in, width] each.
+    """
+    matrix: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=64, element_bitwidth=16, rank=2)
+    x_ring = gl.allocate_shared_memory(x_desc.dtype, [2 * RING * (ROWS + 2), 32, SIDE], matrix)
+    w_taps = gl.allocate_shared_memory(x_desc.dtype, [27, 64, 32], w_desc.layout)
+    zeros = gl.allocate_shared_memory(gl.int32, [64, LINE], o_desc.layout)
+    full = gl.allocate_shared_memory(gl.int64, [2 * RING, 1], hopper.mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [2 * RING, 1], hopper.mbarrier.MBarrierLayout())
+    w_full = gl.allocate_shared_memory(gl.int64, [1], hopper.mbarrier.MBarrierLayout())
+    for i in gl.static_range(2 * RING):
+        hopper.mbarrier.init(full.index(i), count=1)
+        hopper.mbarrier.init(empty.index(i), count=1)
+    hopper.mbarrier.init(w_full, count=1)
+    zeros.store(gl.full([64, LINE], 0, gl.int32, gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0])))
+    hopper.fence_async_shared()  # each thread's zeros, before any copy reads them
+    gl.thread_barrier()
+    gl.warp_specialize(
+        (words, x_ring, w_taps, full, empty, w_full, tiles, x_desc.dtype, D), multiply_first,
+        (x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early, D),
+        [multiply_second, load_first, load_second], [4, 1, 1], [REGISTERS, 40, 40],
+    )  # fmt: skip
+
+
 def triple(value: int | tuple[int, ...]) -> Triple:
     """One number for each of depth, height and width."""
     return (value, value, value) if isinstance(value, int) else (value[0], value[1], value[2])
@@ -350,6 +669,41 @@ def convolve_lines(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> 
     )  # fmt: skip
 
 
+def has_specialised_path(x: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Whether convolve_specialised can do what convolve_lines can: as compiled by Triton 3.5 for sm_90."""
+    return (
+        gluon is not None and triton.__version__.startswith("3.5.")
+        and x.device.type != "cpu" and not triton.knobs.runtime.interpret
+        and triton.runtime.driver.active.get_current_target().arch == 90
+        and x.dtype in (torch.bfloat16, torch.float16)
+        and tuple(weight.shape[:2]) == (32, 64) and tuple(x.shape[3:]) == (SIDE.value, SIDE.value)
+        and x.data_ptr() % 16 == 0  # the copies demand it
+    )  # fmt: skip
+
+
+def convolve_specialised(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
+    """As convolve_lines, for 32 channels of 32 x 32 to 64 channels."""
+    batch, c_in, depth, height, width = x.shape
+    c_out = weight.shape[1]
+    packed = torch.empty((27 * c_out, c_in), device=x.device, dtype=x.dtype)
+    repack_weights_kernel[(27, c_out // 16, 1)](
+        weight, packed, C_IN=c_in, C_OUT=c_out, BLOCK_K=c_in, BLOCK_N=16, PDL=True, num_warps=4
+    )
+    box, matrix = (gl.NVMMASharedLayout(swizzle_byte_width=64, element_bitwidth=16, rank=rank) for rank in (5, 2))
+    lines = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=32, rank=2)
+    words = out.view(-1).view(torch.int32)
+    plane = height * width
+    x_shape, x_strides = [batch, depth, height, c_in, width], [c_in * depth * plane, plane, width, depth * plane, 1]
+    tiles = batch * depth * (height // ROWS.value)
+    runs = batch * c_out * (depth + 1)
+    specialised_kernel[(min(MULTIPROCESSORS, triton.cdiv(tiles, 2)),)](
+        TensorDescriptor(x, x_shape, x_strides, [1, 1, 2, c_in, width], box),
+        TensorDescriptor(packed, [27 * c_out, c_in], [c_in, 1], [c_out, c_in], matrix),
+        TensorDescriptor(words, [words.numel() // LINE.value, LINE.value], [LINE.value, 1], [64, LINE.value], lines),
+        words, tiles, runs, min(RUNS_EARLY, runs // (2 * MULTIPROCESSORS)), D=depth, num_warps=4, launch_pdl=True,
+    )  # fmt: skip
+
+
 def kernel_function(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -369,7 +723,10 @@ def kernel_function(
     reached = triple(tuple(max(0, (full[i] - first[i] - 1) // step[i] + 1) for i in range(3)))
     out = torch.empty((batch, c_out, *full), device=x.device, dtype=x.dtype)
     if has_lines_path(x, weight, s, p, d):
-        convolve_lines(x, weight, out)
+        if has_specialised_path(x, weight):
+            convolve_specialised(x, weight, out)
+        else:
+            convolve_lines(x, weight, out)
         return out
 
     total = batch * math.prod(reached)
