@@ -13,14 +13,14 @@ be accepted (adversarial) and what must never be rejected (honest). Each file sa
     #: precision_class = ["bf16"]            where it is `correct`: the classes that it may have
     #: class = "fp32"                        honest: the class, or classes, expected
     #: engine = ["docker"]                   the engines under which that holds; all of them where it is not said
-    #: needs = "nvcc"                        a program without which it cannot run
+    #: needs = "nvcc"                        a program without which it cannot run; a nvcc of torch's major version
     #: timeout_s = 15                        bound of one request
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-import shutil
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,20 @@ ROWS_A_PROCESS = 32
 # Cases of one row, whose workers start at once; fewer where they are timed, for who breaks a rule then has all others
 # timed again.
 SIDE_BY_SIDE, TIMED_SIDE_BY_SIDE = 8, 4
+# What looks for PROGRAM where cells run, and whether nvcc is of the CUDA that torch was built for: its headers are.
+LOOK = r"""
+import importlib.util, pathlib, re, shutil, subprocess
+path = shutil.which(PROGRAM)
+if path is None:
+    print(PROGRAM, "is missing")
+elif PROGRAM == "nvcc":
+    told = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+    has = re.search(r"release (\d+)\.", told)
+    torch = pathlib.Path(importlib.util.find_spec("torch").origin).with_name("version.py").read_text()
+    due = re.search(r"^cuda[^=]*= *'(\d+)\.", torch, re.MULTILINE)
+    if due and has and due[1] != has[1]:
+        print(f"nvcc is of CUDA {has[1]} and torch of CUDA {due[1]}")
+"""
 # Who may be told so disturbs others, and is timed alone.
 DISTURBING = {"background_work", "baseline_disturbed"}
 
@@ -77,8 +91,13 @@ class Case:
         for key, here in (("device", engine.device), ("engine", engine.name)):
             if here not in self.meta.get(key, [here]):
                 return f"it needs {' or '.join(self.meta[key])}"
-        needs = self.meta.get("needs", "")
-        return f"{needs} is missing" if needs and shutil.which(needs) is None else ""
+        return _missing(engine, self.meta["needs"]) if "needs" in self.meta else ""
+
+
+@functools.cache
+def _missing(engine: Engine, program: str) -> str:
+    """Why a program cannot be used where cells run, or the empty string."""
+    return engine.look(f"PROGRAM = {program!r}\n{LOOK}").strip()
 
 
 def cases(suites: list[str], names: list[str]) -> list[Case]:

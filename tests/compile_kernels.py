@@ -40,6 +40,7 @@ EXTRA_CALLS: dict[str, list[tuple[Shapes, dict[str, Any]]]] = {
     "77_conv_transposed_3D_square_padded_dilated_strided": [
         ([(4, 24, 8, 9, 10), (24, 40, 3, 3, 3)], {"stride": 1, "padding": 1, "dilation": 1}),
         ([(4, 32, 8, 9, 10), (32, 64, 3, 3, 3)], {"stride": 3, "padding": 1, "dilation": 3}),
+        ([(4, 32, 8, 9, 16), (32, 64, 3, 3, 3)], {"stride": 2, "padding": 1, "dilation": 2}),  # no Gluon on sm_90
     ],
     "82_conv_depthwise_2D_square_input_square_kernel": [
         ([(2, 64, 128, 128), (64, 1, 3, 3)], {"stride": 1, "padding": 1}),
@@ -134,13 +135,13 @@ def call(path: Path) -> None:
             call_function(path, solution, torch.float32)
 
 
-def launched_names(solution: Path) -> list[str]:
-    """The @triton.jit functions of the file that it launches, NAME[grid](...); those called by kernels are not."""
+def launched_names(solution: Path, decorator: str) -> list[str]:
+    """The functions of the file, so decorated, that it launches, NAME[grid](...); those called by kernels are not."""
     tree = ast.parse(solution.read_text())
     kernels = {
         node.name
         for node in tree.body
-        if isinstance(node, ast.FunctionDef) and any("triton.jit" in ast.unparse(d) for d in node.decorator_list)
+        if isinstance(node, ast.FunctionDef) and any(decorator in ast.unparse(d) for d in node.decorator_list)
     }
     launches = (n.func.value for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript))
     return sorted({n.id for n in launches if isinstance(n, ast.Name)} & kernels)
@@ -152,7 +153,12 @@ def main(solution: Path, archs: list[int]) -> dict[str, Any]:
     for arch in archs:
         triton.runtime.driver.set_active(FakeDriver(arch))
         call(solution)
-    return {"triton": triton.__version__, "launched": launched_names(solution), "compiled": recorder.compiled}
+    return {
+        "triton": triton.__version__,
+        "launched": launched_names(solution, "triton.jit"),
+        "gluon": launched_names(solution, "gluon_jit"),
+        "compiled": recorder.compiled,
+    }
 
 
 if __name__ == "__main__":

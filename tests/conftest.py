@@ -76,6 +76,17 @@ def smoke_fixture() -> Callable[[str], dict[str, Any]]:
     return measured
 
 
+def attempt(engine: Any, cells: list[Any], timeout_s: float) -> tuple[list[Any], str]:
+    """The outcomes of an attempt, and how it ended."""
+    found = []
+    running = engine.attempt(cells, timeout_s, lambda _: None)
+    while True:
+        try:
+            found.append(next(running))
+        except StopIteration as end:
+            return found, end.value
+
+
 @dataclass(frozen=True)
 class Done:
     """A command that ended: exit code and what it printed."""

@@ -26,7 +26,7 @@ SOLUTIONS = [
 ]
 SHARED_BYTES = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}  # a program's most, CUDA guide
 MOST_PROGRAMS = (2**31 - 1, 65535, 65535)
-TIMEOUT_S = 170
+TIMEOUT_S = 280  # beside other tests
 
 Compiled = dict[str, Any]
 
@@ -98,5 +98,7 @@ def test_every_launched_kernel_was_compiled(compiled: Compiled) -> None:
     assert compiled["launched"]
     for arch in SHARED_BYTES:
         names = {kernel["name"] for kernel in compiled["compiled"] if kernel["arch"] == arch}
-        missing = set(compiled["launched"]) - names
+        gluon = set(compiled["gluon"])  # written for one generation; the others never see it
+        missing = (set(compiled["launched"]) | (gluon if arch == 90 else set())) - names
         assert not missing, f"sm_{arch}: no call reached {missing}; add one to the EXTRA tables of compile_kernels.py"
+        assert arch == 90 or not gluon & names, f"sm_{arch} got {gluon & names}"

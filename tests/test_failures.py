@@ -26,7 +26,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from conftest import CPU, Done, Tool, manifest, rows, strict_json
+from conftest import CPU, Done, Tool, attempt, manifest, rows, strict_json
 
 from repro import evaluation, problems, settings
 from repro.engines import local
@@ -823,17 +823,6 @@ def _hanging_cell(results: Path, engine: Any) -> Any:
     return evaluation.cell("hang", problem, [submission], results, engine, evaluation.JudgeOptions(timing=False))
 
 
-def attempt(engine: Any, cells: list[Any], timeout_s: float) -> tuple[list[Any], str]:
-    """The outcomes of an attempt, and how it ended."""
-    found = []
-    running = engine.attempt(cells, timeout_s, lambda _: None)
-    while True:
-        try:
-            found.append(next(running))
-        except StopIteration as end:
-            return found, end.value
-
-
 def test_cell_that_outlives_its_bound_is_killed_whole(judge_tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(judge_tool.tmp))
     engine = local.LocalEngine(gpus="none", device="cpu")
@@ -1014,12 +1003,8 @@ def test_every_way_in_which_a_connection_breaks_means_that_the_engine_is_gone(im
         requests.exceptions.ChunkedEncodingError("cut"),
         urllib3.exceptions.ProtocolError("Connection broken: ConnectionResetError(104, 'Connection reset by peer')"),
     ):
-
-        def call(error: Exception = error) -> None:
+        with pytest.raises(EngineGone, match="went away"), docker.DockerEngine._guard(cast(Any, None)):
             raise error
-
-        with pytest.raises(EngineGone, match="went away"):
-            docker.DockerEngine._guard(cast(Any, None), call)
 
 
 @pytest.mark.docker

@@ -211,6 +211,7 @@ if __name__ == "__main__":  # in the image; the machine that launches it may hav
 import contextlib  # noqa: E402
 
 import pytest  # noqa: E402 - the image has none
+from conftest import attempt  # noqa: E402
 
 from repro import evaluation, problems  # noqa: E402
 from repro.judge import users  # noqa: E402
@@ -351,7 +352,7 @@ def judged(engine, results, submissions, timeout_s=60.0):
     problem = problems.load("L1_36", size="smoke")
     options = evaluation.JudgeOptions(timing=False, timeout_s=timeout_s)
     cell = evaluation.cell("row", problem, submissions, results, engine, options)
-    outcomes, ending = engine.attempt([cell], 280.0, lambda _: None)
+    outcomes, ending = attempt(engine, [cell], 280.0)
     assert not ending and outcomes[0].status == "done", (ending, outcomes)
     mine = ["--quiet", "--filter", f"label=repro.run={engine.run_id}"]
     left = [subprocess.run(["docker", *what, *mine], capture_output=True, text=True, check=True).stdout

@@ -20,6 +20,7 @@ from conftest import CPU, ROOT, Done, Tool, manifest, rows, strict_json
 
 from repro import problems, selftest, settings
 from repro.engines.base import Engine
+from repro.engines.local import LocalEngine
 from repro.errors import UsageError
 from repro.evaluation import JudgeOptions
 from repro.selftest import Case
@@ -119,12 +120,25 @@ def case(suite: str = "adversarial", **meta: Any) -> Case:
 
 
 def test_what_cannot_run_here_is_skipped_with_its_reason() -> None:
-    assert case().skipped(engine()) == "" == case(needs="sh").skipped(engine())
+    here = LocalEngine(gpus="none", device="cpu")
+    assert case().skipped(engine()) == "" == case(needs="sh").skipped(here)
     assert case(device=["cuda"]).skipped(engine("cpu")) == "it needs cuda"
     assert case(device=["cuda"]).skipped(engine("cuda")) == ""
     assert case(engine=["docker"]).skipped(engine(name="local")) == "it needs docker"
     assert case(engine=["docker"]).skipped(engine(name="docker")) == ""
-    assert case(needs="no-program-of-that-name").skipped(engine()) == "no-program-of-that-name is missing"
+    assert case(needs="no-program-of-that-name").skipped(here) == "no-program-of-that-name is missing"
+
+
+@pytest.mark.parametrize(
+    ("release", "told"), [("12.4, V12.4.131", ""), ("13.0, V13.0.48", "nvcc is of CUDA 13 and torch of CUDA 12")]
+)
+def test_a_nvcc_of_another_cuda_than_torchs_builds_nothing_with_its_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, told: str
+) -> None:
+    (tmp_path / "nvcc").write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}'\n")
+    (tmp_path / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert case(needs="nvcc").skipped(LocalEngine(gpus="none", device="cpu")) == told
 
 
 def test_a_case_is_judged_as_its_head_says_and_else_as_the_command_line_says() -> None:
