@@ -1,7 +1,9 @@
-"""Torch baselines that compile while solutions are verified, each in a worker of its own that a thread looks after."""
+"""Torch baselines that compile while solutions are verified, in workers of their own that a thread each looks after."""
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import threading
 import time
 from typing import Any
@@ -10,6 +12,7 @@ import torch
 
 from repro.errors import JudgeError, SolutionError
 from repro.judge import baselines
+from repro.judge.limits import class_of
 from repro.judge.subject import Subject
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation
@@ -17,17 +20,26 @@ from repro.judge.verify import Evaluation
 COMPILE_TIMEOUT_S = 600.0
 # A baseline is compiled while solutions are verified where the GPU has room for so many times inputs and outputs.
 ROOM = 6
+FAULTS = (SolutionError, JudgeError, OSError, ValueError, torch.cuda.OutOfMemoryError)
 
 
 class Ahead:
-    """One baseline: its worker starts, is handed the weights and compiles a first variant."""
+    """One worker of baselines: it starts, is handed the weights, and compiles what it is told to, in turn."""
 
-    def __init__(self, evaluation: Evaluation, subject: Subject, variant: str, timeout_s: float) -> None:
-        self.evaluation, self.subject, self.variant, self.timeout_s = evaluation, subject, variant, timeout_s
+    def __init__(self, evaluation: Evaluation, subject: Subject, timeout_s: float) -> None:
+        self.evaluation, self.subject, self.timeout_s = evaluation, subject, timeout_s
+        self.queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self.told: list[str] = []
         self.begin = self.compiling = time.monotonic()
-        self.spent_s = 0.0
-        self.why = ""
+        # Seconds until each was compiled, from when it was this worker's turn; the first from the worker's start.
+        self.spent_s: dict[str, float] = {}
+        self.why: dict[str, str] = {}  # variant -> why it could not be compiled
         self.thread = threading.Thread(target=self._work, daemon=True)
+
+    @property
+    def tuned(self) -> bool:
+        """Whether it tries every kernel that it can think of."""
+        return self.subject.name == "tuner"
 
     def start(self, name: str, state: Any) -> None:
         """Begins with these weights; inputs must lie in the slots already."""
@@ -35,32 +47,47 @@ class Ahead:
         self.evaluation.seat(self.subject)  # memory of the GPU is shared by the thread that has its context
         self.thread.start()
 
+    def add(self, variants: list[str]) -> None:
+        """Compiles these too, but for those that it was told of before."""
+        for variant in variants:
+            if variant not in self.told:
+                self.told.append(variant)
+                self.queue.put(variant)
+
     def _work(self) -> None:
-        try:
+        with contextlib.suppress(*FAULTS):
             self.evaluation.start(self.subject)
-            if self.subject.worker is None:
-                return  # why is told when it is timed
+        while (variant := self.queue.get()) is not None:
+            if self.subject.worker is None or self.why:
+                continue  # why it did not start is told when it is timed; a worker that failed once is ended by `wait`
             self.compiling = time.monotonic()
-            name, state = self.weights
-            self.evaluation.load(self.subject, name, state, self._left_s())
-            self.subject.ask({"op": "run", "variant": self.variant, "inputs": self.inputs}, self._left_s())
-            self.subject.ask({"op": "release"}, self.timeout_s)
-        except (SolutionError, JudgeError, OSError, ValueError, torch.cuda.OutOfMemoryError) as error:
-            self.why = str(error)
-        finally:
-            self.spent_s = round(time.monotonic() - self.begin, 3)
+            try:
+                self._compile(variant)
+            except FAULTS as error:
+                self.why[variant] = str(error)
+            self.spent_s[variant] = round(time.monotonic() - (self.compiling if self.spent_s else self.begin), 3)
+
+    def _compile(self, variant: str) -> None:
+        name, state = self.weights
+        self.subject.variants = sorted({*self.subject.variants, variant})
+        self.evaluation.loaded.pop(self.subject.name, None)  # a variant is bound when weights are loaded
+        self.evaluation.load(self.subject, name, state, self._left_s())
+        self.subject.ask({"op": "run", "variant": variant, "inputs": self.inputs}, self._left_s())
+        self.subject.ask({"op": "release"}, self.timeout_s)
 
     def _left_s(self) -> float:
         return max(1.0, self.timeout_s - (time.monotonic() - self.compiling))
 
     def wait(self) -> None:
-        """Waits until it is done, or its time is up; a worker that ran out of it is ended."""
+        """Waits until all that it was told of is compiled, or its time is up; a worker that ran out of it is ended."""
+        self.queue.put(None)
         self.thread.join()
         if self.why:
             self.evaluation.end(self.subject)
 
     def drop(self) -> None:
         """Ends it where nothing will be timed: what it compiles nobody would run."""
+        self.queue.put(None)
         while self.thread.is_alive():
             worker = self.subject.worker
             if worker is not None:
@@ -77,17 +104,30 @@ def room(evaluation: Evaluation) -> bool:
 
 
 def begin(evaluation: Evaluation, trusted: list[Subject]) -> list[Ahead]:
-    """Begins to compile a first variant of each, side by side; what is at fault there is told when it is timed."""
+    """Starts the baselines' workers side by side. torch.compile with its own flags compiles at once; the rest when the
+    first solution has shown its class (`foresee`). What is at fault is told when it is timed."""
     options, started = evaluation.options, []
     name, state = evaluation.use(not evaluation.problem.native_signal)
     evaluation.slots.fill(secret_seed(), None)
     for subject in trusted:
-        tuned = subject.name == "tuner"
-        # most solutions of float32 problems use TF32; where one does not, its own baseline is compiled later
-        suffix = "_tf32" if tuned and evaluation.problem.dtype == "float32" else ""
-        variant = (baselines.TUNED if tuned else "compile" if "compile" in options.modes else "eager") + suffix
-        subject.variants = [variant] if tuned else sorted({"eager", variant})
-        each = Ahead(evaluation, subject, variant, options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S)
+        each = Ahead(evaluation, subject, options.compile_timeout_s if subject.name == "tuner" else COMPILE_TIMEOUT_S)
+        subject.variants = [] if each.tuned else ["eager"]
         each.start(name, state)
+        if not each.tuned:
+            each.add(["compile" if "compile" in options.modes else "eager"])
         started.append(each)
+    if evaluation.problem.dtype != "float32":  # one precision
+        foresee(evaluation, started)
     return started
+
+
+def foresee(evaluation: Evaluation, started: list[Ahead]) -> None:
+    """Has the baselines compiled that solutions will be compared with, by the classes that they have kept so far."""
+    found = {class_of(s.distances, evaluation.fixture) for s in evaluation.subjects if s.distances and not s.failed}
+    names = baselines.names(evaluation.problem.dtype, {k for k in found if k is not None}, evaluation.options.modes)
+    for each in started:
+        each.add([name for name in names if name.startswith(baselines.TUNED) == each.tuned and not _eager(name)])
+
+
+def _eager(variant: str) -> bool:
+    return baselines.split(variant)[0] == "eager"

@@ -56,6 +56,7 @@ def evaluate(
         running = [s for s in subjects if not s.failed]
         if running and options.timing and cuda and options.trust == "audited" and ahead.room(evaluation):
             compiling = ahead.begin(evaluation, trusted)
+            evaluation.noted = lambda: ahead.foresee(evaluation, compiling)
         evaluation.start(*running)
         clock.lap("workers")
         evaluation.verify(planned)
@@ -86,7 +87,7 @@ def evaluate(
             "baselines": {n: verdict.baseline(x) for n, x in series.items() if n not in contestants},
             "samples_ms": {n: x.to_json() for n, x in series.items()},
             "timing": facts
-            | {"compile_ahead_s": {each.variant: each.spent_s for each in compiling}}
+            | {"compile_ahead_s": {name: s for each in compiling for name, s in each.spent_s.items()}}
             | {"clock": "CUDA events behind a gate, cold L2" if cuda else "host: not a measurement"},
             "ceilings": reached,
             "trials": [{"kind": t.kind, "seed": t.seed} for t in planned],
@@ -141,7 +142,7 @@ def _timed(
     """Times the correct solutions; one that fails meanwhile loses its verdict, and the others are timed again."""
     options = evaluation.options
     control = Subject(CONTROL, None, "Model", ["eager"], control=True) if options.controlled else None
-    late = {each.variant: each.why for each in compiling if each.why}
+    late = {variant: why for each in compiling for variant, why in each.why.items()}
     try:
         while good:
             classes = {s.name: judged[s.name]["precision_class"] for s in good}

@@ -77,6 +77,7 @@ class Evaluation:
         self.spent_s: dict[str, float] = {}
         self.parts = Clock()
         self.perturbed: Weights | None = None
+        self.noted: Callable[[], None] = lambda: None  # called when a solution has shown how right it is
 
     @property
     def plan(self) -> Plan:
@@ -318,6 +319,7 @@ class Evaluation:
         legacy = subject.legacy.setdefault(trial.kind, dict(distance.legacy))
         for name, passed in distance.legacy.items():
             legacy[name] = legacy[name] and passed
+        self.noted()
 
     def verify(self, planned: list[trials.Trial]) -> None:
         """All deciding trials of all solutions. Trials that share weights follow each other, in secret order."""
