@@ -6,10 +6,12 @@ FOLDER/outcomes.jsonl, so that what is done survives whatever happens next. Prog
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 import signal
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -146,6 +148,16 @@ def _workers(cells: list[Cell]) -> Counter[str]:
     return counts
 
 
+def _start_torch(device: str) -> None:
+    """What judging needs in any case: torch, Triton, and on a GPU a context."""
+    for name in ("torch", "triton"):
+        with contextlib.suppress(ImportError):  # the fingerprint says what is absent
+            importlib.import_module(name)
+    if device == "cuda":
+        with contextlib.suppress(RuntimeError, AssertionError):  # told by whoever needs it
+            sys.modules["torch"].cuda.init()
+
+
 def serve(folder: Path) -> None:
     """Runs the cells of a folder; a failing cell does not stop the next one."""
     # Nobody reads the outcomes when the process that started this one is gone; its lease of the GPU is gone too.
@@ -168,11 +180,12 @@ def serve(folder: Path) -> None:
             if cell.verb == "evaluate":  # they import torch while this process does
                 spare.prepare(_workers(cells[at:]), cell.device)
                 watch.lap("workers begun")
-            if cell.verb != "fingerprint" and cell.device not in taken:
-                importlib.import_module("torch")  # timed apart from the fingerprint, which only asks it
-                watch.lap("torch")
             if cell.device not in taken:
-                taken[cell.device] = fingerprint.collect(cell.device)
+                begun = fingerprint.begin(cell.device)
+                if cell.verb != "fingerprint":  # timed apart from the fingerprint, which only asks them
+                    _start_torch(cell.device)
+                    watch.lap("torch")
+                taken[cell.device] = fingerprint.collect(cell.device, begun)
                 if launch.apart():  # what came before is told of folders that are new to every cell
                     settings.keep_compiled()
             outcome.fingerprint = taken[cell.device]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from repro.fingerprint import classes, container, git, gpu, host, nvml, software, state, toolchain
@@ -38,13 +39,27 @@ def _gpu(device: str) -> dict[str, Any]:
     return gpu.system() | gpu.values(handle) | state.values(handle)
 
 
-def collect(device: str) -> dict[str, Any]:
-    """A whole fingerprint. device: cuda or cpu; without a GPU the hardware part says so.
+def _outside(device: str) -> dict[str, Any]:
+    """All that is told without torch and Triton, by NVML, files and other programs."""
+    return _gpu(device) | host.values() | container.values() | git.values() | toolchain.programs()
+
+
+def begin(device: str) -> Future[dict[str, Any]]:
+    """Has a thread ask what needs no torch: `collect` takes it from there. Nothing else waits for programs to start."""
+    pool = ThreadPoolExecutor(1)
+    begun = pool.submit(_outside, device)
+    pool.shutdown(wait=False)
+    return begun
+
+
+def collect(device: str, begun: Future[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """A whole fingerprint. device: cuda or cpu; without a GPU the hardware part says so. begun: as `begin` returned it.
 
     `sku_id` is over class H, `fingerprint_id` over H, C and V: dynamic values and identity change neither.
     """
-    found = _gpu(device) | host.values() | container.values() | git.values() | software.values() | toolchain.values()
-    values = classes.stamped(found)
+    begun = begun or begin(device)
+    inside = software.values() | toolchain.triton_values()
+    values = classes.stamped(begun.result() | inside)
     return {
         "schema_version": SCHEMA_VERSION,
         "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

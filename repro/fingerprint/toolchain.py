@@ -6,6 +6,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def _printed(program: str, after: str) -> tuple[str | None, str]:
     return (match[1], "ok") if match else (None, f"failed: exit code {done.returncode}, and no version in its answer")
 
 
-def _triton() -> dict[str, Any]:
+def triton_values() -> dict[str, Any]:
     """Triton, and the ptxas that it would call: an override through the environment counts, so its bytes do."""
     try:
         import triton
@@ -51,11 +52,9 @@ def _triton() -> dict[str, Any]:
     return values
 
 
-def values() -> dict[str, Any]:
-    """Triton and ptxas; nvcc, nvdisasm, ncu and the C compiler where they are installed."""
-    found = {}
-    for program, after in PROGRAMS.items():
-        version, why = _printed(program, after)
-        found[program] = entry(version, f"{program} --version", why)
-    compiler = settings.compiler()
-    return found | {"compiler_chosen": entry(Path(compiler).name or None, "CC")} | _triton()
+def programs() -> dict[str, Any]:
+    """nvcc, nvdisasm, ncu and the C compiler where they are installed. They are asked side by side."""
+    with ThreadPoolExecutor(len(PROGRAMS)) as pool:
+        answers = dict(zip(PROGRAMS, pool.map(_printed, PROGRAMS, PROGRAMS.values()), strict=True))
+    found = {program: entry(version, f"{program} --version", why) for program, (version, why) in answers.items()}
+    return found | {"compiler_chosen": entry(Path(settings.compiler()).name or None, "CC")}
