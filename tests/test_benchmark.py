@@ -235,7 +235,11 @@ def test_one_problem_by_number_by_name_and_none(tmp_path: Path) -> None:
 
 
 def entries_of(tool: Tool, *args: str) -> tuple[float, list[dict[str, Any]]]:
-    """`repro benchmark` at full size: how long it took, seconds, and its entries."""
+    """`repro benchmark` at full size, with fixtures: how long it took, seconds, and its entries."""
+    keys = [f"L1_{number}@bf16" for number in ("04", "36", "43", "77", "82")]
+    chosen = [word for key in keys for word in ("--problem", key)]
+    fixed = tool.finish(tool.start("fixtures", "--engine", "local", *chosen), 120)
+    assert fixed.code == 0, fixed.err
     begin = time.monotonic()
     done = tool.finish(tool.start("benchmark", "--engine", "local", *args, "--json", "out.json"), 500)
     assert done.code == 0, done.err
