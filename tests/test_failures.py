@@ -1022,8 +1022,9 @@ def docker_gone(tool: Tool) -> SimpleNamespace:
     proxy = Proxy(tool.folder / "docker.sock")
     command = ("evaluate", "L1_36.py", "L1_82.py", *DOCKER)
     process = tool.start(*command, DOCKER_HOST=proxy.address)
+    first = wait_for("the first container", lambda: set(containers(process)), process)
     wait_for("the first row", lambda: lines(tool), process)
-    wait_for("the second container", lambda: containers(process), process)
+    wait_for("the second container", lambda: set(containers(process)) - first, process)
     time.sleep(1)  # by now the tool follows its output
     proxy.cut()
     gone = tool.finish(process)
