@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro import jsonio, problems, settings
+from repro import jsonio, problems, settings, signals
 from repro.bundle.write import Bundle
 from repro.cells import Cell, Outcome
 from repro.engines.base import Engine
@@ -166,19 +166,21 @@ def _result(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any] | None
 def keep(
     bundle: Bundle, row: Row, outcome: Outcome, progress: Progress, summarise: Callable[[dict[str, Any]], str]
 ) -> None:
-    """Writes what became of a row into the bundle and tells it. Not to be called by two threads at once."""
-    entry = {
-        "row": row.id,
-        **row.columns,
-        "content": row.content,
-        "inputs": row.inputs(bundle.keep),
-        "status": outcome.status,
-        "error": outcome.error,
-        "wall_s": outcome.wall_s,
-        "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "fingerprint_id": bundle.fingerprint(outcome.fingerprint),
-        "result": _result(bundle, row, outcome),
-    }
-    bundle.add(entry)
+    """Writes what became of a row into the bundle and tells it; Ctrl-C waits for it. Not to be called by two threads
+    at once."""
+    with signals.held():
+        entry = {
+            "row": row.id,
+            **row.columns,
+            "content": row.content,
+            "inputs": row.inputs(bundle.keep),
+            "status": outcome.status,
+            "error": outcome.error,
+            "wall_s": outcome.wall_s,
+            "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "fingerprint_id": bundle.fingerprint(outcome.fingerprint),
+            "result": _result(bundle, row, outcome),
+        }
+        bundle.add(entry)
     kept = bundle.rows[row.id]
     progress.done(f"{row.id}: {summarise(kept) if outcome.status == 'done' else outcome.status + ': ' + outcome.error}")

@@ -51,6 +51,55 @@ def begun(tmp_path: Path) -> Path:
 # -- crashes ----------------------------------------------------------------------------------------------------------
 
 
+INTERRUPTED = """
+import os, pathlib, signal, sys, types
+from repro import runs
+from repro.cells import Cell, Outcome
+from repro.errors import ReproError
+from repro.progress import Progress
+
+point, real = int(sys.argv[2]), os.fsync
+cells = [Cell(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(2)]
+rows = [runs.Row(cell.id, cell) for cell in cells]
+bundle = runs.open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {}, resume=False)
+seen = 0
+
+def fsync(number):
+    global seen
+    real(number)
+    seen += 1
+    if seen == point:
+        os.kill(os.getpid(), signal.SIGINT)
+
+def outcomes(cells, progress):
+    yield Outcome(cells[0].id, "done", {"value": 1}, wall_s=0.0, fingerprint={"fingerprint_id": "f", "fields": {}})
+    os.kill(os.getpid(), signal.SIGINT)
+    yield Outcome(cells[1].id, "done", {"value": 2}, wall_s=0.0)
+
+os.fsync = fsync
+engine = types.SimpleNamespace(device="cpu", describe=lambda: {}, run=outcomes)
+try:
+    runs.execute(rows, engine, bundle, Progress(), lambda row: "", together=2)
+except (ReproError, KeyboardInterrupt) as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("point", range(1, 6))
+def test_ctrl_c_at_any_write_keeps_and_counts_the_row(tmp_path: Path, point: int) -> None:
+    """The signal comes while the row's text, its fingerprint, the row, or what closes the bundle is written."""
+    told = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path), str(point)],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    (path,) = tmp_path.iterdir()
+    bundle = Bundle.open(path)
+    assert list(bundle.rows) == ["row0"], told.stderr
+    assert bundle.manifest["status"] == "interrupted" and set(bundle.manifest["files"]) == set(digests(path))
+    if point <= 3:  # later the run had told it, or was interrupted again while the bundle was closed
+        assert "interrupted: 1 of 2 rows" in told.stdout
+
+
 @pytest.mark.parametrize("length", [1, 20, len(jsonio.dumps(row("c"))) - 1])
 def test_cut_last_line_is_dropped_and_its_row_can_be_added_again(begun: Path, tmp_path: Path, length: int) -> None:
     with begun.open("a") as stream:

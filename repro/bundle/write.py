@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from repro import jsonio
+from repro import jsonio, signals
 from repro.bundle import seal
 from repro.bundle.origin import origin
 from repro.bundle.seal import MANIFEST
@@ -225,16 +225,17 @@ class Bundle:
 
     def finish(self, status: str, **facts: Any) -> None:
         """Sets the status (complete, incomplete, interrupted, failed), hashes what this process wrote and closes the
-        bundle: statement, then manifest. One that another process is writing is left to it."""
-        if not self._holds and not self._hold():
-            return
-        known = self.manifest.get("files") if self.manifest["status"] != "running" else None
-        finished = _now() if known is None else self.manifest["finished"]
-        self.manifest |= {"status": status, "finished": finished, **facts}
-        if status != "running":
-            self._guard(lambda: self._close(known))
-            self._save()
-        self._release()
+        bundle: statement, then manifest; Ctrl-C waits for it. One that another process is writing is left to it."""
+        with signals.held():
+            if not self._holds and not self._hold():
+                return
+            known = self.manifest.get("files") if self.manifest["status"] != "running" else None
+            finished = _now() if known is None else self.manifest["finished"]
+            self.manifest |= {"status": status, "finished": finished, **facts}
+            if status != "running":
+                self._guard(lambda: self._close(known))
+                self._save()
+            self._release()
 
     def _close(self, known: dict[str, str] | None) -> None:
         files = seal.hashes(self.path, known, self._touched)

@@ -70,7 +70,8 @@ NOTES = """## How to read this
   spiked inputs and perturbed weights; the class (fp32, tf32, bf16) is measured. tf32 also holds fp16 operands with fp32
   sums.
 - A time is the median device time of one call with a cold L2, its launch hidden, on inputs that no call saw before.
-- A speedup is the geometric mean over paired blocks, baseline over solution, with its 95 % bootstrap interval. `best`
+- A speedup is the geometric mean over paired blocks, baseline over solution, with its 95 % interval: the wider of
+  Student's and the studentised bootstrap's, and what two processes of the same code differ by (docs/judging.md). `best`
   is the fastest torch baseline that is at least as precise as the solution. FAST and SLOW lie beyond 1 by more than the
   A/A control (eager against eager in another process), SAME within 1 %.
 - `floor` is the time that this GPU's measured ceilings allow; `of floor` is that time over the solution's.
