@@ -13,7 +13,7 @@ be accepted (adversarial) and what must never be rejected (honest). Each file sa
     #: precision_class = ["bf16"]            where it is `correct`: the classes that it may have
     #: class = "fp32"                        honest: the class, or classes, expected
     #: engine = ["docker"]                   the engines under which that holds; all of them where it is not said
-    #: needs = "nvcc"                        a program without which it cannot run; a nvcc of torch's major version
+    #: needs = "nvcc"                        a program without which it cannot run; for nvcc, torch's C++ headers too
     #: timeout_s = 15                        bound of one request
 """
 
@@ -44,7 +44,7 @@ ROWS_A_PROCESS = 32
 # Cases of one row, whose workers start at once; fewer where they are timed, for who breaks a rule then has all others
 # timed again.
 SIDE_BY_SIDE, TIMED_SIDE_BY_SIDE = 8, 4
-# What looks for PROGRAM where cells run, and whether nvcc is of the CUDA that torch was built for: its headers are.
+# What looks for PROGRAM where cells run; for nvcc also whether torch's C++ headers are there, and of the same CUDA.
 LOOK = r"""
 import importlib.util, pathlib, re, shutil, subprocess
 path = shutil.which(PROGRAM)
@@ -53,9 +53,11 @@ if path is None:
 elif PROGRAM == "nvcc":
     told = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
     has = re.search(r"release (\d+)\.", told)
-    torch = pathlib.Path(importlib.util.find_spec("torch").origin).with_name("version.py").read_text()
-    due = re.search(r"^cuda[^=]*= *'(\d+)\.", torch, re.MULTILINE)
-    if due and has and due[1] != has[1]:
+    torch = pathlib.Path(importlib.util.find_spec("torch").origin).parent
+    due = re.search(r"^cuda[^=]*= *'(\d+)\.", (torch / "version.py").read_text(), re.MULTILINE)
+    if not (torch / "include/torch/types.h").exists():
+        print("torch's C++ headers are missing")
+    elif due and has and due[1] != has[1]:
         print(f"nvcc is of CUDA {has[1]} and torch of CUDA {due[1]}")
 """
 # Who may be told so disturbs others, and is timed alone.

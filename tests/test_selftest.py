@@ -130,14 +130,25 @@ def test_what_cannot_run_here_is_skipped_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("release", "told"), [("12.4, V12.4.131", ""), ("13.0, V13.0.48", "nvcc is of CUDA 13 and torch of CUDA 12")]
+    ("release", "headers", "told"),
+    [
+        ("12.4, V12.4.131", True, ""),
+        ("13.0, V13.0.48", True, "nvcc is of CUDA 13 and torch of CUDA 12"),
+        ("12.8, V12.8.93", False, "torch's C++ headers are missing"),
+    ],
 )
-def test_a_nvcc_of_another_cuda_than_torchs_builds_nothing_with_its_headers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, told: str
+def test_inline_cuda_needs_a_nvcc_of_torchs_cuda_and_torchs_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, headers: bool, told: str
 ) -> None:
     (tmp_path / "nvcc").write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}'\n")
     (tmp_path / "nvcc").chmod(0o755)
+    (tmp_path / "torch/include/torch").mkdir(parents=True)
+    (tmp_path / "torch/__init__.py").touch()
+    (tmp_path / "torch/version.py").write_text("cuda: Optional[str] = '12.8'\n")
+    if headers:
+        (tmp_path / "torch/include/torch/types.h").touch()
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     assert case(needs="nvcc").skipped(LocalEngine(gpus="none", device="cpu")) == told
 
 
