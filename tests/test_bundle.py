@@ -89,7 +89,7 @@ except (ReproError, KeyboardInterrupt) as error:
 def test_ctrl_c_at_any_write_keeps_and_counts_the_row(tmp_path: Path, point: int) -> None:
     """The signal comes while the row's text, its fingerprint, the row, or what closes the bundle is written."""
     told = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, str(tmp_path), str(point)],
+        ["env", "--default-signal=INT", sys.executable, "-c", INTERRUPTED, str(tmp_path), str(point)],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     (path,) = tmp_path.iterdir()
