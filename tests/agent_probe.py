@@ -100,6 +100,7 @@ print("PROBE" + json.dumps({
     "uid": os.getuid(), "gid": os.getgid(), "groups": os.getgroups(),
     "CapEff": status["CapEff"].strip(), "CapBnd": status["CapBnd"].strip(), "NoNewPrivs": status["NoNewPrivs"].strip(),
     "Seccomp": status["Seccomp"].strip(),
+    "processors": readable("/sys/fs/cgroup/cpu/cpu.shares", "/sys/fs/cgroup/cpu.weight"),
     "write": {path: tried(lambda path=path: write(path)) for path in
               ("/x", "/opt/repro/repro/judge/limits.py", "/opt/repro/x", "/gateway-sock/x", "/etc/x", "/opt/venv/x",
                "/opt/repro/repro/knowledge/x", "/cell/problems/x", "/tmp/x")},

@@ -198,12 +198,14 @@ def test_nothing_of_an_agent_outlives_it() -> None:
 @pytest.mark.docker
 @pytest.mark.timeout(600)
 def test_bombs_end_with_their_agent() -> None:
+    """Memory, its log, then processes: no command gets an answer beside those, and the wall budget ends the cell."""
     left = attack(
-        SOLVES + "bomb() { bomb | bomb & }; bomb; sleep 3",
-        "python -c \"x = bytearray(1 << 40)\"; python -c \"x = [bytearray(1 << 28) for _ in range(99)]\"",
-        "yes > /proc/1/fd/1 & sleep 3; kill %1; printf '\\033]0;owned\\007\\n' > /proc/1/fd/1", memory=1 << 30,
+        SOLVES + "for n in 40 28; do python -c \"x = [bytearray(1 << $n) for _ in range(99)]\"; done; echo 1st",
+        "yes > /proc/1/fd/1 & sleep 3; kill %1; printf '\\033]0;owned\\007\\n' > /proc/1/fd/1; echo 2nd",
+        "bomb() { bomb | bomb & }; bomb; sleep 3", memory=1 << 30, wall_s=60.0,
     )  # fmt: skip
     found = cells.judge(left)
+    assert "MemoryError" in said(left) and "1st" in said(left) and "2nd" in said(left)
     assert found.klass == "agent" and NAME in cells.solutions(left), (found, left.ending)
 
 

@@ -226,6 +226,12 @@ def test_an_agent_is_nobody_and_writes_its_own_folder_alone(probe: Any) -> None:
         assert probe[name] != "done", name
 
 
+def test_an_agent_gives_way_where_processors_are_scarce(probe: Any) -> None:
+    """By what the kernel says of its group; one that asks for nothing has 1024 shares, or a weight of 100."""
+    ((file, value),) = probe["processors"].items()
+    assert int(value) < {"cpu.shares": 1024, "cpu.weight": 100}[Path(file).name] / 4
+
+
 def test_no_solution_test_or_page_is_within_an_agents_reach(probe: Any) -> None:
     assert probe["masked"] == dict.fromkeys([*MASKED, "/gateway"], [])
     assert [name for name in probe["solutions_in_reach"] if "/problems/" not in name] == []

@@ -62,6 +62,9 @@ TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
 GATEWAY_TMPFS = "rw,noexec,nosuid,nodev,size=64m,mode=1777"
 AGENT_PIDS, GATEWAY_PIDS = 1024, 128
 GATEWAY_MEMORY = 768 << 20
+# Of the processors, where they are scarce; every other container has 1024. An agent that keeps all of them busy takes
+# them from no gateway and from no other cell's judge.
+AGENT_CPU_SHARES = 128
 AGENT_SHM = 1 << 30
 MEMORY_SHARE = 0.9
 # No one file on the engine's disk may be larger; volumes have no quota.
@@ -169,6 +172,7 @@ class Room:
             "tmpfs": {"/tmp": TMPFS} | masks,  # noqa: S108
             "mounts": [Mount(AGENT_FOLDER, volumes["work"]), Mount(SOCKET_FOLDER, volumes["sock"], read_only=True)],
             "pids_limit": AGENT_PIDS,
+            "cpu_shares": AGENT_CPU_SHARES,
             "mem_limit": memory,
             "memswap_limit": memory,
             "shm_size": AGENT_SHM,
@@ -282,6 +286,7 @@ def _isolation(agent: Any, gateway: Any) -> dict[str, Any]:
             "cap_drop": host["CapDrop"],
             "security_opt": host["SecurityOpt"],
             "pids_limit": host["PidsLimit"],
+            "cpu_shares": host["CpuShares"],
             "memory_bytes": host["Memory"],
             "masked": sorted(set(host.get("Tmpfs") or {}) - {"/tmp"}),  # noqa: S108
             "mounts": [{"target": m["Target"], "read_only": bool(m.get("ReadOnly"))} for m in host["Mounts"]],
