@@ -137,7 +137,7 @@ class Plan:
         recipe = self.recipes[i]
         if recipe is None or stress is None:
             return recipe
-        return recipe.stressed(stress, self.problem.spike, self.problem.stress_run)
+        return recipe.stressed(stress, self.problem.spike_of(i), self.problem.stress_run)
 
     def make(self, seed: int, device: torch.device, *, stress: Stress | None = None) -> list[Any]:
         """All inputs, newly allocated."""
@@ -174,9 +174,10 @@ class Plan:
                 value = -value
             elif stress == "spike":
                 deviation = float(f"{float(value.double().std(correction=0)):.4g}") if value.numel() else 0.0
-                if deviation > 0 and math.isfinite(deviation):
+                height = self.problem.spike_of(i) * deviation
+                if height > 0 and math.isfinite(height):
                     value = value.clone(memory_format=torch.contiguous_format)
-                    spike(value, self.problem.spike * deviation, seed, i, value.numel())
+                    spike(value, height, seed, i, value.numel())
             elif stress is not None:
                 value = (value - 0.5) * (math.sqrt(12) * float(stress))
             return value.to(torch_dtype(self.problem.dtype)).contiguous()

@@ -54,7 +54,7 @@ class Problem:
     batch_dims: int = 1
     stress: Stress = 1.0
     stress_run: int = 1
-    spike: float = SPIKE_FACTOR
+    spike: float | tuple[float, ...] = SPIKE_FACTOR
     neighbour: dict[str, Any] = field(default_factory=dict)
     native_signal: bool = True
     perturbed_init: dict[int, Any] = field(default_factory=dict)
@@ -64,6 +64,10 @@ class Problem:
     def key(self) -> str:
         """The id with its dtype where that is not float32: `L1_36`, `L1_36@bf16`."""
         return self.id + SHORT[self.dtype]
+
+    def spike_of(self, i: int) -> float:
+        """Height of the spikes of input i, in its own deviations; 0 where it has none."""
+        return self.spike[i] if isinstance(self.spike, tuple) else self.spike
 
     def neighbouring(self) -> Problem | None:
         """The same problem, constructor arguments and weights at other sizes, or None where it has none."""
@@ -125,6 +129,7 @@ def load(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Prob
     if entry is None or not dtype:
         raise UsageError(f"no problem {problem_id!r}", f"shipped are {', '.join(ids())}", "Or give a file's path.")
     path = settings.PROBLEMS_DIR / entry["file"]
+    spike = entry.get("spike_smoke" if size == "smoke" and "spike_smoke" in entry else "spike", SPIKE_FACTOR)
     return Problem(
         id=bare,
         name=path.stem.removeprefix(bare + "_"),
@@ -136,7 +141,7 @@ def load(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Prob
         batch_dims=entry.get("batch_dims", 1),
         stress=entry["stress"],
         stress_run=entry.get("stress_run_smoke" if size == "smoke" else "stress_run", 1),
-        spike=entry.get("spike_smoke" if size == "smoke" and "spike_smoke" in entry else "spike", SPIKE_FACTOR),
+        spike=tuple(spike) if isinstance(spike, list) else spike,
         neighbour=_overrides(entry.get("neighbour_smoke" if size == "smoke" else "neighbour", {})),
         native_signal=entry.get("native_signal", True),
         perturbed_init={int(k): v for k, v in entry.get("perturbed_init", {}).items()},

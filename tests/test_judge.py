@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import math
 import os
@@ -995,6 +996,55 @@ def test_spiked_inputs_tell_what_takes_their_range_for_granted(
     values = plan.make(trial["seed"], CPU, stress="spike")
     found = distance(reference([x.clamp(0, 1) for x in values])[0], reference(list(values))[0])
     assert metric.score(found.values(), trial["limits"]["bf16"]) > 1
+
+
+def spiked_inputs(plan: inputs.Plan) -> list[bool]:
+    """Whether each input of a spiked trial differs from the published one."""
+    pair = [plan.make(trials.PUBLIC_SEED, CPU, stress=stress) for stress in ("spike", None)]
+    return [not torch.equal(a, b) for a, b in zip(*pair, strict=True)]
+
+
+def test_spikes_are_in_the_inputs_that_a_problem_names() -> None:
+    problem = problems.load("L1_97", size="smoke")
+    assert spiked_inputs(inputs.plan(problem)) == [True, True, False]
+    assert spiked_inputs(inputs.plan(dataclasses.replace(problem, spike=16.0))) == [True, True, True]
+
+
+# Each is followed by so many draws of every trial; the smallest outputs and the deepest chain of layers.
+FURTHER = {"L1_97": 60, "L2_84": 60, "L3_20": 20}
+
+
+@pytest.mark.parametrize("key", FURTHER)
+def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_saw(
+    key: str, smoke_fixture: Callable[[str], dict[str, Any]]
+) -> None:
+    """In every class, but for one draw at most: of limits that came from one draw, up to one in four was outside."""
+    fixture, problem = smoke_fixture(key), problems.load(key, size="smoke")
+    plan = inputs.plan(problem)
+    published, perturbed = inputs.weights(problem, plan.module), trials.perturbed_weights(plan, CPU)
+    models = {
+        name: reference_module.Reference(plan, published, CPU, name) for name in ("fp64", *limits.CLASSES["float32"])
+    }
+    for kind, trial in fixture["trials"].items():
+        assert trial["draws"] == calibrate.MOST_DRAWS
+        for model in models.values():
+            model.load(perturbed if kind.startswith("perturbed") else published)
+        outside = dict.fromkeys(trial["limits"], 0)
+        for number in range(FURTHER[key]):
+            values = plan.make(7_000_000 + number, CPU, stress=trial["stress"])
+            expected = models["fp64"](list(values))[0]
+            for name in outside:
+                found = distance(models[name](list(values))[0], expected).values()
+                outside[name] += metric.score(found, trial["limits"][name]) > 1
+        assert max(outside.values()) <= 1, (kind, outside)
+
+
+@pytest.mark.parametrize(("key", "size", "count"), [("L1_97", "smoke", 16), ("L2_84", "full", 8), ("L1_97", "full", 1)])
+def test_as_many_draws_are_measured_as_cost_little(key: str, size: str, count: int) -> None:
+    problem = problems.load(key, size=size)
+    plan = inputs.plan(problem)
+    spec = reference_module.output_spec(plan, inputs.weights(problem, plan.module))
+    assert calibrate.draws(plan, spec) == count
 
 
 def test_a_region_of_zeros_that_is_filled_passes_every_average_and_fails(
