@@ -66,7 +66,7 @@ class Problem:
         return self.id + SHORT[self.dtype]
 
     def spike_of(self, i: int) -> float:
-        """Height of the spikes of input i, in its own deviations; 0 where it has none."""
+        """Height of the spikes of input i, in its own deviations."""
         return self.spike[i] if isinstance(self.spike, tuple) else self.spike
 
     def neighbouring(self) -> Problem | None:

@@ -12,8 +12,8 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Signals that end the tool are heard when the block is left, the first of them alone. A thread other than the
-    main one hears none in any case."""
+    """Signals that end the tool are heard when the block is left, the first of them alone; where the block fails, its
+    error is told instead. A thread other than the main one hears none in any case."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -998,16 +998,29 @@ def test_spiked_inputs_tell_what_takes_their_range_for_granted(
     assert metric.score(found.values(), trial["limits"]["bf16"]) > 1
 
 
-def spiked_inputs(plan: inputs.Plan) -> list[bool]:
-    """Whether each input of a spiked trial differs from the published one."""
-    pair = [plan.make(trials.PUBLIC_SEED, CPU, stress=stress) for stress in ("spike", None)]
-    return [not torch.equal(a, b) for a, b in zip(*pair, strict=True)]
-
-
-def test_spikes_are_in_the_inputs_that_a_problem_names() -> None:
+def test_spikes_of_each_input_have_the_height_that_the_problem_names() -> None:
+    """L1_97: queries and keys that overflow an exponential without its maximum; values that no clamp leaves alone."""
     problem = problems.load("L1_97", size="smoke")
-    assert spiked_inputs(inputs.plan(problem)) == [True, True, False]
-    assert spiked_inputs(inputs.plan(dataclasses.replace(problem, spike=16.0))) == [True, True, True]
+    values = inputs.plan(problem).make(trials.PUBLIC_SEED, CPU, stress="spike")
+    deviation = 12**-0.5
+    assert [float(x.abs().max()) for x in values] == pytest.approx([2700 * deviation, 2700 * deviation, 64 * deviation])
+    same = inputs.plan(dataclasses.replace(problem, spike=3.0)).make(trials.PUBLIC_SEED, CPU, stress="spike")
+    assert [float(x.min()) for x in same] == pytest.approx([-3 * deviation] * 3)
+
+
+def test_attention_that_clamps_its_values_fails_on_their_spikes(
+    smoke_fixture: Callable[[str], dict[str, Any]],
+) -> None:
+    problem = problems.load("L1_97", size="smoke")
+    plan, trial = inputs.plan(problem), smoke_fixture("L1_97")["trials"]["spiked"]
+    reference = reference_module.Reference(plan, inputs.weights(problem, plan.module), CPU)
+    found = 0
+    for seed in range(8):  # which of them attention looks at, the draw decides
+        queries, keys, values = plan.make(seed, CPU, stress="spike")
+        clamped = reference([queries, keys, values.clamp(-3, 3)])[0]
+        far = distance(clamped, reference([queries, keys, values])[0]).values()
+        found += metric.score(far, trial["limits"]["bf16"]) > 1
+    assert found >= 4
 
 
 # Each is followed by so many draws of every trial; the smallest outputs and the deepest chain of layers.
