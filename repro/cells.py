@@ -144,7 +144,7 @@ def _workers(cells: list[Cell]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for cell in cells[: 1 + AHEAD if launch.apart() else 1]:
         if cell.verb == "evaluate" and cell.device == cells[0].device:
-            counts += spare.wanted(cell.device, len(cell.solutions), cell.options)
+            counts += spare.wanted(cell.device, cell.dtype, len(cell.solutions), cell.options)
     return counts
 
 

@@ -55,7 +55,7 @@ elif PROGRAM == "nvcc":
     has = re.search(r"release (\d+)\.", told)
     torch = pathlib.Path(importlib.util.find_spec("torch").origin).parent
     due = re.search(r"^cuda[^=]*= *'(\d+)\.", (torch / "version.py").read_text(), re.MULTILINE)
-    if not (torch / "include/torch/types.h").exists():
+    if not (torch / "include/torch/extension.h").exists():
         print("torch's C++ headers are missing")
     elif due and has and due[1] != has[1]:
         print(f"nvcc is of CUDA {has[1]} and torch of CUDA {due[1]}")

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 from conftest import CPU, ROOT, Done, Tool, manifest, rows, strict_json
 
 from repro import problems, selftest, settings
@@ -146,10 +147,21 @@ def test_inline_cuda_needs_a_nvcc_of_torchs_cuda_and_torchs_headers(
     (tmp_path / "torch/__init__.py").touch()
     (tmp_path / "torch/version.py").write_text("cuda: Optional[str] = '12.8'\n")
     if headers:
-        (tmp_path / "torch/include/torch/types.h").touch()
+        (tmp_path / "torch/include/torch/extension.h").touch()
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     assert case(needs="nvcc").skipped(LocalEngine(gpus="none", device="cpu")) == told
+
+
+def test_inline_cuda_finds_the_headers_of_a_torch_that_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The torch that is installed here came with them."""
+    assert list((Path(torch.__file__).parent / "include").rglob("torch/types.h")), "what the case includes"
+    (tmp_path / "nvcc").write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.131'\n")
+    (tmp_path / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert case(needs="nvcc").skipped(LocalEngine(gpus="none", device="cpu")) == ""
 
 
 def test_a_case_is_judged_as_its_head_says_and_else_as_the_command_line_says() -> None:

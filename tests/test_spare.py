@@ -20,7 +20,7 @@ from repro import cells, settings
 from repro.cells import Cell
 from repro.errors import SolutionDied
 from repro.evaluation import JudgeOptions
-from repro.judge import ahead, clock, launch, spare
+from repro.judge import ahead, baselines, clock, launch, spare
 from repro.judge.ahead import Ahead
 from repro.judge.buffers import SharedBuffer
 from repro.judge.process import WorkerProcess
@@ -87,12 +87,17 @@ def test_workers_that_are_doomed_together_end_together(ready: None) -> None:
 def test_as_many_start_ahead_as_an_evaluation_takes() -> None:
     full, quick = (JudgeOptions(quick=q).for_cell("cuda") for q in (False, True))
     plain, compiles = spare.PLAIN, spare.COMPILES
-    assert spare.wanted("cuda", 2, full) == {plain: 2 + 1, compiles: 2}  # control; baselines and max_autotune
-    assert spare.wanted("cuda", 2, quick) == {plain: 2, compiles: 1}
-    assert spare.wanted("cuda", 2, JudgeOptions(compiled=False).for_cell("cuda")) == {plain: 2 + 1 + 1}
-    assert spare.wanted("cuda", 1, JudgeOptions(timing=False).for_cell("cuda")) == {plain: 1}
-    assert spare.wanted("cuda", 2, JudgeOptions(trust="dev").for_cell("cuda")) == {}
-    assert spare.wanted("cpu", 2, JudgeOptions().for_cell("cpu")) == {}
+    single, half = "float32", "bfloat16"
+    assert spare.wanted("cuda", half, 2, full) == {plain: 2 + 1, compiles: 2}  # control; baselines and max_autotune
+    assert spare.wanted("cuda", single, 2, full) == {plain: 2 + 1, compiles: 3}  # that at fp32 and at tf32
+    assert spare.wanted("cuda", single, 2, quick) == {plain: 2, compiles: 1}
+    assert spare.wanted("cuda", single, 2, JudgeOptions(compiled=False).for_cell("cuda")) == {plain: 2 + 1 + 1}
+    assert spare.wanted("cuda", single, 1, JudgeOptions(timing=False).for_cell("cuda")) == {plain: 1}
+    assert spare.wanted("cuda", single, 2, JudgeOptions(trust="dev").for_cell("cuda")) == {}
+    assert spare.wanted("cpu", single, 2, JudgeOptions().for_cell("cpu")) == {}
+    for dtype in (single, half):
+        workers = baselines.workers(dtype, tuple(full["modes"]))
+        assert len(workers) == spare.wanted("cuda", dtype, 2, full)[compiles], workers
 
 
 def test_no_more_wait_than_are_wanted_and_none_that_has_ended(ready: None) -> None:
@@ -160,45 +165,91 @@ class Compiler:
     def doom(self) -> None:
         self.dead.set()
 
+    def until(self, ran: list[str]) -> None:
+        """Waits until it has begun with these."""
+        deadline = time.monotonic() + 10
+        while self.ran != ran:
+            assert time.monotonic() < deadline, self.ran
+            time.sleep(0.01)
+
 
 MODES = ("eager", "compile", "reduce_overhead", "max_autotune")
 
 
-def judged(dtype: str, monkeypatch: pytest.MonkeyPatch, **workers: Compiler) -> tuple[Any, list[Ahead], list[str]]:
+def judged(
+    dtype: str, monkeypatch: pytest.MonkeyPatch, *, spacious: bool = True, **workers: Compiler
+) -> tuple[Any, list[Ahead], list[str]]:
     """An evaluation of one solution, the baselines that compile meanwhile, and who was ended."""
     ended: list[str] = []
     evaluation = SimpleNamespace(
         slots=SimpleNamespace(told=list, fill=lambda *_: None), seat=lambda s: None, start=lambda s: None, loaded={},
-        load=lambda *_: None, end=lambda *s: ended.extend(x.name for x in s), use=lambda _: ("native", None),
+        load=lambda *_: None, end=lambda *s: ended.extend(x.name for x in s), weights=lambda _: ("native", None),
         problem=SimpleNamespace(dtype=dtype, native_signal=True), fixture={}, subjects=[Subject("s", None, "M", ["s"])],
         options=SimpleNamespace(modes=MODES, compile_timeout_s=30.0),
     )  # fmt: skip
     monkeypatch.setattr(ahead, "class_of", lambda distances, _: distances["class"])
+    monkeypatch.setattr(ahead, "room", lambda _, times: spacious and times > ahead.ROOM)
     subjects = [Subject(name, None, "Model", [], worker=cast(Any, worker)) for name, worker in workers.items()]
     return evaluation, ahead.begin(cast(Any, evaluation), subjects), ended
 
 
-def test_what_compiles_meanwhile_is_what_the_solution_will_be_compared_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No flags are guessed: the slow search begins when the first trial has shown the class, and only for that one."""
-    plain, tuner = Compiler(), Compiler()
-    evaluation, started, ended = judged("float32", monkeypatch, baseline=plain, tuner=tuner)
-    deadline = time.monotonic() + 10
-    while plain.ran != ["compile"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert tuner.ran == [], "nobody knows the class yet"
+@pytest.mark.parametrize("spacious", [True, False])
+def test_what_compiles_meanwhile_is_what_the_solution_will_be_compared_with(
+    monkeypatch: pytest.MonkeyPatch, spacious: bool
+) -> None:
+    """The slow search begins at once with every kind of flags; the first trial shows the class, and the others end.
+    Where memory is short it begins then, and only for that one."""
+    slow = ("max_autotune_tf32",)
+    plain, exact, rough = Compiler(), Compiler(), Compiler(slow=slow)
+    evaluation, started, ended = judged(
+        "float32", monkeypatch, spacious=spacious, baseline=plain, max_autotune_fp32=exact, max_autotune_tf32=rough
+    )
+    plain.until(["compile"])
+    if spacious:
+        exact.until(["max_autotune_fp32"])
+        rough.until([*slow])
+    assert spacious or exact.ran == rough.ran == [], "nobody knows the class yet"
     evaluation.subjects[0].distances = {"class": "fp32"}
     for _ in range(3):  # every trial says so
         ahead.foresee(evaluation, started)
+    begin = time.monotonic()
     for each in started:
         each.wait()
-    assert plain.ran == ["compile", "compile_fp32", "reduce_overhead_fp32"] and tuner.ran == ["max_autotune_fp32"]
-    assert {v for each in started for v in each.spent_s} == {*plain.ran, *tuner.ran} and ended == []
+    assert time.monotonic() - begin < 5 and rough.dead.is_set() == spacious and not exact.dead.is_set()
+    assert plain.ran == ["compile", "compile_fp32", "reduce_overhead_fp32"] and exact.ran == ["max_autotune_fp32"]
+    assert rough.ran == ([*slow] if spacious else [])
+    assert {v for each in started for v in each.spent_s} == {*plain.ran, *exact.ran}, "what was ended took no time"
+    assert ended == (["max_autotune_tf32"] if spacious else [])
+
+
+def test_what_was_ended_and_is_wanted_after_all_is_compiled_when_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later trial makes the class another: the worker that was ended has left no fault behind."""
+    evaluation, started, _ = judged("float32", monkeypatch, max_autotune_tf32=Compiler(slow=("max_autotune_tf32",)))
+    evaluation.subjects[0].distances = {"class": "fp32"}
+    ahead.foresee(evaluation, started)
+    evaluation.subjects[0].distances = {"class": "tf32"}
+    ahead.foresee(evaluation, started)
+    (each,) = started
+    each.wait()
+    assert each.why == {} and each.spent_s == {} and not each.subject.failed and not each.subject.reasons
+
+
+def test_nobody_is_ended_before_every_solution_has_shown_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    rough = Compiler()
+    evaluation, (each,), _ = judged("float32", monkeypatch, max_autotune_tf32=rough)
+    evaluation.subjects += [Subject("t", None, "M", ["t"]), Subject("broken", None, "M", [], failed="error")]
+    evaluation.subjects[0].distances = {"class": "fp32"}
+    ahead.foresee(evaluation, [each])
+    assert not each.dropped
+    evaluation.subjects[1].distances = {"class": "tf32"}
+    ahead.foresee(evaluation, [each])
+    each.wait()
+    assert not rough.dead.is_set() and list(each.spent_s) == ["max_autotune_tf32"]
 
 
 def test_a_problem_of_one_precision_waits_for_no_class(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, tuner = Compiler(), Compiler()
-    _, started, _ = judged("bfloat16", monkeypatch, baseline=plain, tuner=tuner)
+    _, started, _ = judged("bfloat16", monkeypatch, spacious=False, baseline=plain, max_autotune=tuner)
     for each in started:
         each.wait()
     assert plain.ran == ["compile", "reduce_overhead"] and tuner.ran == ["max_autotune"]
@@ -217,10 +268,10 @@ def test_a_baseline_that_fails_is_left_out_alone(monkeypatch: pytest.MonkeyPatch
 
 def test_a_baseline_that_nobody_will_be_compared_with_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no solution is correct its compilation ends at once, and so does its worker."""
-    _, (each,), ended = judged("bfloat16", monkeypatch, tuner=Compiler(slow=("max_autotune",)))
+    _, (each,), ended = judged("bfloat16", monkeypatch, max_autotune=Compiler(slow=("max_autotune",)))
     begin = time.monotonic()
     each.drop()
-    assert time.monotonic() - begin < 5 and not each.thread.is_alive() and ended == ["tuner"]
+    assert time.monotonic() - begin < 5 and not each.thread.is_alive() and ended == ["max_autotune"]
 
 
 def test_what_the_judge_compiles_is_kept_where_nobody_else_may_write(

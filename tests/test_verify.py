@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ import pytest
 import torch
 
 from repro import jsonio, problems
+from repro.errors import SolutionRejected
 from repro.judge import calibrate, evaluate, launch, metric, process, verify
 from repro.judge import reference as reference_module
+from repro.judge.contest import DISTURBED_CODE, GATE_MOST_US, GATE_ROOM, GATE_US, Blamed, Contest
 from repro.judge.subject import Options
 from repro.problems import Problem
 
@@ -356,6 +359,62 @@ def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(
     assert set(whole["timing"]["left_out"]) == {"max_autotune_fp32", "max_autotune_tf32"}
     assert "timeout" in whole["timing"]["left_out"]["max_autotune_fp32"]
     assert all(entry["time_ms"] for entry in found.values())
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_is_timed_while_the_baselines_are_held_up_is_timed_again_once(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """A busy host may slow them down once, and then the second measurement counts; held up twice, it is rejected."""
+    held_up, run = [], Contest.run
+
+    def busy(contest: Contest) -> Any:
+        found = run(contest)
+        if len(held_up) < times:
+            held_up.append([s.worker for s in contest.solutions])
+            contest.evaluation.end(*contest.solutions)  # as where the baselines run alone
+            raise Blamed(contest.solutions[0], SolutionRejected(DISTURBED_CODE, "the baselines were 60 % slower"))
+        return found
+
+    monkeypatch.setattr(Contest, "run", busy)
+    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
+    found, whole = judged(tmp_path, smoke_fixture, {"exact": (right(""), "")}, options)
+    entry = found["exact"]
+    assert len(held_up) == times
+    if times == 1:
+        assert entry["verdict"] == "correct" and entry["time_ms"] and entry["reasons"] == []
+        assert whole["timing"]["timed_again"] == "the baselines were 60 % slower"
+    else:
+        assert entry["verdict"] == "rejected" and entry["time_ms"] is None
+        assert [reason["code"] for reason in entry["reasons"]] == ["baseline_disturbed"]
+
+
+def test_the_gate_is_as_long_as_the_slowest_baseline_takes_to_launch(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few milliseconds for a deep network on a busy host; within bounds, and whatever a solution says of itself."""
+    contest: Any = object.__new__(Contest)
+    contest.launches = {}
+    assert contest.gate_us == GATE_US
+    contest.launches = {"eager": deque([0.02, 9.0, 0.03]), "compile": deque([0.1])}
+    assert contest.gate_us == GATE_US, "one slow call is none"
+    contest.launches["eager"] = deque([1.9, 2.0, 90.0])
+    assert contest.gate_us == GATE_ROOM * 2000
+    contest.launches["eager"] = deque([80.0])
+    assert contest.gate_us == GATE_MOST_US
+    seen: list[set[str]] = []
+    run = Contest.run
+
+    def watched(contest: Contest) -> Any:
+        found = run(contest)
+        seen.append(set(contest.launches))
+        return found
+
+    monkeypatch.setattr(Contest, "run", watched)
+    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
+    _, whole = judged(tmp_path, smoke_fixture, {"exact": (right(""), "")}, options)
+    assert seen == [{"eager", "eager_fp32"}] and set(whole["timing"]["launch_ms"]) == seen[0]
+    assert all(0 < ms < 1000 for ms in whole["timing"]["launch_ms"].values())
 
 
 # -- the quick way ---------------------------------------------------------------------------------------------------

@@ -18,16 +18,18 @@ from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation
 
 COMPILE_TIMEOUT_S = 600.0
-# A baseline is compiled while solutions are verified where the GPU has room for so many times inputs and outputs.
-ROOM = 6
+# Baselines are compiled while solutions are verified where the GPU has room for so many times inputs and outputs, and
+# kinds of max_autotune before anybody knows which is wanted, where there is more.
+ROOM, ROOM_FOR_ALL = 6, 8
 FAULTS = (SolutionError, JudgeError, OSError, ValueError, torch.cuda.OutOfMemoryError)
 
 
 class Ahead:
     """One worker of baselines: it starts, is handed the weights, and compiles what it is told to, in turn."""
 
-    def __init__(self, evaluation: Evaluation, subject: Subject, timeout_s: float) -> None:
-        self.evaluation, self.subject, self.timeout_s = evaluation, subject, timeout_s
+    def __init__(self, evaluation: Evaluation, subject: Subject, weights: tuple[str, Any], timeout_s: float) -> None:
+        self.evaluation, self.subject, self.weights, self.timeout_s = evaluation, subject, weights, timeout_s
+        self.dropped = False
         self.queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.told: list[str] = []
         self.begin = self.compiling = time.monotonic()
@@ -39,16 +41,16 @@ class Ahead:
     @property
     def tuned(self) -> bool:
         """Whether it tries every kernel that it can think of."""
-        return self.subject.name == "tuner"
-
-    def start(self, name: str, state: Any) -> None:
-        """Begins with these weights; inputs must lie in the slots already."""
-        self.weights, self.inputs = (name, state), self.evaluation.slots.told()
-        self.evaluation.seat(self.subject)  # memory of the GPU is shared by the thread that has its context
-        self.thread.start()
+        return self.subject.name.startswith(baselines.TUNED)
 
     def add(self, variants: list[str]) -> None:
-        """Compiles these too, but for those that it was told of before."""
+        """Compiles these too, but for those that it was told of before; begins with the first. Inputs must lie in the
+        slots by then."""
+        if variants and not self.told:
+            self.begin = self.compiling = time.monotonic()
+            self.inputs = self.evaluation.slots.told()
+            self.evaluation.seat(self.subject)  # memory of the GPU is shared by the thread that has its context
+            self.thread.start()
         for variant in variants:
             if variant not in self.told:
                 self.told.append(variant)
@@ -80,41 +82,59 @@ class Ahead:
 
     def wait(self) -> None:
         """Waits until all that it was told of is compiled, or its time is up; a worker that ran out of it is ended."""
-        self.queue.put(None)
-        self.thread.join()
-        if self.why:
-            self.evaluation.end(self.subject)
+        if self.dropped:
+            self.drop()
+        elif self.told:
+            self.queue.put(None)
+            self.thread.join()
+            if self.why:
+                self.evaluation.end(self.subject)
+
+    def dismiss(self) -> None:
+        """Has it end, and does not wait for that: nothing will be compared with what it compiles."""
+        if self.told and not self.dropped:
+            self.dropped = True
+            self.queue.put(None)
+            if self.subject.worker is not None:
+                self.subject.worker.doom()
 
     def drop(self) -> None:
-        """Ends it where nothing will be timed: what it compiles nobody would run."""
-        self.queue.put(None)
+        """Ends it. Should its baselines be wanted after all, they are compiled when they are timed."""
+        self.dismiss()
         while self.thread.is_alive():
             worker = self.subject.worker
             if worker is not None:
                 worker.doom()
             self.thread.join(0.1)
         self.evaluation.end(self.subject)
+        if self.dropped:
+            self.spent_s, self.why, self.subject.failed = {}, {}, ""
+            self.subject.reasons.clear()
 
 
-def room(evaluation: Evaluation) -> bool:
+def room(evaluation: Evaluation, times: int = ROOM) -> bool:
     """Whether the GPU can hold baselines beside what is verified."""
     plan = evaluation.plan
     size = sum(plan.nbytes(i) for i in plan.tensors) + evaluation.slots.output_bytes
-    return bool(torch.cuda.mem_get_info()[0] > ROOM * size)
+    return bool(torch.cuda.mem_get_info()[0] > times * size)
 
 
 def begin(evaluation: Evaluation, trusted: list[Subject]) -> list[Ahead]:
-    """Starts the baselines' workers side by side. torch.compile with its own flags compiles at once; the rest when the
-    first solution has shown its class (`foresee`). What is at fault is told when it is timed."""
+    """Starts the baselines' workers side by side, before the judge has its reference. What needs no solution is
+    compiled at once: torch.compile with its own flags, and max_autotune with every kind of flags, of which `foresee`
+    ends those that nobody will be compared with. What is at fault is told when it is timed."""
     options, started = evaluation.options, []
-    name, state = evaluation.use(not evaluation.problem.native_signal)
+    weights = evaluation.weights(not evaluation.problem.native_signal)
     evaluation.slots.fill(secret_seed(), None)
+    every = room(evaluation, ROOM_FOR_ALL)
     for subject in trusted:
-        each = Ahead(evaluation, subject, options.compile_timeout_s if subject.name == "tuner" else COMPILE_TIMEOUT_S)
-        subject.variants = [] if each.tuned else ["eager"]
-        each.start(name, state)
-        if not each.tuned:
+        tuned = subject.name != "baseline"
+        each = Ahead(evaluation, subject, weights, options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S)
+        subject.variants = [] if tuned else ["eager"]
+        if not tuned:
             each.add(["compile" if "compile" in options.modes else "eager"])
+        elif every:
+            each.add([subject.name])
         started.append(each)
     if evaluation.problem.dtype != "float32":  # one precision
         foresee(evaluation, started)
@@ -122,11 +142,17 @@ def begin(evaluation: Evaluation, trusted: list[Subject]) -> list[Ahead]:
 
 
 def foresee(evaluation: Evaluation, started: list[Ahead]) -> None:
-    """Has the baselines compiled that solutions will be compared with, by the classes that they have kept so far."""
-    found = {class_of(s.distances, evaluation.fixture) for s in evaluation.subjects if s.distances and not s.failed}
+    """Has the baselines compiled that solutions will be compared with, by the classes that they have kept so far; where
+    all have shown theirs, what none of them needs is not compiled further."""
+    running = [s for s in evaluation.subjects if not s.failed]
+    found = {class_of(s.distances, evaluation.fixture) for s in running if s.distances}
     names = baselines.names(evaluation.problem.dtype, {k for k in found if k is not None}, evaluation.options.modes)
     for each in started:
-        each.add([name for name in names if name.startswith(baselines.TUNED) == each.tuned and not _eager(name)])
+        mine = [name for name in names if baselines.worker_of(name) == each.subject.name and not _eager(name)]
+        if mine and not each.dropped:
+            each.add(mine)
+        elif each.tuned and found and all(s.distances for s in running):
+            each.dismiss()
 
 
 def _eager(variant: str) -> bool:

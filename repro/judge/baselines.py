@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-TUNED = "max_autotune"  # tries every kernel that it can think of, in a worker of its own
+TUNED = "max_autotune"  # tries every kernel that it can think of
 MODES = ("eager", "compile", "reduce_overhead", TUNED)
 COMPILE_MODES = {"compile": None, "reduce_overhead": "reduce-overhead", "max_autotune": "max-autotune-no-cudagraphs"}
 # precision -> (TF32 for cuDNN, TF32 for matmul)
@@ -23,6 +23,17 @@ def split(variant: str) -> tuple[str, str]:
     """Mode and precision of a variant's name."""
     mode = next(m for m in sorted(MODES, key=len, reverse=True) if variant == m or variant.startswith(m + "_"))
     return mode, variant[len(mode) + 1 :]
+
+
+def worker_of(variant: str) -> str:
+    """The name of the worker that compiles and runs a variant: of each kind of max_autotune one of its own."""
+    return variant if split(variant)[0] == TUNED else "baseline"
+
+
+def workers(dtype: str, modes: tuple[str, ...]) -> list[str]:
+    """The names of all the workers that a problem's baselines may need."""
+    every = names(dtype, {"fp32", "tf32"}, modes)
+    return ["baseline", *(name for name in every if worker_of(name) != "baseline")]
 
 
 def set_flags(variant: str) -> None:

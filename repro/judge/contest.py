@@ -15,6 +15,7 @@ import random
 import secrets
 import statistics
 import time
+from collections import deque
 from typing import Any
 
 import torch
@@ -29,8 +30,11 @@ from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
 
 # How long the gate holds the stream, microseconds. The launch of a kernel from Python takes 20 to 50, on a busy host
-# three times that, and a call may launch several: what the gate does not hide would count as the GPU's time.
-GATE_US = 500.0
+# three times that, and a deep network launches 150: what the gate does not hide counts as the GPU's time. So it is as
+# long for everybody as the baseline that takes longest to launch needs, with room, by the last few calls of each;
+# a solution has no say in it.
+GATE_US, GATE_MOST_US = 500.0, 10_000.0
+GATE_ROOM, LAUNCHES = 2.0, 15
 # A flush that takes so much longer than on an idle GPU shared it with somebody.
 BUSY_RATIO, BUSY_MS, BUSY_TRIES = 3.0, 0.5, 25
 # One in so many timed outputs, by chance and at least one, is compared whole; of the others one row.
@@ -39,6 +43,7 @@ WHOLE_EVERY, WHOLE_EVERY_LARGE, LARGE_BYTES = 8, 20, 512 << 20
 KEYED_BYTES = 256 << 20
 # Blocks of the baselines alone, when every solution is gone, and how much faster they may be then.
 ALONE_BLOCKS, DISTURBED = 8, 0.05
+DISTURBED_CODE = "baseline_disturbed"
 HOT_MS, HOT_CALLS = 30.0, 200
 # Why a pass is left out.
 WITHOUT = "this run does without"
@@ -79,6 +84,7 @@ class Contest:
         self.flusher: torch.Tensor | None = None
         self.quiet_ms = 0.0
         self.spent_s: dict[str, float] = {}
+        self.launches: dict[str, deque[float]] = {}  # of trusted variants: ms until a call was launched
         self.keep = True
         perturbed = not evaluation.problem.native_signal
         name, self.state = evaluation.use(perturbed)
@@ -195,6 +201,12 @@ class Contest:
 
     # -- one call -------------------------------------------------------------------------------------------------
 
+    @property
+    def gate_us(self) -> float:
+        """How long the gate of the next call is."""
+        slowest_ms = max((statistics.median(taken) for taken in self.launches.values()), default=0.0)
+        return min(GATE_MOST_US, max(GATE_US, GATE_ROOM * 1e3 * slowest_ms))
+
     def _kind(self, block: Block) -> str:
         """The trial whose inputs a block has: those that the problem publishes, or one of the others in turn."""
         if block.condition != "other" or not self.others:
@@ -219,7 +231,7 @@ class Contest:
         if not self.keep:  # memory is short: nobody kept any, so it is taken again on inputs of its own
             self.slots.fill(secret_seed(), stress)
             subject.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
-        gate_us = GATE_US if block.condition != "open" and self.cuda else 0.0
+        gate_us = self.gate_us if block.condition != "open" and self.cuda else 0.0
         subject.ask({"op": "arm", "variant": variant, "inputs": self.slots.told(), "gate_us": gate_us}, timeout_s)
         self.last = subject
         worker.stop()
@@ -236,6 +248,10 @@ class Contest:
         sample = Sample(
             timing.reported(answer.get("device_ms")), timing.reported(answer.get("host_ms")), wall_ms, gate_us / 1e3
         )
+        if subject.trusted:
+            name = subject.name if subject.control else variant
+            taken = self.launches.setdefault(name, deque(maxlen=LAUNCHES))
+            taken.append(timing.reported(answer.get("launch_ms")))
         self._modes(subject, variant, answer.get("modes"))
         if subject not in self.baselines:
             self._check(subject, kind, key, answer.get("digest"))
@@ -310,7 +326,9 @@ class Contest:
         facts: dict[str, Any] = {"status": status, "left_out": self.left_out, "baseline_classes": self.classes,
                                  "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
                                  "other_inputs": sorted(self.others),
-                                 "gate_us": GATE_US if self.cuda else 0.0, "memory_kept": self.keep}  # fmt: skip
+                                 "gate_us": round(self.gate_us) if self.cuda else 0, "memory_kept": self.keep,
+                                 "launch_ms": {n: round(statistics.median(t), 4) for n, t in self.launches.items()}
+                                 }  # fmt: skip
         if self.cuda:
             for subject in self.solutions:
                 why = timing.disagreement(series[subject.name], trusted) if self.options.trust != "dev" else ""
@@ -380,4 +398,4 @@ class Contest:
         self.solutions = solutions
         if ratios and statistics.median(ratios.values()) > 1 + DISTURBED:
             detail = f"the baselines were {100 * (statistics.median(ratios.values()) - 1):.0f} % slower beside it"
-            raise Blamed(solutions[0], SolutionRejected("baseline_disturbed", detail))
+            raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))

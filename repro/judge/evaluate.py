@@ -12,7 +12,7 @@ from repro.errors import JudgeError, SolutionError
 from repro.judge import ahead, baselines, ceilings, confine, memory, neighbour, provenance, spare, trials, verdict
 from repro.judge.ahead import Ahead
 from repro.judge.clock import Clock
-from repro.judge.contest import Blamed, Contest
+from repro.judge.contest import DISTURBED_CODE, Blamed, Contest
 from repro.judge.subject import Options, Progress, Subject
 from repro.judge.timing import Series
 from repro.judge.verify import Evaluation
@@ -47,16 +47,17 @@ def evaluate(
         _ban(subject)
     evaluation = Evaluation(problem, fixture, subjects, options, progress, mark)
     planned = trials.make(evaluation.plan)
-    clock.lap("reference")
+    clock.lap("problem")
     compiling: list[Ahead] = []
-    baseline, tuner = Subject("baseline", None, "Model", []), Subject("tuner", None, "Model", [])
-    trusted = [baseline, *([tuner] if baselines.TUNED in options.modes else [])]
+    trusted = [Subject(name, None, "Model", []) for name in baselines.workers(problem.dtype, options.modes)]
     try:
         watch.mark()
         running = [s for s in subjects if not s.failed]
         if running and options.timing and cuda and options.trust == "audited" and ahead.room(evaluation):
             compiling = ahead.begin(evaluation, trusted)
             evaluation.noted = lambda: ahead.foresee(evaluation, compiling)
+        evaluation.refer()
+        clock.lap("reference")
         evaluation.start(*running)
         clock.lap("workers")
         evaluation.verify(planned)
@@ -139,8 +140,13 @@ def _timed(
     compiling: list[Ahead],
     clock: Clock,
 ) -> tuple[dict[str, Series], dict[str, Any]]:
-    """Times the correct solutions; one that fails meanwhile loses its verdict, and the others are timed again."""
+    """Times the correct solutions; one that fails meanwhile loses its verdict, and the others are timed again.
+
+    Where the baselines were slower beside a solution it is timed again once: a busy host slows them down too. What
+    counts is a measurement in which they were not, so that nothing is gained by disturbing one of two.
+    """
     options = evaluation.options
+    disturbed = ""
     control = Subject(CONTROL, None, "Model", ["eager"], control=True) if options.controlled else None
     late = {variant: why for each in compiling for variant, why in each.why.items()}
     try:
@@ -149,8 +155,7 @@ def _timed(
             names = baselines.names(evaluation.problem.dtype, set(classes.values()), options.modes)
             chosen = []
             for subject in trusted:
-                tuned = subject.name == "tuner"
-                subject.variants = [n for n in names if n not in late and n.startswith(baselines.TUNED) == tuned]
+                subject.variants = [n for n in names if n not in late and baselines.worker_of(n) == subject.name]
                 chosen += [subject] if subject.variants else []
                 evaluation.loaded.pop(subject.name, None)  # new variants are bound when weights are loaded
             fixed = [*chosen, *([control] if control is not None else [])]
@@ -168,13 +173,18 @@ def _timed(
                 contest = Contest(evaluation, good, classes, chosen, control, clock)
                 contest.left_out |= {n: why for n, why in late.items() if n in names}
                 with spare.paused():
-                    return contest.run()
+                    series, facts = contest.run()
+                return series, facts | ({"timed_again": disturbed} if disturbed else {})
             except Blamed as blamed:
                 error = blamed.error
                 if blamed.subject.trusted:
                     raise JudgeError(
                         f"timing of {evaluation.problem.key} failed", f"{error.code}: {error.detail}"
                     ) from error
+                if error.code == DISTURBED_CODE and not disturbed:
+                    disturbed = error.detail
+                    evaluation.progress(f"{evaluation.problem.key}: timed again: {disturbed}")
+                    continue
                 blamed.subject.fail(error, "timing")
                 evaluation.end(blamed.subject)
                 judged[blamed.subject.name] = verdict.judge(blamed.subject, evaluation.fixture)

@@ -140,23 +140,37 @@ def leaves(spec: Any, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...],
     return [leaf for i, item in enumerate(spec) for leaf in leaves(item, (*path, i))]
 
 
+def _row_bytes(plan: Plan, spec: Any) -> int | None:
+    """What a row of inputs and its comparison take in fp64; None where the problem cannot be split into rows."""
+    outputs, dims = leaves(spec), plan.problem.batch_dims
+    if plan.batch is None:
+        return None
+    if any(len(leaf["shape"]) < dims or math.prod(leaf["shape"][:dims]) != plan.batch for _, leaf in outputs):
+        return None
+    row_out = sum(math.prod(leaf["shape"][dims:]) for _, leaf in outputs)
+    row_in = sum(math.prod(plan.spec[i][0][dims:]) for i in plan.problem.batch_inputs)
+    return int(8 * (row_in + COMPARISON_COPIES * row_out))
+
+
+def most_rows(plan: Plan, spec: Any, device: torch.device) -> int | None:
+    """No chunk has more rows than these, whatever the Model's intermediates take."""
+    estimate = _row_bytes(plan, spec)
+    if plan.batch is None or estimate is None:
+        return None
+    room = CHUNK_BYTES // estimate if device.type == "cuda" else CPU_CHUNK_BYTES // (2 * estimate)
+    return int(max(1, min(plan.batch, room)))
+
+
 def rows_per_chunk(plan: Plan, reference: Reference, spec: Any) -> int | None:
     """How many rows of the batch fit a chunk; None where the problem cannot be split, so that all is one chunk.
 
     On a GPU one row is run and its peak measured; on the CPU it is estimated from the sizes.
     """
-    batch = plan.batch
-    if batch is None:
+    batch, estimate = plan.batch, _row_bytes(plan, spec)
+    if batch is None or estimate is None:
         return None
-    outputs = leaves(spec)
-    dims = plan.problem.batch_dims
-    if any(len(leaf["shape"]) < dims or math.prod(leaf["shape"][:dims]) != batch for _, leaf in outputs):
-        return None
-    row_out = sum(math.prod(leaf["shape"][dims:]) for _, leaf in outputs)
-    row_in = sum(math.prod(plan.spec[i][0][dims:]) for i in plan.problem.batch_inputs)
-    estimate = 8 * (row_in + COMPARISON_COPIES * row_out)
     if reference.device.type != "cuda":
-        return int(max(1, min(batch, CPU_CHUNK_BYTES // (2 * estimate))))
+        return most_rows(plan, spec, reference.device)
     rows = 1
     reference(plan.chunk(slice(0, rows), 0, reference.device, None))  # a library's workspace comes with its first call
     torch.cuda.empty_cache()

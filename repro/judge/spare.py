@@ -59,16 +59,17 @@ class Process:
         os.close(self.log)
 
 
-def wanted(device: str, solutions: int, options: dict[str, Any]) -> Counter[str]:
+def wanted(device: str, dtype: str, solutions: int, options: dict[str, Any]) -> Counter[str]:
     """How many workers of each kind an evaluation will take, by a cell's options: each solution's, and where anything
-    is timed the baselines', max_autotune's and the control's. None where they share descriptors or are no processes."""
+    is timed the baselines', max_autotune's (for float32 two, at fp32 and tf32) and the control's. None where they share
+    descriptors or are no processes."""
     found: Counter[str] = Counter()
     if device == "cuda" and options.get("trust", "audited") == "audited":
         found[PLAIN] = solutions
         if options.get("timing", True):
             modes = options.get("modes", ())
             found[COMPILES if len(modes) > 1 else PLAIN] += 1
-            found[COMPILES] += "max_autotune" in modes
+            found[COMPILES] += ("max_autotune" in modes) * (2 if dtype == "float32" else 1)
             found[PLAIN] += "control" in options.get("passes", ())
     return +found
 

@@ -21,7 +21,7 @@ from repro.judge.clock import Clock
 from repro.judge.limits import CLASSES, class_of
 from repro.judge.metric import Distance, score
 from repro.judge.process import InProcess, WorkerProcess
-from repro.judge.reference import Reference, chunks, leaves, output_spec, rows_per_chunk
+from repro.judge.reference import Reference, chunks, leaves, most_rows, output_spec, rows_per_chunk
 from repro.judge.slots import Slots
 from repro.judge.subject import Options, Progress, Subject
 from repro.problems import Problem
@@ -68,16 +68,20 @@ class Evaluation:
                 "Run `make fixtures` again on this stack.",
             )
         self.subjects = subjects
-        self.reference = Reference(plan, self.native, self.device)
-        self.reference_of = "native"
         spec = output_spec(plan, self.native)
-        self.shape = self.own = Shape(plan, spec, rows_per_chunk(plan, self.reference, spec))
+        self.shape = self.own = Shape(plan, spec, most_rows(plan, spec, self.device))
         self.slots = Slots(plan, spec, self.own.rows, self.device)
         self.loaded: dict[str, str] = {}
         self.spent_s: dict[str, float] = {}
         self.parts = Clock()
         self.perturbed: Weights | None = None
         self.noted: Callable[[], None] = lambda: None  # called when a solution has shown how right it is
+
+    def refer(self) -> None:
+        """Builds the fp64 reference. Workers may start before: on a GPU its first call takes a second or two."""
+        self.reference = Reference(self.plan, self.native, self.device)
+        self.reference_of = "native"
+        self.own.rows = rows_per_chunk(self.plan, self.reference, self.own.spec)
 
     @property
     def plan(self) -> Plan:
@@ -144,12 +148,17 @@ class Evaluation:
                 subject.staging.close()
                 subject.staging = None
 
+    def weights(self, perturbed: bool) -> tuple[str, Weights]:
+        """The name of the native or the perturbed weights, and the weights."""
+        if not perturbed:
+            return "native", self.native
+        if self.perturbed is None:
+            self.perturbed = trials.perturbed_weights(self.plan, self.device)
+        return "perturbed", self.perturbed
+
     def use(self, perturbed: bool) -> tuple[str, Weights]:
         """Makes the fp64 reference one of the native or the perturbed weights; returns their name and the weights."""
-        name = "perturbed" if perturbed else "native"
-        if perturbed and self.perturbed is None:
-            self.perturbed = trials.perturbed_weights(self.plan, self.device)
-        state = self.perturbed if perturbed and self.perturbed is not None else self.native
+        name, state = self.weights(perturbed)
         if self.reference_of != name:
             self.reference.load(state)
             self.reference_of = name

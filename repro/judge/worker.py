@@ -248,7 +248,8 @@ class Worker:
         return {}
 
     def go(self, key: int) -> dict[str, Any]:
-        """One timed call, milliseconds by events and by the host's clock, and under a key the digest of its output.
+        """One timed call, milliseconds by events, by the host's clock and until all of it was launched, and under a key
+        the digest of its output.
         With a gate the launch latency is hidden; without one the host's clock shows the whole latency from a waiting
         device to a waiting host."""
         values, call, gate_us, events = self.armed
@@ -257,7 +258,7 @@ class Worker:
             begin = _clock_ns()
             if events is None:
                 self.output = call(*values)
-                host_ms = device_ms = (_clock_ns() - begin) / 1e6
+                launch_ms = host_ms = device_ms = (_clock_ns() - begin) / 1e6
             else:
                 stream = _stream()
                 if gate_us and self.gate is not None:
@@ -265,13 +266,15 @@ class Worker:
                 _record(events[0], stream)
                 self.output = call(*values)
                 _record(events[1], stream)
+                launch_ms = (_clock_ns() - begin) / 1e6
                 _synchronize()
                 host_ms = (_clock_ns() - begin) / 1e6
                 device_ms = float(_elapsed(*events))
             no_modes()
             told = keyed(self.output, key) if key else None
             self.pending = [] if key else sums(self.output)
-            return {"device_ms": device_ms, "host_ms": host_ms, "digest": told, "modes": [before, self.modes()]}
+            times = {"device_ms": device_ms, "host_ms": host_ms, "launch_ms": launch_ms}
+            return times | {"digest": told, "modes": [before, self.modes()]}
 
     def look(self, key: int) -> dict[str, Any]:
         """What the last timed call returned, and its digest: with a key as it is now, else as it was after the call."""
