@@ -55,8 +55,11 @@ elif PROGRAM == "nvcc":
     has = re.search(r"release (\d+)\.", told)
     torch = pathlib.Path(importlib.util.find_spec("torch").origin).parent
     due = re.search(r"^cuda[^=]*= *'(\d+)\.", (torch / "version.py").read_text(), re.MULTILINE)
-    if not (torch / "include/torch/extension.h").exists():
+    headers = "torch/extension.h", "torch/csrc/api/include/torch/types.h"
+    if not all((torch / "include" / header).exists() for header in headers):
         print("torch's C++ headers are missing")
+    elif shutil.which("ninja") is None:
+        print("ninja is missing, which torch builds with")
     elif due and has and due[1] != has[1]:
         print(f"nvcc is of CUDA {has[1]} and torch of CUDA {due[1]}")
 """

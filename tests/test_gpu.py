@@ -38,11 +38,12 @@ from repro.engines.base import inbox, outcomes
 from repro.fingerprint import state
 from repro.inputs import Recipe
 from repro.judge import binder, buffers, calibrate, driver, evaluate, trials
-from repro.judge.contest import GATE_MOST_US, GATE_US, Contest
+from repro.judge.contest import Contest
 from repro.judge.limits import CLASSES, limits
 from repro.judge.metric import Distance, score
 from repro.judge.reference import Reference
 from repro.judge.subject import Options
+from repro.judge.timing import GATE_US
 from repro.problems import Problem
 
 # A stack that is not the pinned one may warn of what it deprecates.
@@ -515,19 +516,16 @@ def test_the_gate_holds_its_stream_for_its_time_and_hides_the_launch(alone: None
     assert hidden < shown, (hidden, shown)
 
 
-def test_the_gate_hides_hundreds_of_launches(alone: None, tmp_path: Path) -> None:
-    """L3_20's eager model launches some 150 kernels, which takes longer than the shortest gate."""
+def test_a_deep_network_is_not_called_held_up_for_its_launches(alone: None, tmp_path: Path) -> None:
+    """L3_20's eager model launches some 150 kernels, which the gate does not hide: a longer one tells."""
     problem = problems.load("L3_20", size="smoke")
     file = settings.ORACLE_DIR / problem.path.name
     options = Options(device=GPU.type, modes=("eager",), timing_budget_s=5, passes=())
     found = evaluate.evaluate(problem, fixture_of("L3_20", "smoke"), [("oracle", file, "ModelNew")], options)
     assert found["results"][0]["verdict"] == "correct", found["results"][0]["reasons"]
     facts = found["timing"]
-    launch_us, gate_us = 1e3 * facts["launch_ms"]["eager"], facts["baselines_gate_us"]
-    assert facts["gate_us"] == GATE_US < launch_us < gate_us <= GATE_MOST_US, facts
-    samples = found["samples_ms"]["eager"]
-    hidden, shown = (statistics.median(samples[how]["device_ms"]) for how in ("gated", "open"))
-    assert hidden < 1.05 * shown, "the same kernels, with their launches and without"
+    assert "eager" in facts["launch_bound"] and 1e3 * facts["launch_ms"]["eager"] > GATE_US, facts
+    assert 0.9 < facts["alone_launches_hidden"] < 1.05, facts
 
 
 def test_nothing_runs_beside_the_gate(alone: None) -> None:

@@ -147,7 +147,12 @@ def test_inline_cuda_needs_a_nvcc_of_torchs_cuda_and_torchs_headers(
     (tmp_path / "torch/__init__.py").touch()
     (tmp_path / "torch/version.py").write_text("cuda: Optional[str] = '12.8'\n")
     if headers:
+        inside = tmp_path / "torch/include/torch/csrc/api/include/torch"
+        inside.mkdir(parents=True)
+        (inside / "types.h").touch()
         (tmp_path / "torch/include/torch/extension.h").touch()
+        (tmp_path / "ninja").touch()
+        (tmp_path / "ninja").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     assert case(needs="nvcc").skipped(LocalEngine(gpus="none", device="cpu")) == told
@@ -158,8 +163,11 @@ def test_inline_cuda_finds_the_headers_of_a_torch_that_has_them(
 ) -> None:
     """The torch that is installed here came with them."""
     assert list((Path(torch.__file__).parent / "include").rglob("torch/types.h")), "what the case includes"
-    (tmp_path / "nvcc").write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.131'\n")
-    (tmp_path / "nvcc").chmod(0o755)
+    release = torch.version.cuda or "12.8"
+    (tmp_path / "nvcc").write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.9'\n")
+    for name in ("nvcc", "ninja"):
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     assert case(needs="nvcc").skipped(LocalEngine(gpus="none", device="cpu")) == ""
 

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -177,20 +177,28 @@ MODES = ("eager", "compile", "reduce_overhead", "max_autotune")
 
 
 def judged(
-    dtype: str, monkeypatch: pytest.MonkeyPatch, *, spacious: bool = True, **workers: Compiler
+    dtype: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    spacious: bool = True,
+    start: Callable[[Subject], None] = lambda _: None,
+    timeout_s: float = 30.0,
+    **workers: Compiler,
 ) -> tuple[Any, list[Ahead], list[str]]:
     """An evaluation of one solution, the baselines that compile meanwhile, and who was ended."""
     ended: list[str] = []
     evaluation = SimpleNamespace(
-        slots=SimpleNamespace(told=list, fill=lambda *_: None), seat=lambda s: None, start=lambda s: None, loaded={},
+        slots=SimpleNamespace(told=list, fill=lambda *_: None), seat=lambda s: None, start=start, loaded={},
         load=lambda *_: None, end=lambda *s: ended.extend(x.name for x in s), weights=lambda _: ("native", None),
         problem=SimpleNamespace(dtype=dtype, native_signal=True), fixture={}, subjects=[Subject("s", None, "M", ["s"])],
-        options=SimpleNamespace(modes=MODES, compile_timeout_s=30.0),
+        options=SimpleNamespace(modes=MODES, compile_timeout_s=timeout_s),
     )  # fmt: skip
     monkeypatch.setattr(ahead, "class_of", lambda distances, _: distances["class"])
-    monkeypatch.setattr(ahead, "room", lambda _, times: spacious and times > ahead.ROOM)
+    monkeypatch.setattr(ahead, "room", lambda _, times, workers: spacious and times > ahead.ROOM)
     subjects = [Subject(name, None, "Model", [], worker=cast(Any, worker)) for name, worker in workers.items()]
-    return evaluation, ahead.begin(cast(Any, evaluation), subjects), ended
+    started: list[Ahead] = []
+    ahead.begin(cast(Any, evaluation), subjects, started)
+    return evaluation, started, ended
 
 
 @pytest.mark.parametrize("spacious", [True, False])
@@ -222,9 +230,21 @@ def test_what_compiles_meanwhile_is_what_the_solution_will_be_compared_with(
     assert ended == (["max_autotune_tf32"] if spacious else [])
 
 
-def test_what_was_ended_and_is_wanted_after_all_is_compiled_when_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later trial makes the class another: the worker that was ended has left no fault behind."""
-    evaluation, started, _ = judged("float32", monkeypatch, max_autotune_tf32=Compiler(slow=("max_autotune_tf32",)))
+@pytest.mark.parametrize("starting", [True, False])
+def test_what_was_ended_and_is_wanted_after_all_is_compiled_when_it_is_timed(
+    monkeypatch: pytest.MonkeyPatch, starting: bool
+) -> None:
+    """A later trial makes the class another: the worker that was ended has left no fault behind, also where it had not
+    started yet."""
+    tuner = Compiler(slow=("max_autotune_tf32",))
+
+    def start(subject: Subject) -> None:
+        if starting and tuner.dead.wait(20):
+            subject.fail(SolutionDied("killed", "during hello"), "import")
+            subject.worker = None
+
+    evaluation, started, _ = judged("float32", monkeypatch, start=start, max_autotune_tf32=tuner)
+    assert starting or tuner.until(["max_autotune_tf32"]) is None
     evaluation.subjects[0].distances = {"class": "fp32"}
     ahead.foresee(evaluation, started)
     evaluation.subjects[0].distances = {"class": "tf32"}
@@ -232,6 +252,44 @@ def test_what_was_ended_and_is_wanted_after_all_is_compiled_when_it_is_timed(mon
     (each,) = started
     each.wait()
     assert each.why == {} and each.spent_s == {} and not each.subject.failed and not each.subject.reasons
+
+
+def test_max_autotune_has_its_time_from_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solution that is slow to show its class takes none of it away; then it ends, and its reason says so."""
+    tuner = Compiler(slow=("max_autotune_tf32",))
+    evaluation, (each,), ended = judged("float32", monkeypatch, timeout_s=1.0, max_autotune_tf32=tuner)
+    tuner.until(["max_autotune_tf32"])
+    time.sleep(1.5)
+    evaluation.subjects[0].distances = {"class": "tf32"}
+    begin = time.monotonic()
+    ahead.foresee(evaluation, [each])
+    each.wait()
+    assert 1 <= time.monotonic() - begin < 5 and tuner.dead.is_set() and ended == ["max_autotune_tf32"]
+    assert each.why == {"max_autotune_tf32": "timeout: it took longer than 1 s"}
+
+
+def test_only_what_the_correct_solutions_are_compared_with_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that fails its last trial leaves a search that nobody needs; so does a cell without any correct one."""
+    evaluation, _, _ = judged("float32", monkeypatch)
+    exact, rough = (Subject(k, None, "M", [k], distances=cast(Any, {"class": k})) for k in ("fp32", "tf32"))
+    assert ahead.wanted(evaluation, [exact]) == {"baseline", "max_autotune_fp32"}
+    assert ahead.wanted(evaluation, [exact, rough]) == {"baseline", "max_autotune_fp32", "max_autotune_tf32"}
+    assert ahead.wanted(evaluation, []) == set()
+
+
+def test_a_worker_that_finds_no_room_is_left_to_the_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the solution whose trial it would have begun beside is not blamed."""
+    evaluation, started, ended = judged("float32", monkeypatch, spacious=False, max_autotune_tf32=Compiler())
+
+    def full(subject: Subject) -> None:
+        raise torch.cuda.OutOfMemoryError("no room for its buffer")
+
+    evaluation.seat = full
+    evaluation.subjects[0].distances = {"class": "tf32"}
+    ahead.foresee(evaluation, started)
+    (each,) = started
+    each.wait()
+    assert ended == ["max_autotune_tf32"] and each.why == {} and each.spent_s == {}
 
 
 def test_nobody_is_ended_before_every_solution_has_shown_its_class(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,20 +6,22 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 
 from repro import jsonio, problems
 from repro.errors import SolutionRejected
-from repro.judge import calibrate, evaluate, launch, metric, process, verify
+from repro.judge import calibrate, evaluate, launch, metric, process, timing, verify
 from repro.judge import reference as reference_module
-from repro.judge.contest import DISTURBED_CODE, GATE_MOST_US, GATE_ROOM, GATE_US, Blamed, Contest
-from repro.judge.subject import Options
+from repro.judge.clock import Clock
+from repro.judge.contest import DISTURBED_CODE, Blamed, Contest
+from repro.judge.subject import Options, Subject
+from repro.judge.timing import GATE_US, OPEN_AT, Block, Launches, Runner, Sample, Series
 from repro.problems import Problem
 
 CPU = torch.device("cpu")
@@ -366,12 +368,13 @@ def test_what_is_timed_while_the_baselines_are_held_up_is_timed_again_once(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     """A busy host may slow them down once, and then the second measurement counts; held up twice, it is rejected."""
-    held_up, run = [], Contest.run
+    held_up, run, workers = [], Contest.run, set[int]()
 
     def busy(contest: Contest) -> Any:
+        workers.update(cast(Any, s.worker).started.pid for s in contest.solutions)
         found = run(contest)
         if len(held_up) < times:
-            held_up.append([s.worker for s in contest.solutions])
+            held_up.append(contest)
             contest.evaluation.end(*contest.solutions)  # as where the baselines run alone
             raise Blamed(contest.solutions[0], SolutionRejected(DISTURBED_CODE, "the baselines were 60 % slower"))
         return found
@@ -380,7 +383,7 @@ def test_what_is_timed_while_the_baselines_are_held_up_is_timed_again_once(
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
     found, whole = judged(tmp_path, smoke_fixture, {"exact": (right(""), "")}, options)
     entry = found["exact"]
-    assert len(held_up) == times
+    assert len(held_up) == times and len(workers) == 2, "each measurement has workers of its own"
     if times == 1:
         assert entry["verdict"] == "correct" and entry["time_ms"] and entry["reasons"] == []
         assert whole["timing"]["timed_again"] == "the baselines were 60 % slower"
@@ -389,32 +392,90 @@ def test_what_is_timed_while_the_baselines_are_held_up_is_timed_again_once(
         assert [reason["code"] for reason in entry["reasons"]] == ["baseline_disturbed"]
 
 
-def test_the_gate_of_baselines_is_as_long_as_the_slowest_takes_to_launch(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+class Alone:
+    """A contest at its end: device times beside the solution and alone, and how long calls take to launch, ms."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **variants: tuple[float, float, float]) -> None:
+        contest: Any = object.__new__(Contest)
+        contest.cuda, contest.control, contest.clock = True, None, Clock()
+        contest.evaluation = SimpleNamespace(end=lambda *_: None)
+        contest.options = Options()
+        self.solution = Subject("s", Path("s.py"), "M", ["s"])
+        contest.baselines, contest.solutions = [Subject("baseline", None, "M", [*variants])], [self.solution]
+        contest.launches, contest.classes = Launches(), dict.fromkeys(variants, "fp32")
+        for name, (_, _, launch_ms) in variants.items():
+            contest.launches.note(name, launch_ms)
+        self.contest, self.beside = contest, {name: series(beside) for name, (beside, _, _) in variants.items()}
+        self.alone = {name: series(alone) for name, (_, alone, _) in variants.items()}
+        self.runners = [Runner(name, cast(Any, None)) for name in variants]
+        self.hidden_ms: list[float] = []
+        monkeypatch.setattr(timing, "measure", self.measure)
+
+    def measure(self, runners: list[Runner], *_: Any, **__: Any) -> tuple[dict[str, Series], str]:
+        self.contest.launches.hidden_ms += self.hidden_ms
+        return {runner.name: self.alone[runner.name] for runner in runners}, "converged"
+
+    def blamed(self, beside_ms: float = 0.0, alone_ms: float = 0.0) -> str:
+        """Whom it blames for what, with times behind the long gate where they are given."""
+        self.contest.launches.hidden_ms, self.hidden_ms = [beside_ms] * (beside_ms > 0), [alone_ms] * (alone_ms > 0)
+        self.contest.solutions = [self.solution]
+        try:
+            self.contest._alone(self.runners, self.beside, {})
+        except Blamed as blamed:
+            assert blamed.subject is self.solution and self.contest.solutions == [self.solution]
+            return blamed.error.code
+        return ""
+
+
+def series(device_ms: float) -> Series:
+    return Series(gated=[Sample(device_ms, device_ms, device_ms + 1, 0.5)] * 8)
+
+
+def test_baselines_are_held_up_where_those_are_whose_launches_the_gate_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eager L3_20 launches 150 kernels: on a busy host its times are the host's. A CUDA graph's are not; and where no
+    baseline's launches are hidden, the first one behind a longer gate tells."""
+    short, long = 0.1, 3.0
+    assert Alone(monkeypatch, eager=(1.6, 1.0, short), compile=(1.6, 1.0, short)).blamed() == DISTURBED_CODE
+    assert Alone(monkeypatch, eager=(1.04, 1.0, short)).blamed() == ""
+    assert Alone(monkeypatch, eager=(1.6, 1.0, long), reduce_overhead=(1.0, 1.0, short)).blamed() == ""
+    held_up = Alone(monkeypatch, eager=(1.6, 1.0, long), reduce_overhead=(1.6, 1.0, short))
+    assert held_up.blamed() == DISTURBED_CODE
+    deep = Alone(monkeypatch, eager=(1.6, 1.0, long), eager_fp32=(1.6, 1.0, long))
+    assert deep.blamed(1.0, 1.0) == "" and deep.blamed(1.6, 1.0) == DISTURBED_CODE
+    assert deep.blamed() == DISTURBED_CODE, "nothing else tells"
+
+
+def test_the_first_baseline_is_called_behind_the_long_gate_where_none_is_hidden(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A few milliseconds for a deep network on a busy host, within bounds; a solution's own word is not heard."""
-    contest: Any = object.__new__(Contest)
-    contest.launches = {}
-    assert contest.baselines_gate_us == GATE_US
-    contest.launches = {"eager": deque([0.02, 9.0, 0.03]), "compile": deque([0.1])}
-    assert contest.baselines_gate_us == GATE_US, "one slow call is none"
-    contest.launches["eager"] = deque([1.9, 2.0, 90.0])
-    assert contest.baselines_gate_us == GATE_ROOM * 2000
-    contest.launches["eager"] = deque([80.0])
-    assert contest.baselines_gate_us == GATE_MOST_US
-    seen: list[set[str]] = []
-    run = Contest.run
+    """As long as its launches need, with room; a solution never is, and nobody where one baseline is hidden."""
+    deep = Alone(monkeypatch, eager=(1.0, 1.0, 3.0), eager_fp32=(1.0, 1.0, 2.0)).contest
+    gates: list[tuple[str, float]] = []
 
-    def watched(contest: Contest) -> Any:
-        found = run(contest)
-        seen.append(set(contest.launches))
-        return found
+    def call(subject: Subject, variant: str, block: Block, gate_us: float) -> Sample:
+        gates.append((variant, gate_us))
+        return Sample(1.0, 1.0, 2.0, gate_us / 1e3)
 
-    monkeypatch.setattr(Contest, "run", watched)
+    deep._call = call
+    runs = [deep._run(deep.baselines[0], name) for name in ("eager", "eager_fp32")]
+    for run in [*runs, deep._run(deep.solutions[0], "s")]:
+        for number in (0, OPEN_AT):
+            run(Block(number))
+    assert gates == [("eager", GATE_US), ("eager", 2 * 3000.0), ("eager", 0.0), ("eager_fp32", GATE_US),
+                     ("eager_fp32", 0.0), ("s", GATE_US), ("s", 0.0)]  # fmt: skip
+    assert deep.launches.hidden_ms == [1.0]
+    for _ in range(15):
+        deep.launches.note("eager_fp32", 0.3)
+    gates.clear()
+    runs[0](Block(0))
+    assert gates == [("eager", GATE_US)]
+
+
+def test_how_long_launches_take_stands_in_the_row(tmp_path: Path, smoke_fixture: Measured) -> None:
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
     _, whole = judged(tmp_path, smoke_fixture, {"exact": (right(""), "")}, options)
-    assert seen == [{"eager", "eager_fp32"}] and set(whole["timing"]["launch_ms"]) == seen[0]
-    assert all(0 < ms < 1000 for ms in whole["timing"]["launch_ms"].values())
+    assert set(whole["timing"]["launch_ms"]) == {"eager", "eager_fp32", "exact"}
+    assert all(0 < ms < 1000 for ms in whole["timing"]["launch_ms"].values()) and whole["timing"]["launch_bound"] == []
 
 
 # -- the quick way ---------------------------------------------------------------------------------------------------

@@ -18,9 +18,10 @@ from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation
 
 COMPILE_TIMEOUT_S = 600.0
-# Baselines are compiled while solutions are verified where the GPU has room for so many times inputs and outputs, and
-# kinds of max_autotune before anybody knows which is wanted, where there is more.
+# Baselines are compiled while solutions are verified where the GPU has room for so many times inputs and outputs and
+# WORKER_BYTES for each worker; every kind of max_autotune before anybody knows which is wanted, where there is more.
 ROOM, ROOM_FOR_ALL = 6, 8
+WORKER_BYTES = 5 << 30
 FAULTS = (SolutionError, JudgeError, OSError, ValueError, torch.cuda.OutOfMemoryError)
 
 
@@ -30,6 +31,7 @@ class Ahead:
     def __init__(self, evaluation: Evaluation, subject: Subject, weights: tuple[str, Any], timeout_s: float) -> None:
         self.evaluation, self.subject, self.weights, self.timeout_s = evaluation, subject, weights, timeout_s
         self.dropped = False
+        self.needed = 0.0  # since when somebody will be compared with what it compiles
         self.queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.told: list[str] = []
         self.begin = self.compiling = time.monotonic()
@@ -78,81 +80,117 @@ class Ahead:
         self.subject.ask({"op": "release"}, self.timeout_s)
 
     def _left_s(self) -> float:
+        if self.tuned:  # `wait` bounds it
+            return COMPILE_TIMEOUT_S
         return max(1.0, self.timeout_s - (time.monotonic() - self.compiling))
 
     def wait(self) -> None:
-        """Waits until all that it was told of is compiled, or its time is up; a worker that ran out of it is ended."""
+        """Waits until all that it was told of is compiled, or its time is up; a worker that ran out of it is ended.
+        What is tuned has its time from when somebody needs it: nobody shortens that by being slow to show a class."""
         if self.dropped:
             self.drop()
         elif self.told:
             self.queue.put(None)
-            self.thread.join()
+            while self.thread.is_alive():
+                self.thread.join(0.05)
+                since = max(self.compiling, self.needed or self.compiling)
+                if self.tuned and time.monotonic() - since > self.timeout_s and self.thread.is_alive():
+                    self._kill()
+                    self.why = dict.fromkeys(self.told, f"timeout: it took longer than {self.timeout_s:g} s")
             if self.why:
                 self.evaluation.end(self.subject)
+            elif self.subject.worker is None:  # it did not start: once more, when it is timed
+                self._forget()
+
+    def _kill(self) -> None:
+        while self.thread.is_alive():
+            worker = self.subject.worker  # the thread ends one that does not start
+            if worker is not None:
+                worker.doom()
+            self.thread.join(0.1)
+
+    def _forget(self) -> None:
+        for variant in self.why:
+            self.spent_s.pop(variant, None)
+        self.why, self.subject.failed = {}, ""
+        self.subject.reasons.clear()
 
     def dismiss(self) -> None:
         """Has it end, and does not wait for that: nothing will be compared with what it compiles."""
         if self.told and not self.dropped:
             self.dropped = True
             self.queue.put(None)
-            if self.subject.worker is not None:
-                self.subject.worker.doom()
+            worker = self.subject.worker
+            if worker is not None:
+                worker.doom()
 
     def drop(self) -> None:
         """Ends it. Should its baselines be wanted after all, they are compiled when they are timed."""
         self.dismiss()
-        while self.thread.is_alive():
-            worker = self.subject.worker
-            if worker is not None:
-                worker.doom()
-            self.thread.join(0.1)
+        self._kill()
         self.evaluation.end(self.subject)
         if self.dropped:
-            self.spent_s, self.why, self.subject.failed = {}, {}, ""
-            self.subject.reasons.clear()
+            self._forget()
 
 
-def room(evaluation: Evaluation, times: int = ROOM) -> bool:
+def room(evaluation: Evaluation, times: int = ROOM, workers: int = 2) -> bool:
     """Whether the GPU can hold baselines beside what is verified."""
     plan = evaluation.plan
     size = sum(plan.nbytes(i) for i in plan.tensors) + evaluation.slots.output_bytes
-    return bool(torch.cuda.mem_get_info()[0] > times * size)
+    return bool(torch.cuda.mem_get_info()[0] > times * size + workers * WORKER_BYTES)
 
 
-def begin(evaluation: Evaluation, trusted: list[Subject]) -> list[Ahead]:
-    """Starts the baselines' workers side by side, before the judge has its reference. What needs no solution is
-    compiled at once: torch.compile with its own flags, and max_autotune with every kind of flags, of which `foresee`
-    ends those that nobody will be compared with. What is at fault is told when it is timed."""
-    options, started = evaluation.options, []
+def begin(evaluation: Evaluation, trusted: list[Subject], started: list[Ahead]) -> None:
+    """Starts the baselines' workers side by side, before the judge has its reference, and notes them in `started`.
+    What needs no solution is compiled at once: torch.compile with its own flags, and max_autotune with every kind of
+    flags, of which `foresee` ends those that nobody will be compared with. A fault is told when it is timed."""
+    options = evaluation.options
     weights = evaluation.weights(not evaluation.problem.native_signal)
     evaluation.slots.fill(secret_seed(), None)
-    every = room(evaluation, ROOM_FOR_ALL)
+    every = room(evaluation, ROOM_FOR_ALL, len(trusted))
     for subject in trusted:
         tuned = subject.name != "baseline"
         each = Ahead(evaluation, subject, weights, options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S)
+        started.append(each)
         subject.variants = [] if tuned else ["eager"]
         if not tuned:
-            each.add(["compile" if "compile" in options.modes else "eager"])
+            _add(each, ["compile" if "compile" in options.modes else "eager"])
         elif every:
-            each.add([subject.name])
-        started.append(each)
+            _add(each, [subject.name])
     if evaluation.problem.dtype != "float32":  # one precision
         foresee(evaluation, started)
-    return started
+
+
+def _add(each: Ahead, variants: list[str]) -> None:
+    """Has them compiled; where its worker has no room, they are compiled when they are timed."""
+    try:
+        each.add(variants)
+    except FAULTS:
+        each.evaluation.end(each.subject)
 
 
 def foresee(evaluation: Evaluation, started: list[Ahead]) -> None:
     """Has the baselines compiled that solutions will be compared with, by the classes that they have kept so far; where
     all have shown theirs, what none of them needs is not compiled further."""
     running = [s for s in evaluation.subjects if not s.failed]
-    found = {class_of(s.distances, evaluation.fixture) for s in running if s.distances}
-    names = baselines.names(evaluation.problem.dtype, {k for k in found if k is not None}, evaluation.options.modes)
+    names = _names(evaluation, running)
     for each in started:
         mine = [name for name in names if baselines.worker_of(name) == each.subject.name and not _eager(name)]
         if mine and not each.dropped:
-            each.add(mine)
-        elif each.tuned and found and all(s.distances for s in running):
+            each.needed = each.needed or time.monotonic()
+            _add(each, mine)
+        elif each.tuned and any(s.distances for s in running) and all(s.distances for s in running):
             each.dismiss()
+
+
+def wanted(evaluation: Evaluation, good: list[Subject]) -> set[str]:
+    """The workers whose baselines these solutions will be compared with."""
+    return {baselines.worker_of(name) for name in _names(evaluation, good)} if good else set()
+
+
+def _names(evaluation: Evaluation, solutions: list[Subject]) -> list[str]:
+    found = {class_of(s.distances, evaluation.fixture) for s in solutions if s.distances}
+    return baselines.names(evaluation.problem.dtype, {k for k in found if k is not None}, evaluation.options.modes)
 
 
 def _eager(variant: str) -> bool:

@@ -54,7 +54,7 @@ def evaluate(
         watch.mark()
         running = [s for s in subjects if not s.failed]
         if running and options.timing and cuda and options.trust == "audited" and ahead.room(evaluation):
-            compiling = ahead.begin(evaluation, trusted)
+            ahead.begin(evaluation, trusted, compiling)
             evaluation.noted = lambda: ahead.foresee(evaluation, compiling)
         evaluation.refer()
         clock.lap("reference")
@@ -68,8 +68,9 @@ def evaluate(
         clock.lap("trials")
         judged = {s.name: verdict.judge(s, fixture) for s in subjects}
         good = [s for s in subjects if judged[s.name]["verdict"] == "correct"]
+        wanted = ahead.wanted(evaluation, good) if options.timing else set()
         for each in compiling:
-            if options.timing and good:
+            if each.subject.name in wanted:
                 each.wait()
             else:
                 each.drop()
@@ -142,8 +143,8 @@ def _timed(
 ) -> tuple[dict[str, Series], dict[str, Any]]:
     """Times the correct solutions; one that fails meanwhile loses its verdict, and the others are timed again.
 
-    Where the baselines were slower beside a solution it is timed again once: a busy host slows them down too. What
-    counts is a measurement in which they were not, so that nothing is gained by disturbing one of two.
+    Where the baselines were slower beside solutions these are timed again once: a busy host slows them down too. What
+    counts is a measurement in which they were not.
     """
     options = evaluation.options
     disturbed = ""
@@ -185,6 +186,7 @@ def _timed(
                     disturbed = error.detail
                     evaluation.progress(f"{evaluation.problem.key}: timed again: {disturbed}")
                     continue
+                disturbed = ""
                 blamed.subject.fail(error, "timing")
                 evaluation.end(blamed.subject)
                 judged[blamed.subject.name] = verdict.judge(blamed.subject, evaluation.fixture)

@@ -46,7 +46,7 @@ class WorkerProcess:
         self.name, self.device, self.trusted, self.buffers = name, device, trusted, buffers
         shared = {key: buffer.fd for key, buffer in buffers.items() if buffer.fd is not None}
         ahead = None if shared else spare.take(str(device), kind)
-        self.process = ahead or spare.Process(_plain(name), str(device), list(shared.values()))
+        self.process = ahead or spare.Process(_plain(name), str(device), list(shared.values()), kind)
         self.launcher, self.started, self.channel = self.process.launcher, self.process.started, self.process.channel
         self.numbers = dict(zip(shared, self.started.fds[2:], strict=True))
         self.stopped = self.ended = False

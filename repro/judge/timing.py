@@ -12,6 +12,7 @@ import math
 import random
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,14 @@ SYSTEMATIC_MS = 0.00075
 # What the blocks themselves may leave open of PRECISION.
 STATISTICAL = math.sqrt(PRECISION**2 - SYSTEMATIC**2)
 CONTROL_PREFIX = "control "
+# How long the gate holds the stream, microseconds. The launch of a kernel from Python takes 20 to 50, on a busy host
+# three times that, and a call may launch several: what the gate does not hide counts as the GPU's time. It is not
+# longer, because the GPU gives other contexts of a solution's process their turns in a gate of milliseconds, and what
+# they compute there nobody would see.
+GATE_US = 500.0
+# Whether baselines were held up is told by those whose launches the gate hides: the others' times are the busy host's
+# too. Where there is none, the first is called once more in every block behind a gate as long as its launches need.
+LONG_GATE_US, LONG_GATE_ROOM, LAUNCHES = 10_000.0, 2.0, 15
 
 
 @dataclass
@@ -109,6 +118,53 @@ class Runner:
     run: Callable[[Block], Sample]
     candidate: bool = False
     control: bool = False
+
+
+class Launches:
+    """How long calls take to launch, by their workers' word, and what the gate hides of that."""
+
+    def __init__(self) -> None:
+        self.taken_ms: dict[str, deque[float]] = {}  # of a runner's last calls
+        self.hidden_ms: list[float] = []  # device times of a baseline behind the long gate
+
+    def note(self, name: str, taken_ms: float) -> None:
+        """One call of a runner."""
+        self.taken_ms.setdefault(name, deque(maxlen=LAUNCHES)).append(taken_ms)
+
+    def to_json(self) -> dict[str, float]:
+        """Milliseconds by runner, the median of its last calls."""
+        return {name: round(statistics.median(taken), 4) for name, taken in self.taken_ms.items()}
+
+    def outlasting(self) -> list[str]:
+        """The runners whose calls take longer to launch than the gate holds."""
+        return [name for name, taken in self.taken_ms.items() if 1e3 * statistics.median(taken) > GATE_US]
+
+    def long_gate_us(self, variant: str, baselines: list[str]) -> float:
+        """How long to hold a further call of a baseline: the first, where the gate hides none's launches; else 0."""
+        noted, late = [name for name in baselines if name in self.taken_ms], self.outlasting()
+        if not noted or variant != noted[0] or any(name not in late for name in noted):
+            return 0.0
+        return min(LONG_GATE_US, LONG_GATE_ROOM * 1e3 * statistics.median(self.taken_ms[variant]))
+
+    def held_up(
+        self, beside: dict[str, Series], alone: dict[str, Series], behind_ms: list[float]
+    ) -> tuple[float, dict[str, Any]]:
+        """How much slower the baselines were beside the solutions than alone, and the ratios of all of them as facts.
+
+        behind_ms: times beside the solutions behind the long gate; `hidden_ms` has those since.
+        """
+        ratios = {
+            name: statistics.median(beside[name].device_ms) / statistics.median(found.device_ms)
+            for name, found in alone.items()
+            if found.gated
+        }
+        facts: dict[str, Any] = {"alone": {name: round(ratio, 4) for name, ratio in ratios.items()}}
+        late = self.outlasting()
+        told = [ratio for name, ratio in ratios.items() if name not in late]
+        if not told and behind_ms and self.hidden_ms:
+            told = [statistics.median(behind_ms) / statistics.median(self.hidden_ms)]
+            facts["alone_launches_hidden"] = round(told[0], 4)
+        return statistics.median(told or ratios.values() or [1.0]), facts
 
 
 def converged(series: dict[str, Series], candidates: list[str]) -> bool:
