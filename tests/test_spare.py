@@ -194,7 +194,7 @@ def judged(
         options=SimpleNamespace(modes=MODES, compile_timeout_s=timeout_s),
     )  # fmt: skip
     monkeypatch.setattr(ahead, "class_of", lambda distances, _: distances["class"])
-    monkeypatch.setattr(ahead, "room", lambda _, times, workers: spacious and times > ahead.ROOM)
+    monkeypatch.setattr(ahead, "room", lambda _, times, workers: spacious or times == ahead.ROOM)
     subjects = [Subject(name, None, "Model", [], worker=cast(Any, worker)) for name, worker in workers.items()]
     started: list[Ahead] = []
     ahead.begin(cast(Any, evaluation), subjects, started)
@@ -222,7 +222,7 @@ def test_what_compiles_meanwhile_is_what_the_solution_will_be_compared_with(
         ahead.foresee(evaluation, started)
     begin = time.monotonic()
     for each in started:
-        each.wait()
+        each.wait(time.monotonic())
     assert time.monotonic() - begin < 5 and rough.dead.is_set() == spacious and not exact.dead.is_set()
     assert plain.ran == ["compile", "compile_fp32", "reduce_overhead_fp32"] and exact.ran == ["max_autotune_fp32"]
     assert rough.ran == ([*slow] if spacious else [])
@@ -250,22 +250,42 @@ def test_what_was_ended_and_is_wanted_after_all_is_compiled_when_it_is_timed(
     evaluation.subjects[0].distances = {"class": "tf32"}
     ahead.foresee(evaluation, started)
     (each,) = started
-    each.wait()
+    each.wait(time.monotonic())
     assert each.why == {} and each.spent_s == {} and not each.subject.failed and not each.subject.reasons
 
 
-def test_max_autotune_has_its_time_from_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A solution that is slow to show its class takes none of it away; then it ends, and its reason says so."""
+def test_max_autotune_has_its_time_from_when_the_solutions_were_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow solution takes none of it away; then it ends, and its reason says so."""
     tuner = Compiler(slow=("max_autotune_tf32",))
     evaluation, (each,), ended = judged("float32", monkeypatch, timeout_s=1.0, max_autotune_tf32=tuner)
     tuner.until(["max_autotune_tf32"])
-    time.sleep(1.5)
     evaluation.subjects[0].distances = {"class": "tf32"}
-    begin = time.monotonic()
     ahead.foresee(evaluation, [each])
-    each.wait()
+    time.sleep(1.5)
+    begin = time.monotonic()
+    each.wait(begin)
     assert 1 <= time.monotonic() - begin < 5 and tuner.dead.is_set() and ended == ["max_autotune_tf32"]
     assert each.why == {"max_autotune_tf32": "timeout: it took longer than 1 s"}
+
+
+def test_what_has_compiled_or_not_begun_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long ago its time was up: its thread may only be slow to end, or its worker to start."""
+    begun = threading.Event()
+    slow = Compiler()
+    _, (each,), _ = judged("bfloat16", monkeypatch, timeout_s=0.1, start=lambda _: begun.wait(20), max_autotune=slow)
+    threading.Timer(1.0, begun.set).start()
+    each.wait(time.monotonic() - 100)
+    assert not slow.dead.is_set() and list(each.spent_s) == ["max_autotune"] and each.why == {}
+
+
+def test_a_third_worker_waits_where_there_is_room_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = Compiler()
+    evaluation, (each,), _ = judged("float32", monkeypatch, spacious=False, max_autotune_fp32=exact)
+    monkeypatch.setattr(ahead, "room", lambda *_: False)
+    evaluation.subjects[0].distances = {"class": "fp32"}
+    ahead.foresee(evaluation, [each])
+    each.wait(time.monotonic())
+    assert exact.ran == [] and each.told == [] and each.why == {}
 
 
 def test_only_what_the_correct_solutions_are_compared_with_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +308,7 @@ def test_a_worker_that_finds_no_room_is_left_to_the_timing(monkeypatch: pytest.M
     evaluation.subjects[0].distances = {"class": "tf32"}
     ahead.foresee(evaluation, started)
     (each,) = started
-    each.wait()
+    each.wait(time.monotonic())
     assert ended == ["max_autotune_tf32"] and each.why == {} and each.spent_s == {}
 
 
@@ -301,7 +321,7 @@ def test_nobody_is_ended_before_every_solution_has_shown_its_class(monkeypatch: 
     assert not each.dropped
     evaluation.subjects[1].distances = {"class": "tf32"}
     ahead.foresee(evaluation, [each])
-    each.wait()
+    each.wait(time.monotonic())
     assert not rough.dead.is_set() and list(each.spent_s) == ["max_autotune_tf32"]
 
 
@@ -309,7 +329,7 @@ def test_a_problem_of_one_precision_waits_for_no_class(monkeypatch: pytest.Monke
     plain, tuner = Compiler(), Compiler()
     _, started, _ = judged("bfloat16", monkeypatch, spacious=False, baseline=plain, max_autotune=tuner)
     for each in started:
-        each.wait()
+        each.wait(time.monotonic())
     assert plain.ran == ["compile", "reduce_overhead"] and tuner.ran == ["max_autotune"]
 
 
@@ -319,7 +339,7 @@ def test_a_baseline_that_fails_is_left_out_alone(monkeypatch: pytest.MonkeyPatch
     evaluation, (each,), ended = judged("float32", monkeypatch, baseline=plain)
     evaluation.subjects[0].distances = {"class": "fp32"}
     ahead.foresee(evaluation, [each])
-    each.wait()
+    each.wait(time.monotonic())
     assert plain.ran == ["compile", "compile_fp32"] and ended == ["baseline"]
     assert list(each.why) == ["compile_fp32"] and "ptxas" in each.why["compile_fp32"]
 

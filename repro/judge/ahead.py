@@ -31,10 +31,10 @@ class Ahead:
     def __init__(self, evaluation: Evaluation, subject: Subject, weights: tuple[str, Any], timeout_s: float) -> None:
         self.evaluation, self.subject, self.weights, self.timeout_s = evaluation, subject, weights, timeout_s
         self.dropped = False
-        self.needed = 0.0  # since when somebody will be compared with what it compiles
         self.queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.told: list[str] = []
-        self.begin = self.compiling = time.monotonic()
+        self.begin = time.monotonic()
+        self.compiling = 0.0  # since when its last variant is compiled
         # Seconds until each was compiled, from when it was this worker's turn; the first from the worker's start.
         self.spent_s: dict[str, float] = {}
         self.why: dict[str, str] = {}  # variant -> why it could not be compiled
@@ -49,7 +49,7 @@ class Ahead:
         """Compiles these too, but for those that it was told of before; begins with the first. Inputs must lie in the
         slots by then."""
         if variants and not self.told:
-            self.begin = self.compiling = time.monotonic()
+            self.begin = time.monotonic()
             self.inputs = self.evaluation.slots.told()
             self.evaluation.seat(self.subject)  # memory of the GPU is shared by the thread that has its context
             self.thread.start()
@@ -84,17 +84,18 @@ class Ahead:
             return COMPILE_TIMEOUT_S
         return max(1.0, self.timeout_s - (time.monotonic() - self.compiling))
 
-    def wait(self) -> None:
+    def wait(self, verified: float) -> None:
         """Waits until all that it was told of is compiled, or its time is up; a worker that ran out of it is ended.
-        What is tuned has its time from when somebody needs it: nobody shortens that by being slow to show a class."""
+        What is tuned has its time from when it began, or from when the solutions were verified (`verified`, monotonic),
+        whichever is later: no solution takes any of it away."""
         if self.dropped:
             self.drop()
         elif self.told:
             self.queue.put(None)
             while self.thread.is_alive():
                 self.thread.join(0.05)
-                since = max(self.compiling, self.needed or self.compiling)
-                if self.tuned and time.monotonic() - since > self.timeout_s and self.thread.is_alive():
+                late = self.compiling and time.monotonic() - max(self.compiling, verified) > self.timeout_s
+                if self.tuned and late and len(self.spent_s) < len(self.told) and self.thread.is_alive():
                     self._kill()
                     self.why = dict.fromkeys(self.told, f"timeout: it took longer than {self.timeout_s:g} s")
             if self.why:
@@ -177,8 +178,8 @@ def foresee(evaluation: Evaluation, started: list[Ahead]) -> None:
     for each in started:
         mine = [name for name in names if baselines.worker_of(name) == each.subject.name and not _eager(name)]
         if mine and not each.dropped:
-            each.needed = each.needed or time.monotonic()
-            _add(each, mine)
+            if each.told or room(evaluation, ROOM, 1):
+                _add(each, mine)
         elif each.tuned and any(s.distances for s in running) and all(s.distances for s in running):
             each.dismiss()
 

@@ -35,7 +35,7 @@ WHOLE_EVERY, WHOLE_EVERY_LARGE, LARGE_BYTES = 8, 20, 512 << 20
 # Outputs up to this size are digested under a key before the clock stops.
 KEYED_BYTES = 256 << 20
 # Blocks of the baselines alone, when every solution is gone, and how much faster they may be then.
-ALONE_BLOCKS, DISTURBED = 8, 0.05
+ALONE_BLOCKS, DISTURBED = 8, timing.HELD_UP
 DISTURBED_CODE = "baseline_disturbed"
 HOT_MS, HOT_CALLS = 30.0, 200
 # Why a pass is left out.
@@ -212,8 +212,10 @@ class Contest:
             gated = block.condition != "open"
             try:
                 sample = self._call(subject, variant, block, gate_us if gated else 0.0)
-                if looks_behind and gated and (long_us := self.launches.long_gate_us(variant, self._variants())):
-                    self.launches.hidden_ms.append(self._call(subject, variant, block, long_us).device_ms)
+                if looks_behind:
+                    self.launches.note(variant, sample.launch_ms)
+                    if long_us := self.launches.long_gate_us(variant, self._variants(), block):
+                        self.launches.keep(self._call(subject, variant, block, long_us))
                 return sample
             except SolutionError as error:
                 raise Blamed(subject, error) from error
@@ -242,11 +244,10 @@ class Contest:
         key = secrets.randbits(62) | 1 if self.slots.output_bytes <= KEYED_BYTES else 0
         answer = worker.ask({"op": "go", "key": key}, timeout_s)
         wall_ms = (time.perf_counter() - begin) * 1e3
-        sample = Sample(
-            timing.reported(answer.get("device_ms")), timing.reported(answer.get("host_ms")), wall_ms, gate_us / 1e3
+        device_ms, host_ms, launch_ms = (
+            timing.reported(answer.get(name)) for name in ("device_ms", "host_ms", "launch_ms")
         )
-        name = variant if subject in self.baselines else subject.name
-        self.launches.note(name, timing.reported(answer.get("launch_ms")))
+        sample = Sample(device_ms, host_ms, wall_ms, gate_us / 1e3, launch_ms)
         self._modes(subject, variant, answer.get("modes"))
         if subject not in self.baselines:
             self._check(subject, kind, key, answer.get("digest"))
@@ -322,8 +323,9 @@ class Contest:
                                  "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
                                  "other_inputs": sorted(self.others),
                                  "gate_us": GATE_US if self.cuda else 0.0, "memory_kept": self.keep,
-                                 "launch_ms": self.launches.to_json(),
-                                 "launch_bound": self.launches.outlasting() if self.cuda else []}  # fmt: skip
+                                 "launch_ms": {n: round(statistics.median(s.launch_ms for s in x.gated), 4)
+                                               for n, x in series.items() if x.gated},
+                                 "launches_outlast_gate": timing.outlasting(series) if self.cuda else []}  # fmt: skip
         if self.cuda:
             for subject in self.solutions:
                 why = timing.disagreement(series[subject.name], trusted) if self.options.trust != "dev" else ""
@@ -382,10 +384,10 @@ class Contest:
         self.evaluation.end(*self.solutions)
         self.clock.lap("ending")
         solutions, self.solutions = self.solutions, []
-        behind_ms, self.launches.hidden_ms = self.launches.hidden_ms, []
+        behind_ms = self.launches.alone()
         left = [r for r in runners if not r.candidate and (self.control is None or r.name != self.control.name)]
         found, _ = timing.measure(left, self.options.timing_budget_s, warm=True, most=ALONE_BLOCKS)
-        ratio, told = self.launches.held_up(series, found, behind_ms)
+        ratio, told = timing.held_up(series, found, (behind_ms, self.launches.behind_ms))
         facts |= told
         self.solutions = solutions
         if ratio > 1 + DISTURBED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,13 @@ def evaluate(
         clock.lap("trials")
         judged = {s.name: verdict.judge(s, fixture) for s in subjects}
         good = [s for s in subjects if judged[s.name]["verdict"] == "correct"]
-        wanted = ahead.wanted(evaluation, good) if options.timing else set()
+        wanted, verified = ahead.wanted(evaluation, good) if options.timing else set(), time.monotonic()
+        for each in compiling:
+            if each.subject.name not in wanted:
+                each.dismiss()
         for each in compiling:
             if each.subject.name in wanted:
-                each.wait()
+                each.wait(verified)
             else:
                 each.drop()
         clock.lap("waiting for torch.compile")
@@ -147,7 +151,7 @@ def _timed(
     counts is a measurement in which they were not.
     """
     options = evaluation.options
-    disturbed = ""
+    disturbed, may_retry = "", True
     control = Subject(CONTROL, None, "Model", ["eager"], control=True) if options.controlled else None
     late = {variant: why for each in compiling for variant, why in each.why.items()}
     try:
@@ -170,9 +174,9 @@ def _timed(
             good = [s for s in good if s not in lost]
             if not good:
                 break
+            contest = Contest(evaluation, good, classes, chosen, control, clock)
+            contest.left_out |= {n: why for n, why in late.items() if n in names}
             try:
-                contest = Contest(evaluation, good, classes, chosen, control, clock)
-                contest.left_out |= {n: why for n, why in late.items() if n in names}
                 with spare.paused():
                     series, facts = contest.run()
                 return series, facts | ({"timed_again": disturbed} if disturbed else {})
@@ -182,11 +186,13 @@ def _timed(
                     raise JudgeError(
                         f"timing of {evaluation.problem.key} failed", f"{error.code}: {error.detail}"
                     ) from error
-                if error.code == DISTURBED_CODE and not disturbed:
-                    disturbed = error.detail
+                # what compiled too long would do so again
+                late |= {n: why for n, why in contest.left_out.items() if n in names and why.startswith("timeout")}
+                if error.code == DISTURBED_CODE and may_retry:
+                    disturbed, may_retry = error.detail, False
                     evaluation.progress(f"{evaluation.problem.key}: timed again: {disturbed}")
                     continue
-                disturbed = ""
+                may_retry = True
                 blamed.subject.fail(error, "timing")
                 evaluation.end(blamed.subject)
                 judged[blamed.subject.name] = verdict.judge(blamed.subject, evaluation.fixture)

@@ -53,16 +53,20 @@ GATE_US = 500.0
 # Whether baselines were held up is told by those whose launches the gate hides: the others' times are the busy host's
 # too. Where there is none, the first is called once more in every block behind a gate as long as its launches need.
 LONG_GATE_US, LONG_GATE_ROOM, LAUNCHES = 10_000.0, 2.0, 15
+# Times that are needed on either side, and how much slower baselines may be beside a solution than alone.
+TELLING, HELD_UP = 4, 0.05
 
 
 @dataclass
 class Sample:
-    """One call: device time (events) and host time as the worker says, and the judge's own clock around it. ms."""
+    """One call: device time (events), host time and time until it was launched, as the worker says; the judge's own
+    clock around it; and the gate. ms."""
 
     device_ms: float
     host_ms: float
     wall_ms: float
     gate_ms: float
+    launch_ms: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -121,50 +125,72 @@ class Runner:
 
 
 class Launches:
-    """How long calls take to launch, by their workers' word, and what the gate hides of that."""
+    """How long baselines' calls take to launch, by their workers' word: what of it the gate hides, and, where that is
+    nothing, the times of the first of them behind a longer one."""
 
     def __init__(self) -> None:
-        self.taken_ms: dict[str, deque[float]] = {}  # of a runner's last calls
-        self.hidden_ms: list[float] = []  # device times of a baseline behind the long gate
+        self.taken_ms: dict[str, deque[float]] = {}  # of a baseline's last calls
+        self.behind_ms: list[float] = []  # device times behind the long gate
+        self.looking: bool | None = None  # whether the long gate is used; None: as the last calls say
 
     def note(self, name: str, taken_ms: float) -> None:
-        """One call of a runner."""
+        """One call of a baseline."""
         self.taken_ms.setdefault(name, deque(maxlen=LAUNCHES)).append(taken_ms)
 
-    def to_json(self) -> dict[str, float]:
-        """Milliseconds by runner, the median of its last calls."""
-        return {name: round(statistics.median(taken), 4) for name, taken in self.taken_ms.items()}
-
-    def outlasting(self) -> list[str]:
-        """The runners whose calls take longer to launch than the gate holds."""
-        return [name for name, taken in self.taken_ms.items() if 1e3 * statistics.median(taken) > GATE_US]
-
-    def long_gate_us(self, variant: str, baselines: list[str]) -> float:
-        """How long to hold a further call of a baseline: the first, where the gate hides none's launches; else 0."""
-        noted, late = [name for name in baselines if name in self.taken_ms], self.outlasting()
-        if not noted or variant != noted[0] or any(name not in late for name in noted):
+    def long_gate_us(self, variant: str, variants: list[str], block: Block) -> float:
+        """How long to hold a further call of a baseline in a block: the first of them, where the gate hides the
+        launches of none; else 0."""
+        if variant != variants[0] or block.number < 0 or block.condition != "gated":
             return 0.0
-        return min(LONG_GATE_US, LONG_GATE_ROOM * 1e3 * statistics.median(self.taken_ms[variant]))
+        usual_us = [1e3 * statistics.median(self.taken_ms.get(name, [0.0])) for name in variants]
+        if not (min(usual_us) > GATE_US if self.looking is None else self.looking):
+            return 0.0
+        return min(LONG_GATE_US, LONG_GATE_ROOM * usual_us[0])
 
-    def held_up(
-        self, beside: dict[str, Series], alone: dict[str, Series], behind_ms: list[float]
-    ) -> tuple[float, dict[str, Any]]:
-        """How much slower the baselines were beside the solutions than alone, and the ratios of all of them as facts.
+    def keep(self, sample: Sample) -> None:
+        """A call behind the long gate; one that it did not hide tells nothing."""
+        if sample.launch_ms <= sample.gate_ms:
+            self.behind_ms.append(sample.device_ms)
 
-        behind_ms: times beside the solutions behind the long gate; `hidden_ms` has those since.
-        """
-        ratios = {
-            name: statistics.median(beside[name].device_ms) / statistics.median(found.device_ms)
-            for name, found in alone.items()
-            if found.gated
-        }
-        facts: dict[str, Any] = {"alone": {name: round(ratio, 4) for name, ratio in ratios.items()}}
-        late = self.outlasting()
-        told = [ratio for name, ratio in ratios.items() if name not in late]
-        if not told and behind_ms and self.hidden_ms:
-            told = [statistics.median(behind_ms) / statistics.median(self.hidden_ms)]
-            facts["alone_launches_hidden"] = round(told[0], 4)
-        return statistics.median(told or ratios.values() or [1.0]), facts
+    def alone(self) -> list[float]:
+        """The solutions are gone: what was kept so far; what is kept from now on is alone."""
+        beside, self.behind_ms = self.behind_ms, []
+        self.looking = len(beside) >= TELLING
+        return beside
+
+
+def _hidden_ms(series: Series) -> list[float]:
+    """Device times of the gated calls whose launches the gate hid; none where those are too few to tell."""
+    hidden = [s.device_ms for s in series.gated if s.launch_ms <= s.gate_ms]
+    return hidden if len(hidden) >= max(TELLING, len(series.gated) / 2) else []
+
+
+def outlasting(series: dict[str, Series]) -> list[str]:
+    """The variants of whose calls more than half took longer to launch than the gate held."""
+    late = {n: sum(s.launch_ms > s.gate_ms for s in x.gated) for n, x in series.items()}
+    return [name for name, count in late.items() if 2 * count > len(series[name].gated)]
+
+
+def held_up(
+    beside: dict[str, Series], alone: dict[str, Series], behind_ms: tuple[list[float], list[float]]
+) -> tuple[float, dict[str, Any]]:
+    """How much slower baselines were beside solutions than alone, and the ratios of all of them as facts.
+
+    Those tell whose launches the gate hid; else behind_ms, the first one's times behind the long gate, beside and
+    alone; else all.
+    """
+
+    def ratios(times: Callable[[Series], list[float]]) -> dict[str, float]:
+        pairs = {name: (times(beside[name]), times(found)) for name, found in alone.items()}
+        return {name: statistics.median(b) / statistics.median(a) for name, (b, a) in pairs.items() if a and b}
+
+    every = ratios(lambda series: series.device_ms)
+    facts: dict[str, Any] = {"alone": {name: round(ratio, 4) for name, ratio in every.items()}}
+    told = list(ratios(_hidden_ms).values())
+    if not told and all(len(times) >= TELLING for times in behind_ms):
+        told = [statistics.median(behind_ms[0]) / statistics.median(behind_ms[1])]
+        facts["alone_behind_long_gate"] = round(told[0], 4)
+    return statistics.median(told or every.values() or [1.0]), facts
 
 
 def converged(series: dict[str, Series], candidates: list[str]) -> bool:
