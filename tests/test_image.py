@@ -449,7 +449,7 @@ def test_a_solution_that_forks_hangs_or_eats_memory_costs_its_own_verdict_alone(
     monkeypatch.setattr(engine, "memory", int(2.5 * (1 << 30) / 0.9))
     sources = {name: LOOKS.format(body=body.strip()) for name, body in NASTY.items()}
     submissions = [evaluation.Submission(name, source.encode(), "ModelNew") for name, source in sources.items()]
-    found = judged(engine, smoke_results, submissions, timeout_s=30.0)
+    found = judged(engine, smoke_results, submissions, timeout_s=20.0)
     verdicts = {name: (entry["verdict"], [r["code"] for r in entry["reasons"]]) for name, entry in found.items()}
     assert verdicts == {
         "daemons": ("error", ["worker_exited"]), "hangs": ("timeout", ["timeout"]), "eats": ("error", ["killed"]),
