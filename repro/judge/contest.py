@@ -244,9 +244,12 @@ class Contest:
         key = secrets.randbits(62) | 1 if self.slots.output_bytes <= KEYED_BYTES else 0
         answer = worker.ask({"op": "go", "key": key}, timeout_s)
         wall_ms = (time.perf_counter() - begin) * 1e3
-        device_ms, host_ms, launch_ms = (
-            timing.reported(answer.get(name)) for name in ("device_ms", "host_ms", "launch_ms")
-        )
+        device_ms, host_ms = (timing.reported(answer.get(name)) for name in ("device_ms", "host_ms"))
+        launch_ms = answer.get("launch_ms")
+        if subject.trusted:
+            launch_ms = timing.reported(launch_ms)
+        elif not (isinstance(launch_ms, float) and 0 <= launch_ms < timing.MAX_MS):  # a solution's informs only
+            launch_ms = 0.0
         sample = Sample(device_ms, host_ms, wall_ms, gate_us / 1e3, launch_ms)
         self._modes(subject, variant, answer.get("modes"))
         if subject not in self.baselines:
