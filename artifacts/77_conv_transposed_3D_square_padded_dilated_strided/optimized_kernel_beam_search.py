@@ -46,11 +46,13 @@ ZERO_BLOCK, LONGEST_RUN = 2048, 8192  # words of 32 bits
 MULTIPROCESSORS = 132  # of an H200, a program on each
 ROWS, RING = tl.constexpr(4), tl.constexpr(3)
 REGISTERS = tl.constexpr(232)  # of a thread that multiplies
-RUNS_EARLY = 2  # of zeros, that a loading warp writes before it loads
-RUNS_A_UNIT = tl.constexpr(3)  # of zeros, that it writes after each plane of taps of x
+RUNS_EARLY = 4  # of zeros, that a loading warp writes before it loads
+RUNS_FIRST = tl.constexpr(14)  # that it writes once x for its first tile is under way
+RUNS_A_UNIT = tl.constexpr(2)  # that it writes when a plane of taps was multiplied
 STORE = tl.constexpr(".cs")
 SIDE, ROW, PLANE = tl.constexpr(32), tl.constexpr(65), tl.constexpr(65 * 65)  # of x; of the output
 LINE = tl.constexpr(32)  # words
+PAIRS = tl.constexpr(not triton.__version__.startswith("3.5."))  # so warp_specialize takes them
 
 
 @triton.jit
@@ -345,7 +347,7 @@ def copy_zeros(o_desc, words, zeros, run, runs, D: tl.constexpr):
 
 @gluon_jit
 def load(
-    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early,
+    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, turn, tiles, runs, early,
     D: tl.constexpr, WHO: tl.constexpr,
 ):  # fmt: skip
     """One warp: x for the tiles of group WHO; the weights, if WHO is 0; and half of the program's runs of zeros."""
@@ -357,30 +359,36 @@ def load(
         run += workers
     if WHO == 0:  # the other group's first product waits for the weights too
         gl.inline_asm_elementwise("griddepcontrol.wait; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1)
-        hopper.mbarrier.expect(w_full, 27 * 64 * 32 * 2)
-        for tap in range(27):
-            hopper.tma.async_copy_global_to_shared(w_desc, [tap * 64, 0], w_full, w_taps.index(tap))
     box: gl.constexpr = x_desc.layout
     stage = 0
     phase = 1  # a barrier of a stage that was never full counts as passed
-    for tile in range(worker, tiles, workers):
+    for tile in range(worker, tiles + workers, workers):  # one more than there are: zeros while the last is multiplied
         h0 = tile % (SIDE // ROWS) * ROWS
         qd = tile // (SIDE // ROWS) % D
         n = tile // (SIDE // ROWS * D)
         for unit in range(3):  # taps in depth
+            if WHO == 0:
+                if tile == worker:
+                    hopper.mbarrier.expect(w_full.index(unit), 9 * 64 * 32 * 2)
+                    for i in range(9):  # programs begin at different taps: not all ask for the same lines at once
+                        tap = unit * 9 + (i + gl.program_id(0)) % 9
+                        hopper.tma.async_copy_global_to_shared(
+                            w_desc, [tap * 64, 0], w_full.index(unit), w_taps.index(tap)
+                        )
             hopper.mbarrier.wait(empty.index(WHO * RING + stage), phase)
-            bar = full.index(WHO * RING + stage)
-            hopper.mbarrier.expect(bar, (ROWS + 2) * 32 * SIDE * 2)
-            for two in gl.static_range(ROWS // 2 + 1):
-                part = x_ring.index((WHO * RING + stage) * (ROWS + 2) + two * 2)
-                part = part._reinterpret(x_desc.dtype, [1, 1, 2, 32, SIDE], box)
-                at = [n, qd + 1 - unit, h0 - 1 + two * 2, 0, 0]  # zeros outside of x
-                hopper.tma.async_copy_global_to_shared(x_desc, at, bar, part)
+            if tile < tiles:
+                bar = full.index(WHO * RING + stage)
+                hopper.mbarrier.expect(bar, (ROWS + 2) * 32 * SIDE * 2)
+                for two in gl.static_range(ROWS // 2 + 1):
+                    part = x_ring.index((WHO * RING + stage) * (ROWS + 2) + two * 2)
+                    part = part._reinterpret(x_desc.dtype, [1, 1, 2, 32, SIDE], box)
+                    at = [n, qd + 1 - unit, h0 - 1 + two * 2, 0, 0]  # zeros outside of x
+                    hopper.tma.async_copy_global_to_shared(x_desc, at, bar, part)
             stage += 1
             if stage == RING:
                 stage = 0
                 phase ^= 1
-            for _piece in gl.static_range(RUNS_A_UNIT):
+            for _piece in range(gl.where(tile == worker, unit // 2 * RUNS_FIRST, RUNS_A_UNIT)):
                 copy_zeros(o_desc, words, zeros, run, runs, D)
                 run += workers
     while run < runs:
@@ -454,9 +462,13 @@ def of_lane_before(x, before):
 
 @gluon_jit
 def multiply(
-    words, x_ring, w_taps, full, empty, w_full, tiles, dtype: tl.constexpr, D: tl.constexpr, WHO: tl.constexpr
+    words, x_ring, w_taps, full, empty, w_full, turn, tiles, dtype: tl.constexpr, D: tl.constexpr, WHO: tl.constexpr
 ):
-    """Four warps, group WHO: tiles of ROWS rows of one reached plane and 64 channels."""
+    """Four warps, group WHO: tiles of ROWS rows of one reached plane and 64 channels.
+
+    The groups multiply in turn, so that one stores while the other multiplies. Group WHO's tile i waits for the tile of
+    the group before it in turn, which has as many tiles, or one more; group 0's waits for tile i - 1 of the last group.
+    """
     N: gl.constexpr = ROWS * SIDE
     VOLUME: gl.constexpr = (2 * D + 1) * PLANE
     mma: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
@@ -475,7 +487,7 @@ def multiply(
     workers = gl.num_programs(0) * 2
     stage = 0
     phase = 0
-    hopper.mbarrier.wait(w_full, 0)
+    turn_phase = 1 if WHO == 0 else 0  # the first turn is group 0's: a barrier without arrivals counts as passed
     for tile in range(worker, tiles, workers):
         h0 = tile % (SIDE // ROWS) * ROWS
         qd = tile // (SIDE // ROWS) % D
@@ -483,7 +495,10 @@ def multiply(
         left = gl.full([64, N], 0.0, gl.float32, mma)
         centre = gl.full([64, N], 0.0, gl.float32, mma)
         right = gl.full([64, N], 0.0, gl.float32, mma)
+        hopper.mbarrier.wait(turn.index(WHO), turn_phase)
+        turn_phase ^= 1
         for unit in range(3):  # taps in depth
+            hopper.mbarrier.wait(w_full.index(unit), 0)  # only the first tile waits
             hopper.mbarrier.wait(full.index(WHO * RING + stage), phase)
             for kh in gl.static_range(3):
                 x = x_ring.index((WHO * RING + stage) * (ROWS + 2) + 2 - kh)._reinterpret(dtype, [32, N], matrix)
@@ -491,6 +506,7 @@ def multiply(
                 left = hopper.warpgroup_mma(w_taps.index(tap), x, left, is_async=True)
                 centre = hopper.warpgroup_mma(w_taps.index(tap + 1), x, centre, is_async=True)
                 right = hopper.warpgroup_mma(w_taps.index(tap + 2), x, right, is_async=True)
+            hopper.mbarrier.arrive(turn.index(1 - WHO), count=1, pred=unit == 2)  # theirs queue behind these
             left, centre, right = hopper.warpgroup_mma_wait(num_outstanding=0, deps=[left, centre, right])
             gl.thread_barrier()  # all four warps have read the stage
             hopper.mbarrier.arrive(empty.index(WHO * RING + stage), count=1)
@@ -554,29 +570,29 @@ def multiply(
 
 
 @gluon_jit
-def multiply_first(words, x_ring, w_taps, full, empty, w_full, tiles, dtype: tl.constexpr, D: tl.constexpr):
-    multiply(words, x_ring, w_taps, full, empty, w_full, tiles, dtype, D, 0)
+def multiply_first(words, x_ring, w_taps, full, empty, w_full, turn, tiles, dtype: tl.constexpr, D: tl.constexpr):
+    multiply(words, x_ring, w_taps, full, empty, w_full, turn, tiles, dtype, D, 0)
 
 
 @gluon_jit
 def multiply_second(
-    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early, D: tl.constexpr
+    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, turn, tiles, runs, early, D: tl.constexpr
 ):
-    multiply(words, x_ring, w_taps, full, empty, w_full, tiles, x_desc.dtype, D, 1)
+    multiply(words, x_ring, w_taps, full, empty, w_full, turn, tiles, x_desc.dtype, D, 1)
 
 
 @gluon_jit
 def load_first(
-    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early, D: tl.constexpr
+    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, turn, tiles, runs, early, D: tl.constexpr
 ):
-    load(x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early, D, 0)
+    load(x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, turn, tiles, runs, early, D, 0)
 
 
 @gluon_jit
 def load_second(
-    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early, D: tl.constexpr
+    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, turn, tiles, runs, early, D: tl.constexpr
 ):
-    load(x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early, D, 1)
+    load(x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, turn, tiles, runs, early, D, 1)
 
 
 @gluon_jit
@@ -592,19 +608,46 @@ def specialised_kernel(x_desc, w_desc, o_desc, words, tiles, runs, early, D: tl.
     zeros = gl.allocate_shared_memory(gl.int32, [64, LINE], o_desc.layout)
     full = gl.allocate_shared_memory(gl.int64, [2 * RING, 1], hopper.mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [2 * RING, 1], hopper.mbarrier.MBarrierLayout())
-    w_full = gl.allocate_shared_memory(gl.int64, [1], hopper.mbarrier.MBarrierLayout())
+    w_full = gl.allocate_shared_memory(gl.int64, [3, 1], hopper.mbarrier.MBarrierLayout())
     for i in gl.static_range(2 * RING):
         hopper.mbarrier.init(full.index(i), count=1)
         hopper.mbarrier.init(empty.index(i), count=1)
-    hopper.mbarrier.init(w_full, count=1)
+    for i in gl.static_range(3):
+        hopper.mbarrier.init(w_full.index(i), count=1)
+    turn = gl.allocate_shared_memory(gl.int64, [2, 1], hopper.mbarrier.MBarrierLayout())
+    for i in gl.static_range(2):
+        hopper.mbarrier.init(turn.index(i), count=1)
     zeros.store(gl.full([64, LINE], 0, gl.int32, gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0])))
     hopper.fence_async_shared()  # each thread's zeros, before any copy reads them
     gl.thread_barrier()
-    gl.warp_specialize(
-        (words, x_ring, w_taps, full, empty, w_full, tiles, x_desc.dtype, D), multiply_first,
-        (x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, tiles, runs, early, D),
-        [multiply_second, load_first, load_second], [4, 1, 1], [REGISTERS, 40, 40],
-    )  # fmt: skip
+    if PAIRS:
+        gl.warp_specialize(
+            [
+                (multiply_first, (
+                    words, x_ring, w_taps, full, empty, w_full, turn, tiles, x_desc.dtype, D,
+                )),
+                (multiply_second, (
+                    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, turn, tiles, runs,
+                    early, D,
+                )),
+                (load_first, (
+                    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, turn, tiles, runs,
+                    early, D,
+                )),
+                (load_second, (
+                    x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, turn, tiles, runs,
+                    early, D,
+                )),
+            ],
+            [4, 1, 1], [REGISTERS, 40, 40],
+        )  # fmt: skip
+    else:
+        gl.warp_specialize(
+            (words, x_ring, w_taps, full, empty, w_full, turn, tiles, x_desc.dtype, D), multiply_first,
+            (x_desc, w_desc, o_desc, words, x_ring, w_taps, zeros, full, empty, w_full, turn, tiles, runs, early, D),
+            [multiply_second, load_first, load_second],
+            [4, 1, 1], [REGISTERS, 40, 40],
+        )  # fmt: skip
 
 
 def triple(value: int | tuple[int, ...]) -> Triple:
@@ -670,9 +713,9 @@ def convolve_lines(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> 
 
 
 def has_specialised_path(x: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Whether convolve_specialised can do what convolve_lines can: as compiled by Triton 3.5 for sm_90."""
+    """Whether convolve_specialised can do what convolve_lines can: as compiled by Triton 3.5 or 3.6 for sm_90."""
     return (
-        gluon is not None and triton.__version__.startswith("3.5.")
+        gluon is not None and triton.__version__.startswith(("3.5.", "3.6."))
         and x.device.type != "cpu" and not triton.knobs.runtime.interpret
         and triton.runtime.driver.active.get_current_target().arch == 90
         and x.dtype in (torch.bfloat16, torch.float16)
