@@ -20,7 +20,7 @@ from torch import nn
 
 from repro import inputs, jsonio, problems
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
-from repro.judge import calibrate, ceilings, gates, limits, metric, timing, trials, verdict
+from repro.judge import calibrate, ceilings, gates, limits, metric, outputs, timing, trials, verdict
 from repro.judge import reference as reference_module
 from repro.judge.metric import Distance
 from repro.judge.precision import TF32Operands, exact_float32, round_mantissa
@@ -445,6 +445,36 @@ def test_gates_fail_closed(missing: str) -> None:
 
 
 # -- precision ------------------------------------------------------------------------------------------------------
+
+
+class Untouchable(list[Any]):
+    """A structure whose parts must not be looked at one by one."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("every part was looked at")
+
+
+def test_a_structure_of_a_million_values_is_told_by_that_alone() -> None:
+    """Describing them, a digest each, took a worker 72 s of its time on an H200."""
+    circle: list[Any] = []
+    circle.append(circle)
+    nested = [[torch.ones(1)] * 40] * 40
+    for wide in (Untouchable([torch.ones(1)] * 1_000_000), circle, nested):
+        described = outputs.describe(wide, [])
+        assert described == {"kind": "other", "type": "a structure of more than 1024 values"}
+        assert outputs.sums(wide) == [] and outputs.keyed(wide, 1) == []
+        for spec in (SPEC, [SPEC, SPEC]):
+            with pytest.raises(SolutionRejected, match="got a structure of more than 1024 values") as refused:
+                gates.check(described, spec, "cpu")
+            assert refused.value.code == "wrong_structure"
+
+
+def test_outputs_of_many_tensors_are_described_in_their_order() -> None:
+    tensors = [torch.full((2,), float(at)) for at in range(500)]
+    value = (tensors[0], [tensors[1], (tensors[2],)], *tensors[3:])
+    assert outputs.digest(outputs.sums(value)) == [part for t in tensors for part in outputs.digest(outputs.sums(t))]
+    items = outputs.describe(value, [])["items"]
+    assert items[0]["kind"] == "tensor" and items[1]["items"][1]["items"][0]["shape"] == [2] and len(items) == 499
 
 
 def test_tf32_rounding_is_to_ten_mantissa_bits_to_nearest_even() -> None:

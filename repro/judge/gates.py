@@ -26,7 +26,8 @@ def _pairs(described: Any, spec: Any) -> list[tuple[Any, dict[str, Any]]]:
         return [(described, spec)]
     items = described.get("items") if isinstance(described, dict) and described.get("kind") == "sequence" else None
     if not isinstance(items, list) or len(items) != len(spec):
-        got = f"{len(items)} outputs" if isinstance(items, list) else "one value"
+        other = described.get("type", "one value") if isinstance(described, dict) else "one value"
+        got = f"{len(items)} outputs" if isinstance(items, list) else other
         raise SolutionRejected("wrong_structure", f"expected {len(spec)} outputs, got {got}")
     return [pair for item, part in zip(items, spec, strict=True) for pair in _pairs(item, part)]
 

@@ -10,6 +10,30 @@ from repro.judge import digests
 
 # Bytes of an output that lies across words of eight of which a digest is taken.
 SMALL_BYTES = 1 << 20
+# An output of more values than this is told by that alone: a digest each of a million took a worker 72 s on an H200.
+MOST_VALUES = 1024
+
+
+def wide(value: Any) -> bool:
+    """Whether a structure has more than MOST_VALUES parts, or contains itself."""
+    todo, seen = [value], 0
+    while todo:
+        item = todo.pop()
+        seen += 1
+        if isinstance(item, tuple | list):
+            if seen + len(todo) + len(item) > MOST_VALUES:
+                return True
+            todo.extend(item)
+    return False
+
+
+def values(value: Any) -> list[Any]:
+    """The values of an output's structure in order; none of a wide one, which `describe` refuses."""
+    return [] if wide(value) else _values(value)
+
+
+def _values(value: Any) -> list[Any]:
+    return [part for item in value for part in _values(item)] if isinstance(value, tuple | list) else [value]
 
 
 def sums(value: Any) -> list[torch.Tensor]:
@@ -17,8 +41,10 @@ def sums(value: Any) -> list[torch.Tensor]:
 
     Eight bytes at a time, because torch would first make a whole copy of narrower integers.
     """
-    if isinstance(value, tuple | list):
-        return [part for item in value for part in sums(item)]
+    return [part for item in values(value) for part in _sums(item)]
+
+
+def _sums(value: Any) -> list[torch.Tensor]:
     if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
         return []
     if not value.numel() or not _dense(value):
@@ -33,8 +59,10 @@ def sums(value: Any) -> list[torch.Tensor]:
 
 def keyed(value: Any, key: int) -> list[int]:
     """The keyed digest of every tensor of an output; of what is no plain tensor, nothing."""
-    if isinstance(value, tuple | list):
-        return [part for item in value for part in keyed(item, key)]
+    return [part for item in values(value) for part in _keyed(item, key)]
+
+
+def _keyed(value: Any, key: int) -> list[int]:
     if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
         return []
     return [] if value.is_complex() else [digests.keyed(value, 0, key)]
@@ -47,8 +75,14 @@ def digest(parts: list[torch.Tensor]) -> list[int]:
 
 def describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
     """Structure, type and memory of what a solution returned."""
+    if wide(value):
+        return {"kind": "other", "type": f"a structure of more than {MOST_VALUES} values"}
+    return _describe(value, inputs)
+
+
+def _describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
     if isinstance(value, tuple | list):
-        return {"kind": "sequence", "items": [describe(item, inputs) for item in value]}
+        return {"kind": "sequence", "items": [_describe(item, inputs) for item in value]}
     if not isinstance(value, torch.Tensor):
         return {"kind": "other", "type": type(value).__name__}
     facts: dict[str, Any] = {"kind": "tensor", "type": type(value).__name__, "plain": type(value) is torch.Tensor}
