@@ -63,6 +63,20 @@ class Cell:
         plain = {k: v for k, v in asdict(self).items() if k != "files"}
         return plain | {"files": sorted(self.files)}
 
+    def apart(self, prefix: str) -> Cell:
+        """The same cell with names of its files that no other cell of the folder has."""
+
+        def named(file: str) -> str:
+            return f"{prefix}{file}" if file in self.files else file
+
+        return replace(
+            self,
+            problem=named(self.problem),
+            fixture=named(self.fixture),
+            solutions=tuple((name, named(file), entry) for name, file, entry in self.solutions),
+            files={named(file): content for file, content in self.files.items()},
+        )
+
     @staticmethod
     def from_json(data: dict[str, Any]) -> Cell:
         """A cell as `to_json` wrote it, without files."""
@@ -140,11 +154,15 @@ def _tuple(value: Any) -> Any:
 
 def _workers(cells: list[Cell]) -> Counter[str]:
     """The workers to start before the first of some cells is judged: its own, and where every worker has a user of its
-    own, which keeps it from what runs meanwhile, those of the next AHEAD. While something is timed they stand still."""
+    own, which keeps it from what runs meanwhile, those of the next AHEAD (who compile have pools of processes: of those
+    only the next one's). While something is timed they stand still."""
     counts: Counter[str] = Counter()
-    for cell in cells[: 1 + AHEAD if launch.apart() else 1]:
+    for place, cell in enumerate(cells[: 1 + AHEAD if launch.apart() else 1]):
         if cell.verb == "evaluate" and cell.device == cells[0].device:
-            counts += spare.wanted(cell.device, cell.dtype, len(cell.solutions), cell.options)
+            more = spare.wanted(cell.device, cell.dtype, len(cell.solutions), cell.options)
+            if place > 1:
+                del more[spare.COMPILES]
+            counts += more
     return counts
 
 
@@ -203,6 +221,8 @@ def serve(folder: Path) -> None:
         if at + 1 == len(cells) or not launch.apart():
             spare.close()
         watch.lap("workers ended")
+        if cell.device == "cuda" and "torch" in sys.modules:
+            sys.modules["torch"].cuda.empty_cache()  # what the judge's allocator kept is the next cell's to use
         seen = observed.end()
         watch.lap("telemetry")
         if outcome.result is not None:

@@ -113,22 +113,20 @@ def cell(
     *,
     known_as: str = "",
     repeat: int = 0,
-    prefix: str = "",
 ) -> Cell:
     """The cell that judges submissions of one problem.
 
     A shipped problem needs its fixture on disk; any other file's is measured in the cell, unless one on disk is of the
-    same text. known_as: the shipped id whose sizes another file shares. prefix: of file names, for cells that share a
-    folder.
+    same text. known_as: the shipped id whose sizes another file shares.
     Raises PrerequisiteError where the fixture is missing, stale or refused.
     """
-    files = {f"{prefix}solution_{i}.py": s.source for i, s in enumerate(submissions)}
+    files = {f"solution_{i}.py": s.source for i, s in enumerate(submissions)}
     shipped = problem.path.is_relative_to(settings.PROBLEMS_DIR)
     fixture = ""
     source = fixtures.path(results, problem, engine.device)
     if shipped or (known_as and fixtures.matches(source, problem)):
         fixtures.load(source, problem)
-        fixture = f"{prefix}fixture.json"
+        fixture = "fixture.json"
         files[fixture] = source.read_bytes()
     if not shipped:
         files["problem.py"] = problem.path.read_bytes()
@@ -142,7 +140,7 @@ def cell(
         device=engine.device,
         variant=known_as,
         repeat=repeat,
-        solutions=tuple((s.name, f"{prefix}solution_{i}.py", s.entry) for i, s in enumerate(submissions)),
+        solutions=tuple((s.name, f"solution_{i}.py", s.entry) for i, s in enumerate(submissions)),
         fixture=fixture,
         options=options.for_cell(engine.device),
         files=files,

@@ -32,15 +32,13 @@ from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.evaluation import JudgeOptions, Submission
 from repro.progress import Progress
-from repro.runs import Row, execute, open_bundle
+from repro.runs import ROWS_A_PROCESS, Row, execute, open_bundle
 
 SUITES = ("adversarial", "honest")
 MARK = "#: "
 TIMEOUT_S = 150.0
 # Twice that where a time stays open. No case asks for a precise one: 32 blocks tell what a cheat would buy.
 TIMING_BUDGET_S = 2.0
-# A judge process serves so many rows: starting one takes 4 s.
-ROWS_A_PROCESS = 32
 # Cases of one row, whose workers start at once; fewer where they are timed, for who breaks a rule then has all others
 # timed again.
 SIDE_BY_SIDE, TIMED_SIDE_BY_SIDE = 8, 4
@@ -193,7 +191,7 @@ def run(
         if stale:
             fixtures.run(stale, size, results, engine, progress, resume=False)
     able = [case for case in chosen if not case.skipped(engine)]
-    rows = [_row(at, group, results, engine, base) for at, group in enumerate(groups(able, engine))]
+    rows = [_row(group, results, engine, base) for group in groups(able, engine)]
     skipped = {case.id: case.skipped(engine) for case in chosen if case.skipped(engine)}
     parameters = {"suites": suites, "device": engine.device, "trust": base.trust, "skipped": skipped}
     bundle = open_bundle(results, "self-test", rows, parameters, resume=resume)
@@ -228,7 +226,7 @@ def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
     return [row for pair in pairs for row in pair if row is not None]
 
 
-def _row(at: int, group: list[Case], results: Path, engine: Engine, base: JudgeOptions) -> Row:
+def _row(group: list[Case], results: Path, engine: Engine, base: JudgeOptions) -> Row:
     first = group[0]
     problem = problems.load(first.meta["problem"], size=_size(first, engine))
     name = first.id if len(group) == 1 else f"{problem.key}: {first.id} and {len(group) - 1} more"
@@ -242,7 +240,7 @@ def _row(at: int, group: list[Case], results: Path, engine: Engine, base: JudgeO
 
     def build() -> Any:
         how = options(first, engine, base)
-        return evaluation.cell(name, problem, submissions, results, engine, how, prefix=f"{at}_")
+        return evaluation.cell(name, problem, submissions, results, engine, how)
 
     return evaluation.row_for(name, build, columns)
 

@@ -6,16 +6,21 @@ nothing keeps the next one from being judged.
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conftest import CPU, Tool, strict_json
 
 from repro import benchmark, cli, evaluation, settings
+from repro.cells import CELLS, Cell, Outcome
+from repro.engines.base import inbox
 from repro.errors import UsageError
+from repro.progress import Progress
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -218,6 +223,50 @@ def test_a_quick_look_is_shorter_and_says_so() -> None:
     assert found["max_blocks"] < options()["max_blocks"] and found["timing_budget_s"] < options()["timing_budget_s"]
     assert options("--quick", "--budget-s", "0.5")["timing_budget_s"] == 0.5
     assert found["passes"] == [] and options()["passes"] == ["control", "hot", "profile"]
+
+
+class Batches:
+    """An engine that notes which cells are handed over together, and what lies in their folder."""
+
+    device = "cpu"
+
+    def __init__(self) -> None:
+        self.folders: list[dict[str, bytes]] = []
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    def run(self, cells: list[Cell], progress: Any) -> Iterator[Outcome]:
+        self.folders.append(inbox(cells))
+        yield from (Outcome(cell.id, "failed", error="not run") for cell in cells)
+
+
+@pytest.mark.parametrize(("trust", "processes"), [("audited", 1), ("dev", 5)])
+def test_what_ships_shares_a_process_and_every_cell_its_own_files(trust: str, processes: int, tmp_path: Path) -> None:
+    """A judge that is a solution's process too (dev) is not shared."""
+    engine = Batches()
+    asked = evaluation.JudgeOptions(trust=trust)
+    benchmark.run(settings.ARTIFACTS_DIR, [], "smoke", tmp_path, cast(Any, engine), asked, Progress(), resume=False)
+    assert len(engine.folders) == processes
+    seen = set()
+    for folder in engine.folders:
+        for line in folder[CELLS].decode().splitlines():
+            cell = Cell.from_json(json.loads(line))
+            artifact = settings.ARTIFACTS_DIR / cell.id
+            assert folder[cell.problem] == (artifact / "problem.py").read_bytes()
+            kernels = [(artifact / file).read_bytes() for file in benchmark.KERNELS.values()]
+            assert [folder[file] for _, file, _ in cell.solutions] == kernels
+            seen.add(cell.id)
+    assert len(seen) == 5
+
+
+def test_strangers_share_no_process(tmp_path: Path) -> None:
+    engine = Batches()
+    root = strangers(tmp_path / "theirs")
+    benchmark.run(
+        root, ["36"], "smoke", tmp_path, cast(Any, engine), evaluation.JudgeOptions(), Progress(), resume=False
+    )
+    assert len(engine.folders) > 3 and all(len(f[CELLS].splitlines()) == 1 for f in engine.folders)
 
 
 def test_one_problem_by_number_by_name_and_none(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -127,6 +128,15 @@ def test_workers_of_the_next_cells_start_while_one_is_judged(monkeypatch: pytest
     ]:  # fmt: skip
         monkeypatch.setattr(launch, "_apart", apart)
         assert cells._workers(these).total() == count
+
+
+def test_of_workers_that_compile_those_of_the_next_cell_alone_start_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a pool of processes, as many as there are cores."""
+    monkeypatch.setattr(launch, "_apart", True)
+    whole = dataclasses.replace(cell(True), options=JudgeOptions().for_cell("cuda"))
+    own = cells._workers([whole])
+    assert own == {spare.PLAIN: 2, spare.COMPILES: 3}, "a solution, the control; baselines, max-autotune at two classes"
+    assert cells._workers([whole] * 5) == {spare.PLAIN: 3 * 2, spare.COMPILES: 2 * 3}
 
 
 def test_what_waits_stands_still_while_something_is_timed(ready: None) -> None:

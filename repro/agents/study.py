@@ -14,7 +14,7 @@ from repro.engines import agent_local
 from repro.engines.base import Engine
 from repro.evaluation import JudgeOptions
 from repro.progress import Progress
-from repro.runs import Row, execute, open_bundle
+from repro.runs import ROWS_A_PROCESS, Row, execute, open_bundle
 
 NOTICE = agent_local.NOTICE
 AGENTS: dict[str, type[Agent]] = {"oracle": Oracle, "nop": Nop}
@@ -79,6 +79,7 @@ def run(
     bundle = open_bundle(results, "run", rows, parameters, resume=resume)
     for name, source in solutions.items():
         bundle.file(name, source)
-    judged = execute(rows, engine, bundle, progress, evaluation.summary)
+    together = ROWS_A_PROCESS if options.trust == "audited" else 1  # what these agents hand in ships with the project
+    judged = execute(rows, engine, bundle, progress, evaluation.summary, together=together)
     bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
     return bundle, judged

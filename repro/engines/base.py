@@ -95,12 +95,12 @@ class Engine(abc.ABC):
 
 
 def inbox(cells: list[Cell]) -> dict[str, bytes]:
-    """The files of a cell folder: the cells and everything that they name."""
+    """The files of a cell folder: the cells and everything that they name, apart from each other's."""
+    if len(cells) > 1:
+        cells = [cell.apart(f"{at}_") for at, cell in enumerate(cells)]
     files = {CELLS: "".join(jsonio.dumps(cell.to_json()) + "\n" for cell in cells).encode()}
     for cell in cells:
-        for name, content in cell.files.items():
-            if files.setdefault(name, content) != content:
-                raise ValueError(f"two cells bring different files named {name}")
+        files |= cell.files
     return files
 
 
