@@ -121,7 +121,7 @@ class Tool:
             stderr=subprocess.PIPE, text=True, process_group=0,
         )  # fmt: skip
 
-    def finish(self, process: subprocess.Popen[str], timeout_s: float = 480) -> Done:
+    def finish(self, process: subprocess.Popen[str], timeout_s: float = 240) -> Done:
         """Waits for a command; one that takes too long is killed."""
         with process:
             try:

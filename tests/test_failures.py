@@ -32,7 +32,7 @@ from repro import evaluation, problems, settings
 from repro.engines import local
 from repro.errors import EngineGone
 
-pytestmark = pytest.mark.timeout(900)  # a test waits for its scenario, and for those before it
+pytestmark = pytest.mark.timeout(600)  # a test waits for its scenario, and for those before it
 
 JUDGE = (*CPU, "--no-timing")
 WAIT_S = 120
