@@ -29,7 +29,7 @@ from repro.problems import Problem
 CELLS, OUTCOMES = "cells.jsonl", "outcomes.jsonl"
 # The line by which a cell process says that an outcome is there.
 ENDED = "\x1eended"
-# Workers of so many cells start while another is judged: importing torch takes as long as judging a simple one.
+# Workers of so many cells start while another is judged: their compilers take a second to get ready.
 AHEAD = 2
 Progress = Callable[[str], None]
 
@@ -195,9 +195,9 @@ def serve(folder: Path) -> None:
         observed = Telemetry(cell.device)
         watch.lap("telemetry")
         try:
-            if cell.verb == "evaluate":  # they import torch while this process does
-                spare.prepare(_workers(cells[at:]), cell.device)
-                watch.lap("workers begun")
+            judges = cell.verb == "evaluate" and cell.options.get("trust", "audited") == "audited"
+            if judges:  # what forks workers imports torch while this process does
+                launch.current().nurse(cell.device)
             if cell.device not in taken:
                 begun = fingerprint.begin(cell.device)
                 if cell.verb != "fingerprint":  # timed apart from the fingerprint, which only asks them
@@ -208,6 +208,9 @@ def serve(folder: Path) -> None:
                     settings.keep_compiled()
             outcome.fingerprint = taken[cell.device]
             watch.lap("fingerprint")
+            if judges:
+                spare.prepare(_workers(cells[at:]), cell.device)
+                watch.lap("workers begun")
             outcome.result = run(cell, folder, progress, observed.mark)
             outcome.status = "done"
         except ReproError as error:

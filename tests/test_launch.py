@@ -24,7 +24,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from repro import settings
+from repro.errors import JudgeError
 from repro.judge import launch, users
+from repro.judge.procfs import processes
 
 WAIT_S = 20.0
 # A solution that starts what a solution can start. Each counts in a byte of shared memory of its own and leaves its
@@ -78,7 +80,47 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 class ModelNew:
     pass
 """
+# One that looks at what it is: its own session, one thread, no descriptor but its pipes and the memory that it shares,
+# the environment of a worker and nothing that another worker left.
+SELF = """
+import os, sys, tempfile
+
+here = os.getcwd()
+assert os.getsid(0) == os.getpid() and os.getppid() == {launcher}, (os.getsid(0), os.getppid())
+assert len(os.listdir("/proc/self/task")) == 1, os.listdir("/proc/self/task")
+mine = [os.path.join("/proc/self/fd", fd) for fd in os.listdir("/proc/self/fd")]
+links = [os.readlink(path) for path in mine if os.path.lexists(path)]
+kinds = sorted(link.split(":")[0] for link in links if not link.startswith("/proc/%d/" % os.getpid()))
+assert kinds == ["/dev/null", *["/memfd"] * 4, *["pipe"] * 2], links  # its log and the memory, each twice
+named = {{"HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"}}
+assert all(os.environ[name].startswith(here) for name in named) and tempfile.gettempdir() == here, os.environ
+assert not {{name for name in os.environ if name.startswith("REPRO_")}}, os.environ
+assert not hasattr(sys, "marked")
+sys.marked = True
+print("said by", here, flush=True)
+
+class ModelNew:
+    pass
+"""
+# One that would reach what later workers are made of.
+REACH = """
+import os
+
+tries = [lambda: os.kill({nursery}, 9), lambda: os.kill(-{nursery}, 9), lambda: os.kill({nursery}, 0),
+         lambda: open("/proc/{nursery}/mem", "rb"), lambda: open("/proc/{nursery}/mem", "r+b"),
+         lambda: os.readlink("/proc/{nursery}/fd/0"), lambda: open("/proc/{nursery}/environ", "rb").read()]
+for number, attempt in enumerate(tries):
+    try:
+        attempt()
+    except OSError:
+        continue
+    raise AssertionError(f"attempt {{number}} on the nursery succeeded")
+
+class ModelNew:
+    pass
+"""
 THREAD, CHILD, SESSION, DAEMON, HEADLESS = EVERYONE = tuple(range(5))
+LAUNCHER = 0  # its process id, where it is not the judge's
 
 
 class Busy:
@@ -252,6 +294,54 @@ def check_bystanders_live() -> None:
     bystander.wait()
 
 
+def nursery_of(launcher: int, workers: list[int]) -> int:
+    """The one child of the launcher that forks workers and is none."""
+    found = [
+        pid
+        for pid, (parent, state) in processes().items()
+        if parent == launcher and state != "Z" and pid not in workers
+        and b"repro.judge" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]  # fmt: skip
+    assert len(found) == 1, found
+    return found[0]
+
+
+def check_a_fork_is_what_a_process_of_its_own_would_be() -> None:
+    """Twice, so that the second shows that the first left it nothing; what each prints goes to its own log."""
+    for name in ("first", "second"):
+        worker = Busy(name, SELF.format(launcher=LAUNCHER or os.getpid())).worker
+        assert worker.stderr_tail() == f"said by {worker.scratch}", worker.stderr_tail()
+        worker.close()
+
+
+def check_no_solution_reaches_what_workers_are_made_of() -> None:
+    first = Busy("first")
+    nursery = nursery_of(LAUNCHER or os.getpid(), [first.worker.started.pid, *first.pids()])
+    hostile = Busy("hostile", REACH.format(nursery=nursery))
+    later = Busy("later")
+    assert living([nursery]) and later.moving(1.0) == set(EVERYONE)
+    for busy in (first, hostile, later):
+        busy.worker.close()
+    assert living([nursery]), "it goes on when workers end"
+
+
+def check_a_nursery_that_died_is_made_anew() -> None:
+    """The out-of-memory killer may choose it: the workers that it made go on, and others follow."""
+    first = Busy("first")
+    nursery = nursery_of(LAUNCHER or os.getpid(), [first.worker.started.pid, *first.pids()])
+    try:
+        os.kill(nursery, signal.SIGKILL)
+    except PermissionError:  # in a container it is root's, and the judge is not
+        first.worker.close()
+        return
+    wait_for(lambda: not living([nursery]), "its end")
+    second = Busy("second")
+    assert first.moving(1.0) == second.moving(1.0) == set(EVERYONE)
+    first.worker.close()
+    second.worker.close()
+    assert not living([*first.pids(), *second.pids()])
+
+
 CHECKS = [name for name in list(globals()) if name.startswith("check_")]
 
 # -- what a process is asked to do ------------------------------------------------------------------------------------
@@ -278,7 +368,9 @@ def tell(then: str) -> None:
 
 
 def main(mode: str, name: str, *arguments: str) -> None:
+    global LAUNCHER
     if mode == "divided":
+        LAUNCHER = os.getpid()
         launch.divide()
     globals()[name](*arguments)
 
@@ -423,6 +515,31 @@ def test_scratch_folders_go_where_the_launcher_says(monkeypatch: pytest.MonkeyPa
     assert not list(tmp_path.iterdir()) and not launcher.started and not launcher.children
     os.close(read)
     os.close(write)
+
+
+def test_a_worker_that_cannot_start_says_why_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What every worker imports cannot be imported: its words are told, no folder stays, the next one tries again."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "triton.py").write_text("raise ImportError('no such compiler')\n")
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    real = settings.worker_env
+    spoiled = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "modules"), *sys.path])}
+    monkeypatch.setattr(
+        settings, "worker_env", lambda scratch, *, interpret: real(scratch, interpret=interpret) | spoiled
+    )
+    launcher = launch.Launcher()
+    (read, write), log = os.pipe(), os.open(os.devnull, os.O_WRONLY)
+    with pytest.raises(JudgeError, match="no worker could be started: .*ImportError: no such compiler"):
+        launcher.start("a", "cpu", [read, write], log)
+    assert not list((tmp_path / "scratch").iterdir()) and not launcher.started and not launcher.children
+    monkeypatch.setattr(settings, "worker_env", real)
+    assert launcher.poll(launcher.start("a", "cpu", [read, write], log).pid) is None
+    launcher.end()
+    for fd in (read, write, log):
+        os.close(fd)
 
 
 def test_launchers_side_by_side_never_share_a_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
     found = evaluate.evaluate(problem, smoke_fixture(problem.key), solutions, VERDICTS, progress)["results"]
     assert (found[0]["verdict"], found[0]["reasons"][0]["code"]) == ("error", "out_of_memory")
     assert found[1]["verdict"] == "correct", found[1]
-    assert alive and set(alive) == {(1, 1)}, "one worker is left, and one process below the judge"
+    assert alive and set(alive) == {(1, 2)}, "one worker is left, and below the judge it and the nursery"
     assert not launcher.started
 
 
@@ -570,12 +570,14 @@ def test_evaluations_follow_each_other_in_one_process(tmp_path: Path, smoke_fixt
     """As the cells of a self-test do: new workers, new buffers, other secrets; nothing of the one before is left."""
     launcher = launch.current()
     assert isinstance(launcher, launch.Launcher)
+    launcher.nurse("cpu")
+    nursery = launcher.nurseries["cpu"].process.pid
     files = len(os.listdir("/proc/self/fd"))
     seeds = []
     for _ in range(2):
         found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), ""), "zeros": MIXED["zeros"]})
         assert outcome(found["honest"]) == ("correct", "") and found["zeros"]["verdict"] == "incorrect"
-        assert not launcher.started and launch.descendants(os.getpid()) == [os.getpid()]
+        assert not launcher.started and launch.descendants(os.getpid()) == [os.getpid(), nursery]
         seeds += [trial["seed"] for trial in whole["trials"]]
     assert len(set(seeds)) == len(seeds)
     assert len(os.listdir("/proc/self/fd")) <= files + 1, "descriptors of an evaluation outlive it"

@@ -1,36 +1,36 @@
-"""A worker, confined before all other imports.
+"""A nursery and its workers: `python -m repro.judge FD`, the nursery's end of its connection to the launcher.
 
-`python -m repro.judge SERVES READ_FD WRITE_FD DEVICE SCRATCH JUDGE_PID`; SERVES is `judge`; `baselines`
-for the judge's own torch baselines, which compile; or `parity` for the published protocol.
-
-Landlock binds the thread that asks for it and what that starts, and importing torch starts threads.
+A worker is confined before it reads anything of its judge. Landlock binds the thread that asks for it and what that
+starts, and a fork has one thread, whatever the imports started.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
 from repro import settings
-from repro.judge import confine
+from repro.judge import confine, nursery
 
 
 def main() -> None:
-    """Confines this process, then serves the judge."""
-    serves, read_fd, write_fd, device, scratch, judge = sys.argv[1:7]
+    """Forks workers; in each, confines that process, then serves the judge."""
+    us = nursery.serve(socket.socket(fileno=int(sys.argv[1])))
+    scratch = Path(us.scratch)
     os.chdir(scratch)
     if os.geteuid() == 0:  # confined root has no CUDA in child processes, where torch would compile
         settings.compile_alone()
-    confined = confine.confine(Path(scratch), [], [int(judge)])
-    if serves == "parity":
+    confined = confine.confine(scratch, [], us.shielded)
+    if us.serves == "parity":
         from repro.judge import parity
 
-        parity.serve(int(read_fd), int(write_fd), device, Path(scratch))
+        parity.serve(us.fds[0], us.fds[1], us.device, scratch)
     else:
         from repro.judge import worker
 
-        worker.serve(int(read_fd), int(write_fd), device, Path(scratch), confined, compiles=serves == "baselines")
+        worker.serve(us.fds[0], us.fds[1], us.device, scratch, confined, compiles=us.serves == "baselines")
 
 
 if __name__ == "__main__":

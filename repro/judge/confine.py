@@ -6,7 +6,7 @@ to win privileges back go. What a kernel refuses is reported and never fatal: th
 Everything is inherited by threads and processes that start later, and none of it can be undone.
 
 Neither sees a change of mode, owner or times: whoever owns a file may still make one. Landlock binds the calling thread
-and what that starts, so `confine` comes before `import torch`, whose libraries start threads. Sources: landlock(7),
+and what that starts, so a worker calls `confine` while it has one thread, as every fork has. Sources: landlock(7),
 seccomp(2), prctl(2), and the kernel's userspace-api/landlock and userspace-api/seccomp_filter.
 """
 

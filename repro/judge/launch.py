@@ -1,11 +1,11 @@
 """Starting, stopping and ending workers: the one part that may run as root, and that never sees a solution or a tensor.
 
-`divide()` splits the process of a cell in two before torch is imported. The parent becomes the launcher: it starts
-workers on the judge's demand and ends them. The child goes on as the judge. Where the parent is root (a container that
-starts with SETUID and SETGID, or root on a machine without one), every worker gets a user of its own, and inside the
-image the judge gets one too. A worker's user has one helper, its warden: it makes the scratch folder, and signals
-*every* process of that user at once, so that a fork cannot stay behind. Without root all share one user; then workers
-are signalled by their process groups, and what left its group is found as an orphan of the launcher.
+`divide()` splits the process of a cell in two before torch is imported. The parent becomes the launcher: it has workers
+forked (`nursery`) on the judge's demand and ends them. The child goes on as the judge. Where the parent is root (a
+container that starts with SETUID and SETGID, or root on a machine without one), every worker gets a user of its own,
+and inside the image the judge gets one too. A worker's user has one helper, its warden: it makes the scratch folder,
+and signals *every* process of that user at once, so that a fork cannot stay behind. Without root all share one user;
+then workers are signalled by their process groups, and what left its group is found as an orphan of the launcher.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from repro import settings
 from repro.errors import JudgeError
 from repro.judge import users
 from repro.judge.confine import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
+from repro.judge.nursery import BEGIN, Forked, Nursery, Request
 from repro.judge.procfs import descendants, filters, of_user, processes
 
 MESSAGE_BYTES = 1 << 16
@@ -75,13 +76,24 @@ class Started:
 
 
 class Launcher:
-    """Starts workers as children of this process. uids: users to give them; judge: who must not be signalled."""
+    """Starts workers as children of this process, which adopts orphans. uids: users to give them; judge: who must not
+    be signalled."""
 
     def __init__(self, uids: Iterator[int] | None = None, judge: int | None = None) -> None:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
         self.uids, self.judge = uids, judge or os.getpid()
-        self.children: dict[int, subprocess.Popen[bytes]] = {}
+        self.children: dict[int, Forked] = {}
         self.started: dict[int, Started] = {}
         self.wardens: dict[int, int] = {}
+        self.nurseries: dict[str, Nursery] = {}
+
+    def nurse(self, device: str) -> None:
+        """Has the imports of a device's workers begin, where they have not, and does not wait."""
+        nursery = self.nurseries.get(_kind(device))
+        if nursery is None or not nursery.lives():
+            if nursery is not None:
+                nursery.close()
+            self.nurseries[_kind(device)] = Nursery(_kind(device))
 
     def start(self, name: str, device: str, fds: list[int], log: int, serves: str = "judge") -> Started:
         """A worker; the first two of `fds` are what it reads and writes, `log` takes what it prints. serves: whose
@@ -92,24 +104,23 @@ class Launcher:
             scratch = tempfile.mkdtemp(prefix=f"repro-{name}-")
         else:
             commands, answers, scratch = self._warden(uid, name)
-        interpret = device == "cpu"
-        identity: dict[str, Any] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
-        told = [serves, *map(str, fds[:2]), device, scratch, str(self.judge)]
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-s", "-m", "repro.judge", *told],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",  # root without its rights may not enter the scratch folder; the worker does
-            env=settings.worker_env(Path(scratch), interpret=interpret),
-            pass_fds=fds,
-            start_new_session=True,
-            **identity,
-        )
-        self.children[process.pid] = process
-        started = Started(process.pid, scratch, uid, list(fds), commands, answers)
-        self.started[process.pid] = started
-        return started
+        begun = Started(0, scratch, uid, fds, commands, answers)
+        begin, tell = os.pipe()
+        try:
+            self.nurse(device)
+            environment = settings.worker_env(Path(scratch), interpret=device == "cpu")
+            request = Request(serves, device, scratch, uid, environment, (self.judge,))
+            pid, numbers = self.nurseries[_kind(device)].fork(request, log, begin, fds)
+            self.children[pid] = Forked(pid)
+            self.started[pid] = begun = replace(begun, pid=pid, fds=numbers)
+            os.write(tell, BEGIN)  # not before it is known here, so that nobody takes it for what a worker left
+        except BaseException:
+            self.remove(begun.pid) if begun.pid else self._clear(begun)
+            raise
+        finally:
+            os.close(begin)
+            os.close(tell)
+        return begun
 
     def _warden(self, uid: int, name: str) -> tuple[int, int, str]:
         """A helper under a worker's user: makes its scratch folder, then signals all that this user runs."""
@@ -153,8 +164,8 @@ class Launcher:
             self.children[pid].poll()
             self._reap()
             time.sleep(0.002)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.children[pid].wait(ACK_TIMEOUT_S)
+        while self.children[pid].poll() is None and time.monotonic() < deadline + ACK_TIMEOUT_S:
+            time.sleep(0.002)
 
     def _left(self, started: Started) -> list[int]:
         """What lives of a worker: all of its user but the warden, or its descendants and what this process adopted."""
@@ -162,10 +173,14 @@ class Launcher:
             return [*descendants(started.pid), *self._orphans()]
         return [pid for pid in of_user(started.uid) if pid != self.wardens.get(started.commands or -1)]
 
+    def _known(self) -> set[int]:
+        nurseries = {nursery.process.pid for nursery in self.nurseries.values()}
+        return {self.judge, *self.children, *self.wardens.values(), *nurseries}
+
     def _orphans(self) -> list[int]:
         """What was started by a worker and left its parent: this process adopts it. Beside the judge in one process it
         may have children of its own, whose system calls are not filtered as those of all workers are."""
-        known = {self.judge, *self.children, *self.wardens.values()}
+        known = self._known()
         alone, ours = self.judge != os.getpid(), filters(os.getpid())
         return [
             each
@@ -175,7 +190,7 @@ class Launcher:
         ]
 
     def _reap(self) -> None:
-        known = {self.judge, *self.children, *self.wardens.values()}
+        known = self._known()
         for pid, (parent, state) in processes().items():
             if parent == os.getpid() and state == "Z" and pid not in known:
                 with contextlib.suppress(ChildProcessError):
@@ -197,6 +212,10 @@ class Launcher:
         self.kill(pid)
         started = self.started.pop(pid)
         self.children.pop(pid)
+        self._clear(started)
+
+    def _clear(self, started: Started) -> None:
+        """Removes the folder of a worker that is dead, and ends its warden."""
         if started.uid is None:
             shutil.rmtree(started.scratch, ignore_errors=True)
         elif not started.signal(REMOVE):
@@ -209,9 +228,17 @@ class Launcher:
             os.waitpid(warden, 0)
 
     def end(self) -> None:
-        """Ends every worker that is left."""
+        """Ends every worker that is left, and what forks them."""
         for pid in list(self.started):
             self.remove(pid)
+        for nursery in self.nurseries.values():
+            nursery.close()
+        self.nurseries.clear()
+
+
+def _kind(device: str) -> str:
+    """Workers of these have the same environment, but for their folders."""
+    return "cpu" if device == "cpu" else "cuda"
 
 
 def _serve_user(name: str, commands: int, answers: int) -> None:
@@ -255,6 +282,9 @@ class RemoteLauncher:
         answer, received = self._ask(message, [log, *fds])
         return Started(answer["pid"], answer["scratch"], answer["uid"], answer["fds"], *received)
 
+    def nurse(self, device: str) -> None:
+        self._ask({"op": "nurse", "device": device})
+
     def poll(self, pid: int) -> int | None:
         code: int | None = self._ask({"op": "poll", "pid": pid})[0]["code"]
         return code
@@ -276,6 +306,9 @@ def _answer(launcher: Launcher, message: dict[str, Any], fds: list[int]) -> tupl
         started = launcher.start(message["name"], message["device"], rest, log, message["serves"])
         pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
         return {"pid": started.pid, "scratch": started.scratch, "uid": started.uid, "fds": started.fds}, pipes
+    if op == "nurse":
+        launcher.nurse(message["device"])
+        return {}, []
     if op == "poll":
         return {"code": launcher.poll(message["pid"])}, []
     getattr(launcher, {"kill": "kill", "remove": "remove"}[op])(message["pid"])
@@ -312,7 +345,6 @@ def current() -> Launcher | RemoteLauncher:
     """The launcher of this process: its parent where `divide` was called, else itself."""
     global _current
     if _current is None:
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
         _current = Launcher()
     return _current
 
@@ -331,7 +363,6 @@ def divide() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     users_of_their_own = users.may_change()
     judge_uid = settings.CONTAINER_UID if users_of_their_own and settings.in_container() else None
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
     parent = os.getpid()
     sys.stdout.flush()
     pid = os.fork()

@@ -38,8 +38,8 @@ class Asked(Protocol):
 
 
 class WorkerProcess:
-    """One worker: a fresh interpreter, session and scratch folder, with an allow-listed environment, and where the
-    launcher can give it one a user of its own."""
+    """One worker: an interpreter that saw no other, a session and a scratch folder, with an allow-listed environment,
+    and where the launcher can give it one a user of its own."""
 
     def __init__(self, name: str, device: torch.device, buffers: dict[str, SharedBuffer], *, trusted: bool,
                  kind: str = spare.PLAIN) -> None:  # fmt: skip

@@ -1,9 +1,9 @@
-"""Processes of workers, and those that start ahead: they import torch while the judge does, and wait.
+"""Processes of workers, and those that start ahead: they get ready while the judge does other work, and wait.
 
-There are two kinds: one for whatever it is given, one for the torch baselines, which imports torch.compile too and
-starts the processes that it compiles in, as its first compilation would. What starts ahead is confined as every worker
-is before it imports anything, holds no solution, no buffer and no CUDA context, and gets all of that only when it is
-taken. This module needs no torch.
+There are two kinds: one for whatever it is given, which has Triton's bridge to the driver compiled, and one for the
+torch baselines, which imports torch.compile too and starts the processes that it compiles in, as its first compilation
+would. What starts ahead is confined as every worker is, holds no solution, no buffer and no CUDA context, and gets all
+of that only when it is taken. This module needs no torch.
 """
 
 from __future__ import annotations
