@@ -214,6 +214,12 @@ def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
     return env
 
 
+def take_environment(environment: dict[str, str]) -> None:
+    """Makes this process's environment these variables and no other."""
+    os.environ.clear()
+    os.environ.update(environment)
+
+
 def _python_path() -> str:
     """Where this process finds its modules, for one that it starts."""
     return os.pathsep.join(path for path in sys.path if path and "zip" not in path)

@@ -211,6 +211,9 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
     assert busy.moving(1.0) == set(EVERYONE)
     for _ in range(3):
         busy.worker.stop()
+        assert busy.worker.is_still(), (
+            "on a busy machine a thread goes on until the one that takes the signal gets its turn"
+        )
         assert not busy.moving(0.3) & reached, "stopped, and still counting"
         busy.worker.wake()
         wait_for(lambda: busy.moving(0.1) >= reached, "going on")

@@ -199,6 +199,5 @@ def _begin(request: Request, log: int, begin: int) -> None:
     if request.uid is not None:
         users.become(request.uid)
     prctl(PR_SET_DUMPABLE, 1)
-    os.environ.clear()
-    os.environ.update(request.environment)
+    settings.take_environment(request.environment)
     tempfile.tempdir = None
