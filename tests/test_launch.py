@@ -545,6 +545,45 @@ def test_a_worker_that_cannot_start_says_why_and_leaves_nothing(
         os.close(fd)
 
 
+# A CUDA driver that has no GPU and notes which process calls it: cuBLAS loads it whenever torch is imported.
+DRIVER = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+static int noted(void) {
+  char line[32];
+  int length = snprintf(line, sizeof line, "%d\\n", getpid()), file = open(NOTES, O_WRONLY | O_APPEND);
+  if (file >= 0) { if (write(file, line, length) < 0) _exit(9); close(file); }
+  return 100;  /* CUDA_ERROR_NO_DEVICE */
+}
+#define CALL(name) int name(void) { return noted(); }
+CALL(cuInit) CALL(cuDriverGetVersion) CALL(cuGetProcAddress) CALL(cuGetProcAddress_v2) CALL(cuDeviceGet)
+CALL(cuDeviceGetCount) CALL(cuDevicePrimaryCtxRetain) CALL(cuCtxCreate_v2) CALL(cuCtxGetCurrent)
+"""
+
+
+def test_what_forks_workers_never_calls_the_cuda_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The driver works in no fork of a process that has called it."""
+    notes, library = tmp_path / "notes", tmp_path / "lib" / "libcuda.so.1"
+    notes.touch()
+    library.parent.mkdir()
+    (tmp_path / "driver.c").write_text(DRIVER)
+    subprocess.run(["gcc", "-shared", "-fPIC", f'-DNOTES="{notes}"', tmp_path / "driver.c", "-o", library], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
+    asks = [sys.executable, "-c", "import os, torch; torch.cuda.is_available(); print(os.getpid())"]
+    asked = int(subprocess.run(asks, capture_output=True, text=True, check=True).stdout)
+    assert set(map(int, notes.read_text().split())) == {asked}, "whoever asks for a GPU is noted"
+    launcher = launch.Launcher()
+    (theirs, answers), (requests, ours), log = os.pipe(), os.pipe(), os.open(os.devnull, os.O_WRONLY)
+    started = launcher.start("a", "cuda", [requests, answers], log)
+    os.write(ours, b'{"op": "hello", "n": 1}\n')
+    assert json.loads(os.read(theirs, 1 << 16))["pid"] == started.pid
+    assert launcher.nurseries["cuda"].process.pid not in map(int, notes.read_text().split())
+    launcher.end()
+    for fd in (theirs, answers, requests, ours, log):
+        os.close(fd)
+
+
 def test_launchers_side_by_side_never_share_a_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One that ends its workers ends all of a user: two that gave out the same numbers killed each other's."""
     monkeypatch.setattr(users, "USERS", tmp_path / "users")
