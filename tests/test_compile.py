@@ -32,11 +32,13 @@ Compiled = dict[str, Any]
 
 
 def compile_file(path: Path, cache: Path) -> subprocess.CompletedProcess[str]:
-    """compile_kernels.py for all GPUs, with a cache of its own and none of this process's Triton settings."""
+    """compile_kernels.py for all GPUs, with a cache of its own and none of this process's Triton settings. In a session
+    of its own, as workers and shells of other tests are: Linux shares a busy machine out among sessions."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}
     env |= {"TRITON_CACHE_DIR": str(cache), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "tests" / "compile_kernels.py"), str(path), *map(str, SHARED_BYTES)]
-    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+                          start_new_session=True)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ then workers are signalled by their process groups, and what left its group is f
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -346,6 +347,7 @@ def current() -> Launcher | RemoteLauncher:
     global _current
     if _current is None:
         _current = Launcher()
+        atexit.register(_current.end)
     return _current
 
 
