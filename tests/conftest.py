@@ -111,11 +111,13 @@ class Tool:
         self.folder, self.results, self.tmp = folder, folder / "results", folder / "tmp"
         self.tmp.mkdir(parents=True, exist_ok=True)
 
-    def start(self, *args: object, **env: str) -> subprocess.Popen[str]:
-        """Starts a command as the leader of its own process group, as an interactive shell does."""
+    def start(self, *args: object, ignoring: str = "", **env: str) -> subprocess.Popen[str]:
+        """Starts a command as the leader of its own process group, as an interactive shell does. ignoring: a signal
+        that it ignores."""
         own = {"REPRO_RESULTS": str(self.results), "REPRO_STATE": str(self.tmp / "state"), "TMPDIR": str(self.tmp)}
         # a shell's background jobs, of which this session may be one, ignore Ctrl-C, and their children inherit that
-        command = ["env", "--default-signal=INT", sys.executable, str(ROOT / "entrypoint.py"), *map(str, args)]
+        signals = ["--default-signal=INT", *([f"--ignore-signal={ignoring}"] if ignoring else [])]
+        command = ["env", *signals, sys.executable, str(ROOT / "entrypoint.py"), *map(str, args)]
         return subprocess.Popen(
             command, cwd=self.folder, env=CLEAN_ENV | own | env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, process_group=0,
@@ -131,9 +133,9 @@ class Tool:
                 raise
         return Done(process.returncode, out, err)
 
-    def __call__(self, *args: object, **env: str) -> Done:
+    def __call__(self, *args: object, ignoring: str = "", **env: str) -> Done:
         """Runs a command to its end."""
-        return self.finish(self.start(*args, **env))
+        return self.finish(self.start(*args, ignoring=ignoring, **env))
 
     def bundles(self) -> list[Path]:
         """The bundles of the results folder, oldest first."""

@@ -728,6 +728,17 @@ def test_json_that_cannot_be_written_exits_1(judge_tool: Tool) -> None:
     assert "L1_04.py/out.json" in done.complaint
 
 
+def test_whoever_ignores_the_end_of_children_gets_the_same_verdicts(judge_tool: Tool) -> None:
+    """A program that starts others may ignore SIGCHLD; what it starts inherits that, and is told of no end."""
+    (judge_tool.folder / "L1_36_exits.py").write_text(rms_norm(top="os._exit(5)"))
+    (judge_tool.folder / "L1_82_good.py").write_text(CONVOLUTION.format(name="conv2d"))
+    done = judge_tool("evaluate", "L1_36_exits.py", "L1_82_good.py", *JUDGE, ignoring="CHLD")
+    assert done.code == 0, done.err
+    results = [row["result"]["results"][0] for row in rows(judge_tool.bundles()[-1]).values()]
+    assert [r["verdict"] for r in results] == ["error", "correct"]
+    assert results[0]["reasons"][0]["code"] == "worker_exited" and "code 5" in results[0]["reasons"][0]["detail"]
+
+
 # -- interruptions ----------------------------------------------------------------------------------------------------
 
 

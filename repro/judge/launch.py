@@ -347,8 +347,14 @@ def current() -> Launcher | RemoteLauncher:
     global _current
     if _current is None:
         _current = Launcher()
-        atexit.register(_current.end)
+        atexit.register(_end, _current, os.getpid())
     return _current
+
+
+def _end(launcher: Launcher, pid: int) -> None:
+    """At the end of the process that made it, and not of a fork of that."""
+    if os.getpid() == pid:
+        launcher.end()
 
 
 def apart() -> bool:

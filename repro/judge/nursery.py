@@ -17,6 +17,7 @@ import gc
 import importlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -117,9 +118,13 @@ class Forked:
         self.code: int | None = None
 
     def poll(self) -> int | None:
-        """How it ended (a signal as a negative number), or None while it runs."""
+        """How it ended (a signal as a negative number), or None while it runs. 0 where nobody can know: a process that
+        ignores SIGCHLD, as its parent may have made it, is not told."""
         if self.code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                pid, status = self.pid, 0
             self.code = os.waitstatus_to_exitcode(status) if pid else None
         return self.code
 
@@ -130,6 +135,7 @@ class Forked:
 def serve(connection: socket.socket) -> Request:
     """Forks workers until the launcher is gone, and then ends this process. Returns in every worker, with what it is to
     be, once the launcher has told it to begin."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where whoever started us ignores it, so did we
     prctl(PR_SET_DUMPABLE, 0)  # under one user, no worker may look into what later workers are made of
     importlib.import_module("triton")
     importlib.import_module("repro.judge.worker")
