@@ -180,9 +180,8 @@ def serve(folder: Path) -> None:
     """Runs the cells of a folder; a failing cell does not stop the next one."""
     # Nobody reads the outcomes when the process that started this one is gone; its lease of the GPU is gone too.
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(
-        signal.SIGCHLD, signal.SIG_DFL
-    )  # some who start programs ignore it, and then nobody is told how one ended
+    # Some who start programs ignore it, and then nobody is told how one ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     launch.divide()  # returns in the judge; the folder may be its alone
     settings.own_caches(folder)
     start_s = clock.age_s(os.getppid())  # the launcher is the process that was started

@@ -116,7 +116,10 @@ class Launcher:
             self.started[pid] = begun = replace(begun, pid=pid, fds=numbers)
             os.write(tell, BEGIN)  # not before it is known here, so that nobody takes it for what a worker left
         except BaseException:
-            self.remove(begun.pid) if begun.pid else self._clear(begun)
+            if begun.pid:
+                self.remove(begun.pid)
+            else:
+                self._clear(begun)
             raise
         finally:
             os.close(begin)
