@@ -104,7 +104,9 @@ def _missing(engine: Engine, program: str) -> str:
 
 
 def cases(suites: list[str], names: list[str]) -> list[Case]:
-    """The files of the suites, narrowed to `names` (parts of file names). Raises UsageError where there are none."""
+    """The files of the suites, narrowed to `names`: parts of file names, or of paths where they have a slash.
+
+    Raises UsageError where there are none."""
     found = []
     for suite in suites:
         folder = settings.ROOT / "tests" / suite
@@ -117,7 +119,7 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
             needed = {"problem", "device"} | ({"expect"} if suite == "adversarial" else set())
             if not needed <= set(meta):
                 raise UsageError(f"{file} does not say its {' and '.join(sorted(needed - set(meta)))}")
-            if not names or any(name in file.name for name in names):
+            if not names or any(name in (str(file) if "/" in name else file.name) for name in names):
                 found.append(Case(suite, file, meta))
     if not found:
         raise UsageError("no case of the self-test is left", f"suites {', '.join(suites)}, names {', '.join(names)}")

@@ -426,6 +426,18 @@ def test_a_profile_names_the_kernels_of_a_call() -> None:
     assert not reason and shares["by_class"].keys() & {"cublas", "cutlass"} and "aten" in shares["by_class"], kernels
 
 
+@pytest.mark.gpu
+def test_profiling_does_not_wait_for_the_compiler_s_imports() -> None:
+    """torch.profiler imports all of torch.compile, seconds in every solution's process."""
+    program = (
+        "import sys, torch; from repro.judge import provenance\n"
+        "print(provenance.profile(lambda: torch.ones(512, device='cuda').add_(1)))\n"
+        "assert not {'torch._dynamo', 'torch._inductor', 'sympy'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert "elementwise" in done.stdout, done.stdout
+
+
 def test_the_source_is_read_without_torch() -> None:
     """The judge reads a solution before anything heavy is imported."""
     program = "import sys; from repro.judge import provenance; assert 'torch' not in sys.modules"

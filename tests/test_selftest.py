@@ -112,6 +112,8 @@ def test_cases_are_narrowed_by_parts_of_their_names(tree: Path) -> None:
     ]  # fmt: skip
     assert found(both, "none") == ["adversarial/B07_none", "honest/none_but_right"]
     assert found(["adversarial"], "B07", "C01_x.py") == found(["adversarial"])
+    assert found(both, "tests/honest/none_but_right.py") == found(both, "honest/none") == found(["honest"])
+    assert found(both, str(tree / "adversarial")) == found(["adversarial"])
     with pytest.raises(UsageError, match="no case of the self-test is left"):
         selftest.cases(both, ["nothing of that name"])
 
