@@ -200,6 +200,8 @@ def serve(folder: Path) -> None:
             judges = cell.verb == "evaluate" and cell.options.get("trust", "audited") == "audited"
             if judges:  # what forks workers imports torch while this process does
                 launch.current().nurse(cell.device)
+                if spare.COMPILES in _workers(cells[at + 1 :]):  # for this one it would come too late
+                    launch.current().nurse(cell.device, compiles=True)
             if cell.device not in taken:
                 begun = fingerprint.begin(cell.device)
                 if cell.verb != "fingerprint":  # timed apart from the fingerprint, which only asks them

@@ -8,6 +8,7 @@ import stat
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import dotenv
 
@@ -233,6 +234,9 @@ def allocator() -> str:
 def compile_alone() -> None:
     """Has torch compile in this process, not in children of it."""
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    config: Any = sys.modules.get("torch._inductor.config")
+    if config is not None:  # it has read the environment
+        config.compile_threads = 1
 
 
 def own_caches(folder: Path) -> None:

@@ -26,6 +26,7 @@ if __name__ == "__main__":
 from repro import settings
 from repro.errors import JudgeError
 from repro.judge import launch, users
+from repro.judge.nursery import COMPILES
 from repro.judge.procfs import processes
 
 WAIT_S = 20.0
@@ -562,8 +563,11 @@ CALL(cuDeviceGetCount) CALL(cuDevicePrimaryCtxRetain) CALL(cuCtxCreate_v2) CALL(
 """
 
 
-def test_what_forks_workers_never_calls_the_cuda_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The driver works in no fork of a process that has called it."""
+def test_what_forks_workers_never_calls_the_cuda_driver(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fake_gpu: dict[str, str]
+) -> None:
+    """The driver works in no fork of a process that has called it; what imports torch.compile asks NVML for a GPU, and
+    forks nothing where NVML does not answer."""
     notes, library = tmp_path / "notes", tmp_path / "lib" / "libcuda.so.1"
     notes.touch()
     library.parent.mkdir()
@@ -574,14 +578,38 @@ def test_what_forks_workers_never_calls_the_cuda_driver(monkeypatch: pytest.Monk
     asked = int(subprocess.run(asks, capture_output=True, text=True, check=True).stdout)
     assert set(map(int, notes.read_text().split())) == {asked}, "whoever asks for a GPU is noted"
     launcher = launch.Launcher()
-    (theirs, answers), (requests, ours), log = os.pipe(), os.pipe(), os.open(os.devnull, os.O_WRONLY)
-    started = launcher.start("a", "cuda", [requests, answers], log)
-    os.write(ours, b'{"op": "hello", "n": 1}\n')
-    assert json.loads(os.read(theirs, 1 << 16))["pid"] == started.pid
-    assert launcher.nurseries["cuda"].process.pid not in map(int, notes.read_text().split())
+    lost = launcher.nurseries.begin("cuda", compiles=True)
+    wait_for(lambda: not lost.lives(), "its end")
+    assert b"called the CUDA driver" in os.pread(lost.log, 1 << 16, 0)
+    assert launcher.nurseries.of("cuda", COMPILES) is launcher.nurseries.begin("cuda")
+    assert launcher.nurseries.begin("cuda", compiles=True) is lost, "it would only fail again"
     launcher.end()
-    for fd in (theirs, answers, requests, ours, log):
-        os.close(fd)
+    notes.write_text("")
+
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{library.parent}:{fake_gpu['LD_LIBRARY_PATH']}")
+    launcher.nurse("cuda", compiles=True)
+    compiling = launcher.nurseries.begin("cuda", compiles=True)
+    plain = launcher.nurseries.of("cuda", COMPILES)
+    assert plain is launcher.nurseries.begin("cuda") is not compiling, "nobody waits for torch.compile's imports"
+    launcher.rest(launch.STOP)
+    time.sleep(0.5)
+    state = processes()[compiling.process.pid][1]
+    assert state == "T", "it stands still while something is timed"
+    launcher.rest(launch.GO)
+    wait_for(lambda: compiling.imported(5.0), "its imports")
+    assert launcher.nurseries.of("cuda", COMPILES) is compiling and launcher.nurseries.of("cuda", "judge") is plain
+    for serves in ("judge", COMPILES):
+        (theirs, answers), (requests, ours), log = os.pipe(), os.pipe(), os.open(os.devnull, os.O_WRONLY)
+        started = launcher.start("a", "cuda", [requests, answers], log, serves)
+        os.write(ours, b'{"op": "hello", "n": 1}\n')
+        assert json.loads(os.read(theirs, 1 << 16))["pid"] == started.pid
+        for fd in (theirs, answers, requests, ours, log):
+            os.close(fd)
+    assert not launcher.nurseries.pids() & set(map(int, notes.read_text().split()))
+    compiling.process.kill()
+    compiling.process.wait()
+    assert launcher.nurseries.of("cuda", COMPILES) is plain, "and who compiles imports it then"
+    launcher.end()
 
 
 def test_launchers_side_by_side_never_share_a_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -570,8 +570,7 @@ def test_evaluations_follow_each_other_in_one_process(tmp_path: Path, smoke_fixt
     """As the cells of a self-test do: new workers, new buffers, other secrets; nothing of the one before is left."""
     launcher = launch.current()
     assert isinstance(launcher, launch.Launcher)
-    launcher.nurse("cpu")
-    nursery = launcher.nurseries["cpu"].process.pid
+    nursery = launcher.nurseries.begin("cpu").process.pid
     files = len(os.listdir("/proc/self/fd"))
     seeds = []
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""A nursery and its workers: `python -m repro.judge FD`, the nursery's end of its connection to the launcher.
+"""A nursery and its workers: `python -m repro.judge FD DEVICE [baselines]`, FD its connection to the launcher.
 
 A worker is confined before it reads anything of its judge. Landlock binds the thread that asks for it and what that
 starts, and a fork has one thread, whatever the imports started.
@@ -17,7 +17,8 @@ from repro.judge import confine, nursery
 
 def main() -> None:
     """Forks workers; in each, confines that process, then serves the judge."""
-    us = nursery.serve(socket.socket(fileno=int(sys.argv[1])))
+    connection, device = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
+    us = nursery.serve(connection, device, compiles=nursery.COMPILES in sys.argv[3:])
     scratch = Path(us.scratch)
     os.chdir(scratch)
     if os.geteuid() == 0:  # confined root has no CUDA in child processes, where torch would compile
@@ -30,7 +31,7 @@ def main() -> None:
     else:
         from repro.judge import worker
 
-        worker.serve(us.fds[0], us.fds[1], us.device, scratch, confined, compiles=us.serves == "baselines")
+        worker.serve(us.fds[0], us.fds[1], us.device, scratch, confined, compiles=us.serves == nursery.COMPILES)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from repro import settings
 from repro.errors import JudgeError
 from repro.judge import users
 from repro.judge.confine import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
-from repro.judge.nursery import BEGIN, Forked, Nursery, Request
+from repro.judge.nursery import BEGIN, Forked, Nurseries, Request
 from repro.judge.procfs import descendants, filters, of_user, processes
 
 MESSAGE_BYTES = 1 << 16
@@ -86,15 +86,15 @@ class Launcher:
         self.children: dict[int, Forked] = {}
         self.started: dict[int, Started] = {}
         self.wardens: dict[int, int] = {}
-        self.nurseries: dict[str, Nursery] = {}
+        self.nurseries = Nurseries()
 
-    def nurse(self, device: str) -> None:
-        """Has the imports of a device's workers begin, where they have not, and does not wait."""
-        nursery = self.nurseries.get(_kind(device))
-        if nursery is None or not nursery.lives():
-            if nursery is not None:
-                nursery.close()
-            self.nurseries[_kind(device)] = Nursery(_kind(device))
+    def nurse(self, device: str, *, compiles: bool = False) -> None:
+        """Has the imports of a device's workers begin, or of those that compile, and does not wait."""
+        self.nurseries.begin(device, compiles=compiles)
+
+    def rest(self, command: bytes) -> None:
+        """STOP or GO to what imports, beside which nothing is timed."""
+        self.nurseries.rest(SIGNALS[command])
 
     def start(self, name: str, device: str, fds: list[int], log: int, serves: str = "judge") -> Started:
         """A worker; the first two of `fds` are what it reads and writes, `log` takes what it prints. serves: whose
@@ -108,10 +108,9 @@ class Launcher:
         begun = Started(0, scratch, uid, fds, commands, answers)
         begin, tell = os.pipe()
         try:
-            self.nurse(device)
             environment = settings.worker_env(Path(scratch), interpret=device == "cpu")
             request = Request(serves, device, scratch, uid, environment, (self.judge,))
-            pid, numbers = self.nurseries[_kind(device)].fork(request, log, begin, fds)
+            pid, numbers = self.nurseries.of(device, serves).fork(request, log, begin, fds)
             self.children[pid] = Forked(pid)
             self.started[pid] = begun = replace(begun, pid=pid, fds=numbers)
             os.write(tell, BEGIN)  # not before it is known here, so that nobody takes it for what a worker left
@@ -178,8 +177,7 @@ class Launcher:
         return [pid for pid in of_user(started.uid) if pid != self.wardens.get(started.commands or -1)]
 
     def _known(self) -> set[int]:
-        nurseries = {nursery.process.pid for nursery in self.nurseries.values()}
-        return {self.judge, *self.children, *self.wardens.values(), *nurseries}
+        return {self.judge, *self.children, *self.wardens.values(), *self.nurseries.pids()}
 
     def _orphans(self) -> list[int]:
         """What was started by a worker and left its parent: this process adopts it. Beside the judge in one process it
@@ -235,14 +233,7 @@ class Launcher:
         """Ends every worker that is left, and what forks them."""
         for pid in list(self.started):
             self.remove(pid)
-        for nursery in self.nurseries.values():
-            nursery.close()
-        self.nurseries.clear()
-
-
-def _kind(device: str) -> str:
-    """Workers of these have the same environment, but for their folders."""
-    return "cpu" if device == "cpu" else "cuda"
+        self.nurseries.close()
 
 
 def _serve_user(name: str, commands: int, answers: int) -> None:
@@ -286,8 +277,11 @@ class RemoteLauncher:
         answer, received = self._ask(message, [log, *fds])
         return Started(answer["pid"], answer["scratch"], answer["uid"], answer["fds"], *received)
 
-    def nurse(self, device: str) -> None:
-        self._ask({"op": "nurse", "device": device})
+    def nurse(self, device: str, *, compiles: bool = False) -> None:
+        self._ask({"op": "nurse", "device": device, "compiles": compiles})
+
+    def rest(self, command: bytes) -> None:
+        self._ask({"op": "rest", "command": command.decode()})
 
     def poll(self, pid: int) -> int | None:
         code: int | None = self._ask({"op": "poll", "pid": pid})[0]["code"]
@@ -311,7 +305,10 @@ def _answer(launcher: Launcher, message: dict[str, Any], fds: list[int]) -> tupl
         pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
         return {"pid": started.pid, "scratch": started.scratch, "uid": started.uid, "fds": started.fds}, pipes
     if op == "nurse":
-        launcher.nurse(message["device"])
+        launcher.nurse(message["device"], compiles=message["compiles"])
+        return {}, []
+    if op == "rest":
+        launcher.rest(message["command"].encode())
         return {}, []
     if op == "poll":
         return {"code": launcher.poll(message["pid"])}, []

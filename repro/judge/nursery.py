@@ -3,7 +3,8 @@
 Importing torch takes seconds of a core; a fork takes milliseconds. The launcher starts a nursery in a worker's
 environment before anything is known of a problem or a solution, and it never sees one: what it forks has an
 interpreter that imported torch, Triton and the worker's own code, and nothing else. It makes no CUDA context, which a
-fork could not use, and no thread that a fork would miss.
+fork could not use, and no thread that a fork would miss. Where many cells follow each other, a second one imports
+torch.compile too, and workers of the torch baselines are forks of that one as soon as it is there.
 
 Each worker is forked twice, so that it is orphaned at once and the launcher, which adopts orphans, is its parent:
 whoever starts workers also ends them. It begins when the launcher has written it down. The launcher's end needs no
@@ -17,6 +18,7 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -35,7 +37,9 @@ MESSAGE_BYTES = 1 << 16
 MOST_FDS = 64
 START_TIMEOUT_S = 120.0
 TAIL_BYTES = 2000
-# A descriptor by which a worker is told to begin, and what it then reads.
+# What a worker is for, as the launcher is told: the torch baselines, which compile.
+COMPILES = "baselines"
+# What a worker reads when it shall begin, from a descriptor of its own; and the launcher when a nursery is ready.
 BEGIN = b"B"
 
 
@@ -58,18 +62,28 @@ class Request:
 
 
 class Nursery:
-    """A nursery for workers of one kind of device; it imports while the caller goes on."""
+    """A nursery for workers of one kind of device, or for those that compile; it imports while the caller goes on."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, *, compiles: bool = False) -> None:
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.connection.settimeout(START_TIMEOUT_S)
         self.log = os.memfd_create("repro-nursery")
-        self.answers = True
+        self.answers, self.ready = True, False
         # no folder: nothing is written before a worker has its own
         environment = settings.worker_env(Path(tempfile.gettempdir()) / "repro-nursery", interpret=device == "cpu")
+        environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # torch.compile's import asks whether there is a GPU
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-s", "-m", "repro.judge", str(theirs.fileno())],
+                [
+                    sys.executable,
+                    "-P",
+                    "-s",
+                    "-m",
+                    "repro.judge",
+                    str(theirs.fileno()),
+                    kind_of(device),
+                    *([COMPILES] if compiles else []),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
@@ -83,10 +97,19 @@ class Nursery:
         """Whether it can still be asked."""
         return self.answers and self.process.poll() is None
 
+    def imported(self, timeout_s: float = 0.0) -> bool:
+        """Whether it has all that a worker needs, and can be asked. Raises OSError where it ended."""
+        if not self.ready and select.select([self.connection], [], [], timeout_s)[0]:
+            self.ready = self.connection.recv(MESSAGE_BYTES) == BEGIN
+            self.answers = self.ready
+        return self.ready
+
     def fork(self, request: Request, log: int, begin: int, fds: list[int]) -> tuple[int, list[int]]:
         """A worker that prints to `log` and waits for BEGIN from `begin`: its process id, which is a child of whoever
         adopts this process's orphans, and its numbers of `fds`. Raises JudgeError."""
         try:
+            if not self.imported(START_TIMEOUT_S):
+                raise OSError("it did not import what a worker needs")
             socket.send_fds(self.connection, [json.dumps(asdict(request)).encode()], [log, begin, *fds])
             answer = json.loads(self.connection.recv(MESSAGE_BYTES) or b"{}")
         except (OSError, ValueError) as error:
@@ -108,6 +131,53 @@ class Nursery:
         self.process.kill()
         self.process.wait()
         os.close(self.log)
+
+
+class Nurseries:
+    """Those of one launcher."""
+
+    def __init__(self) -> None:
+        self.begun: dict[tuple[str, bool], Nursery] = {}
+
+    def begin(self, device: str, *, compiles: bool = False) -> Nursery:
+        """Has the imports of a device's workers begin, where they have not, and does not wait. What compiles can do
+        without a nursery; one that ended is not made anew."""
+        nursery = self.begun.get((kind_of(device), compiles))
+        if nursery is None or not (nursery.lives() or compiles):
+            if nursery is not None:
+                nursery.close()
+            nursery = self.begun[kind_of(device), compiles] = Nursery(device, compiles=compiles)
+        return nursery
+
+    def of(self, device: str, serves: str) -> Nursery:
+        """Who forks a worker now: for one that compiles, the nursery that imported that, where it is ready."""
+        compiling = self.begun.get((kind_of(device), True)) if serves == COMPILES else None
+        with contextlib.suppress(OSError):
+            if compiling is not None and compiling.lives() and compiling.imported():
+                return compiling
+        return self.begin(device)
+
+    def rest(self, signal_: int) -> None:
+        """SIGSTOP or SIGCONT to those that import."""
+        for nursery in self.begun.values():
+            with contextlib.suppress(OSError):
+                if nursery.lives() and not nursery.imported():
+                    nursery.process.send_signal(signal_)
+
+    def pids(self) -> set[int]:
+        """Their process ids."""
+        return {nursery.process.pid for nursery in self.begun.values()}
+
+    def close(self) -> None:
+        """Ends them; their workers go on."""
+        for nursery in self.begun.values():
+            nursery.close()
+        self.begun.clear()
+
+
+def kind_of(device: str) -> str:
+    """Workers of these have the same environment, but for their folders."""
+    return "cpu" if device == "cpu" else "cuda"
 
 
 class Forked:
@@ -132,15 +202,22 @@ class Forked:
 # -- the nursery itself ------------------------------------------------------------------------------------------------
 
 
-def serve(connection: socket.socket) -> Request:
+def serve(connection: socket.socket, device: str, *, compiles: bool = False) -> Request:
     """Forks workers until the launcher is gone, and then ends this process. Returns in every worker, with what it is to
     be, once the launcher has told it to begin."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where whoever started us ignores it, so did we
     prctl(PR_SET_DUMPABLE, 0)  # under one user, no worker may look into what later workers are made of
     importlib.import_module("triton")
-    importlib.import_module("repro.judge.worker")
+    worker = importlib.import_module("repro.judge.worker")
+    if device != "cpu":
+        worker.read_triton()
+    if compiles:
+        worker.import_compiler()
+        if _has_called_cuda():  # where NVML did not answer
+            sys.exit("the imports called the CUDA driver, which then works in no fork")
     gc.collect()
     gc.freeze()  # a worker's collections leave the pages alone that it shares with the others
+    connection.send(BEGIN)
     us = os.getpid()
     while True:
         try:
@@ -166,6 +243,14 @@ def serve(connection: socket.socket) -> Request:
             os.close(fd)
         with contextlib.suppress(OSError):
             connection.send(json.dumps(answer).encode())
+
+
+def _has_called_cuda() -> bool:
+    """Whether CUDA would fail in a fork of this process, as a fork says."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(int(sys.modules["torch"].cuda._is_in_bad_fork()))
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
 
 
 def _fork_twice() -> int:

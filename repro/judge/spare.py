@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from repro.errors import JudgeError
-from repro.judge import launch
+from repro.judge import launch, nursery
 from repro.judge.protocol import Channel
 
 # What a process is for, as the launcher tells it: `judge`, or `baselines`, which compile.
-PLAIN, COMPILES = "judge", "baselines"
+PLAIN, COMPILES = "judge", nursery.COMPILES
 
 
 class Process:
@@ -112,14 +112,16 @@ def take(device: str, kind: str = PLAIN) -> Process | None:
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Those that wait stand still meanwhile, wherever they are in their imports: nothing is timed beside those."""
+    """Those that wait stand still meanwhile, and what imports for them: nothing is timed beside those."""
     with _lock:
         _paused[:] = [process for waiting in _ready.values() for process in waiting]
+    launch.current().rest(launch.STOP)
     for process in _paused:
         process.started.signal(launch.STOP)
     try:
         yield
     finally:
+        launch.current().rest(launch.GO)
         for process in _paused:
             process.started.signal(launch.GO)
         _paused.clear()

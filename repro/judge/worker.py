@@ -343,6 +343,13 @@ def answer(worker: Worker, message: dict[str, Any]) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error} ({where})", "code": code}
 
 
+def read_triton() -> None:
+    """Has Triton read all of itself once, for the keys of what it compiles: half a second or more in every process that
+    compiles, if none that it is a fork of has done so."""
+    with contextlib.suppress(Exception):
+        importlib.import_module("triton.runtime.cache").triton_key()
+
+
 def warm_triton() -> None:
     """Has Triton compile its bridge to the CUDA driver, half a second of a C compiler that nobody waits for while the
     judge starts. It makes no CUDA context. What fails here is met and told where a solution needs it."""
@@ -352,12 +359,19 @@ def warm_triton() -> None:
         _ = triton_driver.active.utils
 
 
-def warm_compiler() -> None:
-    """Imports torch.compile and starts the processes that it compiles in, as its first compilation would after seconds.
-    It makes no CUDA context. What fails here is met and told by the first compilation."""
+def import_compiler() -> None:
+    """Imports torch.compile, and reads it once for the keys of what it compiles. It starts no process and no thread,
+    and makes no CUDA context. What fails here is met and told by the first compilation."""
     with contextlib.suppress(Exception):
         importlib.import_module("torch._dynamo")
         importlib.import_module("torch._inductor.compile_fx")
+        importlib.import_module("torch._inductor.codecache").torch_key()
+
+
+def warm_compiler() -> None:
+    """Starts the processes that torch.compile compiles in, as its first compilation would after seconds."""
+    import_compiler()
+    with contextlib.suppress(Exception):
         importlib.import_module("torch._inductor.async_compile").maybe_warm_pool()
 
 

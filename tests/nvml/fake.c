@@ -49,6 +49,7 @@ const char *nvmlErrorString(int code) { return "an error that the binding does n
 int nvmlSystemGetDriverVersion(char *to, uint size) { return text(to, size, "570.00.1"); }
 int nvmlSystemGetNVMLVersion(char *to, uint size) { return text(to, size, "12.570.00"); }
 int nvmlSystemGetCudaDriverVersion_v2(int *to) { *to = 12080; return OK; }
+int nvmlInit(void) { return nvmlInitWithFlags(0); }
 int nvmlDeviceGetCount_v2(uint *to) { return number(to, 1); }
 int nvmlDeviceGetHandleByIndex_v2(uint index, void **d) { *d = &gpu; return index ? INVALID : OK; }
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **d) { *d = &gpu; return strcmp(uuid, UUID) ? NOT_FOUND : OK; }
