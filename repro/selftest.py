@@ -44,7 +44,7 @@ TIMING_BUDGET_S = 2.0
 SIDE_BY_SIDE, TIMED_SIDE_BY_SIDE = 8, 4
 # What looks for PROGRAM where cells run; for nvcc also whether torch's C++ headers are there, and of the same CUDA.
 LOOK = r"""
-import importlib.util, pathlib, re, shutil, subprocess
+import importlib.util, pathlib, re, shutil, subprocess, tempfile
 path = shutil.which(PROGRAM)
 if path is None:
     print(PROGRAM, "is missing")
@@ -60,6 +60,12 @@ elif PROGRAM == "nvcc":
         print("ninja is missing, which torch builds with")
     elif due and has and due[1] != has[1]:
         print(f"nvcc is of CUDA {has[1]} and torch of CUDA {due[1]}")
+    else:
+        with tempfile.NamedTemporaryFile("w", suffix=".cu") as source:
+            source.write("#include <thrust/complex.h>\n")
+            source.flush()
+            if subprocess.run([path, "-E", source.name], capture_output=True).returncode:
+                print("nvcc finds no thrust/complex.h, which torch's C++ headers include")
 """
 # Who may be told so disturbs others, and is timed alone.
 DISTURBING = {"background_work", "baseline_disturbed"}

@@ -25,6 +25,13 @@ from torch.nn import functional as F
 warnings.simplefilter("ignore")
 
 
+def transposed(x, weight, **given):
+    # a NaN where an input that is one has a part in the sum: a library may multiply it by padding too
+    found = F.conv_transpose3d(x.nan_to_num(0), weight, **given)
+    lost = F.conv_transpose3d(x.isnan().double(), torch.ones_like(weight), **given)
+    return found.masked_fill(lost > 0.5, float("nan"))
+
+
 def error(case, device):
     spec = importlib.util.spec_from_file_location("kernel", case["file"])
     kernel = importlib.util.module_from_spec(spec)
@@ -42,7 +49,7 @@ def error(case, device):
         "04": lambda: wide[0] @ wide[1],
         "36": lambda: wide[0] / torch.sqrt((wide[0] ** 2).mean(1, keepdim=True) + given.get("eps", 1e-5)),
         "43": lambda: F.max_pool3d(wide[0], **given),
-        "77": lambda: F.conv_transpose3d(wide[0], wide[1], **given),
+        "77": lambda: transposed(*wide, **given),
         "82": lambda: F.conv2d(wide[0], wide[1], groups=wide[0].shape[1], **given),
     }[case["number"]]()
     assert found.shape == reference.shape and found.dtype == dtype, (found.shape, reference.shape, found.dtype)

@@ -7,6 +7,7 @@ nothing keeps the next one from being judged.
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -283,14 +284,24 @@ def test_one_problem_by_number_by_name_and_none(tmp_path: Path) -> None:
 # -- on a GPU ---------------------------------------------------------------------------------------------------------
 
 
-def entries_of(tool: Tool, *args: str) -> tuple[float, list[dict[str, Any]]]:
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """For temporary files, as /tmp: pytest's folder is its user's alone, and no worker of root's can have its own user
+    there."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
+
+
+def entries_of(tool: Tool, open_folder: Path, *args: str) -> tuple[float, list[dict[str, Any]]]:
     """`repro benchmark` at full size, with fixtures: how long it took, seconds, and its entries."""
     keys = [f"L1_{number}@bf16" for number in ("04", "36", "43", "77", "82")]
     chosen = [word for key in keys for word in ("--problem", key)]
-    fixed = tool.finish(tool.start("fixtures", "--engine", "local", *chosen), 120)
+    tmp = {"TMPDIR": str(open_folder)}
+    fixed = tool.finish(tool.start("fixtures", "--engine", "local", *chosen, **tmp), 120)
     assert fixed.code == 0, fixed.err
     begin = time.monotonic()
-    done = tool.finish(tool.start("benchmark", "--engine", "local", *args, "--json", "out.json"), 500)
+    done = tool.finish(tool.start("benchmark", "--engine", "local", *args, "--json", "out.json", **tmp), 500)
     assert done.code == 0, done.err
     return time.monotonic() - begin, strict_json((tool.folder / "out.json").read_text())
 
@@ -300,8 +311,8 @@ def verdicts(entries: list[dict[str, Any]]) -> set[str]:
 
 
 @pytest.mark.gpu
-def test_a_quick_look_at_five_problems_takes_a_minute(tool: Tool) -> None:
-    took_s, entries = entries_of(tool, "--quick")
+def test_a_quick_look_at_five_problems_takes_a_minute(tool: Tool, open_folder: Path) -> None:
+    took_s, entries = entries_of(tool, open_folder, "--quick")
     assert len(entries) == 5 and verdicts(entries) == {"correct"}
     assert set(entries[0]["baselines"]) == {"eager", "compile"}
     assert {"max_autotune", "reduce_overhead", "the A/A control"} <= set(entries[0]["timing"]["left_out"])
@@ -309,8 +320,8 @@ def test_a_quick_look_at_five_problems_takes_a_minute(tool: Tool) -> None:
 
 
 @pytest.mark.gpu
-def test_five_problems_take_four_minutes(tool: Tool) -> None:
-    took_s, entries = entries_of(tool)
+def test_five_problems_take_four_minutes(tool: Tool, open_folder: Path) -> None:
+    took_s, entries = entries_of(tool, open_folder)
     assert len(entries) == 5 and verdicts(entries) == {"correct"}
     for entry in entries:
         named = entry["baselines"].keys() | entry["timing"]["left_out"].keys()
@@ -320,9 +331,9 @@ def test_five_problems_take_four_minutes(tool: Tool) -> None:
 
 
 @pytest.mark.gpu
-def test_both_protocols_time_the_same_kernels(tool: Tool) -> None:
+def test_both_protocols_time_the_same_kernels(tool: Tool, open_folder: Path) -> None:
     """They differ by what they do, cold or warm, mean or median, but not by the order of magnitude."""
-    _, (entry,) = entries_of(tool, "36", "--quick", "--parity")
+    _, (entry,) = entries_of(tool, open_folder, "36", "--quick", "--parity")
     assert entry["parity"]["measurement"] is True and entry["parity"]["reasons"] == {}
     for key in benchmark.published_keys({}):
         assert 0.5 < entry["parity"][key] / entry[key] < 2, key

@@ -133,17 +133,21 @@ def test_what_cannot_run_here_is_skipped_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("release", "headers", "told"),
+    ("release", "headers", "thrust", "told"),
     [
-        ("12.4, V12.4.131", True, ""),
-        ("13.0, V13.0.48", True, "nvcc is of CUDA 13 and torch of CUDA 12"),
-        ("12.8, V12.8.93", False, "torch's C++ headers are missing"),
+        ("12.4, V12.4.131", True, True, ""),
+        ("13.0, V13.0.48", True, True, "nvcc is of CUDA 13 and torch of CUDA 12"),
+        ("12.8, V12.8.93", False, True, "torch's C++ headers are missing"),
+        ("12.8, V12.8.93", True, False, "nvcc finds no thrust/complex.h, which torch's C++ headers include"),
     ],
 )
 def test_inline_cuda_needs_a_nvcc_of_torchs_cuda_and_torchs_headers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, headers: bool, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, headers: bool, thrust: bool, told: str
 ) -> None:
-    (tmp_path / "nvcc").write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}'\n")
+    (tmp_path / "nvcc").write_text(f"""#!/bin/sh
+if [ "$1" = -E ]; then grep -q thrust/complex.h "$2" && exit {int(not thrust)}; fi
+echo 'Cuda compilation tools, release {release}'
+""")
     (tmp_path / "nvcc").chmod(0o755)
     (tmp_path / "torch/include/torch").mkdir(parents=True)
     (tmp_path / "torch/__init__.py").touch()
