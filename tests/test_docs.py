@@ -52,7 +52,7 @@ def results_block():
 
 
 def run_block():
-    bundle, text = published("h200-cut", "run")
+    bundle, text = published("h200-pinned", "run")
     machine = next(iter(model.build(bundle)["machines"].values()))
     path = bundle.path.relative_to(settings.ROOT)
     return f"`make run` on one H200, pinned stack ([bundle]({path})): {machine}\n\n" + section(text, "oracle")
