@@ -354,6 +354,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_does_no_harm_to_any_tool(name):
     sane = {"query": "softmax of long rows"}
@@ -470,6 +471,7 @@ def test_an_error_message_at_the_end_of_a_long_log_is_found():
     assert tools.call("diagnose_failure", {"symptoms": "", "logs": log}).hits[0] == "error-illegal-memory-access"
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_signature_takes_long_on_text_made_to_slow_it_down(kind):
     texts = ["a" * 16_000, "error " * 2600, "(" * 16_000, "x: 1, " * 2600, " \n" * 8000, "0" * 8000 + "." * 8000]

@@ -121,10 +121,10 @@ def paused() -> Iterator[None]:
     try:
         yield
     finally:
-        launch.current().rest(launch.GO)
         for process in _paused:
             process.started.signal(launch.GO)
         _paused.clear()
+        launch.current().rest(launch.GO)
 
 
 def close() -> None:
