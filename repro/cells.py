@@ -155,12 +155,14 @@ def _tuple(value: Any) -> Any:
 def _workers(cells: list[Cell]) -> Counter[str]:
     """The workers to start before the first of some cells is judged: its own, and where every worker has a user of its
     own, which keeps it from what runs meanwhile, those of the next AHEAD (who compile have pools of processes: of those
-    only the next one's). While something is timed they stand still."""
+    only the next one's that needs any). While something is timed they stand still."""
     counts: Counter[str] = Counter()
-    for place, cell in enumerate(cells[: 1 + AHEAD if launch.apart() else 1]):
+    pools = 0
+    for cell in cells[: 1 + AHEAD if launch.apart() else 1]:
         if cell.verb == "evaluate" and cell.device == cells[0].device:
             more = spare.wanted(cell.device, cell.dtype, len(cell.solutions), cell.options)
-            if place > 1:
+            pools += spare.COMPILES in more
+            if pools > 2:
                 del more[spare.COMPILES]
             counts += more
     return counts

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from repro import cells, settings
+from repro.agents import study
 from repro.cells import Cell
 from repro.errors import SolutionDied
 from repro.evaluation import JudgeOptions
@@ -137,6 +138,17 @@ def test_of_workers_that_compile_those_of_the_next_cell_alone_start_ahead(monkey
     own = cells._workers([whole])
     assert own == {spare.PLAIN: 2, spare.COMPILES: 3}, "a solution, the control; baselines, max-autotune at two classes"
     assert cells._workers([whole] * 5) == {spare.PLAIN: 3 * 2, spare.COMPILES: 2 * 3}
+    control = cell(True)  # as a run's negative control: it needs none, and the solution after it gets them as early
+    plain = cells._workers([control])[spare.PLAIN]
+    assert cells._workers([whole, control, whole]) == {spare.PLAIN: 2 * 2 + plain, spare.COMPILES: 2 * 3}
+    assert cells._workers([control, whole, control]) == {spare.PLAIN: 2 + 2 * plain, spare.COMPILES: 3}
+
+
+def test_for_a_negative_control_nothing_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: dict[str, JudgeOptions] = {}
+    monkeypatch.setattr(study.evaluation, "cell", lambda row, *given, **_: chosen.update({row: given[4]}))
+    study.plan(["L1_36"], "oracle", 1, "smoke", tmp_path, cast(Any, SimpleNamespace(device="cuda")), JudgeOptions())
+    assert chosen == {"L1_36/oracle/0": JudgeOptions(), "L1_36/nop/0": JudgeOptions(compiled=False)}
 
 
 def test_what_waits_stands_still_while_something_is_timed(ready: None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ def plan(
                 def build(problem: Any = problem, arm: Agent = arm, repeat: int = repeat, name: str = name) -> Any:
                     submission = arm.solve(problem)
                     solutions[f"solutions/{arm.name}/{repeat}/{problem.path.name}"] = submission.source
-                    return evaluation.cell(name, problem, [submission], results, engine, options, repeat=repeat)
+                    # nobody asks how fast a wrong answer is: for a control nothing compiles
+                    chosen = replace(options, compiled=False) if arm.control else options
+                    return evaluation.cell(name, problem, [submission], results, engine, chosen, repeat=repeat)
 
                 rows.append(evaluation.row_for(name, build, columns))
     return rows, solutions
@@ -75,6 +78,7 @@ def run(
         "size": size,
         "device": engine.device,
         "options": options.for_cell(engine.device),
+        "control_options": replace(options, compiled=False).for_cell(engine.device),
     }
     bundle = open_bundle(results, "run", rows, parameters, resume=resume)
     for name, source in solutions.items():
