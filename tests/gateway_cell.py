@@ -130,10 +130,11 @@ class Cell:
         transport = httpx2.HTTPTransport(uds=str(self.socket))
         return httpx2.Client(transport=transport, base_url="http://gateway", timeout=60)
 
-    def post(self, path: str = "/v1/messages", **body: Any) -> httpx2.Response:
-        """One request with a body like an agent's, changed as told; a field told as None is left out."""
+    def post(self, path: str = "/v1/messages", by: httpx2.Client | None = None, **body: Any) -> httpx2.Response:
+        """One request with a body like an agent's, changed as told; a field told as None is left out. by: a client that
+        is there already."""
         whole = {"model": MODEL, "max_tokens": 100, "messages": HI} | body
-        with self.http() as http:
+        with contextlib.nullcontext(by) if by is not None else self.http() as http:
             return http.post(path, json={k: v for k, v in whole.items() if v is not None})
 
     def lines(self, kind: str = "") -> list[dict[str, Any]]:
