@@ -21,13 +21,14 @@ from repro.agents import cells
 from repro.agents.cells import Verdict
 from repro.engines import agent as rules
 from repro.engines.agent import MOST_FILES, AgentCell, AgentOutcome, Basket
-from repro.engines.agent_docker import Room
+from repro.engines.agent_docker import AGENT_FOLDER, Room
 from repro.gateway.config import KB_TOOLS
 
 LABEL = "repro.test-attack"
 MODEL = "claude-opus-4-5-20251101"
 NAME = "L1_36_RMSNorm.py"
-SOLVES = f"printf 'class ModelNew:\\n    pass\\n' > /cell/work/solutions/{NAME}; "
+SOLUTIONS = f"{AGENT_FOLDER}/{rules.SOLUTIONS}"
+SOLVES = f"printf 'class ModelNew:\\n    pass\\n' > {SOLUTIONS}/{NAME}; "
 END = {"content": [{"type": "text", "text": "Scripted reply: done."}], "stop_reason": "end_turn"}
 
 
@@ -143,7 +144,7 @@ def test_a_forged_outcome_harms_no_record(name: str) -> None:
 @pytest.mark.timeout(600)
 def test_names_and_links_of_an_agent_lead_nowhere() -> None:
     """A name of 255 bytes could not be written into the bundle, which ended the study."""
-    work = "cd /cell/work/solutions; "
+    work = f"cd {SOLUTIONS}; "
     left = attack(
         SOLVES + work + "touch $(printf 'x%.0s' $(seq 252)).py $'\\xff.py' $'a\\nb.py' .hidden.py ./-x.py; "
         "mkfifo fifo.py; "
@@ -175,10 +176,10 @@ def test_files_without_end_are_read_in_bounded_time_and_space() -> None:
     """A file of a terabyte that holds nothing was read to its end."""
     begin = time.monotonic()
     left = attack(
-        SOLVES + "cd /cell/work/solutions; for n in 1 2 3 4; do truncate -s 8G z$n.py; done; truncate -s 1T huge.py; "
+        SOLVES + f"cd {SOLUTIONS}; for n in 1 2 3 4; do truncate -s 8G z$n.py; done; truncate -s 1T huge.py; "
         "truncate -s 8G /cell/transcript/t; yes | head -c 300M >> /cell/events.jsonl",
         "mkdir /cell/transcript/many; cd /cell/transcript/many; "
-        "python -c \"for n in range(20000): open(str(n), 'w').close()\"; ls -s /cell/work/solutions",
+        "python -c \"for n in range(20000): open(str(n), 'w').close()\"; " + f"ls -s {SOLUTIONS}",
     )
     assert time.monotonic() - begin < 120
     assert cells.solutions(left)[NAME] and left.cut
@@ -190,7 +191,7 @@ def test_files_without_end_are_read_in_bounded_time_and_space() -> None:
 @pytest.mark.timeout(600)
 def test_nothing_of_an_agent_outlives_it() -> None:
     """What it leaves running writes no solution after the end, forged or not."""
-    late = "(trap '' TERM INT HUP; sleep 4; while :; do echo late > /cell/work/solutions/late.py; sleep 0.1; done)"
+    late = f"(trap '' TERM INT HUP; sleep 4; while :; do echo late > {SOLUTIONS}/late.py; sleep 0.1; done)"
     left = attack(SOLVES + f'setsid bash -c "{late.replace(chr(34), "")}" >/dev/null 2>&1 & disown; true')
     assert cells.judge(left).status == "completed" and "late.py" not in cells.solutions(left)
 

@@ -252,7 +252,7 @@ def test_every_arm_is_told_the_same(cell: Cell) -> None:
 def test_the_prompt_names_every_problem_its_files_and_the_command(cell: Cell) -> None:
     one = task.prompt(cell.write())
     whole = task.prompt(cell.write(mode="suite", problems=["L1_36", "L3_43"], device="cuda", size="full"))
-    assert f"{cell.folder}/work/{SOLUTION}" in one and f"{cell.folder}/problems/L1_36_RMSNorm.py" in one
+    assert str(cell.folder / "work" / SOLUTION) in one and f"{cell.folder}/problems/L1_36_RMSNorm.py" in one
     assert "--device cpu --size smoke" in one and "There is no GPU here" in one and "$" not in one + whole
     assert "solutions/L3_43_MinGPTCausalAttention.py" in whole and "--device cuda --size full" in whole
     assert "There is no GPU" not in whole and "each of the 2 problems" in whole
