@@ -612,6 +612,20 @@ def test_what_forks_workers_never_calls_the_cuda_driver(
     launcher.end()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_where_root_alone_may_enter_the_temporary_folder_workers_get_no_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer came from /tmp instead, which is where another user's search ends; every worker failed then."""
+    monkeypatch.setattr(users, "__file__", "/bin/sh")  # the project and Python may be root's alone too, where this runs
+    monkeypatch.setattr(users.sys, "executable", "/bin/sh")
+    monkeypatch.setattr(os, "__file__", "/bin/sh")
+    for mode, may in ((0o1777, True), (0o700, False)):
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+            os.chmod(folder, mode)
+            monkeypatch.setenv("TMPDIR", folder)
+            monkeypatch.setattr(tempfile, "tempdir", None)  # as in a process that has not asked yet
+            assert users.may_change() is may, folder
+
+
 def test_launchers_side_by_side_never_share_a_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One that ends its workers ends all of a user: two that gave out the same numbers killed each other's."""
     monkeypatch.setattr(users, "USERS", tmp_path / "users")

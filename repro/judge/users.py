@@ -74,13 +74,14 @@ def may_change() -> bool:
     """Whether another user could run our code: the right to become one, and files that it can read."""
     if os.geteuid() != 0:
         return False
+    temporary = Path(tempfile.gettempdir())  # not in the child, which would be told a folder that it may use
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
             become(LAST_UID)
-            needed = [Path(__file__), Path(sys.executable), Path(os.__file__), Path(tempfile.gettempdir())]
-            code = 0 if all(os.access(path, os.R_OK) for path in needed) and os.access(needed[-1], os.W_OK) else 1
+            needed = [Path(__file__), Path(sys.executable), Path(os.__file__), temporary]
+            code = 0 if all(os.access(path, os.R_OK) for path in needed) and os.access(temporary, os.W_OK) else 1
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
