@@ -23,6 +23,7 @@ import pynvml
 import torch
 
 from repro import jsonio, settings
+from repro.judge.memory import handle
 from repro.judge.precision import exact_float32
 from repro.problems import ITEMSIZE, Problem
 
@@ -109,11 +110,9 @@ def _identity(device: torch.device) -> tuple[dict[str, Any], dict[str, Any]]:
     uuid = str(torch.cuda.get_device_properties(device).uuid)
     of: dict[str, Any] = {"gpu": uuid, "torch": torch.__version__, "driver": None}
     now: dict[str, Any] = {}
-    try:
-        pynvml.nvmlInit()
-        h = pynvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
-        driver = pynvml.nvmlSystemGetDriverVersion()
-    except pynvml.NVMLError:
+    h = handle(uuid)
+    driver = _told(pynvml.nvmlSystemGetDriverVersion)
+    if h is None or driver is None:
         return of, now
     of["driver"] = driver.decode() if isinstance(driver, bytes) else driver
     sm, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM

@@ -1,10 +1,10 @@
 """The timing of an evaluation: baselines, an A/A control and the correct solutions, one at a time, against each other.
 
-A call of a variant goes so. Its worker makes ready and is stopped, as all others are. The judge makes new inputs,
-flushes the L2 from its own process and sees that the GPU is idle. It notes its clock, wakes that one worker, and that
-makes one call behind a gate which hides the launch; the answer ends the judge's clock. Then one secret row of what it
-returned is compared with the reference, and now and then all of it. A solution therefore runs only while it is timed,
-and its inputs are not there before.
+A call of a variant goes so. Its worker makes ready and is stopped, as all others are. The judge makes new inputs, rests
+where the power limit holds the clocks down, flushes the L2 from its own process and sees that the GPU is idle. It notes
+its clock, wakes that one worker, and that makes one call behind a gate which hides the launch; the answer ends the
+judge's clock. Then one secret row of what it returned is compared with the reference, and now and then all of it. A
+solution therefore runs only while it is timed, and its inputs are not there before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from repro.errors import JudgeError, SolutionError, SolutionRejected
-from repro.judge import baselines, timing, trials
+from repro.judge import baselines, power, timing, trials
 from repro.judge.ahead import COMPILE_TIMEOUT_S
 from repro.judge.clock import Clock
 from repro.judge.subject import PASSES, Subject
@@ -38,6 +38,8 @@ KEYED_BYTES = 256 << 20
 ALONE_BLOCKS, DISTURBED = 8, timing.HELD_UP
 DISTURBED_CODE = "baseline_disturbed"
 HOT_MS, HOT_CALLS = 30.0, 200
+# What a worker ends with.
+ENDED = ("timeout", "worker_exited", "segfault", "killed")
 # Why a pass is left out.
 WITHOUT = "this run does without"
 # Workers keep what their allocators hold between calls where all of it is under this share of the GPU's memory.
@@ -75,9 +77,10 @@ class Contest:
         self.whole = {s.name: random.SystemRandom().randrange(timing.MIN_BLOCKS) for s in solutions}
         self.calls = dict.fromkeys(self.whole, 0)
         self.flusher: torch.Tensor | None = None
-        self.quiet_ms = 0.0
+        self.quiet_ms, self.busy_s = 0.0, 0.0
         self.spent_s: dict[str, float] = {}
         self.launches = Launches()
+        self.power = power.PowerLimit(str(torch.cuda.get_device_properties(self.device).uuid) if self.cuda else None)
         self.keep = True
         perturbed = not evaluation.problem.native_signal
         name, self.state = evaluation.use(perturbed)
@@ -147,12 +150,7 @@ class Contest:
             self.classes[variant] = self.evaluation.class_now(subject, variant, self.kind, timeout_s)
         except SolutionError as error:
             self.left_out[variant] = f"{error.code}: {error.detail}"
-            if error.verdict in ("timeout", "error") and error.code in (
-                "timeout",
-                "worker_exited",
-                "segfault",
-                "killed",
-            ):
+            if error.verdict in ("timeout", "error") and error.code in ENDED:
                 self.evaluation.end(subject)
                 if not tuned:
                     raise Blamed(subject, error) from error
@@ -235,6 +233,7 @@ class Contest:
         self.last = subject
         worker.stop()
         self.slots.fill(secret_seed(), stress)
+        self.power.rest(self.busy_s)
         self._flush()
         if not worker.is_still():
             raise SolutionRejected("background_work", "the solution runs while it is stopped")
@@ -243,7 +242,8 @@ class Contest:
         # of a large output the digest would take longer than the call; there, copying the inputs does
         key = secrets.randbits(62) | 1 if self.slots.output_bytes <= KEYED_BYTES else 0
         answer = worker.ask({"op": "go", "key": key}, timeout_s)
-        wall_ms = (time.perf_counter() - begin) * 1e3
+        self.busy_s = time.perf_counter() - begin
+        wall_ms = self.busy_s * 1e3
         device_ms, host_ms = (timing.reported(answer.get(name)) for name in ("device_ms", "host_ms"))
         launch_ms = answer.get("launch_ms")
         if subject.trusted:
@@ -326,6 +326,7 @@ class Contest:
                                  "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
                                  "other_inputs": sorted(self.others),
                                  "gate_us": GATE_US if self.cuda else 0.0, "memory_kept": self.keep,
+                                 "power_limit": self.power.to_json(),
                                  "launch_ms": {n: round(statistics.median(s.launch_ms for s in x.gated), 4)
                                                for n, x in series.items() if x.gated},
                                  "launches_outlast_gate": timing.outlasting(series) if self.cuda else []}  # fmt: skip

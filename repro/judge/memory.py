@@ -10,6 +10,15 @@ import pynvml
 PERIOD_S = 0.01
 
 
+def handle(uuid: str) -> Any:
+    """NVML's handle of the GPU that torch says this UUID of, or None where NVML does not answer."""
+    try:
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
+    except pynvml.NVMLError:
+        return None
+
+
 class DeviceMemory:
     """Samples used memory from a thread between `start` and `stop`. Does nothing where NVML does not answer."""
 
@@ -18,15 +27,7 @@ class DeviceMemory:
         self.before: int | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._handle: Any = None
-        if uuid is None:
-            return
-        try:
-            pynvml.nvmlInit()
-            name = uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
-            self._handle = pynvml.nvmlDeviceGetHandleByUUID(name)
-        except pynvml.NVMLError:
-            self._handle = None
+        self._handle = None if uuid is None else handle(uuid)
 
     def _used(self) -> int:
         return int(pynvml.nvmlDeviceGetMemoryInfo(self._handle).used)
