@@ -21,6 +21,8 @@ from repro.errors import SolutionRejected
 from repro.judge import stats, timing
 from repro.judge.timing import Block, Runner, Sample, Series
 
+AGAIN = "control (eager again)"
+
 # -- statistics -----------------------------------------------------------------------------------------------------
 
 
@@ -443,6 +445,44 @@ def test_a_speedup_carries_what_differs_between_processes() -> None:
     assert wide["ci95"] == pytest.approx(plain["ci95"], rel=2e-4)
 
 
+def launched(device_ms: list[float], launch_ms: float) -> Series:
+    return Series([Sample(ms, ms + 0.5, ms + 0.7, 0.5, launch_ms) for ms in device_ms])
+
+
+def test_where_the_gpu_waits_for_launches_an_interval_holds_what_the_host_does() -> None:
+    """A process keeps for its life a part of what its calls vary by; where the gate hides the launches, or the GPU has
+    enough to do, the host has no part in a time."""
+    generator = np.random.default_rng(11)
+    base, ours = ([float(ms) for ms in 4 * generator.lognormal(0, 0.2, 250)] for _ in range(2))
+    plain = timing.compare(launched(base, 0.4), launched(ours, 0.4))
+    assert timing.host_term(launched(base, 0.4)) == timing.host_term(launched(base, 3.0)) == 0.0, "busy for 4 of 2.5 ms"
+    assert timing.host_term(launched([20.0] * 30, 4.6)) == 0.0 and timing.host_term(Series()) == 0.0
+    term = timing.host_term(launched(base, 4.5))
+    assert term == pytest.approx(0.45 * np.std(np.log(base)))
+    one, both = (timing.compare(launched(base, 4.5), launched(ours, launch_ms)) for launch_ms in (0.4, 4.5))
+    assert one["ratio"] == both["ratio"] == plain["ratio"] and "host_term" not in plain
+    assert one["host_term"] == pytest.approx(term, abs=1e-4) and both["host_term"] > one["host_term"]
+    widths = [math.log(found["ci95"][1] / found["ci95"][0]) / 2 for found in (plain, one, both)]
+    assert widths[1] == pytest.approx(math.hypot(widths[0], term), rel=0.05)
+    assert widths[2] == pytest.approx(math.hypot(widths[0], both["host_term"]), rel=0.05)
+    assert timing.host_term(launched([4.0] * 30, 4.5)) == 0.0, "calls of a quiet host are alike"
+
+
+def test_the_intervals_of_launch_bound_controls_cover_one() -> None:
+    """Eager against eager in another process where launches take milliseconds, in all bundles that were measured."""
+    covered = {}
+    for file in (settings.ROOT / "artifacts" / "results").glob("*/*/rows.jsonl"):
+        for row in map(json.loads, file.read_text().splitlines()):
+            result = row.get("result") or {}
+            launches, samples = result.get("timing", {}).get("launch_ms", {}), result.get("samples_ms", {})
+            if {"eager", AGAIN} <= samples.keys() & launches.keys():
+                pair = [launched(samples[name]["gated"]["device_ms"], launches["eager"]) for name in ("eager", AGAIN)]
+                found = timing.compare(*pair)
+                if "host_term" in found:
+                    covered[file.parent.name, row["row"]] = found["ci95"][0] <= 1 <= found["ci95"][1]
+    assert len(covered) > 5 and all(covered.values()), covered
+
+
 def test_a_time_of_a_nanosecond_is_a_number_like_others() -> None:
     """The shortest time that a worker may report, against a long one: a wide interval, no overflow."""
     told = timing.speedup([2.5] * 40, [timing.MIN_MS] * 40)
@@ -536,10 +576,12 @@ def test_the_same_code_is_neither_fast_nor_slow(shift: float) -> None:
 # -- the power limit ------------------------------------------------------------------------------------------------
 
 RESTED = """
-import json, sys, time
+import json, os, sys, time
 from repro.judge.power import PowerLimit
 limit, begin = PowerLimit("11111111-2222-3333-4444-555555555555" if sys.argv[1] == "cuda" else None), time.monotonic()
-for busy_s in (0.0, 0.02, 10.0):
+now = os.environ.get("FAKE_NVML_REASONS", "")
+for reasons, busy_s in (("0x0", 1.0), (now, 0.0), (now, 0.02), ("0x0", 10.0)):
+    os.environ["FAKE_NVML_REASONS"] = reasons
     limit.rest(busy_s)
 print(json.dumps(limit.to_json() | {"passed_s": time.monotonic() - begin}))
 """
@@ -559,7 +601,8 @@ print(json.dumps(limit.to_json() | {"passed_s": time.monotonic() - begin}))
 def test_a_timed_call_waits_where_the_power_limit_holds_the_clocks_down(
     fake_gpu: dict[str, str], device: str, settings_: dict[str, str], rests: int
 ) -> None:
-    """Twice as long as the GPU was busy, a quarter of a second at most; nowhere else, nor where NVML is silent."""
+    """Twice as long as the GPU was busy, a quarter of a second at most, and from then on: the rest makes the limit let
+    go. Nowhere else, nor where NVML is silent."""
     environment = os.environ | {"PYTHONPATH": str(settings.ROOT)} | fake_gpu | settings_
     command = [sys.executable, "-c", RESTED, device]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -339,7 +339,7 @@ class Contest:
                 self._hot(series)
                 self.clock.lap("hot")
         if self.control is not None:
-            facts["aa"] = timing.speedup(series["eager"].device_ms, series[self.control.name].device_ms)
+            facts["aa"] = timing.gated(series["eager"], series[self.control.name])
         if self.cuda and self.options.trust == "audited":
             for subject in self.solutions:
                 if "profile" in self.options.passes:

@@ -19,10 +19,10 @@ class PowerLimit:
 
     def __init__(self, uuid: str | None) -> None:
         self._handle: Any = None if uuid is None else memory.handle(uuid)
-        self.rested_s, self.rests = 0.0, 0
+        self.rested_s, self.rests, self.met = 0.0, 0, False
 
     def holds(self) -> bool:
-        """Whether it holds the clocks down now; it is told for about half a second after the last load."""
+        """Whether it holds the clocks down now; it is told for half a second after the last load."""
         if self._handle is None:
             return False
         for query in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
@@ -33,8 +33,10 @@ class PowerLimit:
         return False
 
     def rest(self, busy_s: float) -> None:
-        """Waits, where it holds the clocks down, in proportion to the seconds that the GPU was busy for before."""
-        if self.holds():
+        """Waits, once it has held the clocks down, in proportion to the seconds that the GPU was busy for before: a
+        rest makes it let go for a while, and the calls of that while would bring it back."""
+        self.met = self.met or self.holds()
+        if self.met:
             rest_s = min(MOST_S, REST * busy_s)
             time.sleep(rest_s)
             self.rested_s, self.rests = self.rested_s + rest_s, self.rests + 1

@@ -13,7 +13,7 @@ import random
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,10 @@ SYSTEMATIC = 0.001
 # And every time as much, which only short kernels feel: 23 A/A controls of 5 to 18 us, each known to 0.1 us, lay 0.5 us
 # (rms) from 1. 0.75 us for either side make that a 95 % interval.
 SYSTEMATIC_MS = 0.00075
+# Where the GPU waits for launches (they outlast the gate by so much of the device time) a time is the host's, and of
+# what it varies by from call to call, one process keeps a part for its life (docs/judging.md). So much of either side's
+# deviation explains how far A/A controls on such hosts lay from 1.
+LAUNCH_BOUND, HOST_SHARE = 0.75, 0.45
 # What the blocks themselves may leave open of PRECISION.
 STATISTICAL = math.sqrt(PRECISION**2 - SYSTEMATIC**2)
 CONTROL_PREFIX = "control "
@@ -304,8 +308,20 @@ def disagreement(ours: Series, trusted: list[Series]) -> str:
     return ""
 
 
-def speedup(base_ms: list[float], ours_ms: list[float]) -> dict[str, Any]:
-    """stats.paired_ratio with the difference between processes added to its interval.
+def host_term(series: Series) -> float:
+    """How far from its true log the median of a variant may lie for the host's sake, at 95 %: nothing where the GPU did
+    not wait for launches."""
+    times_ms = series.device_ms
+    if not times_ms:
+        return 0.0
+    waited_ms = statistics.median(s.launch_ms - s.gate_ms for s in series.gated)
+    if waited_ms < LAUNCH_BOUND * statistics.median(times_ms):
+        return 0.0
+    return HOST_SHARE * statistics.pstdev(math.log(time_ms) for time_ms in times_ms)
+
+
+def speedup(base_ms: list[float], ours_ms: list[float], host_terms: Sequence[float] = ()) -> dict[str, Any]:
+    """stats.paired_ratio with the difference between processes added to its interval, and the `host_term` of both.
 
     at_least: the speedup that the judge's own clock vouches for, if all the time that it cannot tell from overhead were
     the solution's.
@@ -315,9 +331,16 @@ def speedup(base_ms: list[float], ours_ms: list[float]) -> dict[str, Any]:
     middle = math.log(found["ratio"])
     base, ours = statistics.median(base_ms), statistics.median(ours_ms)
     apart = (SYSTEMATIC, *(min(1.0, SYSTEMATIC_MS / time_ms) for time_ms in (base, ours)))  # nobody knows a nanosecond
-    low, high = (math.hypot(math.log(edge) - middle, *apart) for edge in found["ci95"])
+    low, high = (math.hypot(math.log(edge) - middle, *apart, *host_terms) for edge in found["ci95"])
     at_least = found["ratio"] * ours / (ours + slack_ms(ours))
+    if any(host_terms):
+        found["host_term"] = round(math.hypot(*host_terms), 4)
     return found | {"ci95": [math.exp(middle - low), math.exp(middle + high)], "at_least": at_least}
+
+
+def gated(base: Series, ours: Series) -> dict[str, Any]:
+    """`speedup` over the gated blocks of two variants."""
+    return speedup(base.device_ms, ours.device_ms, [host_term(base), host_term(ours)])
 
 
 def compare(base: Series, ours: Series) -> dict[str, Any]:
@@ -326,13 +349,13 @@ def compare(base: Series, ours: Series) -> dict[str, Any]:
     inputs: `published`, or `other` where the speedup there is lower by more than INPUT_DEPENDENT: then that one is
     told, because what is fast on recognised inputs alone is not fast. The median block decides whether it is lower.
     """
-    found = speedup(base.device_ms, ours.device_ms) | {"inputs": "published"}
+    found = gated(base, ours) | {"inputs": "published"}
     pairs = list(zip(base.other, ours.other, strict=False))  # of different lengths where a variant was left behind
     if not pairs:
         return found
     theirs, mine = [b.device_ms for b, _ in pairs], [o.device_ms for _, o in pairs]
     middle = statistics.median(math.log(b / o) for b, o in zip(theirs, mine, strict=True))
-    other = speedup(theirs, mine)
+    other = speedup(theirs, mine, [host_term(base), host_term(ours)])
     if middle < math.log(found["ratio"] * (1 - INPUT_DEPENDENT)):
         return other | {"inputs": "other", "published_inputs": found}
     return found | {"other_inputs": other}

@@ -117,7 +117,8 @@ def result(
             found["at_least"] /= alone[name]
         found["word"] = timing.word(found, timing.noise(facts.get("aa")))
         if series[name].latency_ms and ours.latency_ms:
-            found["latency"] = timing.speedup(series[name].latency_ms, ours.latency_ms)
+            terms = [timing.host_term(x) for x in (series[name], ours)]
+            found["latency"] = timing.speedup(series[name].latency_ms, ours.latency_ms, terms)
     best = _best(problem, judged, facts, ratio)
     entry["speedup"] = {n: ratio[n] for n in PUBLISHED_BASELINES if n in ratio} | best
     entry["speedup_all"] = ratio
