@@ -38,7 +38,7 @@ from repro.engines.base import inbox, outcomes
 from repro.fingerprint import state
 from repro.inputs import Recipe
 from repro.judge import binder, buffers, calibrate, driver, evaluate, trials
-from repro.judge.contest import Contest
+from repro.judge.idle import Idle
 from repro.judge.limits import CLASSES, limits
 from repro.judge.metric import Distance, score
 from repro.judge.reference import Reference
@@ -558,10 +558,9 @@ def chase(ring, out, STEPS: tl.constexpr):
 
 def test_the_flush_empties_the_l2(alone: None) -> None:
     """Loads that wait for each other are far slower after a flush: they come from memory and not from the L2."""
-    contest: Any = object.__new__(Contest)
-    contest.device, contest.baselines, contest.solutions, contest.control = GPU, [], [], None
-    contest._settle()
-    assert contest.flusher.numel() >= 2 * torch.cuda.get_device_properties(0).L2_cache_size
+    idle = Idle(GPU, watched=True)
+    idle.settle()
+    assert idle.flusher is not None and idle.flusher.numel() >= 2 * torch.cuda.get_device_properties(0).L2_cache_size
     count = 1 << 21  # 8 MiB, of which every step meets another line of 128 bytes
     ring = (torch.arange(count, device=GPU, dtype=torch.int64) + 32 * 1021).remainder(count).to(torch.int32)
     out = torch.empty(1, dtype=torch.int32, device=GPU)
@@ -571,10 +570,46 @@ def test_the_flush_empties_the_l2(alone: None) -> None:
 
     for _ in range(3):
         walk()
-    hot, cold = event_us(walk), event_us(walk, contest._flush_ms)
+    hot, cold = event_us(walk), event_us(walk, idle.flush_ms)
     assert cold > 1.4 * hot, f"{cold:.0f} us after a flush, {hot:.0f} us without"
-    contest.flusher = None
+    idle.flusher = None
     torch.cuda.empty_cache()
+
+
+SLEEPS = """
+import sys, torch
+torch.cuda._sleep(1)
+torch.cuda.synchronize()
+print("ready", flush=True)
+for _ in sys.stdin:
+    torch.cuda._sleep(60_000_000)
+    print("on", flush=True)
+"""
+
+
+def test_inputs_are_made_again_while_somebody_is_on_the_gpu(alone: None) -> None:
+    """What runs when they are there may have computed from them; what ended before did not. It sleeps for 30 ms."""
+    idle, filled = Idle(GPU, watched=True), list[float]()
+    idle.settle()
+
+    def fill() -> None:
+        filled.append(time.perf_counter())
+
+    for _ in range(5):
+        assert idle.ready("quiet", fill, 0.0)
+    usually = len(filled)
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", SLEEPS], stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdin is not None and other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        other.stdin.write("\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == "on\n"
+        assert idle.ready("busy", fill, 0.0)
+        other.stdin.close()
+    assert usually < 10 and len(filled) - usually > 2, "the last inputs came when it had ended"
+    assert idle.first_ms["busy"][0] > 2 * statistics.median(idle.first_ms["quiet"])
+    assert idle.again >= len(filled) - usually - 1
 
 
 # -- the judge judged --------------------------------------------------------------------------------------------------

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -571,41 +568,3 @@ def test_the_same_code_is_neither_fast_nor_slow(shift: float) -> None:
     control = stats.paired_ratio(draw(), [value * shift for value in draw()])
     ours = timing.speedup(draw(), draw())
     assert timing.word(ours, timing.noise(control)) in ("SAME", "AMBIGUOUS")
-
-
-# -- the power limit ------------------------------------------------------------------------------------------------
-
-RESTED = """
-import json, os, sys, time
-from repro.judge.power import PowerLimit
-limit, begin = PowerLimit("11111111-2222-3333-4444-555555555555" if sys.argv[1] == "cuda" else None), time.monotonic()
-now = os.environ.get("FAKE_NVML_REASONS", "")
-for reasons, busy_s in (("0x0", 1.0), (now, 0.0), (now, 0.02), ("0x0", 10.0)):
-    os.environ["FAKE_NVML_REASONS"] = reasons
-    limit.rest(busy_s)
-print(json.dumps(limit.to_json() | {"passed_s": time.monotonic() - begin}))
-"""
-
-
-@pytest.mark.parametrize(
-    ("device", "settings_", "rests"),
-    [
-        ("cuda", {"FAKE_NVML_REASONS": "0x4"}, 3),
-        ("cuda", {"FAKE_NVML_REASONS": "0x5"}, 3),
-        ("cuda", {"FAKE_NVML_REASONS": "0x1"}, 0),
-        ("cuda", {"FAKE_NVML_REASONS": "0x48"}, 0),  # a fault, not a limit that a rest keeps away from
-        ("cuda", {"FAKE_NVML_DRIVER": "none"}, 0),
-        ("cpu", {"FAKE_NVML_REASONS": "0x4"}, 0),
-    ],
-)
-def test_a_timed_call_waits_where_the_power_limit_holds_the_clocks_down(
-    fake_gpu: dict[str, str], device: str, settings_: dict[str, str], rests: int
-) -> None:
-    """Twice as long as the GPU was busy, a quarter of a second at most, and from then on: the rest makes the limit let
-    go. Nowhere else, nor where NVML is silent."""
-    environment = os.environ | {"PYTHONPATH": str(settings.ROOT)} | fake_gpu | settings_
-    command = [sys.executable, "-c", RESTED, device]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    assert found["rests"] == rests and found["rested_s"] == (0.29 if rests else 0.0)
-    assert found["passed_s"] >= found["rested_s"]

@@ -1,10 +1,10 @@
 """The timing of an evaluation: baselines, an A/A control and the correct solutions, one at a time, against each other.
 
-A call of a variant goes so. Its worker makes ready and is stopped, as all others are. The judge makes new inputs, rests
-where the power limit holds the clocks down, flushes the L2 from its own process and sees that the GPU is idle. It notes
-its clock, wakes that one worker, and that makes one call behind a gate which hides the launch; the answer ends the
-judge's clock. Then one secret row of what it returned is compared with the reference, and now and then all of it. A
-solution therefore runs only while it is timed, and its inputs are not there before.
+A call of a variant goes so. Its worker makes ready and is stopped, as all others are. The judge makes new inputs, flushes
+the L2 from its own process and sees that the GPU is idle (`idle.py`). It notes its clock, wakes that one worker, and that
+makes one call behind a gate which hides the launch; the answer ends the judge's clock. Then one secret row of what it
+returned is compared with the reference, and now and then all of it. A solution therefore runs only while it is timed,
+and its inputs are not there before.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from typing import Any
 import torch
 
 from repro.errors import JudgeError, SolutionError, SolutionRejected
-from repro.judge import baselines, power, timing, trials
+from repro.judge import baselines, timing, trials
 from repro.judge.ahead import COMPILE_TIMEOUT_S
 from repro.judge.clock import Clock
+from repro.judge.idle import BUSY_TRIES, Idle
 from repro.judge.subject import PASSES, Subject
 from repro.judge.timing import GATE_US, Block, Launches, Runner, Sample, Series
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
 
-# A flush that takes so much longer than on an idle GPU shared it with somebody.
-BUSY_RATIO, BUSY_MS, BUSY_TRIES = 3.0, 0.5, 25
 # One in so many timed outputs, by chance and at least one, is compared whole; of the others one row.
 WHOLE_EVERY, WHOLE_EVERY_LARGE, LARGE_BYTES = 8, 20, 512 << 20
 # Outputs up to this size are digested under a key before the clock stops.
@@ -73,14 +72,12 @@ class Contest:
         self.cuda = self.device.type == "cuda"
         self.classes: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
-        self.last: Subject | None = None
         self.whole = {s.name: random.SystemRandom().randrange(timing.MIN_BLOCKS) for s in solutions}
         self.calls = dict.fromkeys(self.whole, 0)
-        self.flusher: torch.Tensor | None = None
-        self.quiet_ms, self.busy_s = 0.0, 0.0
+        self.busy_s = 0.0
         self.spent_s: dict[str, float] = {}
         self.launches = Launches()
-        self.power = power.PowerLimit(str(torch.cuda.get_device_properties(self.device).uuid) if self.cuda else None)
+        self.idle = Idle(self.device, watched=self.options.trust != "dev")
         self.keep = True
         perturbed = not evaluation.problem.native_signal
         name, self.state = evaluation.use(perturbed)
@@ -161,34 +158,11 @@ class Contest:
 
     def _settle(self) -> None:
         """Sees what a flush takes on an idle GPU, and whether all workers' memory fits at once."""
-        size = torch.cuda.get_device_properties(self.device).L2_cache_size
-        self.flusher = torch.empty(max(2 * size, 1 << 20), dtype=torch.uint8, device=self.device)
         self._stop()
-        self.quiet_ms = statistics.median(self._flush_ms() for _ in range(15))
+        self.idle.settle()
         free, total = torch.cuda.mem_get_info()
         # a worker without its cache needs inputs for nobody but outputs and workspace again at every call
         self.keep = free > (1 - KEEP_SHARE) * total
-
-    def _flush_ms(self) -> float:
-        assert self.flusher is not None
-        begin = time.perf_counter()
-        self.flusher.zero_()
-        torch.cuda.synchronize()
-        return (time.perf_counter() - begin) * 1e3
-
-    def _flush(self) -> None:
-        """Empties the L2 from here. Raises Blamed where a stopped solution still uses the GPU."""
-        if not self.cuda or self.options.trust == "dev":
-            if self.cuda:
-                self._flush_ms()
-            return
-        for _ in range(BUSY_TRIES):
-            if self._flush_ms() <= BUSY_RATIO * self.quiet_ms + BUSY_MS:
-                return
-            time.sleep(0.002)
-        if self.last is not None and not self.last.trusted:
-            detail = f"the GPU is busy while the solution is stopped ({BUSY_TRIES} flushes in a row were held up)"
-            raise Blamed(self.last, SolutionRejected("background_work", detail))
 
     # -- one call -------------------------------------------------------------------------------------------------
 
@@ -230,11 +204,11 @@ class Contest:
             self.slots.fill(secret_seed(), stress)
             subject.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
         subject.ask({"op": "arm", "variant": variant, "inputs": self.slots.told(), "gate_us": gate_us}, timeout_s)
-        self.last = subject
         worker.stop()
-        self.slots.fill(secret_seed(), stress)
-        self.power.rest(self.busy_s)
-        self._flush()
+        if not self.idle.ready(variant, lambda: self.slots.fill(secret_seed(), stress), self.busy_s):
+            detail = f"the GPU is busy while the solution is stopped ({BUSY_TRIES} flushes in a row were held up)"
+            if not subject.trusted:
+                raise SolutionRejected("background_work", detail)
         if not worker.is_still():
             raise SolutionRejected("background_work", "the solution runs while it is stopped")
         begin = time.perf_counter()
@@ -326,15 +300,16 @@ class Contest:
                                  "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
                                  "other_inputs": sorted(self.others),
                                  "gate_us": GATE_US if self.cuda else 0.0, "memory_kept": self.keep,
-                                 "power_limit": self.power.to_json(),
                                  "launch_ms": {n: round(statistics.median(s.launch_ms for s in x.gated), 4)
                                                for n, x in series.items() if x.gated},
                                  "launches_outlast_gate": timing.outlasting(series) if self.cuda else []}  # fmt: skip
         if self.cuda:
-            for subject in self.solutions:
-                why = timing.disagreement(series[subject.name], trusted) if self.options.trust != "dev" else ""
-                if why:
+            facts |= self.idle.to_json()
+            for subject in self.solutions if self.options.trust != "dev" else []:
+                if why := timing.disagreement(series[subject.name], trusted):
                     raise Blamed(subject, SolutionRejected("clocks_disagree", why))
+                if why := self.idle.held_up(subject.variants[0], self._variants()):
+                    raise Blamed(subject, SolutionRejected("background_work", why))
             if "hot" in self.options.passes:
                 self._hot(series)
                 self.clock.lap("hot")
@@ -389,6 +364,7 @@ class Contest:
         self.clock.lap("ending")
         solutions, self.solutions = self.solutions, []
         behind_ms = self.launches.alone()
+        self.idle.alone()
         left = [r for r in runners if not r.candidate and (self.control is None or r.name != self.control.name)]
         found, _ = timing.measure(left, self.options.timing_budget_s, warm=True, most=ALONE_BLOCKS)
         ratio, told = timing.held_up(series, found, (behind_ms, self.launches.behind_ms))
@@ -396,4 +372,6 @@ class Contest:
         self.solutions = solutions
         if ratio > 1 + DISTURBED:
             detail = f"the baselines were {100 * (ratio - 1):.0f} % slower beside it"
+            raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))
+        if detail := self.idle.masked(r.name for r in left):
             raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))

@@ -1,0 +1,158 @@
+"""The GPU before a timed call: rests, inputs that are made again, first flushes that tell of somebody on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from repro import settings
+from repro.judge import idle as module
+from repro.judge.idle import BUSY_TRIES, Idle
+
+QUIET, BUSY = 0.08, 3.0
+
+
+class Scripted(Idle):
+    """Whose flushes take what a test says, milliseconds; the last goes on."""
+
+    def __init__(self, *, watched: bool = True) -> None:
+        super().__init__(torch.device("cuda"), watched=watched)
+        self.quiet_ms = QUIET
+        self.takes: list[float] = []
+        self.done: list[str] = []
+
+    def flush_ms(self) -> float:
+        self.done.append("flush")
+        return self.takes.pop(0) if len(self.takes) > 1 else self.takes[0]
+
+    def call(self, name: str, *takes: float) -> bool:
+        self.takes = list(takes)
+        return self.ready(name, lambda: self.done.append("fill"), 0.01)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="0"))
+    monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
+    yield
+
+
+def test_inputs_on_a_quiet_gpu_are_made_once_and_flushed_after(no_gpu: None) -> None:
+    idle = Scripted()
+    assert idle.call("a", QUIET) and idle.done == ["fill", "flush"]
+    assert idle.first_ms == {"a": [QUIET]} and idle.to_json()["inputs_made_again"] == 0
+
+
+def test_inputs_that_were_there_while_somebody_was_on_the_gpu_are_made_again(no_gpu: None) -> None:
+    """A kernel that waited for them may have its answer; it is one to inputs that nobody will ask for."""
+    idle = Scripted()
+    assert idle.call("a", BUSY, BUSY, QUIET)
+    assert idle.done == ["fill", "flush"] * 3, "no call has inputs that lay there while it was busy"
+    assert idle.first_ms == {"a": [BUSY]} and idle.to_json()["inputs_made_again"] == 2
+
+
+def test_a_gpu_that_stays_busy_is_told(no_gpu: None) -> None:
+    idle = Scripted()
+    assert not idle.call("a", BUSY) and idle.done.count("fill") == BUSY_TRIES
+
+
+def test_unwatched_it_is_flushed_and_that_is_all(no_gpu: None) -> None:
+    idle = Scripted(watched=False)
+    assert idle.call("a", BUSY) and idle.done == ["fill", "flush"]
+
+
+def test_on_the_cpu_inputs_are_made_and_that_is_all() -> None:
+    idle, filled = Idle(torch.device("cpu"), watched=True), list[int]()
+    assert idle.ready("a", lambda: filled.append(1), 1.0) and filled == [1]
+    assert idle.held_up("a", ["b"]) == "" and idle.to_json()["power_limit"]["rests"] == 0
+
+
+def test_the_gpu_rests_before_there_are_inputs_to_compute_from(no_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = Scripted()
+    monkeypatch.setattr(idle.limit, "rest", lambda busy_s: idle.done.append(f"rest {busy_s}"))
+    assert idle.call("a", QUIET) and idle.done == ["rest 0.01", "fill", "flush"]
+
+
+@pytest.mark.parametrize(
+    ("mine_ms", "others_ms", "told"),
+    [
+        (0.08, 0.08, False),
+        (0.20, 0.08, False),  # under the slack of the clocks
+        (0.38, 0.08, True),  # a kernel of 0.3 ms that waited for the inputs: too short to have them made again
+        (0.70, 0.40, False),  # a slow host is slow for all
+        (0.90, 0.40, True),
+    ],
+)
+def test_a_short_kernel_that_waits_for_the_inputs_is_told_by_its_first_flushes(
+    no_gpu: None, mine_ms: float, others_ms: float, told: bool
+) -> None:
+    idle = Scripted()
+    for call in range(20):
+        idle.call("eager", others_ms)
+        idle.call("compile", others_ms * 0.9)
+        idle.call("mine", mine_ms if call % 5 else others_ms)
+    assert bool(idle.held_up("mine", ["eager", "compile"])) is told
+    assert idle.held_up("eager", ["compile"]) == "" and idle.held_up("mine", []) == "", "nothing to compare with"
+    idle.call("new", BUSY)
+    assert idle.held_up("new", ["eager"]) == "", "one flush is no habit"
+
+
+@pytest.mark.parametrize(("beside_ms", "told"), [(0.08, False), (0.35, False), (0.5, True)])
+def test_who_also_holds_up_the_baselines_is_met_when_it_is_gone(no_gpu: None, beside_ms: float, told: bool) -> None:
+    """Otherwise a kernel left for every call, theirs too, would be the usual thing."""
+    idle = Scripted()
+    for _ in range(10):
+        idle.call("eager", beside_ms)
+        idle.call("mine", beside_ms)
+    assert idle.held_up("mine", ["eager"]) == ""
+    idle.alone()
+    assert idle.masked(["eager"]) == "", "nothing to compare with yet"
+    for _ in range(10):
+        idle.call("eager", QUIET)
+    assert bool(idle.masked(["eager"])) is told
+
+
+# -- the power limit ------------------------------------------------------------------------------------------------
+
+RESTED = """
+import json, os, sys, time
+from repro.judge.idle import PowerLimit
+limit, begin = PowerLimit("11111111-2222-3333-4444-555555555555" if sys.argv[1] == "cuda" else None), time.monotonic()
+now = os.environ.get("FAKE_NVML_REASONS", "")
+for reasons, busy_s in (("0x0", 1.0), (now, 0.0), (now, 0.02), ("0x0", 10.0)):
+    os.environ["FAKE_NVML_REASONS"] = reasons
+    limit.rest(busy_s)
+print(json.dumps(limit.to_json() | {"passed_s": time.monotonic() - begin}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "settings_", "rests"),
+    [
+        ("cuda", {"FAKE_NVML_REASONS": "0x4"}, 3),
+        ("cuda", {"FAKE_NVML_REASONS": "0x5"}, 3),
+        ("cuda", {"FAKE_NVML_REASONS": "0x1"}, 0),
+        ("cuda", {"FAKE_NVML_REASONS": "0x48"}, 0),  # a fault, not a limit that a rest keeps away from
+        ("cuda", {"FAKE_NVML_DRIVER": "none"}, 0),
+        ("cpu", {"FAKE_NVML_REASONS": "0x4"}, 0),
+    ],
+)
+def test_a_timed_call_waits_where_the_power_limit_holds_the_clocks_down(
+    fake_gpu: dict[str, str], device: str, settings_: dict[str, str], rests: int
+) -> None:
+    """Twice as long as the GPU was busy, a quarter of a second at most, and from then on: the rest makes the limit let
+    go. Nowhere else, nor where NVML is silent."""
+    environment = os.environ | {"PYTHONPATH": str(settings.ROOT)} | fake_gpu | settings_
+    command = [sys.executable, "-c", RESTED, device]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found["rests"] == rests and found["rested_s"] == (0.29 if rests else 0.0)
+    assert found["passed_s"] >= found["rested_s"]
