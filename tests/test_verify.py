@@ -20,6 +20,7 @@ from repro.judge import calibrate, evaluate, launch, metric, process, timing, ve
 from repro.judge import reference as reference_module
 from repro.judge.clock import Clock
 from repro.judge.contest import DISTURBED_CODE, Blamed, Contest
+from repro.judge.idle import Idle
 from repro.judge.subject import Options, Subject
 from repro.judge.timing import GATE_US, LONG_GATE_US, OPEN_AT, OTHER_AT, Block, Launches, Runner, Sample, Series
 from repro.problems import Problem
@@ -440,14 +441,17 @@ class Alone:
         self.solution = Subject("s", Path("s.py"), "M", ["s"])
         contest.baselines, contest.solutions = [Subject("baseline", None, "M", [*variants])], [self.solution]
         contest.launches, contest.classes = Launches(), dict.fromkeys(variants, "fp32")
+        contest.idle = Idle(torch.device("cpu"), watched=True)
         self.contest, self.beside = contest, {name: series(*beside) for name, (beside, _) in variants.items()}
         self.alone = {name: series(*alone) for name, (_, alone) in variants.items()}
         self.runners = [Runner(name, cast(Any, None)) for name in variants]
         self.behind_ms: list[float] = []
+        self.flushes = 0.08, 0.08  # the first after the baselines' inputs, beside and alone
         monkeypatch.setattr(timing, "measure", self.measure)
 
     def measure(self, runners: list[Runner], *_: Any, **__: Any) -> tuple[dict[str, Series], str]:
         self.contest.launches.behind_ms += self.behind_ms
+        self.contest.idle.first_ms = dict.fromkeys(self.alone, [self.flushes[1]] * 6)
         return {runner.name: self.alone[runner.name] for runner in runners}, "converged"
 
     def blamed(self, beside_ms: float = 0.0, alone_ms: float = 0.0, count: int = 4) -> str:
@@ -455,6 +459,7 @@ class Alone:
         self.contest.launches.behind_ms = [beside_ms] * count * (beside_ms > 0)
         self.behind_ms = [alone_ms] * count * (alone_ms > 0)
         self.contest.solutions = [self.solution]
+        self.contest.idle.first_ms = dict.fromkeys(self.alone, [self.flushes[0]] * 6)
         try:
             self.contest._alone(self.runners, self.beside, {})
         except Blamed as blamed:
@@ -481,6 +486,13 @@ def test_baselines_are_held_up_where_those_are_whose_launches_the_gate_hides(mon
     assert deep.blamed() == DISTURBED_CODE == deep.blamed(1.0, 1.0, count=3), "nothing else tells, or too little"
     crossing = Alone(monkeypatch, eager=(deep_slow, deep_quick), compile=((1.6, 0.8), (1.0, 0.4)))
     assert crossing.blamed(1.0, 1.0) == "", "hidden when it was alone is not hidden beside"
+
+
+def test_baselines_whose_inputs_somebody_waited_for_are_no_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    contest = Alone(monkeypatch, eager=((1.0, 0.1), (1.0, 0.1)))
+    assert contest.blamed() == ""
+    contest.flushes = 0.5, 0.08
+    assert contest.blamed() == DISTURBED_CODE
 
 
 def test_the_first_baseline_is_called_behind_the_long_gate_where_none_is_hidden(
