@@ -1,10 +1,10 @@
 """The timing of an evaluation: baselines, an A/A control and the correct solutions, one at a time, against each other.
 
-A call of a variant goes so. Its worker makes ready and is stopped, as all others are. The judge makes new inputs, flushes
-the L2 from its own process and sees that the GPU is idle (`idle.py`). It notes its clock, wakes that one worker, and that
-makes one call behind a gate which hides the launch; the answer ends the judge's clock. Then one secret row of what it
-returned is compared with the reference, and now and then all of it. A solution therefore runs only while it is timed,
-and its inputs are not there before.
+A call of a variant goes so. Its worker makes ready and is stopped, as all others are. The judge makes new inputs,
+flushes the L2 from its own process and sees that the GPU is idle (`idle.py`). It notes its clock, wakes that one
+worker, and that makes one call behind a gate which hides the launch; the answer ends the judge's clock. Then one
+secret row of what it returned is compared with the reference, and now and then all of it. A solution therefore runs
+only while it is timed, and its inputs are not there before.
 """
 
 from __future__ import annotations
