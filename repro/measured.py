@@ -14,7 +14,7 @@ from repro import evaluation, fingerprint
 from repro.artifacts import layout
 from repro.bundle.write import Bundle
 from repro.errors import BundleError, UsageError
-from repro.judge import timing
+from repro.judge.speedups import noise
 
 VERBS = ("run", "evaluate", "benchmark")
 # The edges of an interval of no width are a few roundings from its value.
@@ -166,7 +166,7 @@ def _records(row: dict[str, Any], why_not: str) -> list[Record]:
         "arm": row.get("arm", ""),
         "control": control,
         "number": row.get("number"),
-        "noise": timing.noise(result["timing"].get("aa")),
+        "noise": noise(result["timing"].get("aa")),
         "converged": result["timing"].get("status") != "not_converged",
         "published_ms": (result.get("parity") or {}).get("times_ms", {}),
         "fingerprint": row["fingerprint_id"] or "",

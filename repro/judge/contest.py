@@ -15,12 +15,13 @@ import random
 import secrets
 import statistics
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from repro.errors import JudgeError, SolutionError, SolutionRejected
-from repro.judge import baselines, timing, trials
+from repro.judge import baselines, speedups, timing, trials
 from repro.judge.ahead import COMPILE_TIMEOUT_S
 from repro.judge.clock import Clock
 from repro.judge.idle import BUSY_TRIES, Idle
@@ -205,10 +206,13 @@ class Contest:
             subject.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
         subject.ask({"op": "arm", "variant": variant, "inputs": self.slots.told(), "gate_us": gate_us}, timeout_s)
         worker.stop()
-        if not self.idle.ready(variant, lambda: self.slots.fill(secret_seed(), stress), self.busy_s):
+        early_ms = self.idle.ready(variant, lambda: self.slots.fill(secret_seed(), stress), self.busy_s)
+        if early_ms is None:
             detail = f"the GPU is busy while the solution is stopped ({BUSY_TRIES} flushes in a row were held up)"
             if not subject.trusted:
                 raise SolutionRejected("background_work", detail)
+            if self.solutions:  # no measure beside whatever holds it up
+                raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         if not worker.is_still():
             raise SolutionRejected("background_work", "the solution runs while it is stopped")
         begin = time.perf_counter()
@@ -225,6 +229,8 @@ class Contest:
         elif not (isinstance(launch_ms, float) and 0 <= launch_ms < timing.MAX_MS):  # a solution's informs only
             launch_ms = 0.0
         sample = Sample(device_ms, host_ms, wall_ms, gate_us / 1e3, launch_ms)
+        if not subject.trusted and early_ms and early_ms > timing.CLOCK_SLACK_MS:  # what was done before is the call's
+            sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
         self._modes(subject, variant, answer.get("modes"))
         if subject not in self.baselines:
             self._check(subject, kind, key, answer.get("digest"))
@@ -308,13 +314,14 @@ class Contest:
             for subject in self.solutions if self.options.trust != "dev" else []:
                 if why := timing.disagreement(series[subject.name], trusted):
                     raise Blamed(subject, SolutionRejected("clocks_disagree", why))
+                series[subject.name] = timing.corrected(series[subject.name], trusted)
                 if why := self.idle.held_up(subject.variants[0], self._variants()):
                     raise Blamed(subject, SolutionRejected("background_work", why))
             if "hot" in self.options.passes:
                 self._hot(series)
                 self.clock.lap("hot")
         if self.control is not None:
-            facts["aa"] = timing.gated(series["eager"], series[self.control.name])
+            facts["aa"] = speedups.gated(series["eager"], series[self.control.name])
         if self.cuda and self.options.trust == "audited":
             for subject in self.solutions:
                 if "profile" in self.options.passes:

@@ -1,8 +1,8 @@
 """The GPU before a timed call: rested, with inputs from which nothing was computed yet, an empty L2 and nobody on it.
 
 Workers are stopped then, but not what they left in the GPU's queues: a kernel may wait there for the inputs. Whatever
-runs after these were made delays the flush that follows. Where it does so for long, the inputs are made again; where it
-does so a little, and call after call, `held_up` tells.
+runs after these were made delays the flush that follows. Then the inputs are made again; where that is of no use, the
+delay counts as the call's time, and where it is a habit, `held_up` tells.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import torch
 from repro.judge.memory import handle
 from repro.judge.timing import CLOCK_SLACK_MS
 
-# A flush that takes so much longer than on an idle GPU shared it with somebody.
-BUSY_RATIO, BUSY_MS, BUSY_TRIES = 3.0, 0.5, 25
+# A flush that takes so much longer than on an idle GPU shared it with somebody. For less, inputs are made again so often.
+BUSY_RATIO, BUSY_MS, BUSY_TRIES, PATIENCE = 3.0, 0.5, 25, 5
 # Fewer first flushes of a variant say nothing about it; so many slacks slower were those of the baselines held up too.
 TELLING, MASKED = 4, 2.0
 # Seconds of rest for each second that the call before took, and at most. On an H200, 23 ms of fp32 attention over and
@@ -77,7 +77,7 @@ class Idle:
         """Sees what a flush takes on an idle GPU. Nobody may run."""
         size = torch.cuda.get_device_properties(self.device).L2_cache_size
         self.flusher = torch.empty(max(2 * size, 1 << 20), dtype=torch.uint8, device=self.device)
-        self.quiet_ms = statistics.median(self.flush_ms() for _ in range(15))
+        self.quiet_ms = min(self.flush_ms() for _ in range(15))  # a queue may hold what is not stopped
 
     def flush_ms(self) -> float:
         """Empties the L2; by the host's clock, so that waiting for others counts."""
@@ -87,14 +87,12 @@ class Idle:
         torch.cuda.synchronize()
         return (time.perf_counter() - begin) * 1e3
 
-    def ready(self, name: str, fill: Callable[[], object], busy_s: float) -> bool:
-        """Rests, calls `fill` for the inputs of a variant and flushes. False: somebody was on the GPU every time.
-
-        busy_s: seconds that the GPU worked before.
-        """
+    def ready(self, name: str, fill: Callable[[], object], busy_s: float) -> float | None:
+        """Rests, calls `fill` for the inputs of a variant and flushes; milliseconds for which somebody was on the GPU
+        even so, or None: somebody was on it for long every time. busy_s: seconds that the GPU worked before."""
         if not self.cuda:
             fill()
-            return True
+            return 0.0
         self.limit.rest(busy_s)  # before there are inputs to compute from
         for attempt in range(BUSY_TRIES if self.watched else 1):
             fill()
@@ -102,11 +100,15 @@ class Idle:
             took_ms = self.flush_ms()
             if attempt == 0:
                 self.first_ms.setdefault(name, []).append(took_ms)
-            if not self.watched or took_ms <= BUSY_RATIO * self.quiet_ms + BUSY_MS:
-                return True
+            if not self.watched:
+                return 0.0
+            early_ms = took_ms - self.quiet_ms
+            patient = attempt >= PATIENCE and took_ms <= BUSY_RATIO * self.quiet_ms + BUSY_MS
+            if early_ms <= CLOCK_SLACK_MS or patient:
+                return max(0.0, early_ms)
             self.again += 1
             time.sleep(0.002)
-        return False
+        return None
 
     def held_up(self, name: str, others: Iterable[str]) -> str:
         """Why somebody was on the GPU when `name` was to run, or the empty string: the first flush after its inputs
@@ -115,8 +117,8 @@ class Idle:
         mine = self.first_ms.get(name, [])
         if not usual or len(mine) < TELLING:
             return ""
-        took_ms, usual_ms = statistics.median(mine), max(usual)
-        if took_ms <= usual_ms + max(CLOCK_SLACK_MS, usual_ms):
+        took_ms, usual_ms = statistics.median(mine), statistics.median(usual)
+        if took_ms <= usual_ms + CLOCK_SLACK_MS:
             return ""
         return f"the GPU was busy for {took_ms - usual_ms:.3g} ms after its inputs were made, while it was stopped"
 

@@ -13,8 +13,8 @@ import random
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from repro.errors import SolutionRejected
@@ -24,8 +24,6 @@ from repro.judge import stats
 MIN_BLOCKS, CHECK_BLOCKS, MAX_BLOCKS = 32, 8, 400
 # Of so many blocks one is open and one has other inputs.
 CYCLE, OPEN_AT, OTHER_AT = 8, 1, 2
-# A speedup that falls by more than this where inputs are not the published ones is the one on those.
-INPUT_DEPENDENT = 0.05
 # Blocks that are run and thrown away first.
 WARM_BLOCKS = 2
 # A worker's word for a time is taken between a nanosecond and a day.
@@ -39,13 +37,6 @@ CLOCK_SLACK, CLOCK_SLACK_MS = 0.03, 0.15
 # whose own interval was narrower than that (0.086 %), rounded up. A normal law fitted to all 34 says 0.05 %, and 0.07 %
 # at the upper end of what they allow; their tails are heavier than normal.
 SYSTEMATIC = 0.001
-# And every time as much, which only short kernels feel: 23 A/A controls of 5 to 18 us, each known to 0.1 us, lay 0.5 us
-# (rms) from 1. 0.75 us for either side make that a 95 % interval.
-SYSTEMATIC_MS = 0.00075
-# Where the GPU waits for launches (they outlast the gate by so much of the device time) a time is the host's, and of
-# what it varies by from call to call, one process keeps a part for its life (docs/judging.md). So much of either side's
-# deviation explains how far A/A controls on such hosts lay from 1.
-LAUNCH_BOUND, HOST_SHARE = 0.75, 0.45
 # What the blocks themselves may leave open of PRECISION.
 STATISTICAL = math.sqrt(PRECISION**2 - SYSTEMATIC**2)
 CONTROL_PREFIX = "control "
@@ -64,13 +55,19 @@ TELLING, HELD_UP = 4, 0.05
 @dataclass
 class Sample:
     """One call: device time (events), host time and time until it was launched, as the worker says; the judge's own
-    clock around it; and the gate. ms."""
+    clock around it; and the gate. ms. reported_ms: the device time that the worker said, where the judge's counts."""
 
     device_ms: float
     host_ms: float
     wall_ms: float
     gate_ms: float
     launch_ms: float = 0.0
+    reported_ms: float | None = None
+
+    @property
+    def unexplained_ms(self) -> float:
+        """What the judge saw pass beyond the gate and the device time."""
+        return self.wall_ms - self.gate_ms - self.device_ms
 
 
 @dataclass(frozen=True)
@@ -102,19 +99,15 @@ class Series:
     def latency_ms(self) -> list[float]:
         return [s.host_ms for s in self.open]
 
-    @property
-    def unexplained_ms(self) -> list[float]:
-        """What the judge saw pass beyond the gate and the device time that the worker reported."""
-        return [s.wall_ms - s.gate_ms - s.device_ms for s in self.gated]
-
     def to_json(self) -> dict[str, Any]:
-        """Every raw sample."""
+        """Every raw sample; of gated ones whose device time is the judge's, what the worker said, by their number."""
         names = ("device_ms", "host_ms", "wall_ms")
         samples = {"gated": self.gated, "open": self.open, "other": self.other}
+        reported = {str(i): s.reported_ms for i, s in enumerate(self.gated) if s.reported_ms is not None}
         return {
             condition: {name: [round(getattr(s, name), 6) for s in taken] for name in names}
             for condition, taken in samples.items()
-        } | {"hot_ms": self.hot_ms}
+        } | {"hot_ms": self.hot_ms, **({"reported_ms": reported} if reported else {})}
 
 
 @dataclass(frozen=True)
@@ -175,6 +168,12 @@ def outlasting(series: dict[str, Series]) -> list[str]:
     return [name for name, count in late.items() if 2 * count > len(series[name].gated)]
 
 
+def _slower(beside_ms: list[float], alone_ms: list[float]) -> float:
+    """How much slower one variant was: by its median, or by its geometric mean, of which a speedup is made, where that
+    is more. A minority of calls moves the mean alone."""
+    return max(f(beside_ms) / f(alone_ms) for f in (statistics.median, statistics.geometric_mean))
+
+
 def held_up(
     beside: dict[str, Series], alone: dict[str, Series], behind_ms: tuple[list[float], list[float]]
 ) -> tuple[float, dict[str, Any]]:
@@ -186,7 +185,7 @@ def held_up(
 
     def ratios(times: Callable[[Series], list[float]]) -> dict[str, float]:
         pairs = {name: (times(beside[name]), times(found)) for name, found in alone.items()}
-        return {name: statistics.median(b) / statistics.median(a) for name, (b, a) in pairs.items() if a and b}
+        return {name: _slower(b, a) for name, (b, a) in pairs.items() if a and b}
 
     every = ratios(lambda series: series.device_ms)
     facts: dict[str, Any] = {"alone": {name: round(ratio, 4) for name, ratio in every.items()}}
@@ -290,92 +289,49 @@ def slack_ms(device_ms: float) -> float:
     return max(CLOCK_SLACK_MS, CLOCK_SLACK * device_ms)
 
 
+def _usual_ms(trusted: list[Series], condition: str) -> float | None:
+    """What the judge sees pass beyond the gate and the device time with trusted variants."""
+    taken = [getattr(series, condition) for series in trusted]
+    return max((statistics.median(s.unexplained_ms for s in samples) for samples in taken if samples), default=None)
+
+
 def disagreement(ours: Series, trusted: list[Series]) -> str:
     """Why the worker's clocks do not fit the judge's, or the empty string.
 
     The judge sees request to answer. Beyond gate and device time that holds the way there and back, which is the same
-    for everyone: what a solution takes more than the trusted variants do is time that it did not report.
+    for everyone: what a solution takes more than the trusted variants do is time that it did not report. Of the few
+    calls with other inputs the lower median tells, from three on.
     """
-    if not ours.gated or not trusted:
-        return ""
-    device = statistics.median(ours.device_ms)
-    mine = statistics.median(ours.unexplained_ms)
-    usual = max(statistics.median(s.unexplained_ms) for s in trusted)
-    if mine - usual > slack_ms(device):
-        return f"{mine - usual:.3g} ms a call passed on the judge's clock and not on the solution's ({device:.4g} ms)"
-    if mine < 0 or any(s.host_ms > s.wall_ms or s.device_ms > s.wall_ms for s in ours.gated):
-        return f"the solution reports more time ({device:.4g} ms) than passed on the judge's clock"
+    for condition, least in (("gated", 1), ("other", 3)):
+        samples, usual = getattr(ours, condition), _usual_ms(trusted, condition)
+        if usual is None or len(samples) < least:
+            continue
+        middle = statistics.median if condition == "gated" else statistics.median_low
+        device = statistics.median(s.device_ms for s in samples)
+        mine = middle([s.unexplained_ms for s in samples])
+        if mine - usual > slack_ms(device):
+            told = f"{mine - usual:.3g} ms a call passed on the judge's clock and not on the solution's"
+            return (
+                f"{told} ({device:.4g} ms, {condition} inputs)" if condition == "other" else f"{told} ({device:.4g} ms)"
+            )
+        if mine < 0 or any(s.host_ms > s.wall_ms or s.device_ms > s.wall_ms for s in samples):
+            return f"the solution reports more time ({device:.4g} ms) than passed on the judge's clock"
     return ""
 
 
-def host_term(series: Series) -> float:
-    """How far from its true log the median of a variant may lie for the host's sake, at 95 %: nothing where the GPU did
-    not wait for launches."""
-    times_ms = series.device_ms
-    if not times_ms:
-        return 0.0
-    waited_ms = statistics.median(s.launch_ms - s.gate_ms for s in series.gated)
-    if waited_ms < LAUNCH_BOUND * statistics.median(times_ms):
-        return 0.0
-    return HOST_SHARE * statistics.pstdev(math.log(time_ms) for time_ms in times_ms)
+def corrected(ours: Series, trusted: list[Series]) -> Series:
+    """The series of a solution in which the judge's time counts where a gated call reports far less than its others
+    do and than passed: of a minority the medians of `disagreement` say nothing, and a mean of logs all. What the host
+    alone holds up does not make the device's time short."""
+    usual = _usual_ms(trusted, "gated")
+    if usual is None or not ours.gated:
+        return ours
+    device = statistics.median(ours.device_ms)
 
+    def judged(sample: Sample) -> Sample:
+        seen = sample.wall_ms - sample.gate_ms - usual
+        short = sample.device_ms < device - slack_ms(device) and seen > sample.device_ms + slack_ms(seen)
+        said = sample.device_ms if sample.reported_ms is None else sample.reported_ms
+        return replace(sample, device_ms=seen, reported_ms=said) if short else sample
 
-def speedup(base_ms: list[float], ours_ms: list[float], host_terms: Sequence[float] = ()) -> dict[str, Any]:
-    """stats.paired_ratio with the difference between processes added to its interval, and the `host_term` of both.
-
-    at_least: the speedup that the judge's own clock vouches for, if all the time that it cannot tell from overhead were
-    the solution's.
-    """
-    count = min(len(base_ms), len(ours_ms))  # a variant that decided nothing may have been left behind
-    found = stats.paired_ratio(base_ms[:count], ours_ms[:count])
-    middle = math.log(found["ratio"])
-    base, ours = statistics.median(base_ms), statistics.median(ours_ms)
-    apart = (SYSTEMATIC, *(min(1.0, SYSTEMATIC_MS / time_ms) for time_ms in (base, ours)))  # nobody knows a nanosecond
-    low, high = (math.hypot(math.log(edge) - middle, *apart, *host_terms) for edge in found["ci95"])
-    at_least = found["ratio"] * ours / (ours + slack_ms(ours))
-    if any(host_terms):
-        found["host_term"] = round(math.hypot(*host_terms), 4)
-    return found | {"ci95": [math.exp(middle - low), math.exp(middle + high)], "at_least": at_least}
-
-
-def gated(base: Series, ours: Series) -> dict[str, Any]:
-    """`speedup` over the gated blocks of two variants."""
-    return speedup(base.device_ms, ours.device_ms, [host_term(base), host_term(ours)])
-
-
-def compare(base: Series, ours: Series) -> dict[str, Any]:
-    """`speedup` over the gated blocks, and `other_inputs`, that over the blocks with other inputs.
-
-    inputs: `published`, or `other` where the speedup there is lower by more than INPUT_DEPENDENT: then that one is
-    told, because what is fast on recognised inputs alone is not fast. The median block decides whether it is lower.
-    """
-    found = gated(base, ours) | {"inputs": "published"}
-    pairs = list(zip(base.other, ours.other, strict=False))  # of different lengths where a variant was left behind
-    if not pairs:
-        return found
-    theirs, mine = [b.device_ms for b, _ in pairs], [o.device_ms for _, o in pairs]
-    middle = statistics.median(math.log(b / o) for b, o in zip(theirs, mine, strict=True))
-    other = speedup(theirs, mine, [host_term(base), host_term(ours)])
-    if middle < math.log(found["ratio"] * (1 - INPUT_DEPENDENT)):
-        return other | {"inputs": "other", "published_inputs": found}
-    return found | {"other_inputs": other}
-
-
-def word(ratio: dict[str, Any], noise: float) -> str:
-    """FAST, SLOW, SAME or AMBIGUOUS, from a speedup's interval and the half-width of the A/A control's; UNCONFIRMED for
-    what would be fast, where the judge's clock vouches for less than 1.
-
-    SAME: the whole interval lies within the noise, or 1 % where that is larger.
-    """
-    low, high = ratio["ci95"]
-    if low > 1 + noise:
-        return "FAST" if ratio["at_least"] > 1 else "UNCONFIRMED"
-    if high < 1 - noise:
-        return "SLOW"
-    edge = max(noise, 0.01)
-    return "SAME" if 1 - edge <= low and high <= 1 + edge else "AMBIGUOUS"
-
-
-def noise(control: dict[str, Any] | None) -> float:
-    """How far from 1 the A/A control's interval reaches."""
-    return max(abs(math.log(edge)) for edge in control["ci95"]) if control else 0.0
+    return replace(ours, gated=[judged(sample) for sample in ours.gated])

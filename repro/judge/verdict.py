@@ -6,7 +6,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-from repro.judge import ceilings, provenance, stats, timing
+from repro.judge import ceilings, provenance, speedups, stats, timing
 from repro.judge.limits import CLASSES, class_of
 from repro.judge.metric import CODES, GUARDS
 from repro.problems import Problem
@@ -106,7 +106,7 @@ def result(
     entry |= _others(ours)
     entry["modes"] = subject.modes
     names = [n for n in facts["baseline_classes"] if n in series]
-    ratio = {n: timing.compare(series[n], ours) for n in names}
+    ratio = {n: speedups.compare(series[n], ours) for n in names}
     if any(found["inputs"] == "other" for found in ratio.values()):
         entry["labels"] = sorted({*entry["labels"], "input_dependent_time"})
     alone = facts.get("alone", {})
@@ -115,10 +115,10 @@ def result(
     for name, found in ratio.items():
         if alone.get(name, 1.0) > 1 + timing.HELD_UP:  # by the host, or it would be rejected
             found["at_least"] /= alone[name]
-        found["word"] = timing.word(found, timing.noise(facts.get("aa")))
+        found["word"] = speedups.word(found, speedups.noise(facts.get("aa")))
         if series[name].latency_ms and ours.latency_ms:
-            terms = [timing.host_term(x) for x in (series[name], ours)]
-            found["latency"] = timing.speedup(series[name].latency_ms, ours.latency_ms, terms)
+            terms = [speedups.host_term(series[name]), speedups.host_term(ours, trusted=False)]
+            found["latency"] = speedups.speedup(series[name].latency_ms, ours.latency_ms, terms)
     best = _best(problem, judged, facts, ratio)
     entry["speedup"] = {n: ratio[n] for n in PUBLISHED_BASELINES if n in ratio} | best
     entry["speedup_all"] = ratio
