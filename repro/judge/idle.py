@@ -18,8 +18,8 @@ import torch
 from repro.judge.memory import handle
 from repro.judge.timing import CLOCK_SLACK_MS
 
-# A flush that takes so much longer than on an idle GPU shared it with somebody. For less, inputs are made again PATIENCE
-# times.
+# A flush that takes so much longer than on an idle GPU shared it with somebody.
+# For less, inputs are made again PATIENCE times.
 BUSY_RATIO, BUSY_MS, BUSY_TRIES, PATIENCE = 3.0, 0.5, 25, 5
 # Fewer first flushes of a variant say nothing about it; so many slacks slower were those of the baselines held up too.
 TELLING, MASKED = 4, 2.0
