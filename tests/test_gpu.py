@@ -596,7 +596,7 @@ def test_inputs_are_made_again_while_somebody_is_on_the_gpu(alone: None) -> None
         filled.append(time.perf_counter())
 
     for _ in range(5):
-        assert idle.ready("quiet", fill, 0.0) is not None
+        assert idle.ready("quiet", fill, 0.0, trusted=True) is not None
     usually = len(filled)
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", SLEEPS], stdin=pipe, stdout=pipe, text=True) as other:
@@ -605,7 +605,7 @@ def test_inputs_are_made_again_while_somebody_is_on_the_gpu(alone: None) -> None
         other.stdin.write("\n")
         other.stdin.flush()
         assert other.stdout.readline() == "on\n"
-        assert idle.ready("busy", fill, 0.0) is not None
+        assert idle.ready("busy", fill, 0.0, trusted=False) is not None
         other.stdin.close()
     assert usually < 20 and len(filled) - usually > 1, "the last inputs came when it had ended"
     assert idle.first_ms["busy"][0] > 2 * statistics.median(idle.first_ms["quiet"])

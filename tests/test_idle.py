@@ -34,7 +34,7 @@ class Scripted(Idle):
 
     def call(self, name: str, *takes: float) -> float | None:
         self.takes = list(takes)
-        return self.ready(name, lambda: self.done.append("fill"), 0.01)
+        return self.ready(name, lambda: self.done.append("fill"), 0.01, trusted=name == "eager")
 
 
 @pytest.fixture
@@ -72,6 +72,19 @@ def test_what_runs_a_little_for_all_new_inputs_counts_as_the_calls_time(no_gpu: 
     assert idle.call("a", QUIET + 0.4, QUIET) == 0.0, "it was done once, with inputs that nobody asks for"
 
 
+def test_a_host_that_became_slower_costs_a_solution_nothing(no_gpu: None) -> None:
+    """What a flush takes is what it takes now, for the baselines; a busy moment of theirs is no habit."""
+    idle = Scripted()
+    for _ in range(8):
+        idle.call("eager", QUIET)
+    idle.call("eager", BUSY, QUIET)
+    assert idle.call("a", QUIET + 0.3) == pytest.approx(0.3)
+    for _ in range(15):
+        idle.call("eager", QUIET + 0.3)
+    idle.done.clear()
+    assert idle.call("a", QUIET + 0.32) == pytest.approx(0.02) and idle.done == ["fill", "flush"]
+
+
 def test_unwatched_it_is_flushed_and_that_is_all(no_gpu: None) -> None:
     idle = Scripted(watched=False)
     assert idle.call("a", BUSY) == 0.0 and idle.done == ["fill", "flush"]
@@ -79,7 +92,7 @@ def test_unwatched_it_is_flushed_and_that_is_all(no_gpu: None) -> None:
 
 def test_on_the_cpu_inputs_are_made_and_that_is_all() -> None:
     idle, filled = Idle(torch.device("cpu"), watched=True), list[int]()
-    assert idle.ready("a", lambda: filled.append(1), 1.0) == 0.0 and filled == [1]
+    assert idle.ready("a", lambda: filled.append(1), 1.0, trusted=False) == 0.0 and filled == [1]
     assert idle.held_up("a", ["b"]) == "" and idle.to_json()["power_limit"]["rests"] == 0
 
 

@@ -206,7 +206,8 @@ class Contest:
             subject.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
         subject.ask({"op": "arm", "variant": variant, "inputs": self.slots.told(), "gate_us": gate_us}, timeout_s)
         worker.stop()
-        early_ms = self.idle.ready(variant, lambda: self.slots.fill(secret_seed(), stress), self.busy_s)
+        fill = lambda: self.slots.fill(secret_seed(), stress)  # noqa: E731
+        early_ms = self.idle.ready(variant, fill, self.busy_s, trusted=subject.trusted)
         if early_ms is None:
             detail = f"the GPU is busy while the solution is stopped ({BUSY_TRIES} flushes in a row were held up)"
             if not subject.trusted:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,7 +23,7 @@ from repro.judge.timing import CLOCK_SLACK_MS
 # For less, inputs are made again PATIENCE times.
 BUSY_RATIO, BUSY_MS, BUSY_TRIES, PATIENCE = 3.0, 0.5, 25, 5
 # Fewer first flushes of a variant say nothing about it; so many slacks slower were those of the baselines held up too.
-TELLING, MASKED = 4, 2.0
+TELLING, MASKED, RECENT = 4, 2.0, 15
 # Seconds of rest for each second that the call before took, and at most. On an H200, 23 ms of fp32 attention over and
 # over vary by 3.1 % (standard deviation), with 25 ms of rest by 1.2 %, with 50 ms by 0.37 % and with 100 ms by 0.33 %.
 REST, MOST_S = 2.0, 0.25
@@ -71,6 +72,7 @@ class Idle:
         self.flusher: torch.Tensor | None = None
         self.quiet_ms = 0.0
         self.first_ms: dict[str, list[float]] = {}  # of a variant: the first flush after its inputs were made
+        self.recent_ms: deque[float] = deque(maxlen=RECENT)  # of the last calls of baselines
         self.beside_ms: dict[str, list[float]] = {}  # the same, before `alone`
         self.again = 0  # inputs that were made again
 
@@ -88,7 +90,11 @@ class Idle:
         torch.cuda.synchronize()
         return (time.perf_counter() - begin) * 1e3
 
-    def ready(self, name: str, fill: Callable[[], object], busy_s: float) -> float | None:
+    def _usual_ms(self) -> float:
+        """What a flush takes now: a host may have become slower since `settle`, and for the baselines it has too."""
+        return max(self.quiet_ms, statistics.median(self.recent_ms) if len(self.recent_ms) >= TELLING else 0.0)
+
+    def ready(self, name: str, fill: Callable[[], object], busy_s: float, *, trusted: bool) -> float | None:
         """Rests, calls `fill` for the inputs of a variant and flushes; milliseconds for which somebody was on the GPU
         even so, or None: somebody was on it for long every time. busy_s: seconds that the GPU worked before."""
         if not self.cuda:
@@ -101,9 +107,11 @@ class Idle:
             took_ms = self.flush_ms()
             if attempt == 0:
                 self.first_ms.setdefault(name, []).append(took_ms)
+                if trusted:
+                    self.recent_ms.append(took_ms)
             if not self.watched:
                 return 0.0
-            early_ms = took_ms - self.quiet_ms
+            early_ms = took_ms - self._usual_ms()
             patient = attempt >= PATIENCE and took_ms <= BUSY_RATIO * self.quiet_ms + BUSY_MS
             if early_ms <= CLOCK_SLACK_MS or patient:
                 return max(0.0, early_ms)
