@@ -222,6 +222,16 @@ def test_a_repeat_on_the_same_inputs_that_is_wrong_is_incorrect(tmp_path: Path, 
     assert outcome(found["twice"]) == ("incorrect", "nondeterministic_wrong"), found["twice"]
 
 
+def test_a_repeat_that_is_wrong_in_a_later_trial_alone_is_incorrect(tmp_path: Path, smoke_fixture: Measured) -> None:
+    """As right by chance as a coin: one look at each of the later trials would let half of such answers pass."""
+    body = right(
+        "again = ModelNew.first == float(x.sum())\nModelNew.first = float(x.sum())\n"
+        "ModelNew.news = getattr(ModelNew, 'news', 0) + (not again)\ny = 1.5 * y if again and ModelNew.news > 3 else y"
+    )
+    found, _ = judged(tmp_path, smoke_fixture, {"late": (body, "")})
+    assert outcome(found["late"]) == ("incorrect", "nondeterministic_wrong"), found["late"]
+
+
 def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(
     tmp_path: Path, smoke_fixture: Measured
 ) -> None:
@@ -231,8 +241,8 @@ def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(
     assert outcome(found["noisy"]) == outcome(found["steady"]) == ("correct", "")
     assert "nondeterministic" in found["noisy"]["labels"] and "nondeterministic" not in found["steady"]["labels"]
     kinds = {kind: len(values) for kind, values in found["noisy"]["distances"].items()}
-    assert sum(kinds.values()) == sum(map(len, found["steady"]["distances"].values())) + verify.REPEATS - 1
-    assert max(kinds.values()) >= verify.REPEATS, "every answer that differs is measured"
+    steady = {kind: len(values) for kind, values in found["steady"]["distances"].items()}
+    assert kinds == {kind: verify.REPEATS * count for kind, count in steady.items()}, "each that differs is measured"
 
 
 def test_the_same_memory_for_every_answer_is_correct_and_labelled(tmp_path: Path, smoke_fixture: Measured) -> None:
@@ -320,7 +330,7 @@ def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_oth
     tmp_path: Path, smoke_fixture: Measured
 ) -> None:
     """Right for as long as it is verified; the others are timed again without it."""
-    lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 8:\n    y = torch.zeros_like(y)")
+    lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 14:\n    y = torch.zeros_like(y)")
     found, whole = judged(tmp_path, smoke_fixture, {"lazy": (lazy, ""), "honest": (right(""), "")}, TIMED)
     assert outcome(found["lazy"]) == ("incorrect", "timed_output_wrong"), found["lazy"]
     assert found["lazy"]["time_ms"] is None and found["lazy"]["reasons"][0]["trial"] == "timing"
@@ -329,7 +339,7 @@ def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_oth
 
 
 def test_a_solution_that_dies_while_it_is_timed_ends_alone(tmp_path: Path, smoke_fixture: Measured) -> None:
-    dies = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 8:\n    os._exit(1)")
+    dies = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 14:\n    os._exit(1)")
     found, _ = judged(tmp_path, smoke_fixture, {"dies": (dies, "import os\n"), "honest": (right(""), "")}, TIMED)
     assert outcome(found["dies"]) == ("error", "worker_exited"), found["dies"]
     assert outcome(found["honest"]) == ("correct", "") and found["honest"]["speedup"]["eager"]["ratio"] > 0

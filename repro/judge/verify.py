@@ -26,7 +26,8 @@ from repro.judge.slots import Slots
 from repro.judge.subject import Options, Progress, Subject
 from repro.problems import Problem
 
-# Calls on the same inputs: one that differs from the first is judged like it.
+# Calls on the same inputs in every trial: one that differs from the first is judged like it. A kernel that is wrong at
+# every second call is right in all of them once in 2 ** (REPEATS * trials), before anything is timed.
 REPEATS = 3
 
 
@@ -266,7 +267,7 @@ class Evaluation:
 
     # -- trials ---------------------------------------------------------------------------------------------------
 
-    def trial(self, subject: Subject, trial: trials.Trial, *, repeats: int) -> None:
+    def trial(self, subject: Subject, trial: trials.Trial) -> None:
         """One trial of one solution; its faults become reasons."""
         part = self.parts.lap
         part()
@@ -288,7 +289,7 @@ class Evaluation:
             self.settled(subject, answer.get("digest"))
             part("digests")
             self._note(subject, trial, distance)
-            for _ in range(repeats - 1):
+            for _ in range(REPEATS - 1):
                 answer = subject.ask(message, self.options.timeout_s)
                 gates.check(answer.get("output"), self.shape.spec, self.device.type)
                 if self.bits(subject) != bits:
@@ -304,8 +305,7 @@ class Evaluation:
                 subject.observed.add("static_output")
             self._intact()
             part("inputs again")
-            if repeats == 1:
-                subject.ask({"op": "release"}, self.options.timeout_s)
+            subject.ask({"op": "release"}, self.options.timeout_s)
         except SolutionError as error:
             subject.fail(error, trial.kind)
             if subject.failed != "incorrect":
@@ -335,15 +335,12 @@ class Evaluation:
         order = list(planned)
         random.SystemRandom().shuffle(order)
         order.sort(key=lambda t: (t.judged, t.perturbed))
-        first = {subject.name for subject in self.subjects}
         for trial in (t for t in order if not t.neighbour):
             for subject in self.subjects:
                 if subject.failed in ("", "incorrect") and subject.worker is not None:
                     self.progress(f"{self.problem.key}: {subject.name}: {trial.kind}")
-                    repeats = REPEATS if trial.judged and subject.name in first else 1
-                    first -= {subject.name} if trial.judged else set()
                     begin = time.monotonic()
-                    self.trial(subject, trial, repeats=repeats)
+                    self.trial(subject, trial)
                     self.spent(trial.kind, begin)
 
     def spent(self, kind: str, begin: float) -> None:
