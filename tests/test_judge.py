@@ -592,6 +592,31 @@ def test_silence_times_out_also_in_the_middle_of_a_line(pipe: tuple[Channel, int
         assert 0.15 < time.monotonic() - begin < 5
 
 
+def test_a_pipe_that_nobody_reads_holds_no_writer_up_for_ever() -> None:
+    """A worker that has filled its own pipe and waits elsewhere would hold the judge up, beyond every bound."""
+    read, write = os.pipe()
+    channel = Channel(os.open(os.devnull, os.O_RDONLY), write)
+
+    def drain() -> None:
+        while os.read(read, 1 << 16):
+            pass
+
+    reader = threading.Thread(target=drain)
+    try:
+        channel.send({"fits": 1}, 5)
+        begin = time.monotonic()
+        with pytest.raises(ChannelTimeout):
+            channel.send({"text": "x" * (1 << 20)}, 0.3)
+        assert 0.25 < time.monotonic() - begin < 5
+        reader.start()
+        channel.send({"text": "x" * (1 << 20)}, 20)
+    finally:
+        channel.close()
+        if reader.ident is not None:
+            reader.join()
+        os.close(read)
+
+
 def test_a_closed_end_is_seen_by_reader_and_writer(pipe: tuple[Channel, int]) -> None:
     channel, write = pipe
     os.write(write, b'{"half": ')

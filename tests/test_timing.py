@@ -497,13 +497,39 @@ def test_lies_in_a_minority_of_calls_buy_nothing(time_ms: float, lie_ms: float, 
     told = [lie_ms if i < lies else time_ms for i in range(72)]
     ours = Series(calls(told, [time_ms] * 72))
     assert timing.disagreement(ours, [base]) == ""
-    assert speedups.compare(base, ours)["ratio"] > 2, "as it would be"
+    assert speedups.gated(base, ours)["ratio"] > 2, "as it would be"
     found = timing.corrected(ours, [base])
     assert speedups.compare(base, found)["ratio"] == pytest.approx(1.0) and found.device_ms == pytest.approx(
         [time_ms] * 72
     )
     kept = found.to_json()
     assert kept["reported_ms"] == {str(i): lie_ms for i in range(lies)} and "reported_ms" not in ours.to_json()
+
+
+@pytest.mark.parametrize(("factor", "count"), [(3.0, 6), (10.0, 20), (1.2, 24)])
+def test_a_few_calls_carry_no_speedup_that_the_others_do_not_have(factor: float, count: int) -> None:
+    """Work that is put off in a few calls ends them early by every clock, and few of them are compared whole."""
+    generator = np.random.default_rng(14)
+    times = [2.0 * float(noise) for noise in generator.lognormal(0, 0.005, 72)]
+    base = Series(calls(times, times))
+    quick = [time_ms / factor if i < count else time_ms for i, time_ms in enumerate(times)]
+    ours = Series(calls(quick, quick))
+    assert speedups.gated(base, ours)["ratio"] > 1.06, "as it would be"
+    found = speedups.compare(base, ours)
+    assert found["ratio"] < 1.02 and found["capped_blocks"] == count and found["ci95"][0] <= found["ratio"]
+
+
+def test_noise_is_not_capped() -> None:
+    """Normal deviations, and slow calls of a solution, count as they are."""
+    generator = np.random.default_rng(15)
+    for deviation in (0.001, 0.02, 0.3):
+        base = Series(calls([4.0] * 200, [4.0] * 200))
+        varying = [float(ms) for ms in 3.0 * generator.lognormal(0, deviation, 200)]
+        slow = [ms * (3.0 if i % 9 == 0 else 1.0) for i, ms in enumerate(varying)]
+        for times in (varying, slow):
+            ours = Series(calls(times, times))
+            found = speedups.compare(base, ours)
+            assert found["ratio"] == pytest.approx(speedups.gated(base, ours)["ratio"], rel=1e-3 + deviation / 100)
 
 
 def test_what_the_host_holds_up_is_not_the_solutions_time() -> None:

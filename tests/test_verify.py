@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +17,7 @@ import torch
 
 from repro import jsonio, problems
 from repro.errors import SolutionRejected
-from repro.judge import calibrate, evaluate, launch, metric, process, timing, verdict, verify
+from repro.judge import calibrate, contest, evaluate, launch, metric, process, timing, verdict, verify
 from repro.judge import reference as reference_module
 from repro.judge.clock import Clock
 from repro.judge.contest import DISTURBED_CODE, Blamed, Contest
@@ -336,6 +337,26 @@ def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_oth
     assert found["lazy"]["time_ms"] is None and found["lazy"]["reasons"][0]["trial"] == "timing"
     assert outcome(found["honest"]) == ("correct", "") and found["honest"]["time_ms"]["n"] > 0
     assert "lazy" not in whole["samples_ms"]
+
+
+# Answers timed calls itself, with a digest that it made up.
+MADE_UP = """
+Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker"))
+go, look = Worker.go, Worker.look
+type.__setattr__(Worker, "g" + "o", lambda self, **message: go(self, **message) | {"digest": [7]})
+type.__setattr__(Worker, "lo" + "ok", lambda self, **message: look(self, **message) | {"digest": [7]})
+"""
+
+
+def test_a_digest_that_was_made_up_is_seen_in_the_shortest_of_measurements(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes of one output at least are held against it, also where chance chooses none and blocks are few."""
+    monkeypatch.setattr(contest, "WHOLE_EVERY", 1 << 60)
+    names = [f"made_up_{number}" for number in range(4)]
+    options = replace(TIMED, timing_budget_s=0.0)
+    found, _ = judged(tmp_path, smoke_fixture, dict.fromkeys(names, (right(""), MADE_UP)), options)
+    assert [outcome(found[name]) for name in names] == [("rejected", "deferred_write")] * 4
 
 
 def test_a_solution_that_dies_while_it_is_timed_ends_alone(tmp_path: Path, smoke_fixture: Measured) -> None:

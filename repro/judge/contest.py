@@ -30,10 +30,9 @@ from repro.judge.timing import GATE_US, Block, Launches, Runner, Sample, Series
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
 
-# One in so many timed outputs, by chance and at least one, is compared whole; of the others one row.
+# One in so many timed outputs, by chance, and at least one of the first cycle, which fits every budget, is compared
+# whole; of the others one row.
 WHOLE_EVERY, WHOLE_EVERY_LARGE, LARGE_BYTES = 8, 20, 512 << 20
-# Outputs up to this size are digested under a key before the clock stops.
-KEYED_BYTES = 256 << 20
 # Blocks of the baselines alone, when every solution is gone, and how much faster they may be then.
 ALONE_BLOCKS, DISTURBED = 8, timing.HELD_UP
 DISTURBED_CODE = "baseline_disturbed"
@@ -73,7 +72,7 @@ class Contest:
         self.cuda = self.device.type == "cuda"
         self.classes: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
-        self.whole = {s.name: random.SystemRandom().randrange(timing.MIN_BLOCKS) for s in solutions}
+        self.whole = {s.name: random.SystemRandom().randrange(timing.CYCLE) for s in solutions}
         self.calls = dict.fromkeys(self.whole, 0)
         self.busy_s = 0.0
         self.spent_s: dict[str, float] = {}
@@ -216,11 +215,9 @@ class Contest:
                 raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         if not worker.is_still():
             raise SolutionRejected("background_work", "the solution runs while it is stopped")
+        key = secrets.randbits(64)
         begin = time.perf_counter()
-        worker.wake()
-        # of a large output the digest would take longer than the call; there, copying the inputs does
-        key = secrets.randbits(62) | 1 if self.slots.output_bytes <= KEYED_BYTES else 0
-        answer = worker.ask({"op": "go", "key": key}, timeout_s)
+        answer = subject.ask({"op": "go", "key": key}, timeout_s)
         self.busy_s = time.perf_counter() - begin
         wall_ms = self.busy_s * 1e3
         device_ms, host_ms = (timing.reported(answer.get(name)) for name in ("device_ms", "host_ms"))
@@ -275,10 +272,8 @@ class Contest:
         self.slots.spoil()
         look = subject.ask({"op": "look", "key": key}, self.options.timeout_s)
         distance, bits = evaluation.compare(subject, look.get("output"), row, whole=whole, key=key)
-        if key and (look.get("digest") != told or (whole and bits != told)):
+        if look.get("digest") != told or (whole and bits != told):
             raise SolutionRejected("deferred_write", "the output is not what it was when the call was answered")
-        if not key:
-            evaluation.settled(subject, look.get("digest"))
         values = distance.values()
         klass = self.verified.get(subject.name, self.classes.get("eager", ""))
         shown = values if whole else {"row": values["rel_l2"]}  # a row is measured by its own norm
@@ -309,6 +304,8 @@ class Contest:
                                  "gate_us": GATE_US if self.cuda else 0.0, "memory_kept": self.keep,
                                  "launch_ms": {n: round(statistics.median(s.launch_ms for s in x.gated), 4)
                                                for n, x in series.items() if x.gated},
+                                 "overhead_ms": {n: round(statistics.median(s.unexplained_ms for s in x.gated), 4)
+                                                 for n, x in series.items() if x.gated},
                                  "launches_outlast_gate": timing.outlasting(series) if self.cuda else []}  # fmt: skip
         if self.cuda:
             facts |= self.idle.to_json()

@@ -2,50 +2,71 @@
 
 The key comes with the request for the call. Who wants to answer before the work is done has no output to digest; who
 makes a digest up is found when the judge computes it from the bytes. Exact in integers modulo 2**64, so that the judge
-may add it up from pieces.
+may add it up from pieces. On a GPU it is one kernel (`digest.ptx`): whatever passes between the end of a call and its
+answer is time in which somebody quicker could work unseen.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 
 import torch
 
-# Weights are drawn for so many elements and repeated with another factor.
-PERIOD = 1 << 22
-MASK = (1 << 64) - 1
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+from repro.judge import driver
+
+# Words that one pass takes at most, and elements of which a copy without gaps is made at once.
+STEP, COPIED = 1 << 22, 1 << 26
+MASK, WORD = (1 << 64) - 1, (1 << 32) - 1
+# A word's place is mixed by multiplication with odd numbers and by shifts (after MurmurHash3's last step).
+GOLDEN, MIX, LAST = 0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
 
 
 @functools.lru_cache(maxsize=2)
-def _weights(key: int, device: torch.device) -> torch.Tensor:
-    generator = torch.Generator(device=device).manual_seed(key)
-    low, high = -(1 << 62), 1 << 62
-    return torch.randint(low, high, (PERIOD,), dtype=torch.int64, device=device, generator=generator)
+def _sum(device: torch.device) -> driver.Sum:
+    return driver.Sum(device)
 
 
-def _factor(key: int, block: int) -> int:
-    """An odd signed 64-bit number for a period (splitmix64)."""
-    z = (key + (block + 1) * 0x9E3779B97F4A7C15) & MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    z = (z ^ (z >> 31)) | 1
-    return z - (1 << 64) if z >> 63 else z
+def prepare(device: torch.device) -> None:
+    """Loads the kernel, so that no timed call waits for that."""
+    if device.type == "cuda":
+        keyed(torch.zeros(1, device=device), 0, 1)
+
+
+def _weights(start: int, count: int, key: int, device: torch.device) -> torch.Tensor:
+    """Odd 32-bit weights of the places from `start` on, as int64."""
+    h = torch.arange(start, start + count, device=device).bitwise_and_(WORD).bitwise_xor_(key & WORD)
+    h.mul_(GOLDEN).bitwise_and_(WORD)
+    h.bitwise_xor_(h >> 15).add_(key >> 32).bitwise_and_(WORD).mul_(MIX).bitwise_and_(WORD)
+    h.bitwise_xor_(h >> 13).mul_(LAST).bitwise_and_(WORD)
+    return h.bitwise_xor_(h >> 16).bitwise_or_(1)
+
+
+def words(values: torch.Tensor) -> torch.Tensor:
+    """The elements as a flat tensor of integers of at most four bytes, the lower half of eight first."""
+    flat = values.detach().contiguous().view(-1)  # reshape keeps the gaps of one dimension
+    return flat.view(_WORDS[flat.element_size()])
 
 
 def keyed(values: torch.Tensor, start: int, key: int) -> int:
-    """The share of elements [start, start + values.numel()) of an output in its digest. values: any dtype but complex,
-    in the order of the elements."""
-    flat = values.detach().reshape(-1)
-    if not flat.numel():
-        return 0
-    bits, weights = flat.view(_BITS[flat.element_size()]), _weights(key, flat.device)
-    total = torch.zeros((), dtype=torch.int64, device=flat.device)
-    at = 0
-    while at < bits.numel():
-        block, offset = divmod(start + at, PERIOD)
-        count = min(PERIOD - offset, bits.numel() - at)
-        part = bits[at : at + count].to(torch.int64) * weights[offset : offset + count]
-        total += part.sum() * _factor(key, block)
-        at += count
-    return int(total.item()) & MASK
+    """The share of elements [start, start + values.numel()) of an output in its digest: their words, as unsigned
+    numbers, times the weights of their places. values: any dtype but complex, in the order of the elements; key: 64
+    bits."""
+    if not values.is_contiguous() and values.numel() > COPIED and values.dim():
+        rows = next(dim for dim, size in enumerate(values.shape) if size > 1)  # those before it are 1
+        parts = values.split(max(1, COPIED * values.shape[rows] // values.numel()), rows)
+        starts = itertools.accumulate((part.numel() for part in parts), initial=start)
+        return sum(keyed(part, at, key) for part, at in zip(parts, starts, strict=False)) & MASK
+    flat = words(values)
+    first, total = start * (2 if values.element_size() == 8 else 1), 0
+    if flat.device.type == "cuda":
+        for at in range(0, flat.numel(), 1 << 30):  # the kernel counts in 32 bits
+            part = flat[at : at + (1 << 30)]
+            total += _sum(flat.device)(part, (first + at) & WORD, key & WORD, key >> 32)
+        return total & MASK
+    unsigned = (1 << 8 * flat.element_size()) - 1
+    for at in range(0, flat.numel(), STEP):
+        part = flat[at : at + STEP].to(torch.int64).bitwise_and_(unsigned)
+        total += int(part.mul_(_weights(first + at, part.numel(), key, flat.device)).sum())
+    return total & MASK

@@ -1,4 +1,5 @@
-"""The CUDA driver through ctypes: memory that other processes can open, a gate that holds a stream, persisting lines.
+"""The CUDA driver through ctypes: memory that other processes can open, a gate that holds a stream, the sum that
+`digests.py` describes in one kernel, persisting lines.
 
 Raw allocations and handles, because torch's own sharing keeps its reference counts in files of one user, and judge and
 worker are two. Everything raises JudgeError with the driver's own words.
@@ -20,6 +21,8 @@ HANDLE_BYTES = 64
 LAZY_PEER_ACCESS = 1
 # Two blocks of 1024 threads fill the thread slots of a multiprocessor, so that nothing runs beside the gate.
 GATE_BLOCKS_PER_SM, GATE_THREADS = 2, 1024
+# The same for what must keep the memory busy, in more and smaller blocks.
+SUM_BLOCKS_PER_SM, SUM_THREADS = 8, 256
 
 
 class _Handle(ctypes.Structure):
@@ -92,6 +95,27 @@ def reset_persisting() -> None:
     _cuda().cuCtxResetPersistingL2Cache()
 
 
+class _Kernel:
+    """The one kernel of a PTX file beside this one, of the file's name."""
+
+    def __init__(self, name: str, device: torch.device, blocks_per_sm: int, threads: int) -> None:
+        torch.empty(1, device=device)
+        self.name, self.threads = name, threads
+        self.blocks = blocks_per_sm * torch.cuda.get_device_properties(device).multi_processor_count
+        module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        image = Path(__file__).with_name(f"{name}.ptx").read_bytes() + b"\0"
+        _check(_cuda().cuModuleLoadData(ctypes.byref(module), image), f"loading the {name}")
+        _check(_cuda().cuModuleGetFunction(ctypes.byref(self._function), module, name.encode()), f"finding the {name}")
+        self._launch = _cuda().cuLaunchKernel
+
+    def __call__(self, stream: Any, *values: Any) -> None:
+        """Enqueues it on a torch stream. values: ctypes numbers, in the order of its parameters."""
+        arguments = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        handle = ctypes.c_void_p(stream.cuda_stream)
+        code = self._launch(self._function, self.blocks, 1, 1, self.threads, 1, 1, 0, handle, arguments, None)
+        _check(code, f"launching the {self.name}")
+
+
 class Gate:
     """A kernel that keeps every multiprocessor busy for a time, so that what is enqueued behind it waits.
 
@@ -100,21 +124,26 @@ class Gate:
     """
 
     def __init__(self, device: torch.device) -> None:
-        torch.empty(1, device=device)
-        module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
-        image = Path(__file__).with_name("gate.ptx").read_bytes() + b"\0"
-        _check(_cuda().cuModuleLoadData(ctypes.byref(module), image), "loading the gate")
-        _check(_cuda().cuModuleGetFunction(ctypes.byref(self._function), module, b"gate"), "finding the gate")
-        self._nanoseconds = ctypes.c_uint64()
-        self._arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.pointer(self._nanoseconds), ctypes.c_void_p))
-        self._blocks = GATE_BLOCKS_PER_SM * torch.cuda.get_device_properties(device).multi_processor_count
-        self._launch = _cuda().cuLaunchKernel
+        self._kernel = _Kernel("gate", device, GATE_BLOCKS_PER_SM, GATE_THREADS)
 
     def __call__(self, microseconds: float, stream: Any) -> None:
         """Enqueues the gate on a torch stream."""
-        self._nanoseconds.value = int(microseconds * 1000)
-        handle = ctypes.c_void_p(stream.cuda_stream)
-        code = self._launch(
-            self._function, self._blocks, 1, 1, GATE_THREADS, 1, 1, 0, handle, self._arguments, None
-        )  # fmt: skip
-        _check(code, "launching the gate")
+        self._kernel(stream, ctypes.c_uint64(int(microseconds * 1000)))
+
+
+class Sum:
+    """The weighted sum of words in one kernel that reads them once, where torch's operations take eight passes over
+    numbers of eight bytes."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._kernel = _Kernel("digest", device, SUM_BLOCKS_PER_SM, SUM_THREADS)
+        self._total = torch.zeros((), dtype=torch.int64, device=device)
+
+    def __call__(self, words: torch.Tensor, start: int, low: int, high: int) -> int:
+        """The sum of a dense tensor of integers of one, two or four bytes, whose first word has the place `start`,
+        under a key of two halves. Waits for it."""
+        stream = torch.cuda.current_stream(words.device)
+        self._total.zero_()
+        numbers = (ctypes.c_uint32(number) for number in (words.numel(), words.element_size(), start, low, high))
+        self._kernel(stream, ctypes.c_uint64(words.data_ptr()), *numbers, ctypes.c_uint64(self._total.data_ptr()))
+        return int(self._total.item())

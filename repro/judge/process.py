@@ -70,11 +70,13 @@ class WorkerProcess:
         exception that the solution raised, SolutionRejected where the answer is not one.
         """
         number = secrets.randbits(53)
-        self.wake()
         try:
             if self.channel.waiting():
                 raise ChannelGarbage("an answer to nothing")
-            self.channel.send({**message, "n": number})
+            if message["op"] != "go":  # which fits into a pipe that nobody reads, and is there when the worker wakes
+                self.wake()
+            self.channel.send({**message, "n": number}, timeout_s)
+            self.wake()
             answer = self.channel.receive(timeout_s)
             if answer.pop("n", None) != number:
                 raise ChannelGarbage("an answer to another request")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -30,12 +31,18 @@ class Channel:
         self.read_fd, self.write_fd = read_fd, write_fd
         self._buffer = b""
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Writes one message. Raises ChannelClosed where nobody reads."""
+    def send(self, message: dict[str, Any], timeout_s: float | None = None) -> None:
+        """Writes one message. Raises ChannelClosed where nobody can read any more, ChannelTimeout where nobody does."""
         data = json.dumps(message, allow_nan=True).encode() + b"\n"
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         try:
+            os.set_blocking(self.write_fd, deadline is None)
             while data:
-                data = data[os.write(self.write_fd, data) :]
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and (left <= 0 or not select.select([], [self.write_fd], [], left)[1]):
+                    raise ChannelTimeout
+                with contextlib.suppress(BlockingIOError):  # somebody else's write took the room
+                    data = data[os.write(self.write_fd, data) :]
         except OSError as error:
             raise ChannelClosed(str(error)) from error
 

@@ -41,14 +41,17 @@ def host_term(series: Series, *, trusted: bool = True) -> float:
     return HOST_SHARE * spread
 
 
-def speedup(base_ms: list[float], ours_ms: list[float], host_terms: Sequence[float] = ()) -> dict[str, Any]:
-    """stats.paired_ratio with the difference between processes added to its interval, and the `host_term` of both.
+def speedup(
+    base_ms: list[float], ours_ms: list[float], host_terms: Sequence[float] = (), *, trusted: bool = True
+) -> dict[str, Any]:
+    """stats.paired_ratio with the difference between processes added to its interval, and the `host_term` of both;
+    capped where ours are not torch's.
 
     at_least: the speedup that the judge's own clock vouches for, if all the time that it cannot tell from overhead were
     the solution's. blocks_ci95: the interval without the host's part, where it has one.
     """
     count = min(len(base_ms), len(ours_ms))  # a variant that decided nothing may have been left behind
-    found = stats.paired_ratio(base_ms[:count], ours_ms[:count])
+    found = stats.paired_ratio(base_ms[:count], ours_ms[:count], capped=not trusted)
     middle = math.log(found["ratio"])
     base, ours = statistics.median(base_ms), statistics.median(ours_ms)
     apart = (SYSTEMATIC, *(min(1.0, SYSTEMATIC_MS / time_ms) for time_ms in (base, ours)))  # nobody knows a nanosecond
@@ -65,7 +68,8 @@ def speedup(base_ms: list[float], ours_ms: list[float], host_terms: Sequence[flo
 
 def gated(base: Series, ours: Series, *, trusted: bool = True) -> dict[str, Any]:
     """`speedup` over the gated blocks of two variants. trusted: the second is torch's too."""
-    return speedup(base.device_ms, ours.device_ms, [host_term(base), host_term(ours, trusted=trusted)])
+    terms = [host_term(base), host_term(ours, trusted=trusted)]
+    return speedup(base.device_ms, ours.device_ms, terms, trusted=trusted)
 
 
 def compare(base: Series, ours: Series) -> dict[str, Any]:
@@ -80,7 +84,7 @@ def compare(base: Series, ours: Series) -> dict[str, Any]:
         return found
     theirs, mine = [b.device_ms for b, _ in pairs], [o.device_ms for _, o in pairs]
     middle = statistics.median(math.log(b / o) for b, o in zip(theirs, mine, strict=True))
-    other = speedup(theirs, mine, [host_term(base), host_term(ours, trusted=False)])
+    other = speedup(theirs, mine, [host_term(base), host_term(ours, trusted=False)], trusted=False)
     if middle < math.log(found["ratio"] * (1 - INPUT_DEPENDENT)):
         return other | {"inputs": "other", "published_inputs": found}
     return found | {"other_inputs": other}

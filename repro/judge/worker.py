@@ -26,7 +26,7 @@ import torch
 from repro import problems, settings
 from repro.errors import SolutionError
 from repro.inputs import WEIGHT_SEED, torch_dtype
-from repro.judge import baselines, binder, driver, interpreter, provenance
+from repro.judge import baselines, binder, digests, driver, interpreter, provenance
 from repro.judge.buffers import open_ticket, view
 from repro.judge.outputs import address, describe, digest, keyed, nbytes, sums
 from repro.judge.protocol import Channel, ChannelClosed
@@ -73,7 +73,6 @@ class Worker:
         self.built_with: Any = None
         self.static = False
         self.armed: Any = None
-        self.pending: list[torch.Tensor] = []
 
     def hello(self) -> dict[str, Any]:
         """Who this is, and what confines it."""
@@ -248,8 +247,8 @@ class Worker:
         return {}
 
     def go(self, key: int) -> dict[str, Any]:
-        """One timed call, milliseconds by events, by the host's clock and until all of it was launched, and under a key
-        the digest of its output.
+        """One timed call, milliseconds by events, by the host's clock and until all of it was launched, and the digest
+        of its output under a key.
         With a gate the launch latency is hidden; without one the host's clock shows the whole latency from a waiting
         device to a waiting host."""
         values, call, gate_us, events = self.armed
@@ -271,21 +270,20 @@ class Worker:
                 host_ms = (_clock_ns() - begin) / 1e6
                 device_ms = float(_elapsed(*events))
             no_modes()
-            told = keyed(self.output, key) if key else None
-            self.pending = [] if key else sums(self.output)
+            told = keyed(self.output, key)
             times = {"device_ms": device_ms, "host_ms": host_ms, "launch_ms": launch_ms}
             return times | {"digest": told, "modes": [before, self.modes()]}
 
     def look(self, key: int) -> dict[str, Any]:
-        """What the last timed call returned, and its digest: with a key as it is now, else as it was after the call."""
-        told = keyed(self.output, key) if key else digest(self.pending)
-        return {"output": describe(self.output, self.armed[0]), "digest": told}
+        """What the last timed call returned, and its digest under the key as it is now."""
+        return {"output": describe(self.output, self.armed[0]), "digest": keyed(self.output, key)}
 
     def prepare(self) -> dict[str, Any]:
-        """Loads the gate."""
+        """Loads the gate and the digest."""
         if self.cuda and self.gate is None:
             self.gate = driver.Gate(self.device)
             self.gate(10, _stream())
+            digests.prepare(self.device)
             _synchronize()
         return {}
 
