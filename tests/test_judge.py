@@ -399,6 +399,7 @@ GOOD = {
     "device": "cpu",
     "storage_bytes": 96,
     "aliases_input": False,
+    "order": [0, 1],
 }
 
 
@@ -406,6 +407,7 @@ def test_gates_let_an_honest_description_through() -> None:
     gates.check(GOOD, SPEC, "cpu")
     gates.check({"kind": "sequence", "items": [GOOD, GOOD]}, [SPEC, SPEC], "cpu")
     gates.check(GOOD | {"storage_bytes": 4096}, SPEC, "cpu")
+    gates.check(GOOD | {"order": [1, 0]}, SPEC, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -429,6 +431,10 @@ def test_gates_let_an_honest_description_through() -> None:
         (GOOD | {"storage_bytes": 95}, SPEC, "no_storage"),
         (GOOD | {"storage_bytes": "many"}, SPEC, "no_storage"),
         (GOOD | {"aliases_input": True}, SPEC, "aliases_input"),
+        (GOOD | {"order": [0, 0]}, SPEC, "wrong_layout"),
+        (GOOD | {"order": [0]}, SPEC, "wrong_layout"),
+        (GOOD | {"order": [False, 1]}, SPEC, "wrong_layout"),
+        (GOOD | {"order": "01"}, SPEC, "wrong_layout"),
     ],
 )
 def test_every_gate_has_its_reason_code(described: Any, spec: Any, code: str) -> None:

@@ -359,6 +359,17 @@ def test_a_digest_that_was_made_up_is_seen_in_the_shortest_of_measurements(
     assert [outcome(found[name]) for name in names] == [("rejected", "deferred_write")] * 4
 
 
+def test_outputs_in_another_order_of_memory_are_held_against_their_digest(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every one compared whole: what lies in memory as channels last is as right as any."""
+    monkeypatch.setattr(contest, "WHOLE_EVERY", 1)
+    bodies = {"turned": (right("y = y.transpose(0, -1).contiguous().transpose(0, -1)"), ""),
+              "made_up": (right("y = y.transpose(0, -1).contiguous().transpose(0, -1)"), MADE_UP)}  # fmt: skip
+    found, _ = judged(tmp_path, smoke_fixture, bodies, TIMED)
+    assert outcome(found["turned"]) == ("correct", "") and outcome(found["made_up"]) == ("rejected", "deferred_write")
+
+
 def test_a_solution_that_dies_while_it_is_timed_ends_alone(tmp_path: Path, smoke_fixture: Measured) -> None:
     dies = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 14:\n    os._exit(1)")
     found, _ = judged(tmp_path, smoke_fixture, {"dies": (dies, "import os\n"), "honest": (right(""), "")}, TIMED)

@@ -9,14 +9,13 @@ answer is time in which somebody quicker could work unseen.
 from __future__ import annotations
 
 import functools
-import itertools
 
 import torch
 
 from repro.judge import driver
 
-# Words that one pass takes at most, and elements of which a copy without gaps is made at once.
-STEP, COPIED = 1 << 22, 1 << 26
+# Words that one pass takes at most.
+STEP = 1 << 22
 MASK, WORD = (1 << 64) - 1, (1 << 32) - 1
 # A word's place is mixed by multiplication with odd numbers and by shifts (after MurmurHash3's last step).
 GOLDEN, MIX, LAST = 0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35
@@ -34,13 +33,17 @@ def prepare(device: torch.device) -> None:
         keyed(torch.zeros(1, device=device), 0, 1)
 
 
-def _weights(start: int, count: int, key: int, device: torch.device) -> torch.Tensor:
-    """Odd 32-bit weights of the places from `start` on, as int64."""
-    h = torch.arange(start, start + count, device=device).bitwise_and_(WORD).bitwise_xor_(key & WORD)
+def _weights(places: torch.Tensor, key: int) -> torch.Tensor:
+    """Odd 32-bit weights of places, which it overwrites, as int64."""
+    h = places.bitwise_and_(WORD).bitwise_xor_(key & WORD)
     h.mul_(GOLDEN).bitwise_and_(WORD)
     h.bitwise_xor_(h >> 15).add_(key >> 32).bitwise_and_(WORD).mul_(MIX).bitwise_and_(WORD)
     h.bitwise_xor_(h >> 13).mul_(LAST).bitwise_and_(WORD)
     return h.bitwise_xor_(h >> 16).bitwise_or_(1)
+
+
+def _unsigned(words: torch.Tensor) -> torch.Tensor:
+    return words.to(torch.int64).bitwise_and_((1 << 8 * words.element_size()) - 1)
 
 
 def words(values: torch.Tensor) -> torch.Tensor:
@@ -53,11 +56,6 @@ def keyed(values: torch.Tensor, start: int, key: int) -> int:
     """The share of elements [start, start + values.numel()) of an output in its digest: their words, as unsigned
     numbers, times the weights of their places. values: any dtype but complex, in the order of the elements; key: 64
     bits."""
-    if not values.is_contiguous() and values.numel() > COPIED and values.dim():
-        rows = next(dim for dim, size in enumerate(values.shape) if size > 1)  # those before it are 1
-        parts = values.split(max(1, COPIED * values.shape[rows] // values.numel()), rows)
-        starts = itertools.accumulate((part.numel() for part in parts), initial=start)
-        return sum(keyed(part, at, key) for part, at in zip(parts, starts, strict=False)) & MASK
     flat = words(values)
     first, total = start * (2 if values.element_size() == 8 else 1), 0
     if flat.device.type == "cuda":
@@ -65,8 +63,27 @@ def keyed(values: torch.Tensor, start: int, key: int) -> int:
             part = flat[at : at + (1 << 30)]
             total += _sum(flat.device)(part, (first + at) & WORD, key & WORD, key >> 32)
         return total & MASK
-    unsigned = (1 << 8 * flat.element_size()) - 1
     for at in range(0, flat.numel(), STEP):
-        part = flat[at : at + STEP].to(torch.int64).bitwise_and_(unsigned)
-        total += int(part.mul_(_weights(first + at, part.numel(), key, flat.device)).sum())
+        part = flat[at : at + STEP]
+        places = torch.arange(first + at, first + at + part.numel(), device=flat.device)
+        total += int(_unsigned(part).mul_(_weights(places, key)).sum())
+    return total & MASK
+
+
+def reordered(values: torch.Tensor, start: int, key: int, shape: list[int], order: list[int]) -> int:
+    """As `keyed`, of an output of this shape whose process digested it in the order of its memory, by dimensions from
+    the outermost to the innermost. values: its elements from `start` on, in their own order."""
+    strides, stride = [0] * len(shape), 1
+    for dim in reversed(order):
+        strides[dim], stride = stride, stride * shape[dim]
+    flat, halves, total = words(values), 2 if values.element_size() == 8 else 1, 0
+    for at in range(0, flat.numel(), STEP):
+        part = flat[at : at + STEP]
+        left = torch.arange(at, at + part.numel(), device=flat.device)
+        half, left = left % halves, left // halves + start
+        places = torch.zeros_like(left)
+        for dim in reversed(range(len(shape))):
+            places += left % shape[dim] * strides[dim]
+            left //= shape[dim]
+        total += int(_unsigned(part).mul_(_weights(places * halves + half, key)).sum())
     return total & MASK

@@ -32,6 +32,10 @@ def _pairs(described: Any, spec: Any) -> list[tuple[Any, dict[str, Any]]]:
     return [pair for item, part in zip(items, spec, strict=True) for pair in _pairs(item, part)]
 
 
+def _permutes(order: Any, count: int) -> bool:
+    return isinstance(order, list) and all(type(d) is int for d in order) and sorted(order) == list(range(count))
+
+
 def _tensor(got: dict[str, Any], expected: dict[str, Any], device: str) -> None:
     if got.get("plain") is not True:
         raise SolutionRejected("wrong_type", f"expected exactly torch.Tensor, got {got.get('type')}")
@@ -49,3 +53,5 @@ def _tensor(got: dict[str, Any], expected: dict[str, Any], device: str) -> None:
         raise SolutionRejected("no_storage", "the output does not own memory for all its elements")
     if got.get("aliases_input") is not False:
         raise SolutionRejected("aliases_input", "the output shares memory with an input")
+    if not _permutes(got.get("order"), len(expected["shape"])):
+        raise SolutionRejected("wrong_layout", "the output does not say in which order its dimensions lie in memory")

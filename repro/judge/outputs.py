@@ -58,14 +58,15 @@ def _sums(value: Any) -> list[torch.Tensor]:
 
 
 def keyed(value: Any, key: int) -> list[int]:
-    """The keyed digest of every tensor of an output; of what is no plain tensor, nothing."""
+    """The keyed digest of every tensor of an output, in the order of its memory, so that none is copied for it; of what
+    is no plain tensor, nothing."""
     return [part for item in values(value) for part in _keyed(item, key)]
 
 
 def _keyed(value: Any, key: int) -> list[int]:
     if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
         return []
-    return [] if value.is_complex() else [digests.keyed(value, 0, key)]
+    return [] if value.is_complex() else [digests.keyed(value.detach().permute(_order(value)), 0, key)]
 
 
 def digest(parts: list[torch.Tensor]) -> list[int]:
@@ -94,6 +95,7 @@ def _describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
         "dtype": str(value.dtype).removeprefix("torch."),
         "shape": list(value.shape),
         "dense": _dense(value),
+        "order": _order(value),
         "device": value.device.type,
         "storage_bytes": value.untyped_storage().nbytes() - value.storage_offset() * value.element_size(),
         "aliases_input": value.untyped_storage().data_ptr() in storages,
@@ -102,8 +104,14 @@ def _describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
 
 def _dense(value: torch.Tensor) -> bool:
     """Whether the elements fill their memory without gaps or overlap, in some order of the dimensions."""
-    order = sorted((d for d in range(value.dim()) if value.shape[d] > 1), key=value.stride, reverse=True)
-    return value.permute([*order, *(d for d in range(value.dim()) if d not in order)]).is_contiguous()
+    return value.permute(_order(value)).is_contiguous()
+
+
+def _order(value: torch.Tensor) -> list[int]:
+    """The dimensions by their strides, the largest first; those of one element where they are or at the end."""
+    if value.is_contiguous():
+        return list(range(value.dim()))
+    return sorted(range(value.dim()), key=lambda d: (value.shape[d] > 1, value.stride(d)), reverse=True)
 
 
 def address(value: Any) -> int | None:

@@ -237,13 +237,23 @@ class Evaluation:
                 output = fetch()
                 if key:
                     first = part.start * (output.numel() // (part.stop - part.start)) if part is not None else 0
-                    totals[position] += digests.keyed(output, first, key)
+                    totals[position] += self._keyed(described, position, output, first, key)
                 else:
                     bits.append(metric.digest(output))
                 distance.add(output, reference)
         if not distance.finite:
             raise SolutionRejected("not_finite", "the output is not finite where the reference is, or was not written")
         return distance, [total & digests.MASK for total in totals] if key else bits
+
+    def _keyed(self, described: Any, position: int, output: torch.Tensor, first: int, key: int) -> int:
+        """The share of some elements in the digest that the worker took in the order of its memory."""
+        path, leaf = leaves(self.shape.spec)[position]
+        for index in path:
+            described = described["items"][index]
+        order = described.get("order")
+        if order == sorted(order):
+            return digests.keyed(output, first, key)
+        return digests.reordered(output, first, key, leaf["shape"], order)
 
     def bits(self, subject: Subject) -> list[int]:
         """Digests of the worker's kept output, chunk by chunk as `compare` takes them, without a reference."""

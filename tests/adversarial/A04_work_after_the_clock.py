@@ -35,7 +35,7 @@ def go(self, key=0, **rest):
 def look(self, **rest):
     described = {
         "kind": "tensor", "type": "Tensor", "plain": True, "layout": "torch.strided", "dtype": "float32",
-        "shape": list(self.output.shape), "dense": True, "device": self.output.device.type,
+        "shape": list(self.output.shape), "dense": True, "order": [0, 1, 2, 3], "device": self.output.device.type,
         "storage_bytes": self.output.numel() * 4, "aliases_input": False,
     }  # fmt: skip
     return {"output": described, "digest": [7]}

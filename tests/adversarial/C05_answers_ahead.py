@@ -23,6 +23,7 @@ OUTPUT = {
     "dtype": "float32",
     "shape": [4, 64, 12, 20],
     "dense": True,
+    "order": [0, 1, 2, 3],
     "device": "cpu",
     "storage_bytes": 1 << 30,
     "aliases_input": False,
