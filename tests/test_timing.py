@@ -519,6 +519,22 @@ def test_a_few_calls_carry_no_speedup_that_the_others_do_not_have(factor: float,
     assert found["ratio"] < 1.02 and found["capped_blocks"] == count and found["ci95"][0] <= found["ratio"]
 
 
+def test_what_holds_single_calls_up_on_either_side_moves_no_speedup() -> None:
+    """A host's stalls of baselines and of the solution: a cap on blocks' ratios would count those of one side alone."""
+    generator = np.random.default_rng(16)
+    ratios = []
+    for _ in range(60):
+        base, ours = (
+            Series(calls(times, times))
+            for times in (
+                [2.0 * float(n) * (1.3 if generator.random() < 0.08 else 1) for n in generator.lognormal(0, 0.004, 96)]
+                for _ in range(2)
+            )
+        )
+        ratios.append(math.log(speedups.compare(base, ours)["ratio"]))
+    assert abs(float(np.mean(ratios))) < 0.002
+
+
 def test_noise_is_not_capped() -> None:
     """Normal deviations, and slow calls of a solution, count as they are."""
     generator = np.random.default_rng(15)

@@ -15,7 +15,7 @@ import random
 import secrets
 import statistics
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,8 +30,8 @@ from repro.judge.timing import GATE_US, Block, Launches, Runner, Sample, Series
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
 
-# One in so many timed outputs, by chance, and at least one of the first cycle, which fits every budget, is compared
-# whole; of the others one row.
+# One in so many timed outputs by chance, and a secret one of each so many, is compared whole; of the others one row.
+# The first of them is one of the first cycle, which fits every budget.
 WHOLE_EVERY, WHOLE_EVERY_LARGE, LARGE_BYTES = 8, 20, 512 << 20
 # Blocks of the baselines alone, when every solution is gone, and how much faster they may be then.
 ALONE_BLOCKS, DISTURBED = 8, timing.HELD_UP
@@ -53,6 +53,25 @@ class Blamed(Exception):
         self.subject, self.error = subject, error
 
 
+@dataclass
+class Turns:
+    """Which calls of a solution are compared whole whatever chance says: a secret one of the first cycle, then of each
+    `every`."""
+
+    calls: int = 0
+    end: int = 0
+    chosen: int = -1
+
+    def now(self, every: int) -> bool:
+        """Whether this call is one of them."""
+        if self.calls == self.end:
+            length = every if self.end else min(every, timing.CYCLE)
+            self.chosen = self.end + random.SystemRandom().randrange(length)
+            self.end += length
+        self.calls += 1
+        return self.calls - 1 == self.chosen
+
+
 class Contest:
     """One timing of the correct solutions against the baselines."""
 
@@ -72,8 +91,7 @@ class Contest:
         self.cuda = self.device.type == "cuda"
         self.classes: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
-        self.whole = {s.name: random.SystemRandom().randrange(timing.CYCLE) for s in solutions}
-        self.calls = dict.fromkeys(self.whole, 0)
+        self.whole = {s.name: Turns() for s in solutions}
         self.busy_s = 0.0
         self.spent_s: dict[str, float] = {}
         self.launches = Launches()
@@ -215,9 +233,10 @@ class Contest:
                 raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         if not worker.is_still():
             raise SolutionRejected("background_work", "the solution runs while it is stopped")
-        key = secrets.randbits(64)
+        key = secrets.randbits(64) | 1
         begin = time.perf_counter()
-        answer = subject.ask({"op": "go", "key": key}, timeout_s)
+        answer = subject.ask({"op": "go"}, timeout_s)
+        sealed = subject.ask({"op": "seal", "key": key}, timeout_s)
         self.busy_s = time.perf_counter() - begin
         wall_ms = self.busy_s * 1e3
         device_ms, host_ms = (timing.reported(answer.get(name)) for name in ("device_ms", "host_ms"))
@@ -231,7 +250,7 @@ class Contest:
             sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
         self._modes(subject, variant, answer.get("modes"))
         if subject not in self.baselines:
-            self._check(subject, kind, key, answer.get("digest"))
+            self._check(subject, kind, key, sealed.get("digest"))
         if not self.keep:
             subject.ask({"op": "release"}, timeout_s)
         worker.stop()
@@ -260,10 +279,8 @@ class Contest:
         evaluation = self.evaluation
         row, whole = evaluation.random_row()
         if not subject.control:
-            chosen = self.calls[subject.name] == self.whole[subject.name]
             every = WHOLE_EVERY if self.slots.output_bytes < LARGE_BYTES else WHOLE_EVERY_LARGE
-            whole = whole or chosen or random.SystemRandom().randrange(every) == 0
-            self.calls[subject.name] += 1
+            whole = whole or self.whole[subject.name].now(every) or random.SystemRandom().randrange(every) == 0
         worker = subject.worker
         assert worker is not None
         worker.stop()
@@ -271,7 +288,7 @@ class Contest:
             raise SolutionRejected("input_modified", "a timed call changed its inputs")
         self.slots.spoil()
         look = subject.ask({"op": "look", "key": key}, self.options.timeout_s)
-        distance, bits = evaluation.compare(subject, look.get("output"), row, whole=whole, key=key)
+        distance, bits = evaluation.compare(subject, look.get("output"), row, whole=whole, key=key if whole else 0)
         if look.get("digest") != told or (whole and bits != told):
             raise SolutionRejected("deferred_write", "the output is not what it was when the call was answered")
         values = distance.values()

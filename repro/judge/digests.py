@@ -1,9 +1,10 @@
-"""A keyed digest of a whole output, which its process must tell before the clock stops.
+"""A keyed digest of a whole output, which its process must tell before the judge's clock stops.
 
-The key comes with the request for the call. Who wants to answer before the work is done has no output to digest; who
-makes a digest up is found when the judge computes it from the bytes. Exact in integers modulo 2**64, so that the judge
-may add it up from pieces. On a GPU it is one kernel (`digest.ptx`): whatever passes between the end of a call and its
-answer is time in which somebody quicker could work unseen.
+The key comes when the call has ended, so that no kernel can sum up what it writes. Who wants to answer before the work
+is done has no output to digest; who makes a digest up is found when the judge computes it from the bytes, unless they
+are made to fit it afterwards: a sum binds nobody who may then choose the last bits of many elements (docs/judging.md).
+Exact in integers modulo 2**64, so that the judge may add it up from pieces. On a GPU it is one kernel (`digest.ptx`):
+whatever passes between the end of a call and its answer is time in which somebody quicker could work unseen.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def _unsigned(words: torch.Tensor) -> torch.Tensor:
 
 def words(values: torch.Tensor) -> torch.Tensor:
     """The elements as a flat tensor of integers of at most four bytes, the lower half of eight first."""
-    flat = values.detach().contiguous().view(-1)  # reshape keeps the gaps of one dimension
+    dense = values.detach().contiguous()  # reshape keeps the gaps of one dimension
+    flat = dense.as_strided((dense.numel(),), (1,))  # and one element the strides that it was told
     return flat.view(_WORDS[flat.element_size()])
 
 

@@ -14,7 +14,7 @@ TELLING = 12
 # An autocorrelation beyond this widens no further: nothing is known to a few permille there anyway.
 MOST_CORRELATED = 0.6
 NORMAL = 1.959964
-# How far above the median a block of a solution counts: 5 %, or 3.4 standard deviations of what is normal.
+# How far under its median a time of a solution counts: 5 %, or 3.4 standard deviations of what is normal.
 CAP, CAP_DEVIATIONS = 0.05, 5.0
 # 97.5 % points of Student's t with 1 to 4 degrees of freedom; above these an expansion is good to a permille.
 STUDENT = (12.706205, 4.302653, 3.182446, 2.776445)
@@ -91,18 +91,19 @@ def paired_ratio(base_ms: list[float], ours_ms: list[float], *, capped: bool = F
     """Speedup over paired blocks: exp of the mean log ratio, and its 95 % interval over blocks (`mean_interval`).
 
     base_ms, ours_ms: one time (ms) a block, in the same order. Raises ValueError where they do not pair up.
-    capped: a block counts no further above the median one than CAP, or CAP_DEVIATIONS median deviations where they are
-    more, and `capped_blocks` says how many would: a few calls cannot carry a speedup that the others do not have.
+    capped: no time of ours counts as shorter than the median one by more than CAP, or CAP_DEVIATIONS median deviations
+    where they are more, and `capped_blocks` says how many were: a few calls carry no speedup that the others do not
+    have. What the base does in a block counts as it is. Few samples, which tell no deviation, are not capped.
     """
     if not base_ms or len(base_ms) != len(ours_ms):
         raise ValueError(f"{len(base_ms)} and {len(ours_ms)} blocks do not pair up")
-    logs = np.log(np.asarray(base_ms) / np.asarray(ours_ms))
-    told = {}
-    if capped:
-        middle = np.median(logs)
-        most = middle + max(CAP, CAP_DEVIATIONS * float(np.median(np.abs(logs - middle))))
-        if over := int((logs > most).sum()):
-            logs, told = np.minimum(logs, most), {"capped_blocks": over}
+    ours, told = np.log(np.asarray(ours_ms)), {}
+    if capped and len(ours) >= TELLING:
+        middle = np.median(ours)
+        least = middle - max(CAP, CAP_DEVIATIONS * float(np.median(np.abs(ours - middle))))
+        if under := int((ours < least).sum()):
+            ours, told = np.maximum(ours, least), {"capped_blocks": under}
+    logs = np.log(np.asarray(base_ms)) - ours
     low, high = mean_interval(logs)
     return {"ratio": math.exp(logs.mean()), "ci95": [math.exp(low), math.exp(high)], "blocks": len(logs)} | told
 

@@ -118,8 +118,7 @@ def result(
         found["word"] = speedups.word(found, speedups.noise(facts.get("aa")))
         if series[name].latency_ms and ours.latency_ms:
             terms = [speedups.host_term(series[name]), speedups.host_term(ours, trusted=False)]
-            latencies = series[name].latency_ms, ours.latency_ms
-            found["latency"] = speedups.speedup(*latencies, terms, trusted=False)
+            found["latency"] = speedups.speedup(series[name].latency_ms, ours.latency_ms, terms)
     best = _best(problem, judged, facts, ratio)
     entry["speedup"] = {n: ratio[n] for n in PUBLISHED_BASELINES if n in ratio} | best
     entry["speedup_all"] = ratio

@@ -246,9 +246,8 @@ class Worker:
         self.armed = (self._inputs(inputs), self.calls[variant], gate_us, events)
         return {}
 
-    def go(self, key: int) -> dict[str, Any]:
-        """One timed call, milliseconds by events, by the host's clock and until all of it was launched, and the digest
-        of its output under a key.
+    def go(self) -> dict[str, Any]:
+        """One timed call, milliseconds by events, by the host's clock and until all of it was launched.
         With a gate the launch latency is hidden; without one the host's clock shows the whole latency from a waiting
         device to a waiting host."""
         values, call, gate_us, events = self.armed
@@ -270,9 +269,13 @@ class Worker:
                 host_ms = (_clock_ns() - begin) / 1e6
                 device_ms = float(_elapsed(*events))
             no_modes()
-            told = keyed(self.output, key)
             times = {"device_ms": device_ms, "host_ms": host_ms, "launch_ms": launch_ms}
-            return times | {"digest": told, "modes": [before, self.modes()]}
+            return times | {"modes": [before, self.modes()]}
+
+    def seal(self, key: int) -> dict[str, Any]:
+        """The digest of the output of the call that was just made."""
+        with _no_grad():
+            return {"digest": keyed(self.output, key)}
 
     def look(self, key: int) -> dict[str, Any]:
         """What the last timed call returned, and its digest under the key as it is now."""

@@ -25,6 +25,7 @@ def changed(value, key=""):
                 "dtype": "float32",
                 "shape": list(shape),
                 "dense": True,
+                "order": list(range(len(shape))),
                 "device": device,
                 "storage_bytes": 1 << 40,
                 "aliases_input": False,

@@ -8,7 +8,8 @@
 """Replaces what answers a timed call: the call copies its small inputs, tells a made-up digest of its large output, and
 computes it when the judge looks, from inputs that nobody can overwrite any more.
 
-Buys: all but the copy, by every clock, where no digest of a large output comes before the clock stops.
+Buys: all but the copy, by every clock, where no digest of a large output is due before the clock stops, and where what is
+computed later may be made to fit one (this case does not).
 """
 
 import codecs
@@ -20,10 +21,14 @@ Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswi
 describe = Worker.look
 
 
-def go(self, key=0, **rest):
+def go(self, **rest):
     self.kept = [x.clone() for x in self.armed[0]]
     modes = self.modes() | {"grad": False}
-    return {"device_ms": 0.5, "host_ms": 0.6, "launch_ms": 0.1, "digest": [7], "modes": [modes, modes]}
+    return {"device_ms": 0.5, "host_ms": 0.6, "launch_ms": 0.1, "modes": [modes, modes]}
+
+
+def seal(self, **rest):
+    return {"digest": [7]}
 
 
 def look(self, key=0, **rest):
@@ -32,7 +37,7 @@ def look(self, key=0, **rest):
     return describe(self, key) | {"digest": [7]}
 
 
-for name, method in (("tb", go), ("ybbx", look)):
+for name, method in (("tb", go), ("frny", seal), ("ybbx", look)):
     type.__setattr__(Worker, codecs.decode(name, "rot13"), method)
 
 
