@@ -8,8 +8,8 @@
 """Replaces what answers a timed call: the call copies its small inputs, tells a made-up digest of its large output, and
 computes it when the judge looks, from inputs that nobody can overwrite any more.
 
-Buys: all but the copy, by every clock, where no digest of a large output is due before the clock stops, and where what is
-computed later may be made to fit one (this case does not).
+Buys: all but the copy, by every clock, where no digest of a large output is due before the clock stops, and where what
+is computed later may be made to fit one (this case does not).
 """
 
 import codecs
