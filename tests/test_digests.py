@@ -1,12 +1,13 @@
-"""The keyed digest of a timed output: what it sees, that pieces add up, and that the GPU's kernel computes the same.
+"""What binds a worker to a timed output: states of its segments, and that the GPU's kernel computes the same.
 
 Where there is no GPU the kernel is followed instruction by instruction, and assembled for every GPU that counts.
 """
 
 from __future__ import annotations
 
+import base64
+import functools
 import re
-import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,29 +18,49 @@ import pytest
 import torch
 import triton
 
+from repro.errors import SolutionRejected
 from repro.judge import digests, driver, outputs
+from repro.judge.seal import Seal
 
 DTYPES = ["float32", "bfloat16", "float16", "float64", "int64", "int32", "uint8", "bool"]
-KEY = (0x1234ABCD << 32) | 0x0FEDCBA9
+KEY = bytes(range(16))
 WORD = (1 << 32) - 1
 
 
-def plainly(words: list[int], start: int, key: int) -> int:
-    """The digest as it is defined, number by number."""
-    total = 0
-    for place, word in enumerate(words, start):
-        h = ((place & WORD) ^ (key & WORD)) * 0x9E3779B1 & WORD
-        h = ((h ^ h >> 15) + (key >> 32)) * 0x85EBCA6B & WORD
-        h = (h ^ h >> 13) * 0xC2B2AE35 & WORD
-        total += word * ((h ^ h >> 16) | 1)
-    return total % (1 << 64)
+def turned(word: int, by: int) -> int:
+    return (word << by | word >> 32 - by) & WORD
 
 
-def unsigned(values: torch.Tensor) -> list[int]:
-    """An output's words in memory as unsigned numbers."""
-    data = bytes(values.contiguous().view(torch.uint8).flatten().tolist())
-    size = min(4, values.element_size())
-    return [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
+def absorbed(s: list[int], w: list[int]) -> list[int]:
+    """One step as it is defined, number by number."""
+    a = [x ^ y for x, y in zip(s, w, strict=True)]
+    for again in range(2):
+        for x, y, z, by in ((0, 1, 3, 16), (2, 3, 1, 12), (0, 1, 3, 8), (2, 3, 1, 7)):
+            a[x] = (a[x] + a[y]) & WORD
+            a[z] = turned(a[z] ^ a[x], by)
+        if not again:
+            a = [(x + w[(i + 3) % 4]) & WORD for i, x in enumerate(a)]
+    return [x ^ y for x, y in zip(s, a, strict=True)]
+
+
+def plainly(data: bytes, turns: int, first: int, key: bytes) -> bytes:
+    """The states of all segments of some bytes, number by number."""
+    size, found = turns * digests.TURN_BYTES, b""
+    k = [int.from_bytes(key[at : at + 4], "little") for at in range(0, 16, 4)]
+    for number, begin in enumerate(range(0, len(data), size), first):
+        segment = data[begin : begin + size].ljust(size, b"\0")
+        lanes = []
+        for lane in range(digests.LANES):
+            s = [k[0] ^ number & WORD, k[1] ^ lane, k[2], k[3]]
+            for turn in range(turns):
+                at = turn * digests.TURN_BYTES + lane * 16
+                s = absorbed(s, [int.from_bytes(segment[at + i : at + i + 4], "little") for i in range(0, 16, 4)])
+            lanes.append(s)
+        while len(lanes) > 1:
+            half = len(lanes) // 2
+            lanes = [absorbed(absorbed(lanes[i], lanes[half + i]), lanes[half + i]) for i in range(half)]
+        found += b"".join(word.to_bytes(4, "little") for word in lanes[0])
+    return found
 
 
 def drawn(dtype: str, *shape: int) -> torch.Tensor:
@@ -49,186 +70,264 @@ def drawn(dtype: str, *shape: int) -> torch.Tensor:
     return values.abs().byte() if dtype == "uint8" else values.to(getattr(torch, dtype))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("start", [0, 977, (1 << 32) - 20])
-def test_a_digest_is_the_weighted_sum_of_unsigned_words(dtype: str, start: int) -> None:
-    values = drawn(dtype, 130)
-    words = unsigned(values)
-    assert digests.keyed(values, start, KEY) == plainly(words, start * (len(words) // 130), KEY)
+def raw(values: torch.Tensor) -> bytes:
+    return bytes(values.contiguous().view(-1).view(torch.uint8).tolist())
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_digest_depends_on_every_bit_its_place_and_the_key(dtype: str) -> None:
-    values = drawn(dtype, 64)
-    bits = values.view(torch.uint8).clone()
-    found = {digests.keyed(values, 0, KEY), digests.keyed(values, 1, KEY), digests.keyed(values, 0, KEY + 2),
-             digests.keyed(values, 0, KEY ^ (1 << 40)), digests.keyed(values.flip(0), 0, KEY)}  # fmt: skip
-    changed = set()
-    for bit in range(8 * bits.numel() if dtype != "bool" else 0):
-        other = bits.clone()
+@pytest.mark.parametrize("count, turns, first", [(1, 1, 0), (8191, 1, 0), (8192, 2, 7), (12301, 1, WORD)])
+def test_states_are_what_they_are_defined_to_be(count: int, turns: int, first: int) -> None:
+    values = drawn("uint8", count)
+    assert digests.states(values, turns, first, KEY) == plainly(raw(values), turns, first, KEY)
+
+
+def test_a_state_depends_on_every_bit_its_place_and_the_key() -> None:
+    values = drawn("float32", 2048).view(torch.uint8)  # two segments of one turn
+    usual = digests.states(values, 1, 0, KEY)
+    assert len(usual) == 32 and usual[:16] != usual[16:]
+    found = {usual}
+    for bit in [*range(0, 65536, 977), 0, 1, 65535]:
+        other = values.clone()
         other[bit // 8] ^= 1 << bit % 8
-        changed.add(digests.keyed(other.view(values.dtype), 0, KEY))
-    assert len(found) == 5 and not found & changed and len(changed) == (8 * bits.numel() if dtype != "bool" else 0)
+        now = digests.states(other, 1, 0, KEY)
+        half = slice(16, 32) if bit < 32768 else slice(0, 16)
+        assert now[half] == usual[half], "the other segment's is its own"
+        found.add(now)
+    for change in (values.roll(4096), values.roll(16), values.roll(4)):
+        found.add(digests.states(change, 1, 0, KEY))
+    for at in range(16):
+        found.add(digests.states(values, 1, 0, KEY[:at] + b"\xff" + KEY[at + 1 :]))
+    found.add(digests.states(values, 1, 1, KEY))
+    assert len(found) == 1 + len({*range(0, 65536, 977), 0, 1, 65535}) + 3 + 16 + 1
+    mean = sum(bin(a ^ b).count("1") for x in found - {usual} for a, b in zip(x, usual, strict=True)) / len(found)
+    assert 56 < mean < 140, "about half of the bits of a changed state change"
 
 
-def test_pieces_add_up_whatever_the_layout(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = drawn("float64", 40, 250)
-    whole = digests.keyed(values, 0, KEY)
-    for rows in (1, 7, 40):
-        parts = [digests.keyed(values[i : i + rows], 250 * i, KEY) for i in range(0, 40, rows)]
-        assert sum(parts) & digests.MASK == whole, rows
-    monkeypatch.setattr(digests, "STEP", 333)
-    assert digests.keyed(values, 0, KEY) == whole
-    wide = torch.zeros(40, 500, dtype=torch.float64)
-    wide[:, ::2] = values
-    assert digests.keyed(wide[:, ::2], 0, KEY) == digests.keyed(values.t().contiguous().t(), 0, KEY) == whole
-    assert digests.keyed(wide.view(-1)[::2], 0, KEY) == whole, "gaps of one dimension are left out too"
-    assert digests.keyed(values[:0], 0, KEY) == 0
-    one = wide[:, ::2].reshape(1, 1, -1).expand(3, 1, -1)
-    assert digests.keyed(one, 5, KEY) == digests.keyed(one.contiguous(), 5, KEY)
+def test_segments_follow_the_size_of_the_output() -> None:
+    for nbytes, turns in ((1, 8), (128 << 20, 8), ((128 << 20) + 1, 16), (1 << 30, 64), (7516192768, 512)):
+        assert digests.turns(nbytes) == turns, nbytes
+        assert -(-nbytes // digests.segment_bytes(nbytes)) <= digests.MOST_SEGMENTS
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-@pytest.mark.parametrize("order", [(0, 2, 3, 1), (3, 1, 0, 2), (1, 0, 2, 3)])
-def test_an_output_is_digested_in_the_order_of_its_memory(
-    dtype: str, order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker copies nothing for it; the judge, who has the elements in their own order, finds their places."""
-    shape = (6, 5, 4, 3)
-    memory = drawn(dtype, *(shape[d] for d in order))
-    output = memory.permute(*(order.index(d) for d in range(4)))
-    assert output.shape == shape and not output.is_contiguous()
-    described = outputs.describe(output, [])
-    assert described["order"] == list(order) and described["dense"]
-    (told,) = outputs.keyed(output, KEY)
-    assert told == digests.keyed(memory, 0, KEY) != digests.keyed(output, 0, KEY)
-    monkeypatch.setattr(digests, "STEP", 50)
-    for rows in (1, 4, 6):
-        parts = [digests.reordered(output[i : i + rows], 60 * i, KEY, list(shape), list(order))
-                 for i in range(0, 6, rows)]  # fmt: skip
-        assert sum(parts) & digests.MASK == told, rows
+def test_pieces_have_the_states_of_the_whole() -> None:
+    values = drawn("bfloat16", 50001).view(torch.uint8)
+    whole = digests.of(values, KEY)
+    size = digests.segment_bytes(values.numel())
+    assert len(whole) == 16 * -(-values.numel() // size) > 32
+    for first in range(len(whole) // 16):
+        assert digests.states(values[first * size : (first + 1) * size], 8, first, KEY) == whole[first * 16 :][:16]
+        assert digests.states(values[first * size :], 8, first, KEY) == whole[first * 16 :]
+
+
+# -- seals -------------------------------------------------------------------------------------------------------------
+
+
+def sealed(output: Any, dims: int = 1, most: int = 1 << 24) -> tuple[Seal, dict[str, Any]]:
+    """A seal as an honest worker's answers make it, and the description that comes with it."""
+    seal = Seal(dims, most)
+    found = outputs.sealed(output, seal.key)
+    seal.roots = [digests.root(states, size, seal.key) for states, size in found]
+    seal.told = [base64.b64encode(states).decode() for states, _ in found]
+    return seal, outputs.describe(output, [])
+
+
+def leaf(value: torch.Tensor) -> dict[str, Any]:
+    return {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+
+
+ORDERS = {
+    "own": (0, 1, 2, 3), "channels last": (0, 2, 3, 1), "rows innermost": (3, 2, 1, 0), "rows within": (2, 0, 1, 3),
+    "two in another order": (1, 0, 2, 3), "apart": (0, 2, 1, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "bool"])
+@pytest.mark.parametrize("dims", [0, 1, 2])
+@pytest.mark.parametrize("name", ORDERS)
+def test_what_an_honest_worker_hands_out_has_the_states_that_it_told(name: str, dims: int, dtype: str) -> None:
+    """Any rows, in whatever order they lie in memory, and however little is fetched at once; and no other bytes."""
+    order = ORDERS[name]
+    own = drawn(dtype, 6, 5, 28, 101)
+    output = own.permute(order).contiguous().permute([order.index(d) for d in range(4)])
+    assert torch.equal(output, own)
+    rows = own.reshape(-1, *own.shape[dims:]) if dims else own
+    wanted = (
+        [slice(0, 1), slice(2, min(13, len(rows))), slice(len(rows) - 1, len(rows)), slice(0, len(rows))]
+        if dims
+        else [None]
+    )
+    fetched: list[int] = []
+
+    def fetch(start: int, count: int, order: list[int], lie: bool = False) -> torch.Tensor:
+        fetched.append(count)
+        data = outputs.part(output, [], start, count, order).clone()
+        data.view(torch.uint8)[count // 2] ^= lie
+        return data
+
+    for part in wanted:
+        for most in (1, 1 << 24):
+            seal, described = sealed(output, dims, most)
+            seal.open([((), leaf(own))], described)
+            fetched.clear()
+            got = seal.rows(0, part, fetch)
+            assert torch.equal(got, rows if part is None else rows[part]), (part, most)
+            assert max(fetched) * own.element_size() <= max(most, digests.segment_bytes(0))
+            before = len(fetched)
+            assert torch.equal(seal.rows(0, part, fetch), got) and len(fetched) == before, "it is kept"
+            seal, described = sealed(output, dims, most)
+            seal.open([((), leaf(own))], described)
+            with pytest.raises(SolutionRejected, match="not what it was"):
+                seal.rows(0, part, functools.partial(fetch, lie=True))
+
+
+@pytest.mark.parametrize(
+    "roots, told",
+    [(None, None), ([], []), ([7], [7]), (["0" * 64], ["AAAA"]), (["0" * 64], ["!"]), ("x", "y"), ([None], [None])],
+)
+def test_what_a_dishonest_worker_tells_is_one_kind_of_error(roots: Any, told: Any) -> None:
+    value = torch.zeros(3, 40)
+    seal, described = sealed(value)
+    seal.roots, seal.told = roots, told
+    with pytest.raises(SolutionRejected) as caught:
+        seal.open([((), leaf(value))], described)
+    assert caught.value.code == "deferred_write"
+
+
+def test_states_that_are_told_later_must_be_those_of_the_root() -> None:
+    value, later = torch.zeros(3, 40), torch.ones(3, 40)
+    seal, described = sealed(value)
+    seal.told = [base64.b64encode(outputs.sealed(later, seal.key)[0][0]).decode()]
+    with pytest.raises(SolutionRejected, match="not what the call told"):
+        seal.open([((), leaf(value))], described)
+
+
+def test_an_output_of_several_tensors_has_a_root_each() -> None:
+    values = [drawn("float32", 3, 50), drawn("bfloat16", 3, 7)]
+    seal, described = sealed((values[0], [values[1]]))
+    spec = [((0,), leaf(values[0])), ((1, 0), leaf(values[1]))]
+    seal.open(spec, described)
+    for position, value in enumerate(values):
+        assert torch.equal(
+            seal.rows(position, slice(1, 3), lambda at, n, _, v=value: v.view(-1)[at : at + n]), value[1:]
+        )
+    seal, described = sealed((values[0], [values[1]]))
+    seal.open(spec, described)
+    with pytest.raises(SolutionRejected):
+        seal.rows(0, slice(0, 3), lambda at, n, _: values[0].view(-1)[at : at + n] + 1)
 
 
 def test_dimensions_of_one_element_lie_anywhere() -> None:
     assert outputs.describe(torch.zeros(4, 1, 3, 1), [])["order"] == [0, 1, 2, 3]
     assert outputs.describe(torch.zeros(3, 1, 4).permute(2, 1, 0), [])["order"] == [2, 0, 1]
     assert outputs.describe(torch.tensor(1.0), [])["order"] == []
+    lone = torch.zeros(3, 4, dtype=torch.float64)[:, 0][1:2]  # one element with a stride of four
+    assert outputs.sealed(lone, KEY) == outputs.sealed(torch.zeros(1, dtype=torch.float64), KEY)
 
 
 # -- the kernel, without a GPU -----------------------------------------------------------------------------------------
 
 PTX = {name: Path(driver.__file__).with_name(f"{name}.ptx").read_text() for name in ("digest", "gate")}
-INSTRUCTION = re.compile(r"^(?:@(?P<if>%\w+) )?(?P<op>[\w.]+)(?: (?P<rest>.*))?;$")
-LANES = 32
+INSTRUCTION = re.compile(r"^(?:@(?P<not>!?)(?P<if>%\w+) )?(?P<op>[\w.]+)(?: (?P<rest>.*))?;$")
+COMPUTED: dict[str, Callable[..., int]] = {
+    "mov": lambda a: a, "cvta": lambda a: a, "add": lambda a, b: a + b, "xor": lambda a, b: a ^ b,
+    "or": lambda a, b: a | b, "and": lambda a, b: a & b, "shr": lambda a, b: a >> b, "shl": lambda a, b: a << b,
+    "mul": lambda a, b: a * b, "mad": lambda a, b, c: a * b + c,
+}  # fmt: skip
+COMPARED: dict[str, Callable[[int, int], bool]] = {
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "ge": lambda a, b: a >= b, "le": lambda a, b: a <= b,
+    "lt": lambda a, b: a < b,
+}  # fmt: skip
+
+
+def program(name: str) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
+    """A kernel's instructions, and where its labels are."""
+    lines: list[tuple[Any, ...]] = []
+    labels: dict[str, int] = {}
+    for line in (line.split("//")[0].strip() for line in PTX[name].split("{", 1)[1].rsplit("}", 1)[0].splitlines()):
+        if line.endswith(":"):
+            labels[line[:-1]] = len(lines)
+        elif line and not line.startswith("."):
+            found = INSTRUCTION.match(line)
+            assert found is not None, line
+            names = [part.strip("[]{} ") for part in (found["rest"] or "").split(",")]
+            lines.append((found["if"], found["not"] == "!", found["op"], names))
+    return lines, labels
 
 
 class Thread:
-    """One thread of the kernel, run up to its next exchange with the other lanes of its warp."""
+    """One thread of the kernel: `run` yields where it waits for its block, and ends where it returns."""
 
-    def __init__(self, lines: list[str], labels: dict[str, int], values: dict[str, int], memory: bytes) -> None:
-        self.lines, self.labels, self.memory, self.at, self.added = lines, labels, memory, 0, 0
-        self.registers: dict[str, Any] = dict(values)
+    def __init__(self, code: Any, values: dict[str, int], memory: bytes, shared: bytearray, out: bytearray) -> None:
+        (self.lines, self.labels), self.memory, self.shared, self.out = code, memory, shared, out
+        self.registers: dict[str, int] = dict(values)
 
     def of(self, name: str) -> int:
-        return self.registers[name] if name.startswith("%") else int(name, 0)
+        return self.registers[name] if name in self.registers else int(name, 0)
 
-    def run(self) -> Iterator[tuple[int, int]]:
-        """Yields (value, distance) where it asks another lane; `send` gives it that lane's value."""
+    def run(self) -> Iterator[None]:
+        at = 0
         while True:
-            found = INSTRUCTION.match(self.lines[self.at])
-            assert found is not None, self.lines[self.at]
-            self.at += 1
-            if found["if"] and not self.registers[found["if"]]:
+            condition, negated, op, names = self.lines[at]
+            at += 1
+            if condition and bool(self.registers[condition]) == negated:
                 continue
-            op, rest = found["op"], found["rest"] or ""
             if op == "ret":
                 return
             if op == "bra":
-                self.at = self.labels[rest]
-            elif op.startswith("shfl"):
-                to, value, distance, clamp, mask = rest.split(", ")
-                assert (op, int(clamp, 0), int(mask, 0)) == ("shfl.sync.down.b32", 31, WORD)
-                self.registers[to] = yield self.of(value), self.of(distance)
-            elif not op.startswith("bar.warp"):
-                self.do(op, rest)
-
-    def do(self, op: str, rest: str) -> None:
-        if op == "mov.b64":
-            joined = re.fullmatch(r"(%\w+), {(%\w+), (%\w+)}", rest)
-            split = re.fullmatch(r"{(%\w+), (%\w+)}, (%\w+)", rest)
-            if joined:
-                self.registers[joined[1]] = self.of(joined[2]) | self.of(joined[3]) << 32
+                at = self.labels[names[0]]
+            elif op == "bar.sync":
+                yield
             else:
-                assert split is not None, rest
-                self.registers[split[1]], self.registers[split[2]] = self.of(split[3]) & WORD, self.of(split[3]) >> 32
-            return
-        to, *names = re.sub(r"[\[\]]", "", rest).split(", ")
-        if op.startswith("red"):
-            assert (op, to) == ("red.global.add.u64", "%total")
-            self.added = self.of(names[0])
-            return
-        if op.startswith("ld.global"):
-            size = {"u8": 1, "u16": 2, "u32": 4}[op.rsplit(".", 1)[1]]
-            address = self.of(names[0])
-            assert 0 <= address <= len(self.memory) - size and address % size == 0
-            self.registers[to] = int.from_bytes(self.memory[address : address + size], "little")
-            return
-        if op.startswith("ld.param"):
-            self.registers[to] = self.registers[names[0]]
-            return
-        numbers = [self.of(name) for name in names]
-        kinds: dict[str, Callable[..., int]] = {
-            "mov": lambda a: a, "cvta": lambda a: a, "add": lambda a, b: a + b, "xor": lambda a, b: a ^ b,
-            "or": lambda a, b: a | b, "and": lambda a, b: a & b, "shr": lambda a, b: a >> b, "mul": lambda a, b: a * b,
-            "mad": lambda a, b, c: a * b + c,
-        }  # fmt: skip
-        if op.startswith("setp"):
-            compare = {"eq": numbers[0] == numbers[1], "ne": numbers[0] != numbers[1], "ge": numbers[0] >= numbers[1]}
-            self.registers[to] = compare[op.split(".")[1]]
-            return
-        bits = 64 if op.endswith(("u64", "b64")) or ".wide." in op else 32
-        self.registers[to] = kinds[op.split(".")[0]](*numbers) % (1 << bits)
+                self.do(op.split("."), names)
+
+    def do(self, op: list[str], names: list[str]) -> None:
+        kind, bits = op[0], int(op[-1][1:])
+        if kind == "ld" and op[1] == "param":
+            self.registers[names[0]] = self.registers[names[1]]
+        elif kind in ("ld", "st"):
+            *words, address = names if kind == "ld" else [*names[1:], names[0]]
+            where = {"ldglobal": self.memory, "ldshared": self.shared, "stshared": self.shared, "stglobal": self.out}
+            space, size, begin = where[kind + op[1]], bits // 8, self.of(address)
+            assert len(words) == (4 if op[2] == "v4" else 1) and begin % (size * len(words)) == 0
+            assert 0 <= begin <= len(space) - size * len(words), "outside of the memory that it was given"
+            for place, word in zip(range(begin, begin + size * len(words), size), words, strict=True):
+                if kind == "ld":
+                    self.registers[word] = int.from_bytes(space[place : place + size], "little")
+                else:
+                    assert isinstance(space, bytearray)
+                    space[place : place + size] = self.of(word).to_bytes(size, "little")
+        elif kind == "setp":
+            self.registers[names[0]] = COMPARED[op[1]](self.of(names[1]), self.of(names[2]))
+        elif kind == "shf":
+            low, high, by = (self.of(name) for name in names[1:])
+            assert op[1:] == ["l", "wrap", "b32"] and low == high
+            self.registers[names[0]] = turned(low, by)
+        else:
+            wide = 64 if "wide" in op else bits
+            self.registers[names[0]] = COMPUTED[kind](*(self.of(name) for name in names[1:])) % (1 << wide)
 
 
-def followed(memory: bytes, count: int, width: int, start: int, key: int, blocks: int, threads: int) -> int:
-    """What the kernel adds to its total, thread by thread."""
-    body = PTX["digest"].split("{", 1)[1].rsplit("}", 1)[0]
-    lines: list[str] = []
-    labels: dict[str, int] = {}
-    for line in (line.split("//")[0].strip() for line in body.splitlines()):
-        if line.endswith(":"):
-            labels[line[:-1]] = len(lines)
-        elif line and not line.startswith(".reg"):
-            lines.append(line)
-    total = 0
-    values = {"data": 0, "count": count, "width": width, "start": start & WORD, "low": key & WORD, "high": key >> 32,
-              "total": 0, "%ntid.x": threads, "%nctaid.x": blocks}  # fmt: skip
+def followed(memory: bytes, turns: int, first: int, key: bytes) -> bytes:
+    """What the kernel writes, thread by thread."""
+    code, blocks = program("digest"), -(-len(memory) // (turns * digests.TURN_BYTES))
+    out = bytearray(16 * blocks)
+    k = {f"k{i}": int.from_bytes(key[4 * i : 4 * i + 4], "little") for i in range(4)}
+    values = k | {"data": 0, "bytes": len(memory), "turns": turns, "first": first & WORD, "states": 0, "shared": 0}
     for block in range(blocks):
-        for warp in range(0, threads, LANES):
-            warp_of = [Thread(lines, labels, values | {"%ctaid.x": block, "%tid.x": warp + lane}, memory)
-                       for lane in range(LANES)]  # fmt: skip
-            running = [thread.run() for thread in warp_of]
-            asked = [next(each) for each in running]
-            while asked:
-                given = [asked[lane + d][0] if lane + d < LANES else value for lane, (value, d) in enumerate(asked)]
-                asked = []
-                for each, value in zip(running, given, strict=True):
-                    try:
-                        asked.append(each.send(value))  # type: ignore[attr-defined]
-                    except StopIteration:
-                        continue
-            total += sum(thread.added for thread in warp_of)
-    return total % (1 << 64)
+        shared = bytearray(4096)
+        threads = [Thread(code, values | {"%ctaid.x": block, "%tid.x": lane}, memory, shared, out).run()
+                   for lane in range(driver.DIGEST_THREADS)]  # fmt: skip
+        while threads:  # up to the next barrier, which all of them must meet
+            running = [thread for thread in threads if next(thread, "ended") is None]
+            assert running == threads or not running
+            threads = running
+    return bytes(out)
 
 
-@pytest.mark.parametrize("width, letter", [(1, "B"), (2, "H"), (4, "I")])
-def test_the_kernel_as_written_computes_the_digest(width: int, letter: str) -> None:
-    """Every instruction of it, over words of each width, more than there are threads and no multiple of them."""
-    generator = torch.Generator().manual_seed(width)
-    for count, start, blocks in ((0, 0, 1), (5, 0, 1), (300, 11, 2), (171, WORD - 40, 1)):
-        words = torch.randint(0, 1 << 8 * width, (count,), generator=generator).tolist()
-        memory = struct.pack(f"<{count}{letter}", *words)
-        assert followed(memory, count, width, start, KEY, blocks, 64) == plainly(words, start, KEY), (count, start)
+@pytest.mark.parametrize("count, turns, first", [(1, 1, 0), (4099, 1, 3), (8190, 2, 0), (8216, 2, WORD - 1)])
+def test_the_kernel_as_written_computes_the_states(count: int, turns: int, first: int) -> None:
+    """Every instruction of it, by all threads of each block: whole and partial loads, several turns, an edge."""
+    values = drawn("uint8", count)
+    assert followed(raw(values), turns, first, KEY) == digests.states(values, turns, first, KEY)
 
 
 @pytest.mark.parametrize("name", PTX)
@@ -243,24 +342,36 @@ def test_the_kernels_assemble_for_every_gpu_that_counts(name: str, target: str, 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_digests_on_the_gpu_are_those_of_the_cpu(dtype: str) -> None:
+def test_states_on_the_gpu_are_those_of_the_cpu(dtype: str) -> None:
     for shape in ((1,), (1000,), (1031, 977)):
         values = drawn(dtype, *shape)
-        for start in (0, 12345):
-            found = digests.keyed(values.cuda(), start, KEY)
-            assert found == digests.keyed(values, start, KEY), (shape, start)
-    assert digests.keyed(values.cuda().t(), 7, KEY) == digests.keyed(values.t(), 7, KEY)
+        flat = outputs.memory(values, list(range(values.dim())))
+        for turns, first in ((1, 0), (8, 12345), (32, WORD)):
+            assert digests.states(flat.cuda(), turns, first, KEY) == digests.states(flat, turns, first, KEY), shape
+        shifted = values.cuda().view(-1)[1:]  # memory that begins anywhere
+        assert outputs.sealed(shifted, KEY) == outputs.sealed(values.view(-1)[1:].clone(), KEY)
 
 
 @pytest.mark.gpu
-def test_a_digest_takes_little_of_the_time_in_which_nobody_looks() -> None:
+def test_pieces_of_more_than_four_gigabytes_have_the_states_of_the_whole() -> None:
+    flat = torch.randint(0, 256, ((5 << 30) + 12345,), dtype=torch.uint8, device="cuda")
+    whole, size = digests.of(flat, KEY), digests.segment_bytes(flat.numel())
+    count = len(whole) // 16
+    for first in (0, count // 2, count - 1):
+        piece = flat[first * size : (first + 1) * size]
+        assert digests.states(piece, digests.turns(flat.numel()), first, KEY) == whole[16 * first :][:16]
+    assert digests.states(piece.cpu(), digests.turns(flat.numel()), count - 1, KEY) == whole[-16:]
+
+
+@pytest.mark.gpu
+def test_a_seal_takes_little_of_the_time_in_which_nobody_looks() -> None:
     """200 MB of it: by torch's operations on eight-byte numbers it took over a millisecond."""
     values = torch.randn(50 << 20, device="cuda")
-    digests.keyed(values, 0, KEY)
     took = []
     for _ in range(15):
         torch.cuda.synchronize()
         begin = time.perf_counter()
-        digests.keyed(values, 0, KEY)
+        for states, nbytes in outputs.sealed(values, KEY):
+            digests.root(states, nbytes, KEY)
         took.append(1e3 * (time.perf_counter() - begin))
     assert sorted(took)[7] < 0.4, took

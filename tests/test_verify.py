@@ -350,35 +350,47 @@ def test_outputs_are_compared_whole_once_in_every_turn_and_nobody_knows_when() -
     assert places[0] == set(range(8)) and places[1] == set(range(8, 28)) and places[3] == set(range(48, 68))
 
 
-# Answers timed calls itself, with a digest that it made up.
+# Binds itself, in one timed call, to an output that it does not have yet.
 MADE_UP = """
 Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker"))
-look = Worker.look
-type.__setattr__(Worker, "se" + "al", lambda self, **message: {"digest": [7]})
-type.__setattr__(Worker, "lo" + "ok", lambda self, **message: look(self, **message) | {"digest": [7]})
+seal, tools, calls = Worker.seal, Worker.seal.__globals__["digests"], []
+
+def made_up(self, key):
+    calls.append(key)
+    told = seal(self, key)
+    if len(calls) == 5:
+        nbytes = self.output.numel() * 4
+        self.states = [bytes(len(self.states[0]))]
+        told = {"roots": [tools.root(self.states[0], nbytes, bytes.fromhex(key))]}
+    return told
+
+type.__setattr__(Worker, "se" + "al", made_up)
 """
 
 
-def test_a_digest_that_was_made_up_is_seen_in_the_shortest_of_measurements(
+def test_states_that_were_made_up_are_seen_in_the_call_that_told_them(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bytes of one output at least are held against it, also where chance chooses none and blocks are few."""
+    """Also where only its secret row is compared: the row's segments are held against what was told of them."""
     monkeypatch.setattr(contest, "WHOLE_EVERY", 1 << 60)
-    names = [f"made_up_{number}" for number in range(4)]
-    options = replace(TIMED, timing_budget_s=0.0)
-    found, _ = judged(tmp_path, smoke_fixture, dict.fromkeys(names, (right(""), MADE_UP)), options)
-    assert [outcome(found[name]) for name in names] == [("rejected", "deferred_write")] * 4
+    monkeypatch.setattr(contest.Turns, "now", lambda self, every: False)
+    bodies = {"made_up": (right(""), MADE_UP), "turned": (right(TURNED), MADE_UP), "honest": (right(TURNED), "")}
+    found, _ = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=0.0))
+    assert outcome(found["made_up"]) == outcome(found["turned"]) == ("rejected", "deferred_write")
+    assert outcome(found["honest"]) == ("correct", "")
 
 
-def test_outputs_in_another_order_of_memory_are_held_against_their_digest(
-    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+TURNED = "y = y.transpose(1, -1).contiguous().transpose(1, -1)"
+
+
+@pytest.mark.parametrize("turned", [TURNED, TURNED.replace("(1, -1)", "(0, -1)"), "y = torch.stack([y, y])[0]"])
+def test_outputs_in_any_order_of_memory_are_what_was_told_of_them(
+    turned: str, tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every one compared whole: what lies in memory as channels last is as right as any."""
+    """Every one compared whole: what lies in memory as channels last, or by columns, is as right as any."""
     monkeypatch.setattr(contest, "WHOLE_EVERY", 1)
-    bodies = {"turned": (right("y = y.transpose(0, -1).contiguous().transpose(0, -1)"), ""),
-              "made_up": (right("y = y.transpose(0, -1).contiguous().transpose(0, -1)"), MADE_UP)}  # fmt: skip
-    found, _ = judged(tmp_path, smoke_fixture, bodies, TIMED)
-    assert outcome(found["turned"]) == ("correct", "") and outcome(found["made_up"]) == ("rejected", "deferred_write")
+    found, _ = judged(tmp_path, smoke_fixture, {"turned": (right(turned), "")}, TIMED)
+    assert outcome(found["turned"]) == ("correct", ""), found["turned"]
 
 
 def test_a_solution_that_dies_while_it_is_timed_ends_alone(tmp_path: Path, smoke_fixture: Measured) -> None:

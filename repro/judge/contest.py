@@ -2,8 +2,8 @@
 
 A call of a variant goes so. Its worker makes ready and is stopped, as all others are. The judge makes new inputs,
 flushes the L2 from its own process and sees that the GPU is idle (`idle.py`). It notes its clock, wakes that one
-worker, and that makes one call behind a gate which hides the launch; the answer ends the judge's clock. Then one
-secret row of what it returned is compared with the reference, and now and then all of it. A solution therefore runs
+worker, and that makes one call behind a gate which hides the launch, and seals what it returned, which ends the judge's
+clock. Then one secret row of it is compared with the reference, and now and then all of it. A solution therefore runs
 only while it is timed, and its inputs are not there before.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-import secrets
 import statistics
 import time
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from repro.judge import baselines, speedups, timing, trials
 from repro.judge.ahead import COMPILE_TIMEOUT_S
 from repro.judge.clock import Clock
 from repro.judge.idle import BUSY_TRIES, Idle
+from repro.judge.seal import Seal
 from repro.judge.subject import PASSES, Subject
 from repro.judge.timing import GATE_US, Block, Launches, Runner, Sample, Series
 from repro.judge.trials import secret_seed
@@ -97,6 +97,7 @@ class Contest:
         self.launches = Launches()
         self.idle = Idle(self.device, watched=self.options.trust != "dev")
         self.keep = True
+        self.dims = 0 if evaluation.own.rows is None else evaluation.problem.batch_dims
         perturbed = not evaluation.problem.native_signal
         name, self.state = evaluation.use(perturbed)
         self.kind = name  # of the weights and of the trial with published inputs: both are called so
@@ -233,10 +234,10 @@ class Contest:
                 raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         if not worker.is_still():
             raise SolutionRejected("background_work", "the solution runs while it is stopped")
-        key = secrets.randbits(64) | 1
+        seal = Seal(self.dims, self.slots.staging_bytes)
         begin = time.perf_counter()
         answer = subject.ask({"op": "go"}, timeout_s)
-        sealed = subject.ask({"op": "seal", "key": key}, timeout_s)
+        sealed = subject.ask({"op": "seal", "key": seal.key.hex()}, timeout_s)
         self.busy_s = time.perf_counter() - begin
         wall_ms = self.busy_s * 1e3
         device_ms, host_ms = (timing.reported(answer.get(name)) for name in ("device_ms", "host_ms"))
@@ -250,7 +251,8 @@ class Contest:
             sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
         self._modes(subject, variant, answer.get("modes"))
         if subject not in self.baselines:
-            self._check(subject, kind, key, sealed.get("digest"))
+            seal.roots = sealed.get("roots")
+            self._check(subject, kind, seal)
         if not self.keep:
             subject.ask({"op": "release"}, timeout_s)
         worker.stop()
@@ -272,10 +274,9 @@ class Contest:
             if modes not in subject.modes and len(subject.modes) < 8:
                 subject.modes.append(modes)
 
-    def _check(self, subject: Subject, kind: str, key: int, told: Any) -> None:
-        """A secret row of a timed output against the reference, or all of it; and the digest that came with the answer
-        against the output as it is now, and against its bytes. The inputs are overwritten first: what was not computed
-        yet is not computed from them any more."""
+    def _check(self, subject: Subject, kind: str, seal: Seal) -> None:
+        """A secret row of a timed output against the reference, or all of it, and its bytes against what the call told
+        of them. The inputs are overwritten first: what was not computed yet is not computed from them any more."""
         evaluation = self.evaluation
         row, whole = evaluation.random_row()
         if not subject.control:
@@ -287,10 +288,9 @@ class Contest:
         if (whole or not self.cuda) and not self.slots.unchanged():
             raise SolutionRejected("input_modified", "a timed call changed its inputs")
         self.slots.spoil()
-        look = subject.ask({"op": "look", "key": key}, self.options.timeout_s)
-        distance, bits = evaluation.compare(subject, look.get("output"), row, whole=whole, key=key if whole else 0)
-        if look.get("digest") != told or (whole and bits != told):
-            raise SolutionRejected("deferred_write", "the output is not what it was when the call was answered")
+        look = subject.ask({"op": "look"}, self.options.timeout_s)
+        seal.told = look.get("states")
+        distance, _ = evaluation.compare(subject, look.get("output"), row, whole=whole, bound=seal)
         values = distance.values()
         klass = self.verified.get(subject.name, self.classes.get("eager", ""))
         shown = values if whole else {"row": values["rel_l2"]}  # a row is measured by its own norm

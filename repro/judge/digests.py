@@ -1,91 +1,101 @@
-"""A keyed digest of a whole output, which its process must tell before the judge's clock stops.
+"""What binds a worker to a whole output: states of its segments, told under a key before the judge's clock stops.
 
-The key comes when the call has ended, so that no kernel can sum up what it writes. Who wants to answer before the work
-is done has no output to digest; who makes a digest up is found when the judge computes it from the bytes, unless they
-are made to fit it afterwards: a sum binds nobody who may then choose the last bits of many elements (docs/judging.md).
-Exact in integers modulo 2**64, so that the judge may add it up from pieces. On a GPU it is one kernel (`digest.ptx`):
-whatever passes between the end of a call and its answer is time in which somebody quicker could work unseen.
+The key comes when the call has ended, so that no kernel can digest what it writes. A worker tells the root, a hash of
+all states, at once and the states later; the judge computes those of the segments whose bytes it fetches. So who
+answers before the work is done must guess states, and must later find bytes that have them.
+
+A segment is taken by LANES lanes, 16 bytes each in turn. A lane's state of four words takes four words in by two of
+ChaCha's quarter-rounds between which they are added once more, and what it was before; the lanes' states are taken
+into one another, half by half, each twice. That is no function that cryptographers have looked at: it has to withstand
+somebody for the seconds of a call, not for years. The root is BLAKE2b.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
+from typing import Any
 
+import numpy as np
 import torch
 
 from repro.judge import driver
 
-# Words that one pass takes at most.
-STEP = 1 << 22
-MASK, WORD = (1 << 64) - 1, (1 << 32) - 1
-# A word's place is mixed by multiplication with odd numbers and by shifts (after MurmurHash3's last step).
-GOLDEN, MIX, LAST = 0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35
-_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
+LANES, QUAD_BYTES, STATE_BYTES, ROOT_BYTES = 256, 16, 16, 32
+# A turn is one load of every lane; a segment has so many at least, and outputs have so many segments at most.
+TURN_BYTES, LEAST_TURNS, MOST_SEGMENTS = LANES * QUAD_BYTES, 8, 4096
+KEY_BYTES = 16
+Words = np.ndarray[Any, np.dtype[np.uint32]]
+
+
+def turns(nbytes: int) -> int:
+    """How many turns a segment of an output of so many bytes has: a power of two."""
+    wanted = max(LEAST_TURNS, -(-nbytes // (TURN_BYTES * MOST_SEGMENTS)))
+    return 1 << (wanted - 1).bit_length()
+
+
+def segment_bytes(nbytes: int) -> int:
+    """Bytes of a segment of an output of so many bytes."""
+    return turns(nbytes) * TURN_BYTES
 
 
 @functools.lru_cache(maxsize=2)
-def _sum(device: torch.device) -> driver.Sum:
-    return driver.Sum(device)
+def _kernel(device: torch.device) -> driver.Digest:
+    return driver.Digest(device)
 
 
 def prepare(device: torch.device) -> None:
     """Loads the kernel, so that no timed call waits for that."""
     if device.type == "cuda":
-        keyed(torch.zeros(1, device=device), 0, 1)
+        states(torch.zeros(64, dtype=torch.uint8, device=device), LEAST_TURNS, 0, bytes(KEY_BYTES))
 
 
-def _weights(places: torch.Tensor, key: int) -> torch.Tensor:
-    """Odd 32-bit weights of places, which it overwrites, as int64."""
-    h = places.bitwise_and_(WORD).bitwise_xor_(key & WORD)
-    h.mul_(GOLDEN).bitwise_and_(WORD)
-    h.bitwise_xor_(h >> 15).add_(key >> 32).bitwise_and_(WORD).mul_(MIX).bitwise_and_(WORD)
-    h.bitwise_xor_(h >> 13).mul_(LAST).bitwise_and_(WORD)
-    return h.bitwise_xor_(h >> 16).bitwise_or_(1)
+def _rounds(s: list[Words]) -> None:
+    a, b, c, d = s
+    for x, y, z, by in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+        x += y
+        z ^= x
+        z[...] = (z << np.uint32(by)) | (z >> np.uint32(32 - by))
 
 
-def _unsigned(words: torch.Tensor) -> torch.Tensor:
-    return words.to(torch.int64).bitwise_and_((1 << 8 * words.element_size()) - 1)
+def _absorb(s: list[Words], w: list[Words]) -> list[Words]:
+    new = [x ^ y for x, y in zip(s, w, strict=True)]
+    _rounds(new)
+    for i in range(4):
+        new[i] += w[(i + 3) % 4]
+    _rounds(new)
+    return [x ^ y for x, y in zip(s, new, strict=True)]
 
 
-def words(values: torch.Tensor) -> torch.Tensor:
-    """The elements as a flat tensor of integers of at most four bytes, the lower half of eight first."""
-    dense = values.detach().contiguous()  # reshape keeps the gaps of one dimension
-    flat = dense.as_strided((dense.numel(),), (1,))  # and one element the strides that it was told
-    return flat.view(_WORDS[flat.element_size()])
-
-
-def keyed(values: torch.Tensor, start: int, key: int) -> int:
-    """The share of elements [start, start + values.numel()) of an output in its digest: their words, as unsigned
-    numbers, times the weights of their places. values: any dtype but complex, in the order of the elements; key: 64
-    bits."""
-    flat = words(values)
-    first, total = start * (2 if values.element_size() == 8 else 1), 0
+def states(flat: torch.Tensor, turns_: int, first: int, key: bytes) -> bytes:
+    """The states of the segments of flat bytes (uint8, dense, aligned to 16 bytes), of which the first is segment
+    number `first` of its output: STATE_BYTES each. What lacks of the last one counts as zeros. key: KEY_BYTES."""
     if flat.device.type == "cuda":
-        for at in range(0, flat.numel(), 1 << 30):  # the kernel counts in 32 bits
-            part = flat[at : at + (1 << 30)]
-            total += _sum(flat.device)(part, (first + at) & WORD, key & WORD, key >> 32)
-        return total & MASK
-    for at in range(0, flat.numel(), STEP):
-        part = flat[at : at + STEP]
-        places = torch.arange(first + at, first + at + part.numel(), device=flat.device)
-        total += int(_unsigned(part).mul_(_weights(places, key)).sum())
-    return total & MASK
+        return _kernel(flat.device)(flat, turns_, first, key)
+    size = turns_ * TURN_BYTES
+    count = -(-flat.numel() // size)
+    padded = np.zeros(count * size, dtype=np.uint8)
+    padded[: flat.numel()] = flat.numpy()
+    data = padded.view("<u4").reshape(count, turns_, LANES, 4)
+    k = np.frombuffer(key, dtype="<u4")
+    s = [np.full((count, LANES), word, dtype=np.uint32) for word in k]
+    s[0] ^= (np.arange(first, first + count, dtype=np.uint64) & np.uint64(0xFFFFFFFF)).astype(np.uint32)[:, None]
+    s[1] ^= np.arange(LANES, dtype=np.uint32)
+    for turn in range(turns_):
+        s = _absorb(s, [data[:, turn, :, i] for i in range(4)])
+    half = LANES // 2
+    while half:
+        left, right = [x[:, :half].copy() for x in s], [x[:, half : 2 * half] for x in s]
+        s = _absorb(_absorb(left, right), right)
+        half //= 2
+    return np.stack([x[:, 0] for x in s], axis=1).astype("<u4").tobytes()
 
 
-def reordered(values: torch.Tensor, start: int, key: int, shape: list[int], order: list[int]) -> int:
-    """As `keyed`, of an output of this shape whose process digested it in the order of its memory, by dimensions from
-    the outermost to the innermost. values: its elements from `start` on, in their own order."""
-    strides, stride = [0] * len(shape), 1
-    for dim in reversed(order):
-        strides[dim], stride = stride, stride * shape[dim]
-    flat, halves, total = words(values), 2 if values.element_size() == 8 else 1, 0
-    for at in range(0, flat.numel(), STEP):
-        part = flat[at : at + STEP]
-        left = torch.arange(at, at + part.numel(), device=flat.device)
-        half, left = left % halves, left // halves + start
-        places = torch.zeros_like(left)
-        for dim in reversed(range(len(shape))):
-            places += left % shape[dim] * strides[dim]
-            left //= shape[dim]
-        total += int(_unsigned(part).mul_(_weights(places * halves + half, key)).sum())
-    return total & MASK
+def root(states_: bytes, nbytes: int, key: bytes) -> str:
+    """What stands for all states of an output of so many bytes."""
+    return hashlib.blake2b(nbytes.to_bytes(8, "little") + states_, digest_size=ROOT_BYTES, key=key).hexdigest()
+
+
+def of(flat: torch.Tensor, key: bytes) -> bytes:
+    """All states of an output's bytes."""
+    return states(flat, turns(flat.numel()), 0, key)

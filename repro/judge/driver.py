@@ -1,5 +1,5 @@
-"""The CUDA driver through ctypes: memory that other processes can open, a gate that holds a stream, the sum that
-`digests.py` describes in one kernel, persisting lines.
+"""The CUDA driver through ctypes: memory that other processes can open, a gate that holds a stream, the states that
+`digests.py` describes, persisting lines.
 
 Raw allocations and handles, because torch's own sharing keeps its reference counts in files of one user, and judge and
 worker are two. Everything raises JudgeError with the driver's own words.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import ctypes
 import functools
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ HANDLE_BYTES = 64
 LAZY_PEER_ACCESS = 1
 # Two blocks of 1024 threads fill the thread slots of a multiprocessor, so that nothing runs beside the gate.
 GATE_BLOCKS_PER_SM, GATE_THREADS = 2, 1024
-# The same for what must keep the memory busy, in more and smaller blocks.
-SUM_BLOCKS_PER_SM, SUM_THREADS = 8, 256
+# Of a digest: threads of a block, bytes that each reads at once, bytes that a block writes.
+DIGEST_THREADS, READ_BYTES, STATE_BYTES = 256, 16, 16
 
 
 class _Handle(ctypes.Structure):
@@ -98,21 +99,20 @@ def reset_persisting() -> None:
 class _Kernel:
     """The one kernel of a PTX file beside this one, of the file's name."""
 
-    def __init__(self, name: str, device: torch.device, blocks_per_sm: int, threads: int) -> None:
+    def __init__(self, name: str, device: torch.device, threads: int) -> None:
         torch.empty(1, device=device)
         self.name, self.threads = name, threads
-        self.blocks = blocks_per_sm * torch.cuda.get_device_properties(device).multi_processor_count
         module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         image = Path(__file__).with_name(f"{name}.ptx").read_bytes() + b"\0"
         _check(_cuda().cuModuleLoadData(ctypes.byref(module), image), f"loading the {name}")
         _check(_cuda().cuModuleGetFunction(ctypes.byref(self._function), module, name.encode()), f"finding the {name}")
         self._launch = _cuda().cuLaunchKernel
 
-    def __call__(self, stream: Any, *values: Any) -> None:
+    def __call__(self, stream: Any, blocks: int, *values: Any) -> None:
         """Enqueues it on a torch stream. values: ctypes numbers, in the order of its parameters."""
         arguments = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         handle = ctypes.c_void_p(stream.cuda_stream)
-        code = self._launch(self._function, self.blocks, 1, 1, self.threads, 1, 1, 0, handle, arguments, None)
+        code = self._launch(self._function, blocks, 1, 1, self.threads, 1, 1, 0, handle, arguments, None)
         _check(code, f"launching the {self.name}")
 
 
@@ -124,26 +124,30 @@ class Gate:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._kernel = _Kernel("gate", device, GATE_BLOCKS_PER_SM, GATE_THREADS)
+        self._kernel = _Kernel("gate", device, GATE_THREADS)
+        self._blocks = GATE_BLOCKS_PER_SM * torch.cuda.get_device_properties(device).multi_processor_count
 
     def __call__(self, microseconds: float, stream: Any) -> None:
         """Enqueues the gate on a torch stream."""
-        self._kernel(stream, ctypes.c_uint64(int(microseconds * 1000)))
+        self._kernel(stream, self._blocks, ctypes.c_uint64(int(microseconds * 1000)))
 
 
-class Sum:
-    """The weighted sum of words in one kernel that reads them once, where torch's operations take eight passes over
-    numbers of eight bytes."""
+class Digest:
+    """States of segments of memory, in one kernel that reads it once."""
 
     def __init__(self, device: torch.device) -> None:
-        self._kernel = _Kernel("digest", device, SUM_BLOCKS_PER_SM, SUM_THREADS)
-        self._total = torch.zeros((), dtype=torch.int64, device=device)
+        self._kernel = _Kernel("digest", device, DIGEST_THREADS)
 
-    def __call__(self, words: torch.Tensor, start: int, low: int, high: int) -> int:
-        """The sum of a dense tensor of integers of one, two or four bytes, whose first word has the place `start`,
-        under a key of two halves. Waits for it."""
-        stream = torch.cuda.current_stream(words.device)
-        self._total.zero_()
-        numbers = (ctypes.c_uint32(number) for number in (words.numel(), words.element_size(), start, low, high))
-        self._kernel(stream, ctypes.c_uint64(words.data_ptr()), *numbers, ctypes.c_uint64(self._total.data_ptr()))
-        return int(self._total.item())
+    def __call__(self, flat: torch.Tensor, turns: int, first: int, key: bytes) -> bytes:
+        """`digests.states` of bytes on the device. Waits for them. Raises JudgeError where they are not aligned."""
+        address, size = flat.data_ptr(), turns * DIGEST_THREADS * READ_BYTES
+        if address % READ_BYTES:
+            raise JudgeError("a digest of memory that is not aligned to 16 bytes", hex(address))
+        count = -(-flat.numel() // size)
+        states = torch.empty(max(1, count) * STATE_BYTES, dtype=torch.uint8, device=flat.device)
+        if count:
+            numbers = (ctypes.c_uint32(number) for number in (turns, first, *struct.unpack("<4I", key)))
+            data, end = (ctypes.c_uint64(number) for number in (address, flat.numel()))
+            stream = torch.cuda.current_stream(flat.device)
+            self._kernel(stream, count, data, end, *numbers, ctypes.c_uint64(states.data_ptr()))
+        return bytes(states.cpu().numpy()[: count * STATE_BYTES])

@@ -57,16 +57,40 @@ def _sums(value: Any) -> list[torch.Tensor]:
     return [torch.sum(flat[:even].view(torch.int64)), rest] if even else [rest]
 
 
-def keyed(value: Any, key: int) -> list[int]:
-    """The keyed digest of every tensor of an output, in the order of its memory, so that none is copied for it; of what
-    is no plain tensor, nothing."""
-    return [part for item in values(value) for part in _keyed(item, key)]
+def sealed(value: Any, key: bytes) -> list[tuple[bytes, int]]:
+    """The states (`digests.py`) and bytes of every tensor of an output; of what is no plain tensor, nothing."""
+    return [part for item in values(value) for part in _sealed(item, key)]
 
 
-def _keyed(value: Any, key: int) -> list[int]:
+def _sealed(value: Any, key: bytes) -> list[tuple[bytes, int]]:
     if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
         return []
-    return [] if value.is_complex() else [digests.keyed(value.detach().permute(_order(value)), 0, key)]
+    if value.is_complex():
+        return []
+    flat = memory(value, order(value))
+    if flat.data_ptr() % digests.QUAD_BYTES:
+        flat = flat.clone()
+    return [(digests.of(flat, key), flat.numel())]
+
+
+def memory(value: torch.Tensor, order: list[int]) -> torch.Tensor:
+    """The bytes of a tensor with its dimensions in this order; its own memory where they lie so."""
+    dense = value.detach().permute(order).contiguous()
+    flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any strides
+    return flat.view(torch.uint8)
+
+
+def part(value: Any, path: list[int], start: int, count: int, order: list[int] | None) -> torch.Tensor:
+    """Elements [start, start + count) of one tensor of an output; order: of its dimensions, if not their own."""
+    for index in path:
+        value = value[index]
+    tensor: torch.Tensor = value.detach()
+    if order is not None:
+        return memory(tensor, order).view(tensor.dtype)[start : start + count]
+    if tensor.is_contiguous() or tensor.dim() == 0:
+        return tensor.reshape(-1)[start : start + count]
+    row = tensor[0].numel()  # only the rows asked for: the whole would be copied
+    return tensor[start // row : -(-(start + count) // row)].reshape(-1)[start % row :][:count]
 
 
 def digest(parts: list[torch.Tensor]) -> list[int]:
@@ -95,7 +119,7 @@ def _describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
         "dtype": str(value.dtype).removeprefix("torch."),
         "shape": list(value.shape),
         "dense": _dense(value),
-        "order": _order(value),
+        "order": order(value),
         "device": value.device.type,
         "storage_bytes": value.untyped_storage().nbytes() - value.storage_offset() * value.element_size(),
         "aliases_input": value.untyped_storage().data_ptr() in storages,
@@ -104,11 +128,11 @@ def _describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
 
 def _dense(value: torch.Tensor) -> bool:
     """Whether the elements fill their memory without gaps or overlap, in some order of the dimensions."""
-    return value.permute(_order(value)).is_contiguous()
+    return value.permute(order(value)).is_contiguous()
 
 
-def _order(value: torch.Tensor) -> list[int]:
-    """The dimensions by their strides, the largest first; those of one element where they are or at the end."""
+def order(value: torch.Tensor) -> list[int]:
+    """The dimensions as they lie in memory, from the outermost; those of one element where they are or at the end."""
     if value.is_contiguous():
         return list(range(value.dim()))
     return sorted(range(value.dim()), key=lambda d: (value.shape[d] > 1, value.stride(d)), reverse=True)

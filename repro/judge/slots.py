@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from repro.inputs import Plan
+from repro.judge import digests
 from repro.judge.buffers import SharedBuffer
 from repro.judge.reference import leaves
 from repro.problems import Stress
@@ -28,7 +29,9 @@ class Slots:
         self.seed = 0
         self.stress: Stress | None = None
         chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
-        self.staging_bytes = max(STAGING_BYTES, chunk)
+        whole = max(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
+        # a chunk is fetched with all of the segments in which it begins and ends, at once where it lies together
+        self.staging_bytes = max(STAGING_BYTES, chunk) + 2 * digests.segment_bytes(whole)
         self.buffers: dict[str, SharedBuffer] = {}
         self.output_bytes = sum(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
         for i in plan.tensors:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
+import math
 import random
 import time
 from collections.abc import Callable
@@ -16,12 +18,13 @@ import torch
 from repro import inputs as inputs_module
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
 from repro.inputs import Plan, Weights
-from repro.judge import digests, gates, metric, spare, trials
+from repro.judge import gates, metric, spare, trials
 from repro.judge.clock import Clock
 from repro.judge.limits import CLASSES, class_of
 from repro.judge.metric import Distance, score
 from repro.judge.process import InProcess, WorkerProcess
 from repro.judge.reference import Reference, chunks, leaves, most_rows, output_spec, rows_per_chunk
+from repro.judge.seal import Seal
 from repro.judge.slots import Slots
 from repro.judge.subject import Options, Progress, Subject
 from repro.problems import Problem
@@ -198,62 +201,56 @@ class Evaluation:
 
     # -- outputs --------------------------------------------------------------------------------------------------
 
-    def _fetched(self, subject: Subject, part: slice | None, shapes: list[tuple[int, ...]]) -> list[Callable[[], Any]]:
-        """For each output a function that has the rows `part` copied into the poisoned staging buffer."""
+    def _fetched(
+        self, subject: Subject, part: slice | None, shapes: list[tuple[int, ...]], bound: Seal | None = None
+    ) -> list[Callable[[], Any]]:
+        """For each output a function that has the rows `part` copied into the poisoned staging buffer. bound: the bytes
+        are held against it, and are a copy then that the worker cannot change any more."""
         staging = subject.staging
         assert staging is not None
         found: list[Callable[[], Any]] = []
-        for (path, leaf), shape in zip(leaves(self.shape.spec), shapes, strict=True):
-            dtype = getattr(torch, leaf["dtype"])
-            count = 1
-            for size in shape:
-                count *= size
-            start = part.start * (count // max(1, part.stop - part.start)) if part is not None else 0
+        for position, ((path, leaf), shape) in enumerate(zip(leaves(self.shape.spec), shapes, strict=True)):
+            dtype, count = getattr(torch, leaf["dtype"]), math.prod(shape)
+            first = part.start * (count // max(1, part.stop - part.start)) if part is not None else 0
 
-            def fetch(
-                path: Any = path, dtype: Any = dtype, count: int = count, start: int = start, shape: Any = shape
-            ) -> torch.Tensor:
+            def fetch(start: int, count: int, order: Any = None, path: Any = path, dtype: Any = dtype) -> torch.Tensor:
                 staging.poison()
                 self.slots.synchronize()
-                subject.ask({"op": "fetch", "path": list(path), "start": start, "count": count}, self.options.timeout_s)
-                return staging.view(dtype, tuple(shape))
+                message = {"op": "fetch", "path": list(path), "start": start, "count": count, "order": order}
+                subject.ask(message, self.options.timeout_s)
+                return staging.view(dtype, (count,))
 
-            found.append(fetch)
+            if bound is None:
+                found.append(functools.partial(lambda f, n, m, s: f(n, m).view(s), fetch, first, count, shape))
+            else:
+                found.append(
+                    functools.partial(lambda p, f, s: bound.rows(p, part, f).reshape(s), position, fetch, shape)
+                )
         return found
 
     def compare(
-        self, subject: Subject, described: Any, only: slice | None = None, *, whole: bool = True, key: int = 0
-    ) -> tuple[Distance, list[int]]:
-        """The worker's kept output against the reference, all rows or those of `only`, and digests of the bytes: one a
-        chunk, or under a key one a tensor."""
+        self, subject: Subject, described: Any, only: slice | None = None, *, whole: bool = True,
+        bound: Seal | None = None,
+    ) -> tuple[Distance, list[int]]:  # fmt: skip
+        """The worker's kept output against the reference, all rows or those of `only`, and digests of the bytes, one a
+        chunk. bound: what the worker told of its bytes before, which they must have; then there are no digests."""
         if not subject.trusted:
             gates.check(described, self.shape.spec, self.device.type)
+        if bound is not None:
+            bound.open(leaves(self.shape.spec), described)
         distance, bits = Distance(), []
-        plan, totals = self.shape.plan, [0] * len(leaves(self.shape.spec))
+        plan = self.shape.plan
         for part in chunks(plan, self.shape.rows) if whole else [only]:
             expected = self.reference(plan.chunk(part, self.slots.seed, self.device, self.slots.stress))
-            fetches = self._fetched(subject, part, [tuple(r.shape) for r in expected])
-            for position, (fetch, reference) in enumerate(zip(fetches, expected, strict=True)):
+            fetches = self._fetched(subject, part, [tuple(r.shape) for r in expected], bound)
+            for fetch, reference in zip(fetches, expected, strict=True):
                 output = fetch()
-                if key:
-                    first = part.start * (output.numel() // (part.stop - part.start)) if part is not None else 0
-                    totals[position] += self._keyed(described, position, output, first, key)
-                else:
+                if bound is None:
                     bits.append(metric.digest(output))
                 distance.add(output, reference)
         if not distance.finite:
             raise SolutionRejected("not_finite", "the output is not finite where the reference is, or was not written")
-        return distance, [total & digests.MASK for total in totals] if key else bits
-
-    def _keyed(self, described: Any, position: int, output: torch.Tensor, first: int, key: int) -> int:
-        """The share of some elements in the digest that the worker took in the order of its memory."""
-        path, leaf = leaves(self.shape.spec)[position]
-        for index in path:
-            described = described["items"][index]
-        order = described.get("order")
-        if order == sorted(order):
-            return digests.keyed(output, first, key)
-        return digests.reordered(output, first, key, leaf["shape"], order)
+        return distance, bits
 
     def bits(self, subject: Subject) -> list[int]:
         """Digests of the worker's kept output, chunk by chunk as `compare` takes them, without a reference."""

@@ -28,7 +28,7 @@ from repro.errors import SolutionError
 from repro.inputs import WEIGHT_SEED, torch_dtype
 from repro.judge import baselines, binder, digests, driver, interpreter, provenance
 from repro.judge.buffers import open_ticket, view
-from repro.judge.outputs import address, describe, digest, keyed, nbytes, sums
+from repro.judge.outputs import address, describe, digest, nbytes, part, sealed, sums
 from repro.judge.protocol import Channel, ChannelClosed
 
 # Bound before a solution is imported, so that patching torch.cuda.Event or time later changes nothing here.
@@ -73,6 +73,7 @@ class Worker:
         self.built_with: Any = None
         self.static = False
         self.armed: Any = None
+        self.states: list[bytes] = []
 
     def hello(self) -> dict[str, Any]:
         """Who this is, and what confines it."""
@@ -204,17 +205,9 @@ class Worker:
             _synchronize()
         return {"digest": digest(sums(self.output))}
 
-    def fetch(self, path: list[int], start: int, count: int) -> dict[str, Any]:
-        """Elements [start, start + count) of one output tensor into the staging buffer."""
-        value = self.output
-        for index in path:
-            value = value[index]
-        value = value.detach()
-        if value.is_contiguous() or value.dim() == 0:
-            flat = value.reshape(-1)[start : start + count]
-        else:  # only the rows asked for: the whole would be copied
-            row = value[0].numel()
-            flat = value[start // row : -(-(start + count) // row)].reshape(-1)[start % row :][:count]
+    def fetch(self, path: list[int], start: int, count: int, order: list[int] | None = None) -> dict[str, Any]:
+        """Some elements of one output tensor (`outputs.part`) into the staging buffer."""
+        flat = part(self.output, path, start, count, order)
         view(self.buffers["staging"], flat.dtype, (count,)).copy_(flat)
         if self.device.type == "cuda":
             _synchronize()
@@ -272,14 +265,18 @@ class Worker:
             times = {"device_ms": device_ms, "host_ms": host_ms, "launch_ms": launch_ms}
             return times | {"modes": [before, self.modes()]}
 
-    def seal(self, key: int) -> dict[str, Any]:
-        """The digest of the output of the call that was just made."""
+    def seal(self, key: str) -> dict[str, Any]:
+        """What binds this process to the output of the call that was just made."""
+        secret = bytes.fromhex(key)
         with _no_grad():
-            return {"digest": keyed(self.output, key)}
+            found = sealed(self.output, secret)
+        self.states = [states for states, _ in found]
+        return {"roots": [digests.root(states, size, secret) for states, size in found]}
 
-    def look(self, key: int) -> dict[str, Any]:
-        """What the last timed call returned, and its digest under the key as it is now."""
-        return {"output": describe(self.output, self.armed[0]), "digest": keyed(self.output, key)}
+    def look(self) -> dict[str, Any]:
+        """What the last timed call returned, and the states of which the roots are."""
+        told = [base64.b64encode(states).decode() for states in self.states]
+        return {"output": describe(self.output, self.armed[0]), "states": told}
 
     def prepare(self) -> dict[str, Any]:
         """Loads the gate and the digest."""
