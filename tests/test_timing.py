@@ -7,6 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -546,6 +547,30 @@ def test_noise_is_not_capped() -> None:
             ours = Series(calls(times, times))
             found = speedups.compare(base, ours)
             assert found["ratio"] == pytest.approx(speedups.gated(base, ours)["ratio"], rel=1e-3 + deviation / 100)
+
+
+def test_a_gate_that_was_left_out_vouches_for_nothing() -> None:
+    """A worker that works while the gate should hold tells half a millisecond less; without a gate it cannot."""
+    base = Series(calls([6.0] * 32, [6.0] * 32), [Sample(6.0, 6.1, 6.9, 0.0, 0.1)] * 4)
+    honest = Series(calls([4.0] * 32, [4.0] * 32), [Sample(4.0, 4.1, 4.9, 0.0, 0.1)] * 4)
+    cheat = Series([Sample(3.5, 3.6, 5.0, 0.5, 0.1)] * 32, honest.open)
+    assert timing.disagreement(cheat, [base]) == "", "by all clocks it is a quicker kernel"
+    told, found = speedups.compare(base, honest), speedups.compare(base, cheat)
+    assert told["at_least"] == pytest.approx(1.5 * 4 / 4.15) and found["ratio"] == pytest.approx(6 / 3.5)
+    assert found["at_least"] == pytest.approx(1.5)
+    slower = Series(honest.gated, [Sample(4.0, 9.0, 9.9, 0.0, 0.1)] * 4)
+    assert speedups.compare(base, slower)["at_least"] == pytest.approx(6 / 9), (
+        "what launches for long is not told apart"
+    )
+
+
+def test_work_that_is_put_off_into_the_seal_is_seen() -> None:
+    """Who says that the call has ended before it has gets the key, and may digest what it computes as it does so."""
+    base, honest, cheat = (
+        Series([replace(sample, seal_ms=seal_ms) for sample in calls([told] * 32, [told] * 32)])
+        for told, seal_ms in ((6.0, 1.6), (4.0, 1.65), (2.5, 4.1))
+    )
+    assert timing.disagreement(honest, [base]) == "" and "seal" in timing.disagreement(cheat, [base])
 
 
 def test_what_the_host_holds_up_is_not_the_solutions_time() -> None:

@@ -342,7 +342,7 @@ def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_oth
 def test_outputs_are_compared_whole_once_in_every_turn_and_nobody_knows_when() -> None:
     places: dict[int, set[int]] = {}
     for _ in range(200):
-        turns = contest.Turns()
+        turns = timing.Turns()
         whole = [number for number in range(68) if turns.now(20)]
         assert len(whole) == 4 and whole[0] < timing.CYCLE
         for turn, number in enumerate(whole):
@@ -373,7 +373,7 @@ def test_states_that_were_made_up_are_seen_in_the_call_that_told_them(
 ) -> None:
     """Also where only its secret row is compared: the row's segments are held against what was told of them."""
     monkeypatch.setattr(contest, "WHOLE_EVERY", 1 << 60)
-    monkeypatch.setattr(contest.Turns, "now", lambda self, every: False)
+    monkeypatch.setattr(timing.Turns, "now", lambda self, every: False)
     bodies = {"made_up": (right(""), MADE_UP), "turned": (right(TURNED), MADE_UP), "honest": (right(TURNED), "")}
     found, _ = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=0.0))
     assert outcome(found["made_up"]) == outcome(found["turned"]) == ("rejected", "deferred_write")

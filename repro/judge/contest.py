@@ -14,19 +14,19 @@ import math
 import random
 import statistics
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from repro.errors import JudgeError, SolutionError, SolutionRejected
+from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
 from repro.judge import baselines, speedups, timing, trials
 from repro.judge.ahead import COMPILE_TIMEOUT_S
 from repro.judge.clock import Clock
 from repro.judge.idle import BUSY_TRIES, Idle
 from repro.judge.seal import Seal
 from repro.judge.subject import PASSES, Subject
-from repro.judge.timing import GATE_US, Block, Launches, Runner, Sample, Series
+from repro.judge.timing import GATE_US, Block, Launches, Runner, Sample, Series, Turns
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
 
@@ -51,25 +51,6 @@ class Blamed(Exception):
     def __init__(self, subject: Subject, error: SolutionError) -> None:
         super().__init__(error.code)
         self.subject, self.error = subject, error
-
-
-@dataclass
-class Turns:
-    """Which calls of a solution are compared whole whatever chance says: a secret one of the first cycle, then of each
-    `every`."""
-
-    calls: int = 0
-    end: int = 0
-    chosen: int = -1
-
-    def now(self, every: int) -> bool:
-        """Whether this call is one of them."""
-        if self.calls == self.end:
-            length = every if self.end else min(every, timing.CYCLE)
-            self.chosen = self.end + random.SystemRandom().randrange(length)
-            self.end += length
-        self.calls += 1
-        return self.calls - 1 == self.chosen
 
 
 class Contest:
@@ -210,6 +191,10 @@ class Contest:
                 return sample
             except SolutionError as error:
                 raise Blamed(subject, error) from error
+            except torch.cuda.OutOfMemoryError as error:
+                torch.cuda.empty_cache()
+                detail = f"it left no room on the GPU to judge it: {error}"
+                raise Blamed(subject, SolutionDied("judge_out_of_memory", detail)) from error
 
         return run
 
@@ -237,16 +222,17 @@ class Contest:
         seal = Seal(self.dims, self.slots.staging_bytes)
         begin = time.perf_counter()
         answer = subject.ask({"op": "go"}, timeout_s)
+        answered = time.perf_counter()
         sealed = subject.ask({"op": "seal", "key": seal.key.hex()}, timeout_s)
         self.busy_s = time.perf_counter() - begin
-        wall_ms = self.busy_s * 1e3
+        wall_ms, seal_ms = (answered - begin) * 1e3, (begin + self.busy_s - answered) * 1e3
         device_ms, host_ms = (timing.reported(answer.get(name)) for name in ("device_ms", "host_ms"))
         launch_ms = answer.get("launch_ms")
         if subject.trusted:
             launch_ms = timing.reported(launch_ms)
         elif not (isinstance(launch_ms, float) and 0 <= launch_ms < timing.MAX_MS):  # a solution's informs only
             launch_ms = 0.0
-        sample = Sample(device_ms, host_ms, wall_ms, gate_us / 1e3, launch_ms)
+        sample = Sample(device_ms, host_ms, wall_ms, gate_us / 1e3, launch_ms, seal_ms=seal_ms)
         if not subject.trusted and early_ms and early_ms > timing.CLOCK_SLACK_MS:  # what was done before is the call's
             sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
         self._modes(subject, variant, answer.get("modes"))
@@ -323,6 +309,8 @@ class Contest:
                                                for n, x in series.items() if x.gated},
                                  "overhead_ms": {n: round(statistics.median(s.unexplained_ms for s in x.gated), 4)
                                                  for n, x in series.items() if x.gated},
+                                 "seal_ms": {n: round(statistics.median(s.seal_ms for s in x.gated), 4)
+                                             for n, x in series.items() if x.gated},
                                  "launches_outlast_gate": timing.outlasting(series) if self.cuda else []}  # fmt: skip
         if self.cuda:
             facts |= self.idle.to_json()

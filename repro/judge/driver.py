@@ -137,6 +137,7 @@ class Digest:
 
     def __init__(self, device: torch.device) -> None:
         self._kernel = _Kernel("digest", device, DIGEST_THREADS)
+        self._states = torch.empty(1 << 16, dtype=torch.uint8, device=device)  # no timed call waits for memory
 
     def __call__(self, flat: torch.Tensor, turns: int, first: int, key: bytes) -> bytes:
         """`digests.states` of bytes on the device. Waits for them. Raises JudgeError where they are not aligned."""
@@ -144,10 +145,11 @@ class Digest:
         if address % READ_BYTES:
             raise JudgeError("a digest of memory that is not aligned to 16 bytes", hex(address))
         count = -(-flat.numel() // size)
-        states = torch.empty(max(1, count) * STATE_BYTES, dtype=torch.uint8, device=flat.device)
+        if count * STATE_BYTES > self._states.numel():
+            self._states = torch.empty(count * STATE_BYTES, dtype=torch.uint8, device=flat.device)
         if count:
             numbers = (ctypes.c_uint32(number) for number in (turns, first, *struct.unpack("<4I", key)))
             data, end = (ctypes.c_uint64(number) for number in (address, flat.numel()))
             stream = torch.cuda.current_stream(flat.device)
-            self._kernel(stream, count, data, end, *numbers, ctypes.c_uint64(states.data_ptr()))
-        return bytes(states.cpu().numpy()[: count * STATE_BYTES])
+            self._kernel(stream, count, data, end, *numbers, ctypes.c_uint64(self._states.data_ptr()))
+        return bytes(self._states[: count * STATE_BYTES].cpu().numpy())

@@ -97,13 +97,14 @@ def paired_ratio(base_ms: list[float], ours_ms: list[float], *, capped: bool = F
     """
     if not base_ms or len(base_ms) != len(ours_ms):
         raise ValueError(f"{len(base_ms)} and {len(ours_ms)} blocks do not pair up")
-    ours, told = np.log(np.asarray(ours_ms)), {}
+    ours, told = np.asarray(ours_ms), {}
     if capped and len(ours) >= TELLING:
-        middle = np.median(ours)
-        least = middle - max(CAP, CAP_DEVIATIONS * float(np.median(np.abs(ours - middle))))
-        if under := int((ours < least).sum()):
-            ours, told = np.maximum(ours, least), {"capped_blocks": under}
-    logs = np.log(np.asarray(base_ms)) - ours
+        times = np.log(ours)
+        middle = np.median(times)
+        least = middle - max(CAP, CAP_DEVIATIONS * float(np.median(np.abs(times - middle))))
+        if under := int((times < least).sum()):
+            ours, told = np.maximum(ours, math.exp(least)), {"capped_blocks": under}
+    logs = np.log(np.asarray(base_ms) / ours)
     low, high = mean_interval(logs)
     return {"ratio": math.exp(logs.mean()), "ci95": [math.exp(low), math.exp(high)], "blocks": len(logs)} | told
 

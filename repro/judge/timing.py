@@ -55,7 +55,8 @@ TELLING, HELD_UP = 4, 0.05
 @dataclass
 class Sample:
     """One call: device time (events), host time and time until it was launched, as the worker says; the judge's own
-    clock around it; and the gate. ms. reported_ms: the device time that the worker said, where the judge's counts."""
+    clock around it; and the gate. ms. reported_ms: the device time that the worker said, where the judge's counts;
+    seal_ms: what the judge saw pass from then on until the output was sealed."""
 
     device_ms: float
     host_ms: float
@@ -63,6 +64,7 @@ class Sample:
     gate_ms: float
     launch_ms: float = 0.0
     reported_ms: float | None = None
+    seal_ms: float = 0.0
 
     @property
     def unexplained_ms(self) -> float:
@@ -80,6 +82,25 @@ class Block:
     def condition(self) -> str:
         """`gated`, `open` or `other`."""
         return {OPEN_AT: "open", OTHER_AT: "other"}.get(self.number % CYCLE, "gated")
+
+
+@dataclass
+class Turns:
+    """Which calls of a solution are compared whole whatever chance says: a secret one of the first cycle, then of each
+    `every`."""
+
+    calls: int = 0
+    end: int = 0
+    chosen: int = -1
+
+    def now(self, every: int) -> bool:
+        """Whether this call is one of them."""
+        if self.calls == self.end:
+            length = every if self.end else min(every, CYCLE)
+            self.chosen = self.end + random.SystemRandom().randrange(length)
+            self.end += length
+        self.calls += 1
+        return self.calls - 1 == self.chosen
 
 
 @dataclass
@@ -302,6 +323,11 @@ def disagreement(ours: Series, trusted: list[Series]) -> str:
     for everyone: what a solution takes more than the trusted variants do is time that it did not report. Of the few
     calls with other inputs the lower median tells, from three on.
     """
+    sealing = [statistics.median(s.seal_ms for s in series.gated) for series in trusted if series.gated]
+    if sealing and ours.gated:
+        longer = statistics.median(s.seal_ms for s in ours.gated) - max(sealing)
+        if longer > slack_ms(max(sealing)):
+            return f"its output took {longer:.3g} ms longer to seal than the baselines': work may have been put off"
     for condition, least in (("gated", 1), ("other", 3)):
         samples, usual = getattr(ours, condition), _usual_ms(trusted, condition)
         if usual is None or len(samples) < least:
