@@ -68,33 +68,40 @@ def speedup(
     return found | told
 
 
-def ungated_ms(base: Series, ours: Series) -> float | None:
-    """How long a call takes at most by the judge's clock without a gate, where what passes beyond the device time of
-    the base passes beyond ours too; None where there is no gate. The gate is held by the worker itself, and one that
+def ungated_ms(trusted: Sequence[Series], ours: Series) -> float | None:
+    """How long a call takes at most by the judge's clock without a gate, where as much passes beyond its device time as
+    beyond that of any trusted variant; None where there is no gate. The gate is held by the worker itself, and one that
     leaves it out could work in that time."""
-    if not any(s.gate_ms for s in ours.gated) or len(base.open) < TELLING or len(ours.open) < TELLING:
+
+    def open_ms(series: Series) -> float:
+        return statistics.median(s.wall_ms for s in series.open)
+
+    told = [series for series in trusted if series.gated and len(series.open) >= TELLING]
+    if not told or len(ours.open) < TELLING or not any(s.gate_ms for s in ours.gated):
         return None
-    base_ms, ours_ms = (statistics.median(s.wall_ms for s in series.open) for series in (base, ours))
-    return max(statistics.median(ours.device_ms), ours_ms - (base_ms - statistics.median(base.device_ms)))
+    beyond_ms = max(open_ms(series) - statistics.median(series.device_ms) for series in told)
+    return max(statistics.median(ours.device_ms), open_ms(ours) - beyond_ms)
 
 
-def gated(base: Series, ours: Series, *, trusted: bool = True) -> dict[str, Any]:
-    """`speedup` over the gated blocks of two variants. trusted: the second is torch's too."""
+def gated(base: Series, ours: Series, *, trusted: bool = True, others: Sequence[Series] = ()) -> dict[str, Any]:
+    """`speedup` over the gated blocks of two variants. trusted: the second is torch's too; others: trusted ones beside
+    the base."""
     terms = [host_term(base), host_term(ours, trusted=trusted)]
     found = speedup(base.device_ms, ours.device_ms, terms, trusted=trusted)
-    if not trusted and (most_ms := ungated_ms(base, ours)) is not None:
+    if not trusted and (most_ms := ungated_ms([base, *others], ours)) is not None:
         middle = statistics.median(ours.device_ms)
         found["at_least"] = min(found["at_least"], found["ratio"] * middle / most_ms)
     return found
 
 
-def compare(base: Series, ours: Series) -> dict[str, Any]:
+def compare(base: Series, ours: Series, others: Sequence[Series] = ()) -> dict[str, Any]:
     """`speedup` over the gated blocks, and `other_inputs`, that over the blocks with other inputs.
 
     inputs: `published`, or `other` where the speedup there is lower by more than INPUT_DEPENDENT: then that one is
     told, because what is fast on recognised inputs alone is not fast. The median block decides whether it is lower.
+    others: trusted variants beside the base.
     """
-    found = gated(base, ours, trusted=False) | {"inputs": "published"}
+    found = gated(base, ours, trusted=False, others=others) | {"inputs": "published"}
     pairs = list(zip(base.other, ours.other, strict=False))  # of different lengths where a variant was left behind
     if not pairs:
         return found
