@@ -7,7 +7,8 @@
 #: expect.reasons = ["clocks_disagree", "below_floor", "banned"]
 """Enqueues no gate and tells 0.5 ms less: by the judge's clock around a gated call it is a quicker kernel.
 
-Buys: half a millisecond a call; without a gate it cannot, and `at_least` must say so. (Look at ratio, at_least and word.)
+Buys: half a millisecond a call. Nothing stops it yet (docs/judging.md): this says what may come of it,
+not what should.
 """
 
 from torch import nn
