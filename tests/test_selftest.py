@@ -46,6 +46,15 @@ def test_both_suites_are_there() -> None:
     assert len({case.id for case in SHIPPED}) == len(SHIPPED) > 200
 
 
+@pytest.mark.parametrize("suite", selftest.SUITES)
+def test_every_case_stands_in_the_list_of_its_suite(suite: str) -> None:
+    """And the list of adversarial ones says how many there are."""
+    text = (settings.ROOT / "tests" / suite / "README.md").read_text()
+    mine = [case.file.stem for case in SHIPPED if case.suite == suite]
+    assert [name for name in mine if not re.search(rf"`{name}(\.py)?`", text)] == []
+    assert suite == "honest" or f"\n{len(mine)} solutions " in text, len(mine)
+
+
 @pytest.mark.parametrize("case", SHIPPED, ids=lambda case: case.id)
 def test_the_head_of_a_case_says_only_what_is_understood(case: Case) -> None:
     """A key that nobody reads, a verdict that does not exist: an expectation that would hold by accident."""

@@ -2,9 +2,9 @@
 
 A call of a variant goes so. Its worker makes ready and is stopped, as all others are. The judge makes new inputs,
 flushes the L2 from its own process and sees that the GPU is idle (`idle.py`). It notes its clock, wakes that one
-worker, and that makes one call behind a gate which hides the launch, and seals what it returned, which ends the judge's
-clock. Then one secret row of it is compared with the reference, and now and then all of it. A solution therefore runs
-only while it is timed, and its inputs are not there before.
+worker, and that makes one call behind a gate which hides the launch; its answer ends the clock of the call. A second
+clock runs until it has sealed what it returned. Then one secret row of that is compared with the reference, and now and
+then all of it. A solution therefore runs only while it is timed, and its inputs are not there before.
 """
 
 from __future__ import annotations

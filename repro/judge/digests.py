@@ -1,4 +1,4 @@
-"""What binds a worker to a whole output: states of its segments, told under a key before the judge's clock stops.
+"""What binds a worker to a whole output: states of its segments, told under a key while a clock of the judge runs.
 
 The key comes when the call has ended, so that no kernel can digest what it writes. A worker tells the root, a hash of
 all states, at once and the states later; the judge computes those of the segments whose bytes it fetches. So who

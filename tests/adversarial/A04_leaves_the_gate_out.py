@@ -5,10 +5,12 @@
 #: timing = true
 #: expect.verdict = ["correct", "rejected"]
 #: expect.reasons = ["clocks_disagree", "below_floor", "banned"]
+#: unbought = true
+#: max_speedup = 1.0
 """Enqueues no gate and tells 0.5 ms less: by the judge's clock around a gated call it is a quicker kernel.
 
-Buys: half a millisecond a call. Nothing stops it yet (docs/judging.md): this says what may come of it,
-not what should.
+Buys: half a millisecond a call. Nothing stops it yet (docs/judging.md): on an H200 this case fails, because the judge
+vouches for 1.13 times its own speed.
 """
 
 from torch import nn
