@@ -668,6 +668,20 @@ def test_a_worker_that_does_not_answer_is_killed(worker: WorkerProcess) -> None:
     assert worker.launcher.poll(worker.started.pid) is not None
 
 
+def test_answers_are_collected_in_the_order_of_the_requests(worker: WorkerProcess) -> None:
+    """Two requests wait for a stopped worker; what is not answered yet is not lost by asking whether it is."""
+    worker.stop()
+    worker.post({"op": "hello"}, 60)
+    worker.post({"op": "nothing_of_that_name"}, 60)
+    assert worker.collected(0.05, 60) is None
+    worker.wake()
+    found = worker.collected(60, 60)
+    assert found is not None and found["pid"] == worker.started.pid
+    with pytest.raises(SolutionError):
+        worker.collect(60)
+    assert worker.ask({"op": "hello"}, 60)["pid"] == worker.started.pid
+
+
 # -- verdicts -------------------------------------------------------------------------------------------------------
 
 

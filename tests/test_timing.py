@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -443,42 +444,43 @@ def test_a_speedup_carries_what_differs_between_processes() -> None:
     assert wide["ci95"] == pytest.approx(plain["ci95"], rel=2e-4)
 
 
-def launched(device_ms: list[float], launch_ms: float) -> Series:
-    return Series([Sample(ms, ms + 0.5, ms + 0.7, 0.5, launch_ms) for ms in device_ms])
+def launched(device_ms: list[float], hidden: bool) -> Series:
+    """Gated calls that were all launched before their inputs were there, or that waited for results of their own."""
+    return Series([Sample(ms, ms + 0.5, ms + 0.7, 0.0, hidden=hidden) for ms in device_ms])
 
 
 def test_where_the_gpu_waits_for_launches_an_interval_holds_what_the_host_does() -> None:
-    """A process keeps for its life a part of what its calls vary by; where the gate hides the launches, or the GPU has
-    enough to do, the host has no part in a time."""
+    """A process keeps for its life a part of what its calls vary by; where launches are hidden, the host has no part in
+    a time."""
     generator = np.random.default_rng(11)
     base, ours = ([float(ms) for ms in 4 * generator.lognormal(0, 0.04, 250)] for _ in range(2))
-    plain = speedups.compare(launched(base, 0.4), launched(ours, 0.4))
-    assert speedups.host_term(launched(base, 0.4)) == speedups.host_term(launched(base, 3.0)) == 0.0, (
-        "busy for 4 of 2.5 ms"
-    )
-    assert speedups.host_term(launched([20.0] * 30, 4.6)) == 0.0 and speedups.host_term(Series()) == 0.0
-    term = speedups.host_term(launched(base, 4.5))
+    plain = speedups.compare(launched(base, True), launched(ours, True))
+    assert speedups.host_term(launched(base, True)) == speedups.host_term(Series()) == 0.0
+    term = speedups.host_term(launched(base, False))
     assert term == pytest.approx(0.45 * np.std(np.log(base)))
-    one, both = (speedups.compare(launched(base, 4.5), launched(ours, launch_ms)) for launch_ms in (0.4, 4.5))
+    one, both = (speedups.compare(launched(base, False), launched(ours, hidden)) for hidden in (True, False))
     assert one["ratio"] == both["ratio"] == plain["ratio"] and "host_term" not in plain
     assert one["host_term"] == pytest.approx(term, abs=1e-4) and both["host_term"] > one["host_term"]
     widths = [math.log(found["ci95"][1] / found["ci95"][0]) / 2 for found in (plain, one, both)]
     assert widths[1] == pytest.approx(math.hypot(widths[0], term), rel=0.05)
     assert widths[2] == pytest.approx(math.hypot(widths[0], both["host_term"]), rel=0.05)
-    assert speedups.host_term(launched([4.0] * 30, 4.5)) == 0.0, "calls of a quiet host are alike"
+    assert speedups.host_term(launched([4.0] * 30, False)) == 0.0, "calls of a quiet host are alike"
+    assert speedups.host_term(Series([steady(ms) for ms in base])) == 0.0, "on the CPU nothing waits"
 
 
 def test_the_intervals_of_launch_bound_controls_cover_one() -> None:
-    """Eager against eager in another process where launches take milliseconds, in all bundles that were measured."""
+    """Eager against eager in another process where launches took milliseconds and a gate of half of one hid too little,
+    in all bundles that were measured so."""
     covered = {}
     for file in (settings.ROOT / "artifacts" / "results").glob("*/*/rows.jsonl"):
         for row in map(json.loads, file.read_text().splitlines()):
             result = row.get("result") or {}
             launches, samples = result.get("timing", {}).get("launch_ms", {}), result.get("samples_ms", {})
-            if {"eager", AGAIN} <= samples.keys() & launches.keys():
-                pair = [launched(samples[name]["gated"]["device_ms"], launches["eager"]) for name in ("eager", AGAIN)]
-                found = speedups.compare(*pair)
-                if "host_term" in found:
+            if "gate_us" in result.get("timing", {}) and {"eager", AGAIN} <= samples.keys() & launches.keys():
+                times = [samples[name]["gated"]["device_ms"] for name in ("eager", AGAIN)]
+                waited = launches["eager"] - 0.5 >= 0.75 * statistics.median(times[0])
+                found = speedups.compare(*(launched(ms, not waited) for ms in times))
+                if waited:
                     covered[file.parent.name, row["row"]] = found["ci95"][0] <= 1 <= found["ci95"][1]
     assert len(covered) > 5 and all(covered.values()), covered
 
@@ -549,21 +551,6 @@ def test_noise_is_not_capped() -> None:
             assert found["ratio"] == pytest.approx(speedups.gated(base, ours)["ratio"], rel=1e-3 + deviation / 100)
 
 
-def test_a_gate_that_was_left_out_vouches_for_nothing() -> None:
-    """A worker that works while the gate should hold tells half a millisecond less; without a gate it cannot."""
-    base = Series(calls([6.0] * 32, [6.0] * 32), [Sample(6.0, 6.1, 6.9, 0.0, 0.1)] * 4)
-    honest = Series(calls([4.0] * 32, [4.0] * 32), [Sample(4.0, 4.1, 4.9, 0.0, 0.1)] * 4)
-    cheat = Series([Sample(3.5, 3.6, 5.0, 0.5, 0.1)] * 32, honest.open)
-    assert timing.disagreement(cheat, [base]) == "", "by all clocks it is a quicker kernel"
-    told, found = speedups.compare(base, honest), speedups.compare(base, cheat)
-    assert told["at_least"] == pytest.approx(1.5 * 4 / 4.15) and found["ratio"] == pytest.approx(6 / 3.5)
-    assert found["at_least"] == pytest.approx(1.5)
-    slower = Series(honest.gated, [Sample(4.0, 9.0, 9.9, 0.0, 0.1)] * 4)
-    assert speedups.compare(base, slower)["at_least"] == pytest.approx(6 / 9), "long launches are not told apart"
-    busy = Series(base.gated, [Sample(6.0, 11.0, 11.9, 0.0, 0.1)] * 4)
-    assert speedups.compare(base, slower, [busy])["at_least"] == told["at_least"], "but where a baseline's are as long"
-
-
 def test_work_that_is_put_off_into_the_seal_is_seen() -> None:
     """Who says that the call has ended before it has gets the key, and may digest what it computes as it does so."""
     base, honest, cheat = (
@@ -600,18 +587,18 @@ def test_lies_on_other_inputs_alone_are_seen() -> None:
 
 def test_a_solutions_word_about_its_launches_narrows_no_interval() -> None:
     generator = np.random.default_rng(12)
-    base = launched([4.0] * 200, 0.2)
-    ours = launched([float(ms) for ms in 3 * generator.lognormal(0, 0.2, 200)], 0.0)
+    base = launched([4.0] * 200, True)
+    ours = launched([float(ms) for ms in 3 * generator.lognormal(0, 0.2, 200)], True)
     assert speedups.compare(base, ours)["host_term"] == pytest.approx(0.45 * 0.2, rel=0.15)
     assert "host_term" not in speedups.gated(base, ours), "torch's word is taken"
-    steady_ = launched([float(ms) for ms in 3 * generator.lognormal(0, 0.01, 200)], 0.0)
+    steady_ = launched([float(ms) for ms in 3 * generator.lognormal(0, 0.01, 200)], True)
     assert "host_term" not in speedups.compare(base, steady_)
 
 
 def test_the_hosts_part_of_the_control_is_no_noise_of_others() -> None:
     """It is in the interval of the pair that it concerns; a CUDA graph beside it has none."""
     generator = np.random.default_rng(13)
-    eager, again = (launched([float(ms) for ms in 4 * generator.lognormal(0, 0.2, 200)], 4.6) for _ in range(2))
+    eager, again = (launched([float(ms) for ms in 4 * generator.lognormal(0, 0.2, 200)], False) for _ in range(2))
     control = speedups.gated(eager, again)
     wide, narrow = control["ci95"], control["blocks_ci95"]
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
@@ -622,7 +609,7 @@ def test_a_minority_of_slow_baseline_calls_is_a_slower_baseline() -> None:
     """A third of the calls held up: the median does not move, a mean of logs does."""
     beside = {name: Series([steady(6.0 if i % 3 == 0 else 2.0) for i in range(24)]) for name in ("eager", "compile")}
     alone = {name: Series([steady(2.0)] * 6) for name in beside}
-    assert timing.held_up(beside, alone, ([], []))[0] == pytest.approx(3 ** (1 / 3))
+    assert timing.held_up(beside, alone)[0] == pytest.approx(3 ** (1 / 3))
 
 
 def test_a_time_of_a_nanosecond_is_a_number_like_others() -> None:

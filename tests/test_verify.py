@@ -17,13 +17,26 @@ import torch
 
 from repro import jsonio, problems
 from repro.errors import SolutionRejected
-from repro.judge import calibrate, contest, evaluate, launch, metric, process, timing, verdict, verify
+from repro.judge import (
+    buffers,
+    calibrate,
+    call,
+    contest,
+    evaluate,
+    launch,
+    metric,
+    process,
+    slots,
+    timing,
+    verdict,
+    verify,
+)
 from repro.judge import reference as reference_module
 from repro.judge.clock import Clock
 from repro.judge.contest import DISTURBED_CODE, Blamed, Contest
 from repro.judge.idle import Idle
 from repro.judge.subject import Options, Subject
-from repro.judge.timing import GATE_US, LONG_GATE_US, OPEN_AT, OTHER_AT, Block, Launches, Runner, Sample, Series
+from repro.judge.timing import Runner, Sample, Series
 from repro.problems import Problem
 
 CPU = torch.device("cpu")
@@ -368,6 +381,85 @@ type.__setattr__(Worker, "se" + "al", made_up)
 """
 
 
+def test_a_call_is_launched_while_there_is_nothing_to_compute_from(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its inputs come when its worker stands still again, and the gate opens when they are there. Where the latency is
+    measured nothing is launched ahead."""
+    seen: list[str] = []
+
+    def noted(kind: type, name: str, tell: Callable[..., str]) -> None:
+        method = getattr(kind, name)
+
+        def wrapper(self: Any, *values: Any, **named: Any) -> Any:
+            seen.append(tell(self, *values))
+            return method(self, *values, **named)
+
+        monkeypatch.setattr(kind, name, wrapper)
+
+    noted(process.WorkerProcess, "post", lambda worker, message, _: message["op"])
+    noted(process.WorkerProcess, "stop", lambda worker: "stop")
+    noted(slots.Slots, "spoil", lambda _: "spoil")
+    noted(slots.Slots, "fill", lambda *_: "fill")
+    noted(buffers.Gate, "open", lambda _: "open")
+    options = replace(TIMED, timing_budget_s=0.0)
+    found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, options)
+    assert outcome(found["honest"]) == ("correct", "")
+    begun = [part[: part.index("seal")] for part in " ".join(seen).split("arm ")[1:]]
+    latency = [part for part in begun if "launch" not in part]
+    launched = [part.removeprefix("spoil ") for part in begun if "launch" in part]
+    count = {c: sum(len(x[c]["wall_ms"]) for x in whole["samples_ms"].values()) for c in ("gated", "open", "other")}
+    assert set(latency) == {"stop fill go "} and len(latency) == count["open"]
+    assert set(launched) == {"launch stop fill go open "} and len(launched) == count["gated"] + count["other"]
+
+
+# Needs longer to launch than the judge waits; or cannot.
+LATE = """
+import time
+Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker"))
+launch = Worker.launch
+
+def late(self, number):
+    time.sleep(0.02)
+    {}
+    return launch(self, number)
+
+type.__setattr__(Worker, "lau" + "nch", late)
+"""
+
+
+def test_what_is_not_launched_in_time_is_launched_when_its_inputs_are_there(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that waits for results of its own cannot be launched ahead: it is timed all the same. One that fails is
+    its solution's error, whenever that is told."""
+    bodies = {"late": (right(""), LATE.format("")), "fails": (right(""), LATE.format("raise ValueError('no')"))}
+    for patience_s in (0.0, 60.0):
+        monkeypatch.setattr(call, "LAUNCH_S", patience_s)
+        found, _ = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=0.0))
+        assert outcome(found["late"]) == ("correct", "") and found["late"]["time_ms"]["n"] > 5
+        assert outcome(found["fails"]) == ("error", "exception"), found["fails"]
+
+
+def test_a_call_that_is_not_timed_after_all_is_let_go(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody is on the GPU when a baseline is to run: its call has been launched, ends, and is timed again."""
+    busy, ready = [False, False, True], Idle.ready
+
+    def held_up(self: Idle, name: str, fill: Callable[[], object], busy_s: float, *, trusted: bool) -> float | None:
+        early_ms = ready(self, name, fill, busy_s, trusted=trusted)
+        return None if trusted and busy and busy.pop(0) else early_ms
+
+    monkeypatch.setattr(Idle, "ready", held_up)
+    for patience_s in (0.0, 60.0):
+        busy[:] = [False, False, True]
+        monkeypatch.setattr(call, "LAUNCH_S", patience_s)
+        found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
+        assert outcome(found["honest"]) == ("correct", "") and not busy
+        assert "flushes in a row" in whole["timing"]["timed_again"]
+
+
 def test_states_that_were_made_up_are_seen_in_the_call_that_told_them(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,6 +505,7 @@ def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(tmp_path: Pat
     assert not entry["measurement"] and "not a measurement" in whole["timing"]["clock"]
     launch_ms = whole["timing"]["launch_ms"]
     assert set(launch_ms) == set(whole["samples_ms"]) and all(0 < ms < 1000 for ms in launch_ms.values())
+    assert "launches_not_hidden" in whole["timing"], "and nothing waits for launches here"
     assert whole["timing"]["left_out"] == {} and whole["timing"]["inputs"] == "native, new for every call"
     assert {modes["grad"] for modes in entry["modes"]} == {False}
 
@@ -493,11 +586,11 @@ def test_a_baseline_that_was_slower_beside_it_makes_no_solution_fast(smoke_fixtu
 
 
 class Alone:
-    """A contest at its end: for each baseline its device time and how long its calls take to launch, ms, beside the
+    """A contest at its end: for each baseline its device time, ms, and whether its launches were hidden, beside the
     solution and alone."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, **variants: tuple[tuple[float, float], tuple[float, float]]
+        self, monkeypatch: pytest.MonkeyPatch, **variants: tuple[tuple[float, bool], tuple[float, bool]]
     ) -> None:
         contest: Any = object.__new__(Contest)
         contest.cuda, contest.control, contest.clock = True, None, Clock()
@@ -505,24 +598,19 @@ class Alone:
         contest.options = Options()
         self.solution = Subject("s", Path("s.py"), "M", ["s"])
         contest.baselines, contest.solutions = [Subject("baseline", None, "M", [*variants])], [self.solution]
-        contest.launches, contest.classes = Launches(), dict.fromkeys(variants, "fp32")
         contest.idle = Idle(torch.device("cpu"), watched=True)
         self.contest, self.beside = contest, {name: series(*beside) for name, (beside, _) in variants.items()}
         self.alone = {name: series(*alone) for name, (_, alone) in variants.items()}
         self.runners = [Runner(name, cast(Any, None)) for name in variants]
-        self.behind_ms: list[float] = []
         self.flushes = 0.08, 0.08  # the first after the baselines' inputs, beside and alone
         monkeypatch.setattr(timing, "measure", self.measure)
 
     def measure(self, runners: list[Runner], *_: Any, **__: Any) -> tuple[dict[str, Series], str]:
-        self.contest.launches.behind_ms += self.behind_ms
         self.contest.idle.first_ms = dict.fromkeys(self.alone, [self.flushes[1]] * 6)
         return {runner.name: self.alone[runner.name] for runner in runners}, "converged"
 
-    def blamed(self, beside_ms: float = 0.0, alone_ms: float = 0.0, count: int = 4) -> str:
-        """Whom it blames for what, with times behind the long gate where they are given."""
-        self.contest.launches.behind_ms = [beside_ms] * count * (beside_ms > 0)
-        self.behind_ms = [alone_ms] * count * (alone_ms > 0)
+    def blamed(self) -> str:
+        """Whom it blames for what."""
         self.contest.solutions = [self.solution]
         self.contest.idle.first_ms = dict.fromkeys(self.alone, [self.flushes[0]] * 6)
         try:
@@ -533,71 +621,27 @@ class Alone:
         return ""
 
 
-def series(device_ms: float, launch_ms: float) -> Series:
-    return Series(gated=[Sample(device_ms, device_ms, device_ms + 1, 0.5, launch_ms)] * 6)
+def series(device_ms: float, hidden: bool) -> Series:
+    return Series(gated=[Sample(device_ms, device_ms, device_ms + 1, 0.0, hidden=hidden)] * 6)
 
 
-def test_baselines_are_held_up_where_those_are_whose_launches_the_gate_hides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eager L3_20 launches 150 kernels: on a busy host its times are the host's. A CUDA graph's are not; and where no
-    baseline's launches are hidden, the first one behind a longer gate tells."""
-    slow, quick, even, deep_slow, deep_quick = (1.6, 0.1), (1.0, 0.1), (1.04, 0.1), (1.6, 3.0), (1.0, 2.0)
+def test_baselines_are_held_up_where_those_are_whose_launches_were_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that waits for its own results cannot be launched ahead: on a busy host its times are the host's. Where
+    that holds for every baseline, all tell."""
+    slow, quick, even, late_slow, late_quick = (1.6, True), (1.0, True), (1.04, True), (1.6, False), (1.0, False)
     assert Alone(monkeypatch, eager=(slow, quick), compile=(slow, quick)).blamed() == DISTURBED_CODE
     assert Alone(monkeypatch, eager=(even, quick)).blamed() == ""
-    assert Alone(monkeypatch, eager=(deep_slow, deep_quick), reduce_overhead=(quick, quick)).blamed() == ""
-    held_up = Alone(monkeypatch, eager=(deep_slow, deep_quick), reduce_overhead=(slow, quick))
+    assert Alone(monkeypatch, eager=(late_slow, late_quick), reduce_overhead=(quick, quick)).blamed() == ""
+    held_up = Alone(monkeypatch, eager=(late_slow, late_quick), reduce_overhead=(slow, quick))
     assert held_up.blamed() == DISTURBED_CODE
-    deep = Alone(monkeypatch, eager=(deep_slow, deep_quick), eager_fp32=(deep_slow, deep_quick))
-    assert deep.blamed(1.0, 1.0) == "" and deep.blamed(1.6, 1.0) == DISTURBED_CODE
-    assert deep.blamed() == DISTURBED_CODE == deep.blamed(1.0, 1.0, count=3), "nothing else tells, or too little"
-    crossing = Alone(monkeypatch, eager=(deep_slow, deep_quick), compile=((1.6, 0.8), (1.0, 0.4)))
-    assert crossing.blamed(1.0, 1.0) == "", "hidden when it was alone is not hidden beside"
+    assert Alone(monkeypatch, eager=(late_slow, late_quick)).blamed() == DISTURBED_CODE, "nothing else tells"
 
 
 def test_baselines_whose_inputs_somebody_waited_for_are_no_measure(monkeypatch: pytest.MonkeyPatch) -> None:
-    contest = Alone(monkeypatch, eager=((1.0, 0.1), (1.0, 0.1)))
+    contest = Alone(monkeypatch, eager=((1.0, True), (1.0, True)))
     assert contest.blamed() == ""
     contest.flushes = 0.5, 0.08
     assert contest.blamed() == DISTURBED_CODE
-
-
-def test_the_first_baseline_is_called_behind_the_long_gate_where_none_is_hidden(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As long as its launches need, with room; a solution never is, and nobody where one baseline is hidden."""
-    nothing = ((1.0, 3.0), (1.0, 3.0))
-    deep = Alone(monkeypatch, eager=nothing, eager_fp32=nothing).contest
-    gates: list[tuple[str, float]] = []
-    launch_ms = {"eager": 3.0, "eager_fp32": 2.0, "s": 5.0}
-
-    def call(subject: Subject, variant: str, block: Block, gate_us: float) -> Sample:
-        gates.append((variant, gate_us))
-        return Sample(1.0, 1.0, 2.0, gate_us / 1e3, launch_ms[variant])
-
-    deep._call = call
-    runs = {name: deep._run(deep.baselines[0], name) for name in ("eager", "eager_fp32")}
-    runs["s"] = deep._run(deep.solutions[0], "s")
-
-    def calls(number: int, *names: str) -> list[tuple[str, float]]:
-        gates.clear()
-        for name in names:
-            runs[name](Block(number))
-        return [gate for gate in gates if gate[1] > GATE_US]
-
-    assert calls(-2, "eager_fp32", "eager", "s") == calls(-1, "eager_fp32", "eager", "s") == [], "they warm up"
-    assert calls(0, "eager_fp32", "eager", "s") == [("eager", 2 * 3000.0)] and len(gates) == 4
-    assert calls(OPEN_AT, *runs) == calls(OTHER_AT, *runs) == [] and deep.launches.behind_ms == [1.0]
-    launch_ms["eager"] = 8.0
-    for number in range(8, 16):
-        calls(number, "eager")
-    assert calls(16, "eager") == [("eager", LONG_GATE_US)]
-    launch_ms["eager"], kept = 11.0, len(deep.launches.behind_ms)
-    assert calls(24, "eager") and len(deep.launches.behind_ms) == kept, "a call that it did not hide tells nothing"
-    launch_ms["eager_fp32"] = 0.3
-    for number in range(8, 24):
-        calls(number, "eager_fp32")
-    assert calls(32, "eager") == []
-    deep.launches.behind_ms = [1.0] * 4
-    assert deep.launches.alone() == [1.0] * 4 and calls(0, "eager"), "alone as it was beside"
 
 
 # -- the quick way ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ import torch
 
 from repro.judge import driver
 
+# A small allocation lies beside others of its process in one piece of memory, and a handle opens all of that.
+GATE_BYTES = 2 << 20
 # A worker that could cut a shared file would take the judge down with SIGBUS at the judge's next look at it.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
@@ -58,6 +60,26 @@ class SharedBuffer:
         elif self._handle:
             driver.free(self.bytes)
             self._handle = ""
+
+
+class Gate(SharedBuffer):
+    """A number that timed calls of one worker wait for on the GPU. Who opens it early, or does not wait, computes from
+    inputs that are not there."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(GATE_BYTES, device)
+        self.device, self.number = device, 0
+        self.bytes.zero_()
+
+    def next(self) -> int:
+        """The number that opens it the next time."""
+        self.number += 1
+        return self.number
+
+    def open(self) -> None:
+        """What waits for the last number goes on. On the CPU nothing waits."""
+        if self.device.type == "cuda":
+            driver.write(self.bytes, self.number, torch.cuda.current_stream(self.device))
 
 
 def view(data: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], offset: int = 0) -> torch.Tensor:

@@ -1,10 +1,11 @@
 """The timing of an evaluation: baselines, an A/A control and the correct solutions, one at a time, against each other.
 
-A call of a variant goes so. Its worker makes ready and is stopped, as all others are. The judge makes new inputs,
-flushes the L2 from its own process and sees that the GPU is idle (`idle.py`). It notes its clock, wakes that one
-worker, and that makes one call behind a gate which hides the launch; its answer ends the clock of the call. A second
-clock runs until it has sealed what it returned. Then one secret row of that is compared with the reference, and now and
-then all of it. A solution therefore runs only while it is timed, and its inputs are not there before.
+A call of a variant goes so. Its worker launches it, behind a gate at which the GPU waits, and is stopped, as all others
+are. Only then the judge makes new inputs, flushes the L2 from its own process and sees that the GPU is idle
+(`idle.py`). It notes its clock, wakes that one worker and opens the gate; the worker's answer ends the clock of the
+call, and a second clock runs until it has sealed what the call returned. One secret row of that is compared with the
+reference, and now and then all of it. What a solution launches can therefore wait as long as it likes, but there is
+nothing to compute from before the clock runs.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import torch
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
 from repro.judge import baselines, speedups, timing, trials
 from repro.judge.ahead import COMPILE_TIMEOUT_S
+from repro.judge.call import Call
 from repro.judge.clock import Clock
 from repro.judge.idle import BUSY_TRIES, Idle
 from repro.judge.seal import Seal
 from repro.judge.subject import PASSES, Subject
-from repro.judge.timing import GATE_US, Block, Launches, Runner, Sample, Series, Turns
+from repro.judge.timing import GATE_US, Block, Runner, Sample, Series, Turns
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
 
@@ -75,7 +77,7 @@ class Contest:
         self.whole = {s.name: Turns() for s in solutions}
         self.busy_s = 0.0
         self.spent_s: dict[str, float] = {}
-        self.launches = Launches()
+        self.held = self.options.trust != "dev"  # whether calls are launched before their inputs are there
         self.idle = Idle(self.device, watched=self.options.trust != "dev")
         self.keep = True
         self.dims = 0 if evaluation.own.rows is None else evaluation.problem.batch_dims
@@ -177,18 +179,9 @@ class Contest:
         return self.others[block.number // timing.CYCLE % len(self.others)]
 
     def _run(self, subject: Subject, variant: str) -> Any:
-        gate_us = GATE_US if self.cuda else 0.0
-        looks_behind = self.cuda and self.options.trust == "audited" and subject in self.baselines
-
         def run(block: Block) -> Sample:
-            gated = block.condition != "open"
             try:
-                sample = self._call(subject, variant, block, gate_us if gated else 0.0)
-                if looks_behind:
-                    self.launches.note(variant, sample.launch_ms)
-                    if long_us := self.launches.long_gate_us(variant, self._variants(), block):
-                        self.launches.keep(self._call(subject, variant, block, long_us))
-                return sample
+                return self._call(subject, variant, block)
             except SolutionError as error:
                 raise Blamed(subject, error) from error
             except torch.cuda.OutOfMemoryError as error:
@@ -198,9 +191,10 @@ class Contest:
 
         return run
 
-    def _call(self, subject: Subject, variant: str, block: Block, gate_us: float) -> Sample:
-        worker = subject.worker
+    def _call(self, subject: Subject, variant: str, block: Block) -> Sample:
+        worker, gated = subject.worker, block.condition != "open"
         assert worker is not None
+        gate_us = GATE_US if gated and self.cuda and not self.held else 0.0
         timeout_s = self.options.timeout_s
         kind = self._kind(block)
         stress = trials.stress_of(self.evaluation.plan, kind)
@@ -208,6 +202,8 @@ class Contest:
             self.slots.fill(secret_seed(), stress)
             subject.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
         subject.ask({"op": "arm", "variant": variant, "inputs": self.slots.told(), "gate_us": gate_us}, timeout_s)
+        call = Call(subject, self.slots, timeout_s, held=gated and self.held)
+        call.launch()
         worker.stop()
         fill = lambda: self.slots.fill(secret_seed(), stress)  # noqa: E731
         early_ms = self.idle.ready(variant, fill, self.busy_s, trusted=subject.trusted)
@@ -216,23 +212,23 @@ class Contest:
             if not subject.trusted:
                 raise SolutionRejected("background_work", detail)
             if self.solutions:  # no measure beside whatever holds it up
+                call.let_go()
                 raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         if not worker.is_still():
             raise SolutionRejected("background_work", "the solution runs while it is stopped")
         seal = Seal(self.dims, self.slots.staging_bytes)
-        begin = time.perf_counter()
-        answer = subject.ask({"op": "go"}, timeout_s)
-        answered = time.perf_counter()
+        answer, wall_ms = call.go()
         sealed = subject.ask({"op": "seal", "key": seal.key.hex()}, timeout_s)
-        self.busy_s = time.perf_counter() - begin
-        wall_ms, seal_ms = (answered - begin) * 1e3, (begin + self.busy_s - answered) * 1e3
+        self.busy_s = time.perf_counter() - call.begin
+        seal_ms = self.busy_s * 1e3 - wall_ms
         device_ms, host_ms = (timing.reported(answer.get(name)) for name in ("device_ms", "host_ms"))
         launch_ms = answer.get("launch_ms")
         if subject.trusted:
             launch_ms = timing.reported(launch_ms)
         elif not (isinstance(launch_ms, float) and 0 <= launch_ms < timing.MAX_MS):  # a solution's informs only
             launch_ms = 0.0
-        sample = Sample(device_ms, host_ms, wall_ms, gate_us / 1e3, launch_ms, seal_ms=seal_ms)
+        hidden = None if not self.cuda else call.launched if self.held else 1e3 * launch_ms <= gate_us
+        sample = Sample(device_ms, host_ms, wall_ms, gate_us / 1e3, launch_ms, seal_ms=seal_ms, hidden=hidden)
         if not subject.trusted and early_ms and early_ms > timing.CLOCK_SLACK_MS:  # what was done before is the call's
             sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
         self._modes(subject, variant, answer.get("modes"))
@@ -304,14 +300,14 @@ class Contest:
         facts: dict[str, Any] = {"status": status, "left_out": self.left_out, "baseline_classes": self.classes,
                                  "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
                                  "other_inputs": sorted(self.others),
-                                 "gate_us": GATE_US if self.cuda else 0.0, "memory_kept": self.keep,
+                                 "memory_kept": self.keep,
                                  "launch_ms": {n: round(statistics.median(s.launch_ms for s in x.gated), 4)
                                                for n, x in series.items() if x.gated},
                                  "overhead_ms": {n: round(statistics.median(s.unexplained_ms for s in x.gated), 4)
                                                  for n, x in series.items() if x.gated},
                                  "seal_ms": {n: round(statistics.median(s.seal_ms for s in x.gated), 4)
                                              for n, x in series.items() if x.gated},
-                                 "launches_outlast_gate": timing.outlasting(series) if self.cuda else []}  # fmt: skip
+                                 "launches_not_hidden": timing.visible(series) if self.cuda else []}  # fmt: skip
         if self.cuda:
             facts |= self.idle.to_json()
             for subject in self.solutions if self.options.trust != "dev" else []:
@@ -373,11 +369,10 @@ class Contest:
         self.evaluation.end(*self.solutions)
         self.clock.lap("ending")
         solutions, self.solutions = self.solutions, []
-        behind_ms = self.launches.alone()
         self.idle.alone()
         left = [r for r in runners if not r.candidate and (self.control is None or r.name != self.control.name)]
         found, _ = timing.measure(left, self.options.timing_budget_s, warm=True, most=ALONE_BLOCKS)
-        ratio, told = timing.held_up(series, found, (behind_ms, self.launches.behind_ms))
+        ratio, told = timing.held_up(series, found)
         facts |= told
         self.solutions = solutions
         if ratio > 1 + DISTURBED:

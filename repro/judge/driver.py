@@ -1,4 +1,4 @@
-"""The CUDA driver through ctypes: memory that other processes can open, a gate that holds a stream, the states that
+"""The CUDA driver through ctypes: memory that other processes can open, what holds a stream, the states that
 `digests.py` describes, persisting lines.
 
 Raw allocations and handles, because torch's own sharing keeps its reference counts in files of one user, and judge and
@@ -20,6 +20,8 @@ from repro.errors import JudgeError
 
 HANDLE_BYTES = 64
 LAZY_PEER_ACCESS = 1
+# A stream waits until what lies at an address has reached a number (cyclically).
+AT_LEAST = 0
 # Two blocks of 1024 threads fill the thread slots of a multiprocessor, so that nothing runs beside the gate.
 GATE_BLOCKS_PER_SM, GATE_THREADS = 2, 1024
 # Of a digest: threads of a block, bytes that each reads at once, bytes that a block writes.
@@ -96,6 +98,21 @@ def reset_persisting() -> None:
     _cuda().cuCtxResetPersistingL2Cache()
 
 
+def wait_for(flag: torch.Tensor, number: int, stream: Any) -> None:
+    """Holds a torch stream until the number (32 bits) at the beginning of `flag` has come to `number`. That takes no
+    multiprocessor: whoever else is on the GPU works on."""
+    address, handle = ctypes.c_uint64(flag.data_ptr()), ctypes.c_void_p(stream.cuda_stream)
+    code = _cuda().cuStreamWaitValue32_v2(handle, address, ctypes.c_uint32(number), ctypes.c_uint(AT_LEAST))
+    _check(code, "having a stream wait")
+
+
+def write(flag: torch.Tensor, number: int, stream: Any) -> None:
+    """Writes a number there in its turn in a torch stream: who waits for it goes on."""
+    address, handle = ctypes.c_uint64(flag.data_ptr()), ctypes.c_void_p(stream.cuda_stream)
+    code = _cuda().cuStreamWriteValue32_v2(handle, address, ctypes.c_uint32(number), ctypes.c_uint(0))
+    _check(code, "ending a stream's wait")
+
+
 class _Kernel:
     """The one kernel of a PTX file beside this one, of the file's name."""
 
@@ -117,10 +134,10 @@ class _Kernel:
 
 
 class Gate:
-    """A kernel that keeps every multiprocessor busy for a time, so that what is enqueued behind it waits.
+    """A kernel that keeps every multiprocessor busy for a time, so that what is enqueued behind it waits: the launch
+    latency of a call is hidden while it runs, and no other stream can work meanwhile.
 
-    The launch latency of a call is hidden while it runs, and no other stream can work meanwhile: what a call would hide
-    in that window starts when the clock does.
+    For long it holds a solution in the judge's own process alone, whose stream cannot wait for the judge (`wait_for`).
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -30,7 +30,7 @@ from typing import Any
 
 from repro import settings
 from repro.errors import JudgeError
-from repro.judge import users
+from repro.judge import users, warm
 from repro.judge.confine import PR_SET_DUMPABLE, prctl
 
 MESSAGE_BYTES = 1 << 16
@@ -208,11 +208,11 @@ def serve(connection: socket.socket, device: str, *, compiles: bool = False) -> 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where whoever started us ignores it, so did we
     prctl(PR_SET_DUMPABLE, 0)  # under one user, no worker may look into what later workers are made of
     importlib.import_module("triton")
-    worker = importlib.import_module("repro.judge.worker")
+    importlib.import_module("repro.judge.worker")
     if device != "cpu":
-        worker.read_triton()
+        warm.read_triton()
     if compiles:
-        worker.import_compiler()
+        warm.import_compiler()
         if _has_called_cuda():  # where NVML did not answer
             sys.exit("the imports called the CUDA driver, which then works in no fork")
     gc.collect()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +32,9 @@ class Asked(Protocol):
 
     def start(self) -> dict[str, Any]: ...
     def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]: ...
+    def post(self, message: dict[str, Any], timeout_s: float) -> None: ...
+    def collect(self, timeout_s: float) -> dict[str, Any]: ...
+    def collected(self, patience_s: float, timeout_s: float) -> dict[str, Any] | None: ...
     def stop(self) -> None: ...
     def wake(self) -> None: ...
     def doom(self) -> None: ...
@@ -50,6 +55,7 @@ class WorkerProcess:
         self.launcher, self.started, self.channel = self.process.launcher, self.process.started, self.process.channel
         self.numbers = dict(zip(shared, self.started.fds[2:], strict=True))
         self.stopped = self.ended = False
+        self.due: deque[tuple[str, int]] = deque()  # what was asked and has no answer yet
 
     @property
     def scratch(self) -> Path:
@@ -69,30 +75,51 @@ class WorkerProcess:
         Raises SolutionTimeout (the worker is killed), SolutionDied with how it ended, SolutionError with the
         exception that the solution raised, SolutionRejected where the answer is not one.
         """
-        number = secrets.randbits(53)
-        try:
-            if self.channel.waiting():
+        self.wake()
+        self.post(message, timeout_s)
+        return self.collect(timeout_s)
+
+    def post(self, message: dict[str, Any], timeout_s: float) -> None:
+        """One request, whose answer is to be collected. A stopped worker finds it when it wakes: a short one fits into
+        a pipe that nobody reads. Raises as `ask` does."""
+        with self._conversing(message["op"], timeout_s):
+            if not self.due and self.channel.waiting():
                 raise ChannelGarbage("an answer to nothing")
-            if message["op"] != "go":  # which fits into a pipe that nobody reads, and is there when the worker wakes
-                self.wake()
+            number = secrets.randbits(53)
             self.channel.send({**message, "n": number}, timeout_s)
-            self.wake()
+            self.due.append((message["op"], number))
+
+    def collect(self, timeout_s: float) -> dict[str, Any]:
+        """The answer to the oldest request that has none. Raises as `ask` does."""
+        op, number = self.due[0]
+        with self._conversing(op, timeout_s):
             answer = self.channel.receive(timeout_s)
+            self.due.popleft()
             if answer.pop("n", None) != number:
                 raise ChannelGarbage("an answer to another request")
-        except ChannelTimeout:
-            self.kill()
-            raise SolutionTimeout("timeout", f"{message['op']} took longer than {timeout_s:.0f} s") from None
-        except ChannelClosed:
-            raise self._death(message["op"]) from None
-        except ChannelGarbage as error:
-            self.kill()
-            raise SolutionRejected("protocol_tampered", str(error)) from None
         if "error" in answer:
             code = str(answer.get("code", "exception"))[:40]
             kind = SolutionRejected if code in SolutionRejected.RULES else SolutionError
             raise kind(code, str(answer["error"]))
         return answer
+
+    def collected(self, patience_s: float, timeout_s: float) -> dict[str, Any] | None:
+        """The same where one begins to come within patience_s, else None, and it is still to be collected."""
+        return self.collect(timeout_s) if self.channel.comes(patience_s) else None
+
+    @contextlib.contextmanager
+    def _conversing(self, op: str, timeout_s: float) -> Iterator[None]:
+        """What goes wrong on the wire as the solution's fault."""
+        try:
+            yield
+        except ChannelTimeout:
+            self.kill()
+            raise SolutionTimeout("timeout", f"{op} took longer than {timeout_s:.0f} s") from None
+        except ChannelClosed:
+            raise self._death(op) from None
+        except ChannelGarbage as error:
+            self.kill()
+            raise SolutionRejected("protocol_tampered", str(error)) from None
 
     def _death(self, op: str) -> SolutionDied:
         deadline = time.monotonic() + ENDING_TIMEOUT_S
@@ -172,6 +199,7 @@ class InProcess:
         self._answer: Callable[[Any, dict[str, Any]], dict[str, Any]] = worker.answer
         self._worker = worker.Worker(device, None)
         self._worker.buffers = {name: buffer.bytes for name, buffer in buffers.items()}
+        self._due: deque[dict[str, Any]] = deque()
 
     def start(self) -> dict[str, Any]:
         """Opens nothing: the buffers are here."""
@@ -183,6 +211,18 @@ class InProcess:
         if "error" in answer:
             raise SolutionError(str(answer["code"]), str(answer["error"]))
         return answer
+
+    def post(self, message: dict[str, Any], timeout_s: float) -> None:
+        """Is asked when its answer is collected."""
+        self._due.append(message)
+
+    def collect(self, timeout_s: float) -> dict[str, Any]:
+        """As `ask`, for the oldest that was posted."""
+        return self.ask(self._due.popleft(), timeout_s)
+
+    def collected(self, patience_s: float, timeout_s: float) -> dict[str, Any] | None:
+        """The same: nobody else could do anything meanwhile."""
+        return self.collect(timeout_s)
 
     def stop(self) -> None:
         """Nothing can be stopped here."""

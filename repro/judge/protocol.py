@@ -74,6 +74,10 @@ class Channel:
             raise ChannelGarbage("not a JSON object")
         return message
 
+    def comes(self, within_s: float) -> bool:
+        """Whether something to receive comes within these seconds, be it the end."""
+        return b"\n" in self._buffer or bool(select.select([self.read_fd], [], [], within_s)[0])
+
     def waiting(self) -> bool:
         """Whether something has come that nobody asked for."""
         return bool(self._buffer) or bool(select.select([self.read_fd], [], [], 0)[0] and not self._at_end())

@@ -21,13 +21,14 @@ class Slots:
     """One slot a tensor input, for all workers. A staging buffer, one a worker, holds `rows` rows of the largest
     output, or a piece of weights.
 
-    `seed` and `stress` say what lies in the slots now, `plan` in which shape.
+    `seed` and `stress` say what lies in the slots now, `plan` in which shape; `spoiled`: it is overwritten.
     """
 
     def __init__(self, plan: Plan, spec: Any, rows: int | None, device: torch.device) -> None:
         self.plan, self.device = plan, device
         self.seed = 0
         self.stress: Stress | None = None
+        self.spoiled = False
         chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
         whole = max(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
         # a chunk is fetched with all of the segments in which it begins and ends, at once where it lies together
@@ -62,7 +63,7 @@ class Slots:
 
     def fill(self, seed: int, stress: Stress | None) -> None:
         """Makes the inputs of (seed, stress) in the slots."""
-        self.seed, self.stress = seed, stress
+        self.seed, self.stress, self.spoiled = seed, stress, False
         made = None
         for i in self.plan.tensors:
             recipe = self.plan.recipe(i, stress)
@@ -78,6 +79,7 @@ class Slots:
         for i in self.plan.tensors:
             self.buffers[f"input{i}"].poison()
         self.synchronize()
+        self.spoiled = True
 
     def unchanged(self) -> bool:
         """Whether every slot still holds what `fill` made, bit for bit: it is made again, piece by piece."""

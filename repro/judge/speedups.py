@@ -19,28 +19,24 @@ INPUT_DEPENDENT = 0.05
 # Beside SYSTEMATIC every time differs by so much, which only short kernels feel: 23 A/A controls of 5 to 18 us, each
 # known to 0.1 us, lay 0.5 us (rms) from 1. 0.75 us for either side make that a 95 % interval.
 SYSTEMATIC_MS = 0.00075
-# Where the GPU waits for launches (they outlast the gate by so much of the device time) a time is the host's, and of
-# what it varies by from call to call, one process keeps a part for its life (docs/judging.md). So much of either side's
-# deviation explains how far A/A controls on such hosts lay from 1.
-LAUNCH_BOUND, HOST_SHARE = 0.75, 0.45
-# Calls without a gate that are needed on either side to tell what they take.
-TELLING = 3
+# Where the GPU waits for launches a time is the host's, and of what it varies by from call to call, one process keeps a
+# part for its life (docs/judging.md). So much of either side's deviation explains how far A/A controls on such hosts
+# lay from 1.
+HOST_SHARE = 0.45
 # Deviation of the log times from which on a solution's calls vary as those do. Of other kernels it is under 0.03.
 VARYING = 0.05
 
 
 def host_term(series: Series, *, trusted: bool = True) -> float:
-    """How far from its true log the median of a variant may lie for the host's sake, at 95 %: nothing where the GPU did
-    not wait for launches. A solution, which could say what it likes of its launches, has it too where its calls vary as
-    only those do."""
-    times_ms = series.device_ms
-    if not any(s.gate_ms for s in series.gated):  # on the CPU there is nothing to wait for
+    """How far from its true log the median of a variant may lie for the host's sake, at 95 %: nothing where most calls
+    were launched before their inputs were there. A solution, which could say so of calls that were not, has it too
+    where its calls vary as only those do."""
+    told = [s.hidden for s in series.gated if s.hidden is not None]
+    if not told:
         return 0.0
-    waited_ms = statistics.median(s.launch_ms - s.gate_ms for s in series.gated)
-    spread = statistics.pstdev(math.log(time_ms) for time_ms in times_ms)
-    if waited_ms < LAUNCH_BOUND * statistics.median(times_ms) and (trusted or spread < VARYING):
-        return 0.0
-    return HOST_SHARE * spread
+    spread = statistics.pstdev(math.log(time_ms) for time_ms in series.device_ms)
+    hidden = 2 * sum(told) > len(told)
+    return 0.0 if hidden and (trusted or spread < VARYING) else HOST_SHARE * spread
 
 
 def speedup(
@@ -68,40 +64,19 @@ def speedup(
     return found | told
 
 
-def ungated_ms(trusted: Sequence[Series], ours: Series) -> float | None:
-    """How long a call takes at most by the judge's clock without a gate, where as much passes beyond its device time as
-    beyond that of any trusted variant; None where there is no gate. The gate is held by the worker itself, and one that
-    leaves it out could work in that time."""
-
-    def open_ms(series: Series) -> float:
-        return statistics.median(s.wall_ms for s in series.open)
-
-    told = [series for series in trusted if series.gated and len(series.open) >= TELLING]
-    if not told or len(ours.open) < TELLING or not any(s.gate_ms for s in ours.gated):
-        return None
-    beyond_ms = max(open_ms(series) - statistics.median(series.device_ms) for series in told)
-    return max(statistics.median(ours.device_ms), open_ms(ours) - beyond_ms)
-
-
-def gated(base: Series, ours: Series, *, trusted: bool = True, others: Sequence[Series] = ()) -> dict[str, Any]:
-    """`speedup` over the gated blocks of two variants. trusted: the second is torch's too; others: trusted ones beside
-    the base."""
+def gated(base: Series, ours: Series, *, trusted: bool = True) -> dict[str, Any]:
+    """`speedup` over the gated blocks of two variants. trusted: the second is torch's too."""
     terms = [host_term(base), host_term(ours, trusted=trusted)]
-    found = speedup(base.device_ms, ours.device_ms, terms, trusted=trusted)
-    if not trusted and (most_ms := ungated_ms([base, *others], ours)) is not None:
-        middle = statistics.median(ours.device_ms)
-        found["at_least"] = min(found["at_least"], found["ratio"] * middle / most_ms)
-    return found
+    return speedup(base.device_ms, ours.device_ms, terms, trusted=trusted)
 
 
-def compare(base: Series, ours: Series, others: Sequence[Series] = ()) -> dict[str, Any]:
+def compare(base: Series, ours: Series) -> dict[str, Any]:
     """`speedup` over the gated blocks, and `other_inputs`, that over the blocks with other inputs.
 
     inputs: `published`, or `other` where the speedup there is lower by more than INPUT_DEPENDENT: then that one is
     told, because what is fast on recognised inputs alone is not fast. The median block decides whether it is lower.
-    others: trusted variants beside the base.
     """
-    found = gated(base, ours, trusted=False, others=others) | {"inputs": "published"}
+    found = gated(base, ours, trusted=False) | {"inputs": "published"}
     pairs = list(zip(base.other, ours.other, strict=False))  # of different lengths where a variant was left behind
     if not pairs:
         return found

@@ -10,7 +10,7 @@ from typing import Any
 
 from repro.errors import SolutionError
 from repro.judge import baselines
-from repro.judge.buffers import SharedBuffer
+from repro.judge.buffers import Gate, SharedBuffer
 from repro.judge.process import Asked
 
 Progress = Callable[[str], None]
@@ -58,6 +58,7 @@ class Subject:
     control: bool = False
     worker: Asked | None = None
     staging: SharedBuffer | None = None
+    gate: Gate | None = None
     hello: dict[str, Any] = field(default_factory=dict)
     distances: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     legacy: dict[str, dict[str, bool]] = field(default_factory=dict)

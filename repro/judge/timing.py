@@ -12,7 +12,6 @@ import math
 import random
 import statistics
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,14 +39,9 @@ SYSTEMATIC = 0.001
 # What the blocks themselves may leave open of PRECISION.
 STATISTICAL = math.sqrt(PRECISION**2 - SYSTEMATIC**2)
 CONTROL_PREFIX = "control "
-# How long the gate holds the stream, microseconds. The launch of a kernel from Python takes 20 to 50, on a busy host
-# three times that, and a call may launch several: what the gate does not hide counts as the GPU's time. It is not
-# longer, because the GPU gives other contexts of a solution's process their turns in a gate of milliseconds, and what
-# they compute there nobody would see.
+# How long a kernel holds the stream where calls cannot be launched before their inputs are there, as without processes,
+# microseconds. What it does not hide of the launches counts as the GPU's time.
 GATE_US = 500.0
-# Whether baselines were held up is told by those whose launches the gate hides: the others' times are the busy host's
-# too. Where there is none, the first is called once more in every block behind a gate as long as its launches need.
-LONG_GATE_US, LONG_GATE_ROOM, LAUNCHES = 10_000.0, 2.0, 15
 # Times that are needed on either side, and how much slower baselines may be beside a solution than alone.
 TELLING, HELD_UP = 4, 0.05
 
@@ -56,7 +50,8 @@ TELLING, HELD_UP = 4, 0.05
 class Sample:
     """One call: device time (events), host time and time until it was launched, as the worker says; the judge's own
     clock around it; and the gate. ms. reported_ms: the device time that the worker said, where the judge's counts;
-    seal_ms: what the judge saw pass from then on until the output was sealed."""
+    seal_ms: what the judge saw pass from then on until the output was sealed. hidden: whether all of it was launched,
+    by the worker's word, before its inputs were there; None where nothing waits for launches, as on the CPU."""
 
     device_ms: float
     host_ms: float
@@ -65,6 +60,7 @@ class Sample:
     launch_ms: float = 0.0
     reported_ms: float | None = None
     seal_ms: float = 0.0
+    hidden: bool | None = None
 
     @property
     def unexplained_ms(self) -> float:
@@ -142,51 +138,15 @@ class Runner:
     control: bool = False
 
 
-class Launches:
-    """How long baselines' calls take to launch, by their workers' word: what of it the gate hides, and, where that is
-    nothing, the times of the first of them behind a longer one."""
-
-    def __init__(self) -> None:
-        self.taken_ms: dict[str, deque[float]] = {}  # of a baseline's last calls
-        self.behind_ms: list[float] = []  # device times behind the long gate
-        self.looking: bool | None = None  # whether the long gate is used; None: as the last calls say
-
-    def note(self, name: str, taken_ms: float) -> None:
-        """One call of a baseline."""
-        self.taken_ms.setdefault(name, deque(maxlen=LAUNCHES)).append(taken_ms)
-
-    def long_gate_us(self, variant: str, variants: list[str], block: Block) -> float:
-        """How long to hold a further call of a baseline in a block: the first of them, where the gate hides the
-        launches of none; else 0."""
-        if variant != variants[0] or block.number < 0 or block.condition != "gated":
-            return 0.0
-        usual_us = [1e3 * statistics.median(self.taken_ms.get(name, [0.0])) for name in variants]
-        if not (min(usual_us) > GATE_US if self.looking is None else self.looking):
-            return 0.0
-        return min(LONG_GATE_US, LONG_GATE_ROOM * usual_us[0])
-
-    def keep(self, sample: Sample) -> None:
-        """A call behind the long gate; one that it did not hide tells nothing."""
-        if sample.launch_ms <= sample.gate_ms:
-            self.behind_ms.append(sample.device_ms)
-
-    def alone(self) -> list[float]:
-        """The solutions are gone: what was kept so far; what is kept from now on is alone."""
-        beside, self.behind_ms = self.behind_ms, []
-        self.looking = len(beside) >= TELLING
-        return beside
-
-
 def _hidden_ms(series: Series) -> list[float]:
-    """Device times of the gated calls whose launches the gate hid; none where those are too few to tell."""
-    hidden = [s.device_ms for s in series.gated if s.launch_ms <= s.gate_ms]
+    """Device times of the gated calls whose launches were hidden; none where those are too few to tell."""
+    hidden = [s.device_ms for s in series.gated if s.hidden]
     return hidden if len(hidden) >= max(TELLING, len(series.gated) / 2) else []
 
 
-def outlasting(series: dict[str, Series]) -> list[str]:
-    """The variants of whose calls more than half took longer to launch than the gate held."""
-    late = {n: sum(s.launch_ms > s.gate_ms for s in x.gated) for n, x in series.items()}
-    return [name for name, count in late.items() if 2 * count > len(series[name].gated)]
+def visible(series: dict[str, Series]) -> list[str]:
+    """The variants of whose gated calls more than half were not launched when their inputs were there."""
+    return [name for name, found in series.items() if 2 * sum(bool(s.hidden) for s in found.gated) < len(found.gated)]
 
 
 def _slower(beside_ms: list[float], alone_ms: list[float]) -> float:
@@ -195,13 +155,10 @@ def _slower(beside_ms: list[float], alone_ms: list[float]) -> float:
     return max(f(beside_ms) / f(alone_ms) for f in (statistics.median, statistics.geometric_mean))
 
 
-def held_up(
-    beside: dict[str, Series], alone: dict[str, Series], behind_ms: tuple[list[float], list[float]]
-) -> tuple[float, dict[str, Any]]:
+def held_up(beside: dict[str, Series], alone: dict[str, Series]) -> tuple[float, dict[str, Any]]:
     """How much slower baselines were beside solutions than alone, and the ratios of all of them as facts.
 
-    Those tell whose launches the gate hid; else behind_ms, the first one's times behind the long gate, beside and
-    alone; else all.
+    Those tell whose launches were hidden, for the others' times are a busy host's too; where there are none, all.
     """
 
     def ratios(times: Callable[[Series], list[float]]) -> dict[str, float]:
@@ -209,11 +166,8 @@ def held_up(
         return {name: _slower(b, a) for name, (b, a) in pairs.items() if a and b}
 
     every = ratios(lambda series: series.device_ms)
-    facts: dict[str, Any] = {"alone": {name: round(ratio, 4) for name, ratio in every.items()}}
     told = list(ratios(_hidden_ms).values())
-    if not told and all(len(times) >= TELLING for times in behind_ms):
-        told = [statistics.median(behind_ms[0]) / statistics.median(behind_ms[1])]
-        facts["alone_behind_long_gate"] = round(told[0], 4)
+    facts = {"alone": {name: round(ratio, 4) for name, ratio in every.items()}}
     return statistics.median(told or every.values() or [1.0]), facts
 
 

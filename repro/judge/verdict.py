@@ -106,7 +106,7 @@ def result(
     entry |= _others(ours)
     entry["modes"] = subject.modes
     names = [n for n in facts["baseline_classes"] if n in series]
-    ratio = {n: speedups.compare(series[n], ours, [series[name] for name in names]) for n in names}
+    ratio = {n: speedups.compare(series[n], ours) for n in names}
     if any(found["inputs"] == "other" for found in ratio.values()):
         entry["labels"] = sorted({*entry["labels"], "input_dependent_time"})
     alone = facts.get("alone", {})

@@ -19,6 +19,7 @@ from repro import inputs as inputs_module
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
 from repro.inputs import Plan, Weights
 from repro.judge import gates, metric, spare, trials
+from repro.judge.buffers import Gate
 from repro.judge.clock import Clock
 from repro.judge.limits import CLASSES, class_of
 from repro.judge.metric import Distance, score
@@ -95,12 +96,13 @@ class Evaluation:
     # -- workers and weights --------------------------------------------------------------------------------------
 
     def seat(self, *subjects: Subject) -> None:
-        """Gives each that has none a worker's process and a staging buffer."""
+        """Gives each that has none a worker's process, a staging buffer and a gate."""
         for subject in subjects:
             if subject.worker is not None:
                 continue
             subject.staging = self.slots.staging()
-            buffers = self.slots.buffers | {"staging": subject.staging}
+            subject.gate = Gate(self.device)
+            buffers = self.slots.buffers | {"staging": subject.staging, "gate": subject.gate}
             if self.options.trust == "dev":
                 subject.worker = InProcess(self.device, buffers)
             else:
@@ -148,9 +150,10 @@ class Evaluation:
                 subject.worker.close()
                 subject.worker = None
                 self.loaded.pop(subject.name, None)
-            if subject.staging is not None:
-                subject.staging.close()
-                subject.staging = None
+            for buffer in (subject.staging, subject.gate):
+                if buffer is not None:
+                    buffer.close()
+            subject.staging = subject.gate = None
 
     def weights(self, perturbed: bool) -> tuple[str, Weights]:
         """The name of the native or the perturbed weights, and the weights."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
-import importlib
 import importlib.util
 import os
 import sys
@@ -26,7 +25,7 @@ import torch
 from repro import problems, settings
 from repro.errors import SolutionError
 from repro.inputs import WEIGHT_SEED, torch_dtype
-from repro.judge import baselines, binder, digests, driver, interpreter, provenance
+from repro.judge import baselines, binder, digests, driver, interpreter, provenance, warm
 from repro.judge.buffers import open_ticket, view
 from repro.judge.outputs import address, describe, digest, nbytes, part, sealed, sums
 from repro.judge.protocol import Channel, ChannelClosed
@@ -47,6 +46,9 @@ _MODES = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
 JUDGE_RESERVE_BYTES = 3 << 30
 # Outputs up to this size are held while the next call runs, to see whether it returns the same memory.
 HOLD_BYTES = 256 << 20
+# A kernel of so many microseconds runs between the wait for the inputs and the first event, so that the GPU has turned
+# from the judge's context to this one before the clock of the call begins.
+LEAD_US = 20.0
 
 
 def no_modes() -> None:
@@ -73,6 +75,7 @@ class Worker:
         self.built_with: Any = None
         self.static = False
         self.armed: Any = None
+        self.launched: Any = None
         self.states: list[bytes] = []
 
     def hello(self) -> dict[str, Any]:
@@ -229,8 +232,8 @@ class Worker:
         return facts
 
     def arm(self, variant: str, inputs: list[dict[str, Any]], gate_us: float) -> dict[str, Any]:
-        """Everything of a timed call that can be done before its inputs are there."""
-        self.output = None
+        """Everything of a timed call that can be done before its inputs are there, but to launch it."""
+        self.output = self.launched = None
         self._flags(variant)
         events = (_Event(enable_timing=True), _Event(enable_timing=True)) if self.cuda else None
         if self.cuda:
@@ -239,25 +242,44 @@ class Worker:
         self.armed = (self._inputs(inputs), self.calls[variant], gate_us, events)
         return {}
 
+    def launch(self, number: int) -> dict[str, Any]:
+        """Enqueues the armed call behind a wait for the judge's gate to come to `number`, before its inputs are there;
+        milliseconds that took. Elsewhere than on a GPU nothing can wait, and `go` makes the call."""
+        with _no_grad():
+            before, begin = self.modes(), _clock_ns()
+            if self.cuda:
+                stream = _stream()
+                driver.wait_for(self.buffers["gate"], number, stream)
+                if self.gate is not None:
+                    self.gate(LEAD_US, stream)
+                self._enqueue(stream)
+                self.launched = before, (_clock_ns() - begin) / 1e6
+        return {"launch_ms": (_clock_ns() - begin) / 1e6}
+
+    def _enqueue(self, stream: Any) -> None:
+        values, call, _, events = self.armed
+        _record(events[0], stream)
+        self.output = call(*values)
+        _record(events[1], stream)
+
     def go(self) -> dict[str, Any]:
-        """One timed call, milliseconds by events, by the host's clock and until all of it was launched.
-        With a gate the launch latency is hidden; without one the host's clock shows the whole latency from a waiting
-        device to a waiting host."""
+        """One timed call, milliseconds by events, by the host's clock and until all of it was launched; or the end of
+        the one that `launch` began, with the host's time from now on. Where nothing hides the launches, that shows the
+        whole latency from a waiting device to a waiting host."""
         values, call, gate_us, events = self.armed
         with _no_grad():
-            before = self.modes()
+            before, launch_ms = self.launched or (self.modes(), 0.0)
             begin = _clock_ns()
             if events is None:
                 self.output = call(*values)
                 launch_ms = host_ms = device_ms = (_clock_ns() - begin) / 1e6
             else:
-                stream = _stream()
-                if gate_us and self.gate is not None:
-                    self.gate(gate_us, stream)
-                _record(events[0], stream)
-                self.output = call(*values)
-                _record(events[1], stream)
-                launch_ms = (_clock_ns() - begin) / 1e6
+                if self.launched is None:
+                    stream = _stream()
+                    if gate_us and self.gate is not None:
+                        self.gate(gate_us, stream)
+                    self._enqueue(stream)
+                    launch_ms = (_clock_ns() - begin) / 1e6
                 _synchronize()
                 host_ms = (_clock_ns() - begin) / 1e6
                 device_ms = float(_elapsed(*events))
@@ -341,38 +363,6 @@ def answer(worker: Worker, message: dict[str, Any]) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error} ({where})", "code": code}
 
 
-def read_triton() -> None:
-    """Has Triton read all of itself once, for the keys of what it compiles: half a second or more in every process that
-    compiles, if none that it is a fork of has done so."""
-    with contextlib.suppress(Exception):
-        importlib.import_module("triton.runtime.cache").triton_key()
-
-
-def warm_triton() -> None:
-    """Has Triton compile its bridge to the CUDA driver, half a second of a C compiler that nobody waits for while the
-    judge starts. It makes no CUDA context. What fails here is met and told where a solution needs it."""
-    with contextlib.suppress(Exception):
-        from triton.runtime import driver as triton_driver
-
-        _ = triton_driver.active.utils
-
-
-def import_compiler() -> None:
-    """Imports torch.compile, and reads it once for the keys of what it compiles. It starts no process and no thread,
-    and makes no CUDA context. What fails here is met and told by the first compilation."""
-    with contextlib.suppress(Exception):
-        importlib.import_module("torch._dynamo")
-        importlib.import_module("torch._inductor.compile_fx")
-        importlib.import_module("torch._inductor.codecache").torch_key()
-
-
-def warm_compiler() -> None:
-    """Starts the processes that torch.compile compiles in, as its first compilation would after seconds."""
-    import_compiler()
-    with contextlib.suppress(Exception):
-        importlib.import_module("torch._inductor.async_compile").maybe_warm_pool()
-
-
 def serve(
     read_fd: int, write_fd: int, device: str, scratch: Path, confined: dict[str, str], *, compiles: bool = False
 ) -> None:
@@ -382,9 +372,9 @@ def serve(
         os.set_inheritable(fd, False)
     worker = Worker(torch.device(device), scratch, confined)
     if worker.cuda:
-        warm_triton()
+        warm.triton()
         if compiles:
-            warm_compiler()
+            warm.compiler()
     else:
         torch.set_num_threads(1)
         interpreter.mend()

@@ -3,31 +3,18 @@
 #: size = "full"
 #: device = ["cuda"]
 #: timing = true
-#: expect.verdict = ["correct", "rejected"]
-#: expect.reasons = ["clocks_disagree", "below_floor", "banned"]
-#: unbought = true
-#: max_speedup = 1.0
-"""Enqueues no gate and tells 0.5 ms less: by the judge's clock around a gated call it is a quicker kernel.
+#: expect.verdict = ["incorrect", "rejected"]
+#: expect.reasons = ["timed_output_wrong", "deferred_write", "clocks_disagree", "banned"]
+"""Does not wait at the gate: it computes while the judge's clock does not run yet.
 
-Buys: half a millisecond a call. Nothing stops it yet (docs/judging.md): on an H200 this case fails, because the judge
-vouches for 1.13 times its own speed.
+Buys: all of the time, where the inputs of a call are there when it is launched.
 """
 
 from torch import nn
 
 Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker"))
-go = getattr(Worker, "g" + "o")
-
-
-def quicker(self):
-    gate_us = self.armed[2]
-    self.armed = (*self.armed[:2], 0.0, self.armed[3])
-    told = go(self)
-    less = gate_us / 1e3
-    return told | {name: max(0.05, told[name] - less) for name in ("device_ms", "host_ms")}
-
-
-type.__setattr__(Worker, "g" + "o", quicker)
+driver = Worker.launch.__globals__["driver"]
+type(driver).__setattr__(driver, "wait_for", lambda flag, number, stream: None)
 
 
 class ModelNew(nn.Module):
