@@ -32,9 +32,9 @@ class Scripted(Idle):
         self.done.append("flush")
         return self.takes.pop(0) if len(self.takes) > 1 else self.takes[0]
 
-    def call(self, name: str, *takes: float) -> float | None:
+    def call(self, name: str, *takes: float, waiting: bool = False) -> float | None:
         self.takes = list(takes)
-        return self.ready(name, lambda: self.done.append("fill"), 0.01, trusted=name == "eager")
+        return self.ready(name, lambda: self.done.append("fill"), 0.01, trusted=name == "eager", waiting=waiting)
 
 
 @pytest.fixture
@@ -83,6 +83,19 @@ def test_a_host_that_became_slower_costs_a_solution_nothing(no_gpu: None) -> Non
         idle.call("eager", QUIET + 0.3)
     idle.done.clear()
     assert idle.call("a", QUIET + 0.32) == pytest.approx(0.02) and idle.done == ["fill", "flush"]
+
+
+def test_a_call_that_waits_may_itself_be_what_keeps_the_gpu_busy(no_gpu: None) -> None:
+    """It is not tried for as long, for it may be launched once more; and where most do so, it shows."""
+    idle = Scripted()
+    assert idle.call("a", BUSY, waiting=True) is None and idle.done.count("fill") == PATIENCE + 1
+    assert idle.call("a", BUSY, QUIET, waiting=True) == 0.0 and not idle.crowded("a"), "two calls are no habit"
+    assert idle.call("a", BUSY, QUIET, waiting=True) == 0.0 and idle.crowded("a")
+    idle.forget("a")
+    assert not idle.crowded("a") and idle.held_up("a", ["eager"]) == ""
+    for takes in ((BUSY, QUIET), (QUIET,)) * 4:
+        assert idle.call("b", *takes, waiting=True) == 0.0
+    assert not idle.crowded("b"), "half of them are a busy host's"
 
 
 def test_unwatched_it_is_flushed_and_that_is_all(no_gpu: None) -> None:

@@ -206,8 +206,15 @@ def check_everything_that_a_worker_started_ends_with_it() -> None:
 
 
 def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
-    """With a user of its own all of it; with the judge's what has its parent still, sessions of its own or not."""
-    busy = Busy()
+    """With a user of its own all of it; with the judge's what has its parent still, sessions of its own or not. To be
+    woken takes signals alone: nobody looks for its processes then, which takes milliseconds of a timed call."""
+    busy, looked, descendants = Busy(), list[int](), launch.descendants
+
+    def looking(pid: int) -> list[int]:
+        looked.append(pid)
+        return descendants(pid)
+
+    launch.descendants = looking
     reached = set(EVERYONE) if busy.worker.started.uid is not None else {THREAD, CHILD, SESSION}
     assert busy.moving(1.0) == set(EVERYONE)
     for _ in range(3):
@@ -216,8 +223,11 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
             "on a busy machine a thread goes on until the one that takes the signal gets its turn"
         )
         assert not busy.moving(0.3) & reached, "stopped, and still counting"
+        seen = len(looked)
         busy.worker.wake()
+        assert len(looked) == seen, "it was looked for"
         wait_for(lambda: busy.moving(0.1) >= reached, "going on")
+    assert bool(looked) is (busy.worker.started.uid is None)
     busy.worker.stop()
     assert busy.worker.ask({"op": "hello"}, 60)["pid"] == busy.worker.started.pid, "a request wakes it"
     busy.worker.stop()

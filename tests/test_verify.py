@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -447,17 +448,80 @@ def test_a_call_that_is_not_timed_after_all_is_let_go(
     """Somebody is on the GPU when a baseline is to run: its call has been launched, ends, and is timed again."""
     busy, ready = [False, False, True], Idle.ready
 
-    def held_up(self: Idle, name: str, fill: Callable[[], object], busy_s: float, *, trusted: bool) -> float | None:
-        early_ms = ready(self, name, fill, busy_s, trusted=trusted)
-        return None if trusted and busy and busy.pop(0) else early_ms
+    def held_up(self: Idle, name: str, fill: Callable[[], object], busy_s: float, **how: bool) -> float | None:
+        early_ms = ready(self, name, fill, busy_s, **how)
+        return None if how["trusted"] and how["waiting"] and busy and busy.pop(0) else early_ms
 
     monkeypatch.setattr(Idle, "ready", held_up)
     for patience_s in (0.0, 60.0):
-        busy[:] = [False, False, True]
         monkeypatch.setattr(call, "LAUNCH_S", patience_s)
-        found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
-        assert outcome(found["honest"]) == ("correct", "") and not busy
-        assert "flushes in a row" in whole["timing"]["timed_again"]
+        for often in (call.TURNS - 1, call.TURNS):  # it is launched so often before that is told
+            busy[:] = [False, False, *[True] * often]
+            found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
+            assert outcome(found["honest"]) == ("correct", "") and not busy
+            again = whole["timing"].get("timed_again", "")
+            assert ("flushes in a row" in again) is (often == call.TURNS) and not whole["timing"]["launched_late"]
+
+
+def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_late(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those with side streams do. What runs in them is judged as ever; nobody else's calls change."""
+    ready, waited, kept = Idle.ready, Counter[str](), Counter[str]()
+
+    def crowded(self: Idle, name: str, fill: Callable[[], object], busy_s: float, **how: bool) -> float | None:
+        early_ms = ready(self, name, fill, busy_s, **how)
+        waited[name] += how["waiting"]
+        kept[name] += not how["waiting"]
+        return None if how["waiting"] and name == "honest" else early_ms
+
+    monkeypatch.setattr(Idle, "ready", crowded)
+    found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), ""), "other": (right(""), "")}, TIMED)
+    assert outcome(found["honest"]) == outcome(found["other"]) == ("correct", "")
+    assert whole["timing"]["launched_late"] == ["honest"]
+    assert waited["honest"] == call.CROWDED and kept["honest"] > 10 > kept["other"] and waited["other"] > 10
+    lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 14:\n    y = torch.zeros_like(y)")
+    found, _ = judged(tmp_path, smoke_fixture, {"honest": (lazy, "")}, TIMED)
+    assert outcome(found["honest"]) == ("incorrect", "timed_output_wrong")
+
+
+class Flushes(Idle):
+    """A GPU on which a test says how long a flush takes beside calls that wait and beside others."""
+
+    def __init__(self, waiting_ms: list[float], busy_ms: float = 0.08) -> None:
+        super().__init__(torch.device("cpu"), watched=True)
+        self.cuda, self.quiet_ms, self.waiting_ms, self.busy_ms = True, 0.08, waiting_ms, busy_ms
+
+    def ready(self, name: str, fill: Callable[[], object], busy_s: float, **how: bool) -> float | None:
+        took_ms = self.waiting_ms[0] if how.get("waiting") else self.busy_ms
+        if how.get("waiting") and len(self.waiting_ms) > 1:
+            self.waiting_ms.pop(0)
+        self.first_ms.setdefault(name, []).append(took_ms)
+        return max(0.0, took_ms - self.quiet_ms) if took_ms < 1 else None
+
+
+def launched(idle: Idle, variant: str, times: int, *, trusted: bool) -> list[tuple[bool, float, float]]:
+    """Of so many calls: whether it waits at the gate, and microseconds and milliseconds of the kernel that hides it."""
+    worker = SimpleNamespace(wake=lambda: None, stop=lambda: None, post=lambda *_: None, collect=lambda *_: {},
+                             ask=lambda *_: {}, collected=lambda *_: {})  # fmt: skip
+    gate = SimpleNamespace(next=lambda: 1, open=lambda: None)
+    subject: Any = SimpleNamespace(worker=worker, gate=gate, trusted=trusted)
+    launching = call.Launching(idle, cast(Any, SimpleNamespace(told=list, spoiled=True)), 1.0, held=True)
+    calls = [launching.ready(subject, variant, lambda: None, 0.0, gated=True)[0] for _ in range(times)]
+    return [(each.held, each.gate_us, each.gate_ms) for each in calls]
+
+
+def test_who_is_launched_late_gains_nothing_by_it() -> None:
+    """What hides the launch of a solution then counts on the judge's clock; of baselines, only graphs are late: whoever
+    keeps the judge from the GPU in the turns of eager must not make its launches its time."""
+    ahead, late, gate = (True, 0.0, 0.0), (False, call.LATE_GATE_US, 0.0), (False, timing.GATE_US, timing.GATE_US / 1e3)
+    assert launched(Flushes([0.08]), "s", 9, trusted=False) == [ahead] * 9
+    assert launched(Flushes([3.0]), "s", 3, trusted=False) == [late] * 3, "of several streams"
+    assert launched(Flushes([3.0, 0.08]), "s", 3, trusted=False) == [ahead] * 3, "somebody else was there once"
+    assert launched(Flushes([0.4]), "s", 5, trusted=False) == [ahead] * 2 + [late] * 3, "a little, every time"
+    assert launched(Flushes([0.4, 0.08]), "s", 9, trusted=False) == [ahead] * 9
+    assert launched(Flushes([3.0]), "reduce_overhead_tf32", 2, trusted=True) == [gate] * 2
+    assert launched(Flushes([3.0]), "eager", 3, trusted=True) == [ahead] * 3
 
 
 def test_states_that_were_made_up_are_seen_in_the_call_that_told_them(

@@ -2,29 +2,53 @@
 
 Without a gate (`held` false), as where the latency is measured or the solution runs in the judge's own process,
 `launch` does nothing and the whole call is made when it is let go.
+
+One stream that waits takes nothing from whoever else is on the GPU. Several of one process (side streams, branches of a
+CUDA graph) take turns at it and keep the judge's flush waiting, as work would that must not be there. `Launching` has
+the calls of such a variant launched when their inputs are there, at the variant's cost.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
+from repro.judge import baselines
+from repro.judge.idle import BUSY_TRIES, PATIENCE, Idle
 from repro.judge.slots import Slots
 from repro.judge.subject import Subject
+from repro.judge.timing import GATE_US
 
 # How long the judge waits until a call is launched. What waits for its own results is not, before its inputs are there.
 LAUNCH_S = 0.1
+# So often a call is launched that keeps the judge from the GPU; after so many calls in a row those of its variant are
+# launched late.
+TURNS, CROWDED = BUSY_TRIES // PATIENCE, 2
+# How long a kernel then hides the launch of a solution, microseconds. It counts on the judge's clock, as nothing shows
+# that the worker launched it: leaving it out buys less than what the clocks allow anyhow.
+LATE_GATE_US = 60.0
+# The baselines that may be late: the others have one stream.
+GRAPHS = "reduce_overhead"
 
 
 class Call:
-    """The armed call of one worker. launched: all of it was, by its worker's word, before its inputs were there."""
+    """The armed call of one worker. launched: all of it was, by its worker's word, before its inputs were there.
 
-    def __init__(self, subject: Subject, slots: Slots, timeout_s: float, *, held: bool) -> None:
+    gate_us: how long a kernel hides the launch of one that is not `held`; gate_ms: the part that is not the call's."""
+
+    def __init__(self, subject: Subject, slots: Slots, timeout_s: float, *, held: bool, gate_us: float) -> None:
         assert subject.worker is not None and subject.gate is not None
         self.worker, self.gate, self.slots = subject.worker, subject.gate, slots
-        self.timeout_s, self.held = timeout_s, held
+        self.timeout_s, self.held, self.gate_us = timeout_s, held, gate_us
+        self.gate_ms = 0.0 if gate_us == LATE_GATE_US else gate_us / 1e3
         self.launched = False
         self.begin = 0.0
+
+    def arm(self, variant: str) -> None:
+        """Has everything done that can be before it is launched. Raises as `ask` does."""
+        message = {"op": "arm", "variant": variant, "inputs": self.slots.told(), "gate_us": self.gate_us}
+        self.worker.ask(message, self.timeout_s)
 
     def launch(self) -> None:
         """Has it enqueued. Raises as `ask` does."""
@@ -35,6 +59,11 @@ class Call:
         self.worker.wake()
         self.worker.post({"op": "launch", "number": self.gate.next()}, self.timeout_s)
         self.launched = self.worker.collected(LAUNCH_S, self.timeout_s) is not None
+
+    def hidden(self, launch_ms: float) -> bool:
+        """Whether its time is the GPU's alone, for it was launched before that began. launch_ms: how long that took, as
+        the worker says."""
+        return self.launched if self.held else 1e3 * launch_ms <= self.gate_us
 
     def let_go(self) -> None:
         """Ends the wait of a call that is not to be timed."""
@@ -55,3 +84,48 @@ class Call:
             self.gate.open()
         if self.held and not self.launched:
             self.worker.collect(self.timeout_s)
+
+
+class Launching:
+    """How the calls of all variants are launched. held: gated ones before their inputs are there, but for those of
+    variants that are found to be `late`."""
+
+    def __init__(self, idle: Idle, slots: Slots, timeout_s: float, *, held: bool) -> None:
+        self.idle, self.slots, self.timeout_s, self.held = idle, slots, timeout_s, held
+        self.late: set[str] = set()
+        self._crowded: dict[str, int] = {}
+
+    def ready(
+        self, subject: Subject, variant: str, fill: Callable[[], object], busy_s: float, *, gated: bool
+    ) -> tuple[Call, float | None]:
+        """The call of a variant, whose worker stands still, with new inputs (`fill`), and what `Idle.ready` says of the
+        GPU then. Raises as `ask` does."""
+        for turn in range(TURNS):
+            call = self._call(subject, variant, gated)
+            call.arm(variant)
+            call.launch()
+            call.worker.stop()
+            early_ms = self.idle.ready(variant, fill, busy_s, trusted=subject.trusted, waiting=call.held)
+            if not (call.held and self._again(subject, variant, early_ms)) or turn == TURNS - 1:
+                break
+            call.let_go()
+        return call, early_ms
+
+    def _call(self, subject: Subject, variant: str, gated: bool) -> Call:
+        late = variant in self.late
+        held = gated and self.held and not late
+        gate_us = 0.0
+        if gated and not held and self.idle.cuda:
+            gate_us = LATE_GATE_US if late and not subject.trusted else GATE_US
+        return Call(subject, self.slots, self.timeout_s, held=held, gate_us=gate_us)
+
+    def _again(self, subject: Subject, variant: str, early_ms: float | None) -> bool:
+        """Whether a call that waits must be launched once more, because somebody, and by all that can be seen it, kept
+        the judge from the GPU. Notes the variants that do so all the time."""
+        self._crowded[variant] = self._crowded.get(variant, 0) + 1 if early_ms is None else 0
+        if subject.trusted and baselines.split(variant)[0] != GRAPHS:
+            return early_ms is None
+        if self._crowded[variant] == CROWDED or (early_ms is not None and self.idle.crowded(variant)):
+            self.late.add(variant)
+            self.idle.forget(variant)
+        return early_ms is None or variant in self.late

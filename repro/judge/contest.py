@@ -23,12 +23,12 @@ import torch
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
 from repro.judge import baselines, speedups, timing, trials
 from repro.judge.ahead import COMPILE_TIMEOUT_S
-from repro.judge.call import Call
+from repro.judge.call import Launching
 from repro.judge.clock import Clock
 from repro.judge.idle import BUSY_TRIES, Idle
 from repro.judge.seal import Seal
 from repro.judge.subject import PASSES, Subject
-from repro.judge.timing import GATE_US, Block, Runner, Sample, Series, Turns
+from repro.judge.timing import Block, Runner, Sample, Series, Turns
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
 
@@ -77,8 +77,8 @@ class Contest:
         self.whole = {s.name: Turns() for s in solutions}
         self.busy_s = 0.0
         self.spent_s: dict[str, float] = {}
-        self.held = self.options.trust != "dev"  # whether calls are launched before their inputs are there
         self.idle = Idle(self.device, watched=self.options.trust != "dev")
+        self.launching = Launching(self.idle, self.slots, self.options.timeout_s, held=self.options.trust != "dev")
         self.keep = True
         self.dims = 0 if evaluation.own.rows is None else evaluation.problem.batch_dims
         perturbed = not evaluation.problem.native_signal
@@ -194,19 +194,14 @@ class Contest:
     def _call(self, subject: Subject, variant: str, block: Block) -> Sample:
         worker, gated = subject.worker, block.condition != "open"
         assert worker is not None
-        gate_us = GATE_US if gated and self.cuda and not self.held else 0.0
         timeout_s = self.options.timeout_s
         kind = self._kind(block)
         stress = trials.stress_of(self.evaluation.plan, kind)
         if not self.keep:  # memory is short: nobody kept any, so it is taken again on inputs of its own
             self.slots.fill(secret_seed(), stress)
             subject.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
-        subject.ask({"op": "arm", "variant": variant, "inputs": self.slots.told(), "gate_us": gate_us}, timeout_s)
-        call = Call(subject, self.slots, timeout_s, held=gated and self.held)
-        call.launch()
-        worker.stop()
         fill = lambda: self.slots.fill(secret_seed(), stress)  # noqa: E731
-        early_ms = self.idle.ready(variant, fill, self.busy_s, trusted=subject.trusted)
+        call, early_ms = self.launching.ready(subject, variant, fill, self.busy_s, gated=gated)
         if early_ms is None:
             detail = f"the GPU is busy while the solution is stopped ({BUSY_TRIES} flushes in a row were held up)"
             if not subject.trusted:
@@ -227,8 +222,8 @@ class Contest:
             launch_ms = timing.reported(launch_ms)
         elif not (isinstance(launch_ms, float) and 0 <= launch_ms < timing.MAX_MS):  # a solution's informs only
             launch_ms = 0.0
-        hidden = None if not self.cuda else call.launched if self.held else 1e3 * launch_ms <= gate_us
-        sample = Sample(device_ms, host_ms, wall_ms, gate_us / 1e3, launch_ms, seal_ms=seal_ms, hidden=hidden)
+        hidden = call.hidden(launch_ms) if self.cuda else None
+        sample = Sample(device_ms, host_ms, wall_ms, call.gate_ms, launch_ms, seal_ms=seal_ms, hidden=hidden)
         if not subject.trusted and early_ms and early_ms > timing.CLOCK_SLACK_MS:  # what was done before is the call's
             sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
         self._modes(subject, variant, answer.get("modes"))
@@ -295,7 +290,8 @@ class Contest:
         self.clock.lap("sampling")
         self.evaluation.mark("timed")
         self.clock.lap("telemetry")
-        trusted = [series[r.name] for r in runners if not r.candidate]
+        baselines_ = {r.name: series[r.name] for r in runners if not r.candidate}
+        trusted = [found for name, found in baselines_.items() if name not in self.launching.late]
         self.left_out |= self._skipped()
         facts: dict[str, Any] = {"status": status, "left_out": self.left_out, "baseline_classes": self.classes,
                                  "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
@@ -307,7 +303,8 @@ class Contest:
                                                  for n, x in series.items() if x.gated},
                                  "seal_ms": {n: round(statistics.median(s.seal_ms for s in x.gated), 4)
                                              for n, x in series.items() if x.gated},
-                                 "launches_not_hidden": timing.visible(series) if self.cuda else []}  # fmt: skip
+                                 "launches_not_hidden": timing.visible(series) if self.cuda else [],
+                                 "launched_late": sorted(self.launching.late)}  # fmt: skip
         if self.cuda:
             facts |= self.idle.to_json()
             for subject in self.solutions if self.options.trust != "dev" else []:

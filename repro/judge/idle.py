@@ -96,14 +96,17 @@ class Idle:
         """What a flush takes now: a host may have become slower since `settle`, and for the baselines it has too."""
         return max(self.quiet_ms, statistics.median(self.recent_ms) if len(self.recent_ms) >= TELLING else 0.0)
 
-    def ready(self, name: str, fill: Callable[[], object], busy_s: float, *, trusted: bool) -> float | None:
+    def ready(
+        self, name: str, fill: Callable[[], object], busy_s: float, *, trusted: bool, waiting: bool = False
+    ) -> float | None:
         """Rests, calls `fill` for the inputs of a variant and flushes; milliseconds for which somebody was on the GPU
-        even so, or None: somebody was on it for long every time. busy_s: seconds that the GPU worked before."""
+        even so, or None: somebody was on it for long every time. busy_s: seconds that the GPU worked before. waiting:
+        a call that waits at its gate may be what holds it up, so that it is not tried as often."""
         if not self.cuda:
             fill()
             return 0.0
         self.limit.rest(busy_s)  # before there are inputs to compute from
-        for attempt in range(BUSY_TRIES if self.watched else 1):
+        for attempt in range((PATIENCE + 1 if waiting else BUSY_TRIES) if self.watched else 1):
             fill()
             torch.cuda.synchronize()
             took_ms = self.flush_ms()
@@ -120,6 +123,15 @@ class Idle:
             self.again += 1
             time.sleep(0.002)
         return None
+
+    def crowded(self, name: str) -> bool:
+        """Whether most of the last calls of a variant held up the first flush beside them."""
+        last = self.first_ms.get(name, [])[-TELLING:]
+        return sum(ms > self._usual_ms() + CLOCK_SLACK_MS for ms in last) > TELLING / 2
+
+    def forget(self, name: str) -> None:
+        """What its first flushes took says nothing of a variant that is launched in another way from now on."""
+        self.first_ms.pop(name, None)
 
     def held_up(self, name: str, others: Iterable[str]) -> str:
         """Why somebody was on the GPU when `name` was to run, or the empty string: the first flush after its inputs

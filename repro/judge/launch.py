@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,16 @@ class Started:
     fds: list[int]
     commands: int | None = None
     answers: int | None = None
+    stopped: list[int] = field(default_factory=list, init=False)
 
     def signal(self, command: bytes) -> bool:
         """STOP, GO or KILL to every process of the worker; False where its warden no longer answers."""
         if self.commands is None or self.answers is None:
-            for pid in descendants(self.pid):  # those in sessions of their own too
+            # Who is stopped forks nobody. To look for processes once more takes milliseconds, and they would be in the
+            # clock of the call that is woken.
+            pids = self.stopped if command == GO and self.stopped else descendants(self.pid)
+            self.stopped = pids if command == STOP else []
+            for pid in pids:  # those in sessions of their own too
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, SIGNALS[command])
             return True
