@@ -419,6 +419,19 @@ def test_more_time_than_passed_is_told() -> None:
     assert "more time" in timing.disagreement(ours, TRUSTED)
 
 
+def test_a_call_that_is_launched_late_is_held_against_calls_that_are_launched_so_too() -> None:
+    """Those of the latency: a request that launches takes longer on its way than one for times alone."""
+    way = replace(TRUSTED[0], open=[Sample(4.0, 4.0, 4.0 + USUAL + ms, 0.0) for ms in (0.05, 0.1, 0.9)])
+    for more_ms, told in ((0.14, (False, False)), (0.2, (True, False)), (0.3, (True, True))):
+        ours = series([1.0] * 40, way_ms=USUAL + more_ms)
+        found = [timing.disagreement(ours, [way, way], late=late) for late in (False, True)]
+        assert tuple(map(bool, found)) == told, more_ms
+    ours = series([1.0] * 40, way_ms=USUAL)
+    ours.gated[3] = Sample(0.2, 0.2, 1.0 + USUAL + 0.1, 0.0)
+    seen = [timing.corrected(ours, [way, way], late=late).gated[3].device_ms for late in (False, True)]
+    assert seen == pytest.approx([1.1, 1.0]), "what a minority is told short by counts with the same way"
+
+
 def test_nothing_to_compare_with_accuses_nobody() -> None:
     assert timing.disagreement(Series(), TRUSTED) == "" == timing.disagreement(series([0.1] * 40, way_ms=9.0), [])
 

@@ -500,21 +500,21 @@ class Flushes(Idle):
         return max(0.0, took_ms - self.quiet_ms) if took_ms < 1 else None
 
 
-def launched(idle: Idle, variant: str, times: int, *, trusted: bool) -> list[tuple[bool, float, float]]:
-    """Of so many calls: whether it waits at the gate, and microseconds and milliseconds of the kernel that hides it."""
+def launched(idle: Idle, variant: str, times: int, *, trusted: bool) -> list[tuple[bool, float]]:
+    """Of so many calls: whether it waits at the gate, and the microseconds for which a kernel hides its launch."""
     worker = SimpleNamespace(wake=lambda: None, stop=lambda: None, post=lambda *_: None, collect=lambda *_: {},
                              ask=lambda *_: {}, collected=lambda *_: {})  # fmt: skip
     gate = SimpleNamespace(next=lambda: 1, open=lambda: None)
     subject: Any = SimpleNamespace(worker=worker, gate=gate, trusted=trusted)
     launching = call.Launching(idle, cast(Any, SimpleNamespace(told=list, spoiled=True)), 1.0, held=True)
     calls = [launching.ready(subject, variant, lambda: None, 0.0, gated=True)[0] for _ in range(times)]
-    return [(each.held, each.gate_us, each.gate_ms) for each in calls]
+    return [(each.held, each.gate_us) for each in calls]
 
 
 def test_who_is_launched_late_gains_nothing_by_it() -> None:
-    """What hides the launch of a solution then counts on the judge's clock; of baselines, only graphs are late: whoever
-    keeps the judge from the GPU in the turns of eager must not make its launches its time."""
-    ahead, late, gate = (True, 0.0, 0.0), (False, call.LATE_GATE_US, 0.0), (False, timing.GATE_US, timing.GATE_US / 1e3)
+    """Nothing hides the launch of a solution then; of baselines, only graphs are late: whoever keeps the judge from the
+    GPU in the turns of eager must not make its launches its time."""
+    ahead, late, gate = (True, 0.0), (False, 0.0), (False, timing.GATE_US)
     assert launched(Flushes([0.08]), "s", 9, trusted=False) == [ahead] * 9
     assert launched(Flushes([3.0]), "s", 3, trusted=False) == [late] * 3, "of several streams"
     assert launched(Flushes([3.0, 0.08]), "s", 3, trusted=False) == [ahead] * 3, "somebody else was there once"

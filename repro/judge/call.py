@@ -25,23 +25,18 @@ LAUNCH_S = 0.1
 # So often a call is launched that keeps the judge from the GPU; after so many calls in a row those of its variant are
 # launched late.
 TURNS, CROWDED = BUSY_TRIES // PATIENCE, 2
-# How long a kernel then hides the launch of a solution, microseconds. It counts on the judge's clock, as nothing shows
-# that the worker launched it: leaving it out buys less than what the clocks allow anyhow.
-LATE_GATE_US = 60.0
 # The baselines that may be late: the others have one stream.
 GRAPHS = "reduce_overhead"
 
 
 class Call:
     """The armed call of one worker. launched: all of it was, by its worker's word, before its inputs were there.
-
-    gate_us: how long a kernel hides the launch of one that is not `held`; gate_ms: the part that is not the call's."""
+    gate_us: how long a kernel hides the launch of one that is not `held`."""
 
     def __init__(self, subject: Subject, slots: Slots, timeout_s: float, *, held: bool, gate_us: float) -> None:
         assert subject.worker is not None and subject.gate is not None
         self.worker, self.gate, self.slots = subject.worker, subject.gate, slots
         self.timeout_s, self.held, self.gate_us = timeout_s, held, gate_us
-        self.gate_ms = 0.0 if gate_us == LATE_GATE_US else gate_us / 1e3
         self.launched = False
         self.begin = 0.0
 
@@ -112,11 +107,9 @@ class Launching:
         return call, early_ms
 
     def _call(self, subject: Subject, variant: str, gated: bool) -> Call:
-        late = variant in self.late
-        held = gated and self.held and not late
-        gate_us = 0.0
-        if gated and not held and self.idle.cuda:
-            gate_us = LATE_GATE_US if late and not subject.trusted else GATE_US
+        held = gated and self.held and variant not in self.late
+        shown = held or not gated or not self.idle.cuda or (self.held and not subject.trusted)
+        gate_us = 0.0 if shown else GATE_US  # a worker could leave a solution's out
         return Call(subject, self.slots, self.timeout_s, held=held, gate_us=gate_us)
 
     def _again(self, subject: Subject, variant: str, early_ms: float | None) -> bool:

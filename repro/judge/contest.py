@@ -223,7 +223,7 @@ class Contest:
         elif not (isinstance(launch_ms, float) and 0 <= launch_ms < timing.MAX_MS):  # a solution's informs only
             launch_ms = 0.0
         hidden = call.hidden(launch_ms) if self.cuda else None
-        sample = Sample(device_ms, host_ms, wall_ms, call.gate_ms, launch_ms, seal_ms=seal_ms, hidden=hidden)
+        sample = Sample(device_ms, host_ms, wall_ms, call.gate_us / 1e3, launch_ms, seal_ms=seal_ms, hidden=hidden)
         if not subject.trusted and early_ms and early_ms > timing.CLOCK_SLACK_MS:  # what was done before is the call's
             sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
         self._modes(subject, variant, answer.get("modes"))
@@ -308,9 +308,10 @@ class Contest:
         if self.cuda:
             facts |= self.idle.to_json()
             for subject in self.solutions if self.options.trust != "dev" else []:
-                if why := timing.disagreement(series[subject.name], trusted):
+                late = subject.name in self.launching.late
+                if why := timing.disagreement(series[subject.name], trusted, late=late):
                     raise Blamed(subject, SolutionRejected("clocks_disagree", why))
-                series[subject.name] = timing.corrected(series[subject.name], trusted)
+                series[subject.name] = timing.corrected(series[subject.name], trusted, late=late)
                 if why := self.idle.held_up(subject.variants[0], self._variants()):
                     raise Blamed(subject, SolutionRejected("background_work", why))
             if "hot" in self.options.passes:

@@ -264,18 +264,22 @@ def slack_ms(device_ms: float) -> float:
     return max(CLOCK_SLACK_MS, CLOCK_SLACK * device_ms)
 
 
-def _usual_ms(trusted: list[Series], condition: str) -> float | None:
-    """What the judge sees pass beyond the gate and the device time with trusted variants."""
+def _usual_ms(trusted: list[Series], condition: str, late: bool) -> float | None:
+    """What the judge sees pass beyond the gate and the device time with trusted variants; for one whose calls are
+    launched late as much as with theirs that are launched so too, where that is more."""
     taken = [getattr(series, condition) for series in trusted]
-    return max((statistics.median(s.unexplained_ms for s in samples) for samples in taken if samples), default=None)
+    usual = [statistics.median(s.unexplained_ms for s in samples) for samples in taken if samples]
+    late_ms = [s.unexplained_ms for series in trusted for s in series.open] if late else []
+    return max([*usual, statistics.median(late_ms)] if usual and late_ms else usual, default=None)
 
 
-def disagreement(ours: Series, trusted: list[Series]) -> str:
+def disagreement(ours: Series, trusted: list[Series], *, late: bool = False) -> str:
     """Why the worker's clocks do not fit the judge's, or the empty string.
 
     The judge sees request to answer. Beyond gate and device time that holds the way there and back, which is the same
     for everyone: what a solution takes more than the trusted variants do is time that it did not report. Of the few
-    calls with other inputs the lower median tells, from three on.
+    calls with other inputs the lower median tells, from three on. late: its calls are launched when their inputs are
+    there.
     """
     sealing = [statistics.median(s.seal_ms for s in series.gated) for series in trusted if series.gated]
     if sealing and ours.gated:
@@ -283,7 +287,7 @@ def disagreement(ours: Series, trusted: list[Series]) -> str:
         if longer > slack_ms(max(sealing)):
             return f"its output took {longer:.3g} ms longer to seal than the baselines': work may have been put off"
     for condition, least in (("gated", 1), ("other", 3)):
-        samples, usual = getattr(ours, condition), _usual_ms(trusted, condition)
+        samples, usual = getattr(ours, condition), _usual_ms(trusted, condition, late)
         if usual is None or len(samples) < least:
             continue
         middle = statistics.median if condition == "gated" else statistics.median_low
@@ -299,11 +303,11 @@ def disagreement(ours: Series, trusted: list[Series]) -> str:
     return ""
 
 
-def corrected(ours: Series, trusted: list[Series]) -> Series:
+def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Series:
     """The series of a solution in which the judge's time counts where a gated call reports far less than its others
     do and than passed: of a minority the medians of `disagreement` say nothing, and a mean of logs all. What the host
     alone holds up does not make the device's time short."""
-    usual = _usual_ms(trusted, "gated")
+    usual = _usual_ms(trusted, "gated", late)
     if usual is None or not ours.gated:
         return ours
     device = statistics.median(ours.device_ms)
