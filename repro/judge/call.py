@@ -4,8 +4,9 @@ Without a gate (`held` false), as where the latency is measured or the solution 
 `launch` does nothing and the whole call is made when it is let go.
 
 One stream that waits takes nothing from whoever else is on the GPU. Several of one process (side streams, branches of a
-CUDA graph) take turns at it and keep the judge's flush waiting, as work would that must not be there. `Launching` has
-the calls of such a variant launched when their inputs are there, at the variant's cost.
+CUDA graph) take turns at it and keep the judge's flush waiting, as work would that must not be there. And what waits
+for results of its own cannot be launched before there are any. `Launching` has the calls of such a variant launched
+when their inputs are there, at the variant's cost.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from repro.judge.timing import GATE_US
 
 # How long the judge waits until a call is launched. What waits for its own results is not, before its inputs are there.
 LAUNCH_S = 0.1
-# So often a call is launched that keeps the judge from the GPU; after so many calls in a row those of its variant are
-# launched late.
+# So often a call is launched that keeps the judge from the GPU. After so many in a row that do, or that are not
+# launched in time, those of a variant are launched late.
 TURNS, CROWDED = BUSY_TRIES // PATIENCE, 2
 # The baselines that may be late: the others have one stream.
 GRAPHS = "reduce_overhead"
@@ -89,6 +90,7 @@ class Launching:
         self.idle, self.slots, self.timeout_s, self.held = idle, slots, timeout_s, held
         self.late: set[str] = set()
         self._crowded: dict[str, int] = {}
+        self._waited: dict[str, int] = {}
 
     def ready(
         self, subject: Subject, variant: str, fill: Callable[[], object], busy_s: float, *, gated: bool
@@ -101,7 +103,8 @@ class Launching:
             call.launch()
             call.worker.stop()
             early_ms = self.idle.ready(variant, fill, busy_s, trusted=subject.trusted, waiting=call.held)
-            if not (call.held and self._again(subject, variant, early_ms)) or turn == TURNS - 1:
+            again = call.held and self._again(subject, variant, call.launched, early_ms)
+            if not again or turn == TURNS - 1:
                 break
             call.let_go()
         return call, early_ms
@@ -112,13 +115,15 @@ class Launching:
         gate_us = 0.0 if shown else GATE_US  # a worker could leave a solution's out
         return Call(subject, self.slots, self.timeout_s, held=held, gate_us=gate_us)
 
-    def _again(self, subject: Subject, variant: str, early_ms: float | None) -> bool:
+    def _again(self, subject: Subject, variant: str, launched: bool, early_ms: float | None) -> bool:
         """Whether a call that waits must be launched once more, because somebody, and by all that can be seen it, kept
-        the judge from the GPU. Notes the variants that do so all the time."""
+        the judge from the GPU, or because it is to be late from now on. Notes the variants that are."""
         self._crowded[variant] = self._crowded.get(variant, 0) + 1 if early_ms is None else 0
+        self._waited[variant] = 0 if launched else self._waited.get(variant, 0) + 1
         if subject.trusted and baselines.split(variant)[0] != GRAPHS:
             return early_ms is None
-        if self._crowded[variant] == CROWDED or (early_ms is not None and self.idle.crowded(variant)):
+        often = CROWDED in (self._crowded[variant], self._waited[variant])
+        if often or (early_ms is not None and self.idle.crowded(variant)):
             self.late.add(variant)
             self.idle.forget(variant)
         return early_ms is None or variant in self.late
