@@ -432,6 +432,41 @@ def test_a_call_that_is_launched_late_is_held_against_calls_that_are_launched_so
     assert seen == pytest.approx([1.1, 1.0]), "what a minority is told short by counts with the same way"
 
 
+@pytest.mark.parametrize(
+    ("first_ms", "then_ms", "again", "told"),
+    [
+        (0.14, None, False, False),
+        (0.16, 0.0, True, False),
+        (0.29, 0.0, True, False),
+        (0.29, 0.02, True, True),  # both of them together
+        (0.16, 0.13, True, False),
+        (0.16, 0.15, True, True),  # the second alone would pass
+        (0.31, None, False, True),
+        (2.9, None, False, True),
+    ],
+)
+def test_clocks_that_disagree_a_little_are_held_against_those_of_another_process(
+    first_ms: float, then_ms: float | None, again: bool, told: bool
+) -> None:
+    """What counts in the end is a measurement whose clocks agree, and better than they must."""
+    first = timing.excesses(series([1.0] * 40, way_ms=USUAL + 0.01 + first_ms), TRUSTED)
+    assert timing.marginal(first) is again
+    ours = series([1.0] * 40, way_ms=USUAL + 0.01 + (first_ms if then_ms is None else then_ms))
+    assert bool(timing.disagreement(ours, TRUSTED, before=first if again else None)) is told
+    if again:
+        assert timing.disagreement(series([1.0] * 40, way_ms=USUAL + 0.2), TRUSTED, before=first), "again too long"
+
+
+def test_one_clock_that_is_far_off_is_no_bad_luck() -> None:
+    base, ours = (
+        Series([replace(sample, seal_ms=seal_ms) for sample in calls([2.0] * 32, [way_ms] * 32)])
+        for way_ms, seal_ms in ((2.0, 0.4), (2.2, 2.4))
+    )
+    found = timing.excesses(ours, [base])
+    assert found["seal"].over_ms == pytest.approx(2.0) and found["gated"].over_ms == pytest.approx(0.2)
+    assert not timing.marginal(found) and timing.marginal({"gated": found["gated"]}) and not timing.marginal({})
+
+
 def test_nothing_to_compare_with_accuses_nobody() -> None:
     assert timing.disagreement(Series(), TRUSTED) == "" == timing.disagreement(series([0.1] * 40, way_ms=9.0), [])
 

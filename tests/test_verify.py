@@ -644,6 +644,38 @@ def test_each_measurement_is_repeated_once(
     assert [reason["code"] for reason in found["a"]["reasons"]] == [DISTURBED_CODE] and found["a"]["time_ms"] is None
 
 
+def test_a_solution_whose_clocks_disagree_a_little_has_another_process(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once: the second measurement knows of the first. The others' processes go on."""
+    run, pids = Contest.run, list[dict[str, int]]()
+    little = {"seal": timing.Excess(0.2, 0.15, "{:.3g} ms")}
+    seen: list[dict[str, Any]] = []
+
+    def off(contest: Contest) -> tuple[dict[str, Series], dict[str, Any]]:
+        found = run(contest)
+        seen.append(dict(contest.before))
+        pids.append({s.name: cast(Any, s.worker).started.pid for s in contest.solutions})
+        for subject in contest.solutions:
+            if subject.name == "unlucky" and len(seen) == 1:
+                raise Blamed(subject, SolutionRejected("clocks_disagree", "0.2 ms"), little)
+            if subject.name == "liar":
+                again = little if subject.name not in contest.before else None
+                raise Blamed(subject, SolutionRejected("clocks_disagree", f"{len(seen)}"), again)
+        return found
+
+    monkeypatch.setattr(Contest, "run", off)
+    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
+    bodies = {name: (right(""), "") for name in ("unlucky", "liar", "honest")}
+    found, whole = judged(tmp_path, smoke_fixture, bodies, options)
+    assert outcome(found["unlucky"]) == outcome(found["honest"]) == ("correct", "") and found["unlucky"]["time_ms"]
+    assert outcome(found["liar"]) == ("rejected", "clocks_disagree") and found["liar"]["reasons"][0]["detail"] == "3"
+    assert [sorted(before) for before in seen] == [[], ["unlucky"], ["liar", "unlucky"], ["liar", "unlucky"]]
+    assert whole["timing"]["timed_again"] == "0.2 ms; 2"
+    assert pids[0]["unlucky"] != pids[1]["unlucky"] == pids[3]["unlucky"] and pids[1]["liar"] != pids[2]["liar"]
+    assert len({each["honest"] for each in pids}) == 1
+
+
 def test_a_baseline_that_was_slower_beside_it_makes_no_solution_fast(smoke_fixture: Measured) -> None:
     """Where it is not rejected for that the host was slower: what the slowdown explains is not vouched for."""
     solution = Subject("s", None, "M", ["s"], distances={"native": [{"rel_l2": 0.0, "max": 0.0, "row": 0.0}]})

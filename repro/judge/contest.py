@@ -28,7 +28,7 @@ from repro.judge.clock import Clock
 from repro.judge.idle import BUSY_TRIES, Idle
 from repro.judge.seal import Seal
 from repro.judge.subject import PASSES, Subject
-from repro.judge.timing import Block, Runner, Sample, Series, Turns
+from repro.judge.timing import Block, Excess, Runner, Sample, Series, Turns
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
 
@@ -48,15 +48,16 @@ KEEP_SHARE = 0.75
 
 
 class Blamed(Exception):
-    """A failure while timing, and whose it is."""
+    """A failure while timing, and whose it is. marginal: the clocks of a solution that has another process then."""
 
-    def __init__(self, subject: Subject, error: SolutionError) -> None:
+    def __init__(self, subject: Subject, error: SolutionError, marginal: dict[str, Excess] | None = None) -> None:
         super().__init__(error.code)
-        self.subject, self.error = subject, error
+        self.subject, self.error, self.marginal = subject, error, marginal
 
 
 class Contest:
-    """One timing of the correct solutions against the baselines."""
+    """One timing of the correct solutions against the baselines. before: of those that are timed once more because
+    their clocks disagreed a little, by how much."""
 
     def __init__(
         self,
@@ -66,7 +67,9 @@ class Contest:
         baselines_: list[Subject],
         control: Subject | None,
         clock: Clock,
+        before: dict[str, dict[str, Excess]],
     ) -> None:
+        self.before = before
         self.evaluation, self.solutions, self.baselines, self.control = evaluation, solutions, baselines_, control
         self.clock = clock
         self.verified = classes
@@ -308,12 +311,7 @@ class Contest:
         if self.cuda:
             facts |= self.idle.to_json()
             for subject in self.solutions if self.options.trust != "dev" else []:
-                late = subject.name in self.launching.late
-                if why := timing.disagreement(series[subject.name], trusted, late=late):
-                    raise Blamed(subject, SolutionRejected("clocks_disagree", why))
-                series[subject.name] = timing.corrected(series[subject.name], trusted, late=late)
-                if why := self.idle.held_up(subject.variants[0], self._variants()):
-                    raise Blamed(subject, SolutionRejected("background_work", why))
+                series[subject.name] = self._believed(subject, series[subject.name], trusted)
             if "hot" in self.options.passes:
                 self._hot(series)
                 self.clock.lap("hot")
@@ -329,6 +327,17 @@ class Contest:
             self._alone(runners, series, facts)
             self.clock.lap("alone")
         return series, facts
+
+    def _believed(self, subject: Subject, ours: Series, trusted: list[Series]) -> Series:
+        """The times of a solution whose clocks fit the judge's, and that left nobody on the GPU. Raises Blamed."""
+        late, before = subject.name in self.launching.late, self.before.get(subject.name)
+        if why := timing.disagreement(ours, trusted, late=late, before=before):
+            found = timing.excesses(ours, trusted, late=late)
+            again = found if before is None and timing.marginal(found) else None
+            raise Blamed(subject, SolutionRejected("clocks_disagree", why), again)
+        if why := self.idle.held_up(subject.variants[0], self._variants()):
+            raise Blamed(subject, SolutionRejected("background_work", why))
+        return timing.corrected(ours, trusted, late=late)
 
     def _skipped(self) -> dict[str, str]:
         """What a GPU would measure and the options leave out: name -> why."""

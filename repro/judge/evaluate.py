@@ -15,7 +15,7 @@ from repro.judge.ahead import Ahead
 from repro.judge.clock import Clock
 from repro.judge.contest import DISTURBED_CODE, Blamed, Contest
 from repro.judge.subject import Options, Progress, Subject
-from repro.judge.timing import Series
+from repro.judge.timing import Excess, Series
 from repro.judge.verify import Evaluation
 from repro.problems import Problem
 
@@ -148,10 +148,12 @@ def _timed(
     """Times the correct solutions; one that fails meanwhile loses its verdict, and the others are timed again.
 
     Where the baselines were slower beside solutions these are timed again once: a busy host slows them down too. What
-    counts is a measurement in which they were not.
+    counts is a measurement in which they were not. And where the clocks of one disagree a little it has another worker,
+    once.
     """
     options = evaluation.options
-    disturbed, may_retry = "", True
+    again, may_retry = list[str](), True
+    before: dict[str, dict[str, Excess]] = {}
     control = Subject(CONTROL, None, "Model", ["eager"], control=True) if options.controlled else None
     late = {variant: why for each in compiling for variant, why in each.why.items()}
     try:
@@ -174,12 +176,12 @@ def _timed(
             good = [s for s in good if s not in lost]
             if not good:
                 break
-            contest = Contest(evaluation, good, classes, chosen, control, clock)
+            contest = Contest(evaluation, good, classes, chosen, control, clock, before)
             contest.left_out |= {n: why for n, why in late.items() if n in names}
             try:
                 with spare.paused():
                     series, facts = contest.run()
-                return series, facts | ({"timed_again": disturbed} if disturbed else {})
+                return series, facts | ({"timed_again": "; ".join(again)} if again else {})
             except Blamed as blamed:
                 error = blamed.error
                 if blamed.subject.trusted:
@@ -188,9 +190,14 @@ def _timed(
                     ) from error
                 # what compiled too long would do so again
                 late |= {n: why for n, why in contest.left_out.items() if n in names and why.startswith("timeout")}
-                if error.code == DISTURBED_CODE and may_retry:
-                    disturbed, may_retry = error.detail, False
-                    evaluation.progress(f"{evaluation.problem.key}: timed again: {disturbed}")
+                disturbed = error.code == DISTURBED_CODE and may_retry
+                if disturbed or blamed.marginal is not None:
+                    again.append(error.detail)
+                    evaluation.progress(f"{evaluation.problem.key}: timed again: {error.detail}")
+                    may_retry = may_retry and not disturbed
+                    if blamed.marginal is not None:
+                        before[blamed.subject.name] = blamed.marginal
+                        evaluation.end(blamed.subject)  # it is another process that may have better luck
                     continue
                 may_retry = True
                 blamed.subject.fail(error, "timing")

@@ -31,6 +31,10 @@ MIN_MS, MAX_MS = 1e-6, 86_400_000.0
 PRECISION = 0.005
 # What a solution's clock may keep from the judge's: the larger of these, over what the trusted variants keep.
 CLOCK_SLACK, CLOCK_SLACK_MS = 0.03, 0.15
+# The calls whose clocks are compared, and from how many on.
+CLOCKED = (("gated", 1), ("other", 3))
+# A disagreement of the clocks by more than that, and by no more than so many times that, is measured once more.
+MARGINAL = 2.0
 # Two processes that run the same code differ by what blocks cannot average out (where their memory lies, above all).
 # Every speedup's interval holds this much more, in quadrature: as far as any of 34 A/A controls on H200s lay from 1
 # whose own interval was narrower than that (0.086 %), rounded up. A normal law fitted to all 34 says 0.05 %, and 0.07 %
@@ -273,32 +277,69 @@ def _usual_ms(trusted: list[Series], condition: str, late: bool) -> float | None
     return max([*usual, statistics.median(late_ms)] if usual and late_ms else usual, default=None)
 
 
-def disagreement(ours: Series, trusted: list[Series], *, late: bool = False) -> str:
-    """Why the worker's clocks do not fit the judge's, or the empty string.
+def _beyond_ms(samples: list[Sample], condition: str) -> float:
+    """What usually passes beyond the gate and the device time; of the few calls with other inputs the lower median."""
+    middle = statistics.median if condition == "gated" else statistics.median_low
+    return middle([s.unexplained_ms for s in samples])
+
+
+@dataclass(frozen=True)
+class Excess:
+    """How much longer than the trusted variants a solution took without telling, by one clock of the judge, and how
+    much longer it may, ms; told: that in words, with a place for the number."""
+
+    over_ms: float
+    slack_ms: float
+    told: str
+
+
+def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict[str, Excess]:
+    """By the clock: that of seals, of gated calls, and of those with other inputs, where there is something to compare.
 
     The judge sees request to answer. Beyond gate and device time that holds the way there and back, which is the same
-    for everyone: what a solution takes more than the trusted variants do is time that it did not report. Of the few
-    calls with other inputs the lower median tells, from three on. late: its calls are launched when their inputs are
-    there.
+    for everyone: what a solution takes more than the trusted variants do is time that it did not report. late: its
+    calls are launched when their inputs are there.
     """
+    found = {}
     sealing = [statistics.median(s.seal_ms for s in series.gated) for series in trusted if series.gated]
     if sealing and ours.gated:
         longer = statistics.median(s.seal_ms for s in ours.gated) - max(sealing)
-        if longer > slack_ms(max(sealing)):
-            return f"its output took {longer:.3g} ms longer to seal than the baselines': work may have been put off"
-    for condition, least in (("gated", 1), ("other", 3)):
+        told = "its output took {:.3g} ms longer to seal than the baselines': work may have been put off"
+        found["seal"] = Excess(longer, slack_ms(max(sealing)), told)
+    for condition, least in CLOCKED:
         samples, usual = getattr(ours, condition), _usual_ms(trusted, condition, late)
         if usual is None or len(samples) < least:
             continue
-        middle = statistics.median if condition == "gated" else statistics.median_low
         device = statistics.median(s.device_ms for s in samples)
-        mine = middle([s.unexplained_ms for s in samples])
-        if mine - usual > slack_ms(device):
-            told = f"{mine - usual:.3g} ms a call passed on the judge's clock and not on the solution's"
-            return (
-                f"{told} ({device:.4g} ms, {condition} inputs)" if condition == "other" else f"{told} ({device:.4g} ms)"
-            )
-        if mine < 0 or any(s.host_ms > s.wall_ms or s.device_ms > s.wall_ms for s in samples):
+        inputs = "" if condition == "gated" else f", {condition} inputs"
+        told = f"{{:.3g}} ms a call passed on the judge's clock and not on the solution's ({device:.4g} ms{inputs})"
+        found[condition] = Excess(_beyond_ms(samples, condition) - usual, slack_ms(device), told)
+    return found
+
+
+def marginal(found: dict[str, Excess]) -> bool:
+    """Whether the clocks disagree by so little that a process may have had bad luck: its place on the host is a part of
+    all of its calls, which more of them do not average out."""
+    over = [each for each in found.values() if each.over_ms > each.slack_ms]
+    return bool(over) and all(each.over_ms <= MARGINAL * each.slack_ms for each in over)
+
+
+def disagreement(
+    ours: Series, trusted: list[Series], *, late: bool = False, before: dict[str, Excess] | None = None
+) -> str:
+    """Why the worker's clocks do not fit the judge's, or the empty string. before: what was found when another worker
+    of the solution was timed; then the mean of both must fit, which this one alone does more than fit."""
+    for clock, found in excesses(ours, trusted, late=late).items():
+        both = [each[clock].over_ms for each in (before,) if each is not None and clock in each]
+        over_ms = statistics.fmean([found.over_ms, *both])
+        if over_ms > found.slack_ms:
+            return found.told.format(over_ms)
+    for condition, least in CLOCKED:
+        samples = getattr(ours, condition)
+        if len(samples) < least or _usual_ms(trusted, condition, late) is None:
+            continue
+        if any(max(s.host_ms, s.device_ms) > s.wall_ms for s in samples) or _beyond_ms(samples, condition) < 0:
+            device = statistics.median(s.device_ms for s in samples)
             return f"the solution reports more time ({device:.4g} ms) than passed on the judge's clock"
     return ""
 
