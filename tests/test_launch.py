@@ -219,15 +219,23 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
     assert busy.moving(1.0) == set(EVERYONE)
     for _ in range(3):
         busy.worker.stop()
-        assert busy.worker.is_still(), (
+        assert busy.worker.rest(), (
             "on a busy machine a thread goes on until the one that takes the signal gets its turn"
         )
         assert not busy.moving(0.3) & reached, "stopped, and still counting"
+        assert busy.worker.rested() and len(busy.worker.resting or {}) >= len(reached - {THREAD}) + 1
         seen = len(looked)
         busy.worker.wake()
         assert len(looked) == seen, "it was looked for"
         wait_for(lambda: busy.moving(0.1) >= reached, "going on")
     assert bool(looked) is (busy.worker.started.uid is None)
+    busy.worker.stop()
+    assert busy.worker.rest() and busy.worker.rested()
+    child = busy.pids()[CHILD]
+    os.kill(child, signal.SIGCONT)
+    time.sleep(0.05)
+    os.kill(child, signal.SIGSTOP)
+    assert not busy.worker.rested(), "one of them ran for a while, and stands still again"
     busy.worker.stop()
     assert busy.worker.ask({"op": "hello"}, 60)["pid"] == busy.worker.started.pid, "a request wakes it"
     busy.worker.stop()

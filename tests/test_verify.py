@@ -507,8 +507,9 @@ def launched(
     """Of so many calls: whether it waits at the gate, and for how many microseconds a kernel hides its launch. in_time:
     whether launches are told in time, where not all are."""
     told = iter(in_time)
-    worker = SimpleNamespace(wake=lambda: None, stop=lambda: None, post=lambda *_: None, collect=lambda *_: {},
-                             ask=lambda *_: {}, collected=lambda *_: {} if next(told, True) else None)  # fmt: skip
+    worker = SimpleNamespace(wake=lambda: None, stop=lambda: None, rest=lambda: True, post=lambda *_: None,
+                             collect=lambda *_: {}, ask=lambda *_: {},
+                             collected=lambda *_: {} if next(told, True) else None)  # fmt: skip
     gate = SimpleNamespace(next=lambda: 1, open=lambda: None)
     subject: Any = SimpleNamespace(worker=worker, gate=gate, trusted=trusted)
     launching = call.Launching(idle, cast(Any, SimpleNamespace(told=list, spoiled=True)), 1.0, held=True)

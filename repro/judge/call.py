@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from repro.errors import SolutionRejected
 from repro.judge import baselines
 from repro.judge.idle import BUSY_TRIES, PATIENCE, Idle
 from repro.judge.slots import Slots
@@ -26,6 +27,8 @@ LAUNCH_S = 0.1
 # So often a call is launched that keeps the judge from the GPU. After so many in a row that do, or that are not
 # launched in time, those of a variant are launched late.
 TURNS, CROWDED = BUSY_TRIES // PATIENCE, 2
+# Why who does not stand still is rejected.
+RUNS = "the solution runs while it is stopped"
 # The baselines that may be late: the others have one stream.
 GRAPHS = "reduce_overhead"
 
@@ -96,12 +99,14 @@ class Launching:
         self, subject: Subject, variant: str, fill: Callable[[], object], busy_s: float, *, gated: bool
     ) -> tuple[Call, float | None]:
         """The call of a variant, whose worker stands still, with new inputs (`fill`), and what `Idle.ready` says of the
-        GPU then. Raises as `ask` does."""
+        GPU then. Raises as `ask` does, and SolutionRejected where it does not stand still before there are inputs."""
         for turn in range(TURNS):
             call = self._call(subject, variant, gated)
             call.arm(variant)
             call.launch()
             call.worker.stop()
+            if not call.worker.rest():
+                raise SolutionRejected("background_work", RUNS)
             early_ms = self.idle.ready(variant, fill, busy_s, trusted=subject.trusted, waiting=call.held)
             again = call.held and self._again(subject, variant, call.launched, early_ms)
             if not again or turn == TURNS - 1:

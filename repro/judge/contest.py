@@ -23,7 +23,7 @@ import torch
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
 from repro.judge import baselines, speedups, timing, trials
 from repro.judge.ahead import COMPILE_TIMEOUT_S
-from repro.judge.call import Launching
+from repro.judge.call import RUNS, Launching
 from repro.judge.clock import Clock
 from repro.judge.idle import BUSY_TRIES, Idle
 from repro.judge.seal import Seal
@@ -204,6 +204,7 @@ class Contest:
             self.slots.fill(secret_seed(), stress)
             subject.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
         fill = lambda: self.slots.fill(secret_seed(), stress)  # noqa: E731
+        self._others(subject)
         call, early_ms = self.launching.ready(subject, variant, fill, self.busy_s, gated=gated)
         if early_ms is None:
             detail = f"the GPU is busy while the solution is stopped ({BUSY_TRIES} flushes in a row were held up)"
@@ -212,8 +213,8 @@ class Contest:
             if self.solutions:  # no measure beside whatever holds it up
                 call.let_go()
                 raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
-        if not worker.is_still():
-            raise SolutionRejected("background_work", "the solution runs while it is stopped")
+        if not worker.rested():
+            raise SolutionRejected("background_work", RUNS)
         seal = Seal(self.dims, self.slots.staging_bytes)
         answer, wall_ms = call.go()
         sealed = subject.ask({"op": "seal", "key": seal.key.hex()}, timeout_s)
@@ -229,6 +230,7 @@ class Contest:
         sample = Sample(device_ms, host_ms, wall_ms, call.gate_us / 1e3, launch_ms, seal_ms=seal_ms, hidden=hidden)
         if not subject.trusted and early_ms and early_ms > timing.CLOCK_SLACK_MS:  # what was done before is the call's
             sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
+        self._others(subject)
         self._modes(subject, variant, answer.get("modes"))
         if subject not in self.baselines:
             seal.roots = sealed.get("roots")
@@ -237,6 +239,14 @@ class Contest:
             subject.ask({"op": "release"}, timeout_s)
         worker.stop()
         return sample
+
+    def _others(self, subject: Subject) -> None:
+        """Sees that every other solution is stopped, and that none of them ran since. Raises Blamed."""
+        for other in self.solutions:
+            if other is not subject and other.worker is not None:
+                other.worker.stop()
+                if not (other.worker.rest() and other.worker.rested()):
+                    raise Blamed(other, SolutionRejected("background_work", RUNS))
 
     def _modes(self, subject: Subject, variant: str, told: Any) -> None:
         """Notes the global modes before and after a call. Raises JudgeError where a trusted variant's differ from the

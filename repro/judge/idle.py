@@ -86,8 +86,8 @@ class Idle:
     def flush_ms(self) -> float:
         """Empties the L2; by the host's clock, so that waiting for others counts."""
         assert self.flusher is not None
-        driver.reset_persisting()  # lines that a call kept in the L2 while it was launched
         begin = time.perf_counter()
+        driver.reset_persisting()  # lines that a call kept in the L2 while it was launched
         self.flusher.zero_()
         torch.cuda.synchronize()
         return (time.perf_counter() - begin) * 1e3

@@ -18,13 +18,14 @@ import torch
 from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
 from repro.judge import launch, spare
 from repro.judge.buffers import SharedBuffer
+from repro.judge.procfs import at_rest, descendants, of_user, worked_ns
 from repro.judge.protocol import ChannelClosed, ChannelGarbage, ChannelTimeout
 
 START_TIMEOUT_S = 120.0
 STDERR_TAIL_BYTES = 4000
 ENDING_TIMEOUT_S = 10.0
-# A stopped process comes to rest within this time.
-STILL_TIMEOUT_S = 0.25
+# What is stopped comes to rest within this time; there are no inputs yet.
+STILL_TIMEOUT_S = 2.0
 
 
 class Asked(Protocol):
@@ -38,7 +39,8 @@ class Asked(Protocol):
     def stop(self) -> None: ...
     def wake(self) -> None: ...
     def doom(self) -> None: ...
-    def is_still(self) -> bool: ...
+    def rest(self) -> bool: ...
+    def rested(self) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -55,6 +57,9 @@ class WorkerProcess:
         self.launcher, self.started, self.channel = self.process.launcher, self.process.started, self.process.channel
         self.numbers = dict(zip(shared, self.started.fds[2:], strict=True))
         self.stopped = self.ended = False
+        self.resting: dict[int, int] | None = None  # CPU time of what is at rest, by process
+        ours = {self.started.pid, *descendants(self.started.pid)}
+        self.warden = set() if self.started.uid is None else {*of_user(self.started.uid)} - ours  # no solution ran yet
         self.due: deque[tuple[str, int]] = deque()  # what was asked and has no answer yet
 
     @property
@@ -147,26 +152,39 @@ class WorkerProcess:
         """Stops every process of this worker. Raises SolutionRejected where its warden was tampered with."""
         if not self.stopped and not self.ended:
             self._signal(launch.STOP)
-            self.stopped = True
+            self.stopped, self.resting = True, None
 
-    def is_still(self) -> bool:
-        """Whether the worker really is stopped: timers can wake a process without anybody's signal."""
+    def _processes(self) -> list[int]:
+        """All that the worker is, by what can be seen: of its user, or with its parent still. Who is trusted is one."""
+        if self.trusted:
+            return [self.started.pid]
+        uid = self.started.uid
+        return descendants(self.started.pid) if uid is None else [p for p in of_user(uid) if p not in self.warden]
+
+    def rest(self) -> bool:
+        """Waits until every thread of what was stopped stands still: timers can wake a process without anybody's
+        signal, and who is in a system call goes on until it ends. Whether it came to that."""
         deadline = time.monotonic() + STILL_TIMEOUT_S
-        while self.stopped and time.monotonic() < deadline:
-            try:
-                state = Path(f"/proc/{self.started.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-            except OSError:
-                return True  # it is gone: the next request tells how
-            if state in "TtZX":
-                return True
+        while self.resting is None and self.stopped and time.monotonic() < deadline:
+            found = self._processes()
+            if all(at_rest(pid) for pid in found):
+                self.resting = {pid: worked_ns(pid) for pid in found}
+                if self.trusted or {*self._processes()} <= self.resting.keys():
+                    break
+                self.resting = None  # one was forked before its parent stopped
+                self._signal(launch.STOP)
             time.sleep(0.001)
-        return False
+        return self.resting is not None or not self.stopped
+
+    def rested(self) -> bool:
+        """Whether none of them has run since `rest`."""
+        return all(worked_ns(pid) in (0, ns) for pid, ns in (self.resting or {}).items())
 
     def wake(self) -> None:
         """Lets them run again."""
         if self.stopped:
             self._signal(launch.GO)
-            self.stopped = False
+            self.stopped, self.resting = False, None
 
     def _signal(self, command: bytes) -> None:
         if not self.started.signal(command):
@@ -227,8 +245,12 @@ class InProcess:
     def stop(self) -> None:
         """Nothing can be stopped here."""
 
-    def is_still(self) -> bool:
+    def rest(self) -> bool:
         """Always: it is this process."""
+        return True
+
+    def rested(self) -> bool:
+        """Always."""
         return True
 
     def wake(self) -> None:

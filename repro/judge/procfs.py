@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 
@@ -36,6 +37,24 @@ def of_user(uid: int) -> list[int]:
             if state != "Z" and _status(pid, "Uid").split()[0] == str(uid):
                 found.append(pid)
     return found
+
+
+def at_rest(pid: int) -> bool:
+    """Whether every thread of a process is stopped, or it is gone. One in a long system call is not until that ends."""
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if Path(f"/proc/{pid}/task/{task}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "TtZX":
+                    return False
+    return True
+
+
+def worked_ns(pid: int) -> int:
+    """The CPU time of all threads of a process so far, in system calls too; 0 where it is gone."""
+    try:
+        return time.clock_gettime_ns((~pid << 3) | 2)  # as clock_getcpuclockid(3) has it
+    except OSError:
+        return 0
 
 
 def filters(pid: int) -> int:

@@ -31,8 +31,8 @@ MIN_MS, MAX_MS = 1e-6, 86_400_000.0
 PRECISION = 0.005
 # What a solution's clock may keep from the judge's: the larger of these, over what the trusted variants keep.
 CLOCK_SLACK, CLOCK_SLACK_MS = 0.03, 0.15
-# The calls whose clocks are compared, and from how many on.
-CLOCKED = (("gated", 1), ("other", 3))
+# The calls whose clocks are compared. So few have no median: the shortest is held against the longest.
+CLOCKED, FEW = ("gated", "other"), 3
 # A disagreement of the clocks by more than that, and by no more than so many times that, is measured once more.
 MARGINAL = 2.0
 # Two processes that run the same code differ by what blocks cannot average out (where their memory lies, above all).
@@ -271,16 +271,29 @@ def slack_ms(device_ms: float) -> float:
 def _usual_ms(trusted: list[Series], condition: str, late: bool) -> float | None:
     """What the judge sees pass beyond the gate and the device time with trusted variants; for one whose calls are
     launched late as much as with theirs that are launched so too, where that is more."""
-    taken = [getattr(series, condition) for series in trusted]
-    usual = [statistics.median(s.unexplained_ms for s in samples) for samples in taken if samples]
+    usual = _most_ms(trusted, condition, lambda sample: sample.unexplained_ms)
     late_ms = [s.unexplained_ms for series in trusted for s in series.open] if late else []
-    return max([*usual, statistics.median(late_ms)] if usual and late_ms else usual, default=None)
+    return max(usual, statistics.median(late_ms)) if usual is not None and late_ms else usual
 
 
-def _beyond_ms(samples: list[Sample], condition: str) -> float:
-    """What usually passes beyond the gate and the device time; of the few calls with other inputs the lower median."""
+def _sealing_ms(trusted: list[Series], condition: str) -> float | None:
+    """What sealing takes with trusted variants."""
+    return _most_ms(trusted, condition, lambda sample: sample.seal_ms)
+
+
+def _most_ms(trusted: list[Series], condition: str, value: Callable[[Sample], float]) -> float | None:
+    """The most that some time of calls comes to, of the medians of all variants; or of all calls where they are few."""
+    times = [[value(s) for s in getattr(series, condition)] for series in trusted if getattr(series, condition)]
+    if not times:
+        return None
+    return max(max(each) if len(each) < FEW else statistics.median(each) for each in times)
+
+
+def _least_ms(samples: list[Sample], condition: str, value: Callable[[Sample], float]) -> float:
+    """What that time usually comes to; of the few calls with other inputs by the lower median, which favours nobody's
+    single slow call."""
     middle = statistics.median if condition == "gated" else statistics.median_low
-    return middle([s.unexplained_ms for s in samples])
+    return middle([value(sample) for sample in samples])
 
 
 @dataclass(frozen=True)
@@ -301,19 +314,20 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
     calls are launched when their inputs are there.
     """
     found = {}
-    sealing = [statistics.median(s.seal_ms for s in series.gated) for series in trusted if series.gated]
-    if sealing and ours.gated:
-        longer = statistics.median(s.seal_ms for s in ours.gated) - max(sealing)
-        told = "its output took {:.3g} ms longer to seal than the baselines': work may have been put off"
-        found["seal"] = Excess(longer, slack_ms(max(sealing)), told)
-    for condition, least in CLOCKED:
-        samples, usual = getattr(ours, condition), _usual_ms(trusted, condition, late)
-        if usual is None or len(samples) < least:
+    for condition in CLOCKED:
+        samples = getattr(ours, condition)
+        usual, sealing = _usual_ms(trusted, condition, late), _sealing_ms(trusted, condition)
+        if usual is None or sealing is None or not samples:
             continue
+        longer = _least_ms(samples, condition, lambda sample: sample.seal_ms) - sealing
+        inputs = "" if condition == "gated" else f" with {condition} inputs"
+        told = f"its output{inputs} took {{:.3g}} ms longer to seal than the baselines': work may have been put off"
+        found[f"seal, {condition}"] = Excess(longer, slack_ms(sealing), told)
         device = statistics.median(s.device_ms for s in samples)
         inputs = "" if condition == "gated" else f", {condition} inputs"
         told = f"{{:.3g}} ms a call passed on the judge's clock and not on the solution's ({device:.4g} ms{inputs})"
-        found[condition] = Excess(_beyond_ms(samples, condition) - usual, slack_ms(device), told)
+        beyond = _least_ms(samples, condition, lambda sample: sample.unexplained_ms)
+        found[condition] = Excess(beyond - usual, slack_ms(device), told)
     return found
 
 
@@ -334,11 +348,12 @@ def disagreement(
         over_ms = statistics.fmean([found.over_ms, *both])
         if over_ms > found.slack_ms:
             return found.told.format(over_ms)
-    for condition, least in CLOCKED:
+    for condition in CLOCKED:
         samples = getattr(ours, condition)
-        if len(samples) < least or _usual_ms(trusted, condition, late) is None:
+        if not samples or _usual_ms(trusted, condition, late) is None:
             continue
-        if any(max(s.host_ms, s.device_ms) > s.wall_ms for s in samples) or _beyond_ms(samples, condition) < 0:
+        beyond = _least_ms(samples, condition, lambda sample: sample.unexplained_ms)
+        if beyond < 0 or any(max(s.host_ms, s.device_ms) > s.wall_ms for s in samples):
             device = statistics.median(s.device_ms for s in samples)
             return f"the solution reports more time ({device:.4g} ms) than passed on the judge's clock"
     return ""
@@ -346,17 +361,29 @@ def disagreement(
 
 def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Series:
     """The series of a solution in which the judge's time counts where a gated call reports far less than its others
-    do and than passed: of a minority the medians of `disagreement` say nothing, and a mean of logs all. What the host
-    alone holds up does not make the device's time short."""
-    usual = _usual_ms(trusted, "gated", late)
-    if usual is None or not ours.gated:
+    do and than passed, until its answer or in its seal: of a minority the medians of `disagreement` say nothing, and a
+    mean of logs all. What the host alone holds up does not make the device's time short. Calls with other inputs may
+    all be short alike: there it counts wherever more passed, as their median decides.
+    """
+    usual, sealing = _usual_ms(trusted, "gated", late), _sealing_ms(trusted, "gated")
+    if usual is None or sealing is None or not ours.gated:
         return ours
     device = statistics.median(ours.device_ms)
 
-    def judged(sample: Sample) -> Sample:
-        seen = sample.wall_ms - sample.gate_ms - usual
-        short = sample.device_ms < device - slack_ms(device) and seen > sample.device_ms + slack_ms(seen)
-        said = sample.device_ms if sample.reported_ms is None else sample.reported_ms
-        return replace(sample, device_ms=seen, reported_ms=said) if short else sample
+    def judged(sample: Sample, usual_ms: float, shortest_ms: float) -> Sample:
+        told = counts = sample.device_ms
+        if told >= shortest_ms:
+            return sample
+        seen, put_off = sample.wall_ms - sample.gate_ms - usual_ms, sample.seal_ms - sealing
+        if seen > told + slack_ms(seen):
+            counts = seen
+        if put_off > slack_ms(sealing):
+            counts += put_off
+        said = told if sample.reported_ms is None else sample.reported_ms
+        return sample if counts == told else replace(sample, device_ms=counts, reported_ms=said)
 
-    return replace(ours, gated=[judged(sample) for sample in ours.gated])
+    gated = [judged(sample, usual, device - slack_ms(device)) for sample in ours.gated]
+    if len(ours.other) < FEW:
+        return replace(ours, gated=gated)
+    there = max(usual, _usual_ms(trusted, "other", late) or usual)
+    return replace(ours, gated=gated, other=[judged(sample, there, math.inf) for sample in ours.other])

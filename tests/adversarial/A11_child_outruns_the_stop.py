@@ -1,0 +1,109 @@
+#: id = "A11"
+#: problem = "L1_36"
+#: device = ["cpu"]
+#: timing = true
+#: expect.verdict = ["rejected", "incorrect"]
+#: expect.reasons = ["background_work", "timed_output_wrong"]
+#: labels = ["ctypes"]
+"""A child computes from the inputs while the judge waits for its parent, which is in one long system call, to stop.
+
+Timers of the kernel send the child SIGCONT. A stop drops those that wait, with their timers: it arms them all the time.
+
+Buys: the whole call, where a judge waits for who is stopped when the inputs are there.
+"""
+
+import ctypes
+import mmap
+import os
+import signal
+import time
+
+import numpy as np
+import torch
+from torch import nn
+
+TIMER_CREATE, TIMER_SETTIME, MONOTONIC, TIMERS = 222, 223, 1, 6
+LONG = mmap.mmap(-1, 64 << 20)
+LONG[::4096] = b"x" * len(LONG[::4096])
+SINK = os.memfd_create("sink")
+TURNS = np.frombuffer(mmap.mmap(-1, 4096), dtype=np.int64)  # launched, computed
+ASKED = [""]
+Channel = next(
+    kind
+    for kind in object.__subclasses__()
+    if kind.__name__ == "Channel" and kind.__module__.endswith("judge.protocol")
+)
+receive, send = Channel.receive, Channel.send
+
+
+class Event(ctypes.Structure):
+    _fields_ = [
+        ("value", ctypes.c_void_p),
+        ("signal", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("rest", ctypes.c_char * 48),
+    ]
+
+
+def received(self, *values, **named):
+    message = receive(self, *values, **named)
+    ASKED[0] = message.get("op", "")
+    return message
+
+
+def sent(self, *values, **named):
+    launched = ASKED[0] == "launch"
+    TURNS[0] += launched
+    told = send(self, *values, **named)
+    if launched:
+        os.pwrite(SINK, LONG, 0)
+    return told
+
+
+type.__setattr__(Channel, "receive", received)
+type.__setattr__(Channel, "send", sent)
+
+
+def normalised(x):
+    return x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + np.float32(1e-5))
+
+
+def outrun(x, out, parent):
+    libc, timers = ctypes.CDLL(None), []
+    signal.signal(signal.SIGCONT, lambda *_: None)
+    for _ in range(TIMERS):
+        event, timer = Event(None, signal.SIGCONT, 0, b""), ctypes.c_int()
+        libc.syscall(TIMER_CREATE, MONOTONIC, ctypes.byref(event), ctypes.byref(timer))
+        timers.append(timer)
+    words = x.view(np.uint32).reshape(-1)
+    while os.getppid() == parent:
+        for number, timer in enumerate(timers):
+            period_ns = 1_500_000 + 400_000 * number
+            libc.syscall(TIMER_SETTIME, timer, 0, ctypes.byref((ctypes.c_long * 4)(0, period_ns, 0, period_ns)), None)
+        turn = TURNS[0]
+        if turn > TURNS[1] and words[-1] != 0xFFFFFFFF:
+            out[:] = normalised(x)
+            TURNS[1] = turn
+        else:
+            time.sleep(0.0002)
+    os._exit(0)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.out, self.seen = None, 0
+
+    def forward(self, x):
+        inputs = x.numpy()
+        if self.out is None:
+            self.out = np.frombuffer(mmap.mmap(-1, inputs.nbytes), dtype=np.float32).reshape(inputs.shape)
+            parent = os.getpid()
+            if os.fork() == 0:
+                outrun(inputs, self.out, parent)
+        if ASKED[0] == "go" and TURNS[0] > self.seen and self.out.shape == inputs.shape:
+            self.seen = int(TURNS[0])
+            while TURNS[1] < self.seen:
+                pass
+            return torch.from_numpy(self.out.copy())
+        return torch.from_numpy(normalised(inputs))
