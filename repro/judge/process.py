@@ -164,15 +164,17 @@ class WorkerProcess:
     def rest(self) -> bool:
         """Waits until every thread of what was stopped stands still: timers can wake a process without anybody's
         signal, and who is in a system call goes on until it ends. Whether it came to that."""
-        deadline = time.monotonic() + STILL_TIMEOUT_S
+        deadline, before = time.monotonic() + STILL_TIMEOUT_S, dict[int, int]()
         while self.resting is None and self.stopped and time.monotonic() < deadline:
             found = self._processes()
             if all(at_rest(pid) for pid in found):
-                self.resting = {pid: worked_ns(pid) for pid in found}
-                if self.trusted or {*self._processes()} <= self.resting.keys():
+                worked = {pid: worked_ns(pid) for pid in found}
+                if self.trusted or worked == before:  # who is called stopped may have a last moment on a processor
+                    self.resting = {} if self.trusted else worked
                     break
-                self.resting = None  # one was forked before its parent stopped
-                self._signal(launch.STOP)
+                if not worked.keys() <= before.keys():
+                    self._signal(launch.STOP)  # one may have been forked before its parent stopped
+                before = worked
             time.sleep(0.001)
         return self.resting is not None or not self.stopped
 
