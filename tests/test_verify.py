@@ -480,7 +480,7 @@ def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_lat
     found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), ""), "other": (right(""), "")}, TIMED)
     assert outcome(found["honest"]) == outcome(found["other"]) == ("correct", "")
     assert whole["timing"]["launched_late"] == ["honest"]
-    assert waited["honest"] == call.CROWDED and kept["honest"] > 10 > kept["other"] and waited["other"] > 10
+    assert waited["honest"] == call.CROWDED and kept["other"] < waited["other"] < kept["honest"] + waited["honest"]
     lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 14:\n    y = torch.zeros_like(y)")
     found, _ = judged(tmp_path, smoke_fixture, {"honest": (lazy, "")}, TIMED)
     assert outcome(found["honest"]) == ("incorrect", "timed_output_wrong")

@@ -58,8 +58,7 @@ class Started:
     def signal(self, command: bytes) -> bool:
         """STOP, GO or KILL to every process of the worker; False where its warden no longer answers."""
         if self.commands is None or self.answers is None:
-            # Who is stopped forks nobody. To look for processes once more takes milliseconds, and they would be in the
-            # clock of the call that is woken.
+            # Who is stopped forks nobody, and to look for processes takes milliseconds of the call that is woken.
             pids = self.stopped if command == GO and self.stopped else descendants(self.pid)
             self.stopped = pids if command == STOP else []
             for pid in pids:  # those in sessions of their own too
