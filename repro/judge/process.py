@@ -165,15 +165,17 @@ class WorkerProcess:
         """Waits until every thread of what was stopped stands still: timers can wake a process without anybody's
         signal, and who is in a system call goes on until it ends. Whether it came to that."""
         deadline, before = time.monotonic() + STILL_TIMEOUT_S, dict[int, int]()
+        found = self._processes() if self.resting is None else []
         while self.resting is None and self.stopped and time.monotonic() < deadline:
-            found = self._processes()
             if all(at_rest(pid) for pid in found):
                 worked = {pid: worked_ns(pid) for pid in found}
                 if self.trusted or worked == before:  # who is called stopped may have a last moment on a processor
-                    self.resting = {} if self.trusted else worked
-                    break
-                if not worked.keys() <= before.keys():
-                    self._signal(launch.STOP)  # one may have been forked before its parent stopped
+                    late = {*self._processes()} - {*found} if self.started.uid is None else set[int]()
+                    if not late:
+                        self.resting = {} if self.trusted else worked
+                        break
+                    self._signal(launch.STOP)  # forked before its parent stopped; a user's are signalled at once
+                    found = [*found, *late]
                 before = worked
             time.sleep(0.001)
         return self.resting is not None or not self.stopped
