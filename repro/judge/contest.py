@@ -213,7 +213,7 @@ class Contest:
             if self.solutions:  # no measure beside whatever holds it up
                 call.let_go()
                 raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
-        if not worker.rested():
+        if not worker.rested() and not subject.trusted:
             raise SolutionRejected("background_work", RUNS)
         seal = Seal(self.dims, self.slots.staging_bytes)
         answer, wall_ms = call.go()

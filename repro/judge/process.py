@@ -18,7 +18,7 @@ import torch
 from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
 from repro.judge import launch, spare
 from repro.judge.buffers import SharedBuffer
-from repro.judge.procfs import at_rest, descendants, of_user, worked_ns
+from repro.judge.procfs import at_rest, descendants, forks, of_user, worked_ns
 from repro.judge.protocol import ChannelClosed, ChannelGarbage, ChannelTimeout
 
 START_TIMEOUT_S = 120.0
@@ -58,6 +58,7 @@ class WorkerProcess:
         self.numbers = dict(zip(shared, self.started.fds[2:], strict=True))
         self.stopped = self.ended = False
         self.resting: dict[int, int] | None = None  # CPU time of what is at rest, by process
+        self.found, self.forks = list[int](), 0
         ours = {self.started.pid, *descendants(self.started.pid)}
         self.warden = set() if self.started.uid is None else {*of_user(self.started.uid)} - ours  # no solution ran yet
         self.due: deque[tuple[str, int]] = deque()  # what was asked and has no answer yet
@@ -155,24 +156,28 @@ class WorkerProcess:
             self.stopped, self.resting = True, None
 
     def _processes(self) -> list[int]:
-        """All that the worker is, by what can be seen: of its user, or with its parent still. Who is trusted is one."""
-        if self.trusted:
-            return [self.started.pid]
-        uid = self.started.uid
-        return descendants(self.started.pid) if uid is None else [p for p in of_user(uid) if p not in self.warden]
+        """All that the worker is, by what can be seen: of its user, or with its parent still. To look through /proc
+        takes milliseconds: what was found holds until somebody is forked, here or elsewhere."""
+        count = forks()
+        if not count or count != self.forks:
+            uid, self.forks = self.started.uid, count
+            found = descendants(self.started.pid) if uid is None else of_user(uid)
+            self.found = [pid for pid in found if pid not in self.warden]
+        return self.found
 
     def rest(self) -> bool:
         """Waits until every thread of what was stopped stands still: timers can wake a process without anybody's
-        signal, and who is in a system call goes on until it ends. Whether it came to that."""
+        signal, and who is in a system call goes on until it ends. Whether it came to that. Who is trusted is spared
+        nothing of it: what stood still for longer is slower to wake, and the judge's clock compares both."""
         deadline, before = time.monotonic() + STILL_TIMEOUT_S, dict[int, int]()
         found = self._processes() if self.resting is None else []
         while self.resting is None and self.stopped and time.monotonic() < deadline:
             if all(at_rest(pid) for pid in found):
                 worked = {pid: worked_ns(pid) for pid in found}
-                if self.trusted or worked == before:  # who is called stopped may have a last moment on a processor
+                if worked == before:  # who is called stopped may have a last moment on a processor
                     late = {*self._processes()} - {*found} if self.started.uid is None else set[int]()
                     if not late:
-                        self.resting = {} if self.trusted else worked
+                        self.resting = worked
                         break
                     self._signal(launch.STOP)  # forked before its parent stopped; a user's are signalled at once
                     found = [*found, *late]

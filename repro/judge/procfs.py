@@ -39,6 +39,14 @@ def of_user(uid: int) -> list[int]:
     return found
 
 
+def forks() -> int:
+    """How many processes and threads were ever started here, 0 where the kernel does not say (proc_stat(5)). While it
+    stays the same there is nobody new."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/stat").read_text().split("\nprocesses ", 1)[1].split("\n", 1)[0])
+    return 0
+
+
 def at_rest(pid: int) -> bool:
     """Whether every thread of a process is stopped, or it is gone. One in a long system call is not until that ends."""
     with contextlib.suppress(OSError):
