@@ -24,7 +24,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from repro import settings
-from repro.errors import JudgeError
+from repro.errors import JudgeError, SolutionError
 from repro.judge import launch, users
 from repro.judge.nursery import COMPILES
 from repro.judge.procfs import processes
@@ -249,6 +249,24 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
     busy.worker.stop()
     busy.worker.close()
     assert not living(busy.pids()), "what is stopped can be ended"
+
+
+def check_who_is_forked_between_two_calls_stands_still_too() -> None:
+    """Who was found is not looked for again, and strangers are not looked at: a new child is none of both."""
+    from repro.judge.process import STRANGERS_STAY
+
+    busy = Busy()
+    for turn in range(3):
+        busy.worker.stop()
+        assert busy.worker.rest()
+        known = {*(busy.worker.resting or {})}
+        with contextlib.suppress(SolutionError):  # it is no solution
+            busy.define("import os, time\nif os.fork() == 0:\n    time.sleep(600)\n")
+        busy.worker.stop()
+        assert busy.worker.rest() and len({*(busy.worker.resting or {})} - known) == 1, turn
+        if turn == 1:
+            busy.worker.strangers_since -= STRANGERS_STAY  # all are looked at again
+    busy.worker.close()
 
 
 def check_a_worker_that_exits_leaves_nothing() -> None:

@@ -24,6 +24,8 @@ INVERTED_RESIDUALS = (  # expansion, channels out, blocks, stride of the first b
     (6, 160, 3, 2),
     (6, 320, 1, 1),
 )
+# Arguments that decide nothing about how memory is read: one kernel serves all their values.
+SIZES = ("rows", "height", "width", "out_height", "out_width", "positions")
 
 
 @triton.jit
@@ -55,18 +57,18 @@ def rounded_weight(weight_ptr, co, k, out_channels, channels):
 
 @triton.jit
 def product(
-    x_ptr, weight_ptr, p, co, rows, width, channels, out_channels, BLOCK_K: tl.constexpr, WEIGHT_FIRST: tl.constexpr
+    x_ptr, weight_ptr, p, co, rows, wide, channels, out_channels, BLOCK_K: tl.constexpr, WEIGHT_FIRST: tl.constexpr
 ):
-    """x (rows, width) times weight (out_channels, channels)^T at the indices p and co. From channels on, x holds 0."""
+    """x (rows, wide) times weight (out_channels, channels)^T at the indices p and co. From channels on, x holds 0."""
     k = tl.arange(0, BLOCK_K)
-    x_ptrs = x_ptr + p.to(tl.int64)[:, None] * width + k[None, :]
+    x_ptrs = x_ptr + p.to(tl.int64)[:, None] * wide + k[None, :]
     if WEIGHT_FIRST:
         acc = tl.zeros((co.shape[0], p.shape[0]), dtype=tl.float32)
     else:
         acc = tl.zeros((p.shape[0], co.shape[0]), dtype=tl.float32)
     tl.assume(channels > 0)
     for start in range(0, channels, BLOCK_K):
-        x = tl.load(x_ptrs, mask=(p < rows)[:, None] & (k < width - start)[None, :], other=0.0)
+        x = tl.load(x_ptrs, mask=(p < rows)[:, None] & (k < wide - start)[None, :], other=0.0)
         weight = rounded_weight(weight_ptr, co, start + k, out_channels, channels)
         if WEIGHT_FIRST:
             acc = tl.dot(weight, tl.trans(x), acc, input_precision="tf32")
@@ -78,34 +80,34 @@ def product(
     return acc
 
 
-@triton.jit
+@triton.jit(do_not_specialize=(*SIZES, "out_channels"))
 def pointwise_kernel(
-    x_ptr, weight_ptr, gamma_ptr, beta_ptr, mean_ptr, var_ptr, out_ptr, rows, width, channels, out_width, out_channels,
+    x_ptr, weight_ptr, gamma_ptr, beta_ptr, mean_ptr, var_ptr, out_ptr, rows, wide, channels, out_wide, out_channels,
     eps, CLIP: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_K: tl.constexpr,
     WEIGHT_FIRST: tl.constexpr,
 ):  # fmt: skip
-    """x: (rows, width), out: (rows, out_width), 0 from out_channels on. Grid: (rows, out channels)."""
+    """x: (rows, wide), out: (rows, out_wide), 0 from out_channels on. Grid: (rows, out channels)."""
     p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     co = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
-    y = product(x_ptr, weight_ptr, p, co, rows, width, channels, out_channels, BLOCK_K, WEIGHT_FIRST)
+    y = product(x_ptr, weight_ptr, p, co, rows, wide, channels, out_channels, BLOCK_K, WEIGHT_FIRST)
     y = nearest(normalise(y, co, co < out_channels, gamma_ptr, beta_ptr, mean_ptr, var_ptr, eps, CLIP))
-    out_ptrs = out_ptr + p.to(tl.int64)[:, None] * out_width + co[None, :]
-    tl.store(out_ptrs, y, mask=(p < rows)[:, None] & (co < out_width)[None, :])
+    out_ptrs = out_ptr + p.to(tl.int64)[:, None] * out_wide + co[None, :]
+    tl.store(out_ptrs, y, mask=(p < rows)[:, None] & (co < out_wide)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def head_kernel(
-    x_ptr, weight_ptr, gamma_ptr, beta_ptr, mean_ptr, var_ptr, out_ptr, positions, width, channels, out_channels, eps,
+    x_ptr, weight_ptr, gamma_ptr, beta_ptr, mean_ptr, var_ptr, out_ptr, positions, wide, channels, out_channels, eps,
     BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_K: tl.constexpr, WEIGHT_FIRST: tl.constexpr,
 ):  # fmt: skip
     """A pointwise convolution averaged over the positions, out: (batch, out_channels). Grid: (out channels, batch)."""
     co = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
     image = tl.program_id(1).to(tl.int64)
-    x_ptr += image * positions * width
+    x_ptr += image * positions * wide
     total = tl.zeros((BLOCK_C,), dtype=tl.float32)
     for first in range(0, positions, BLOCK_P):
         p = first + tl.arange(0, BLOCK_P)
-        y = product(x_ptr, weight_ptr, p, co, positions, width, channels, out_channels, BLOCK_K, WEIGHT_FIRST)
+        y = product(x_ptr, weight_ptr, p, co, positions, wide, channels, out_channels, BLOCK_K, WEIGHT_FIRST)
         y = normalise(y, co, co < out_channels, gamma_ptr, beta_ptr, mean_ptr, var_ptr, eps, True)
         total += tl.sum(tl.where((p < positions)[:, None], y, 0.0), axis=0)
     tl.store(out_ptr + image * out_channels + co, nearest(total / positions), mask=co < out_channels)
@@ -124,7 +126,7 @@ def classifier_kernel(
     tl.store(out_ptr + p[:, None] * classes + co[None, :], y, mask=(p < rows)[:, None] & (co < classes)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def stem_kernel(
     x_ptr, weight_ptr, gamma_ptr, beta_ptr, mean_ptr, var_ptr, out_ptr, rows, height, width, out_height, out_width,
     out_channels, eps,
@@ -169,7 +171,7 @@ def stencil(
     return acc
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def depthwise_kernel(
     x_ptr, weight_ptr, gamma_ptr, beta_ptr, mean_ptr, var_ptr, out_ptr, rows, channels, height, width, out_height,
     out_width, eps, STRIDE: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
@@ -183,14 +185,14 @@ def depthwise_kernel(
     tl.store(out_ptrs, y, mask=(p < rows)[:, None] & (c < channels)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=(*SIZES, "out_channels"))
 def block_kernel(
     x_ptr, weight0_ptr, gamma0_ptr, beta0_ptr, mean0_ptr, var0_ptr, weight_ptr, gamma_ptr, beta_ptr, mean_ptr, var_ptr,
-    weight2_ptr, gamma2_ptr, beta2_ptr, mean2_ptr, var2_ptr, out_ptr, rows, x_width, in_channels, channels, height,
+    weight2_ptr, gamma2_ptr, beta2_ptr, mean2_ptr, var2_ptr, out_ptr, rows, wide, in_channels, channels, height,
     width, out_height, out_width, out_wide, out_channels, eps0, eps, eps2,
     STRIDE: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_I: tl.constexpr,
 ):  # fmt: skip
-    """Expansion (names end in 0), depthwise convolution and projection (2), x: (batch, height, width, x_width), out:
+    """Expansion (names end in 0), depthwise convolution and projection (2), x: (batch, height, width, wide), out:
     (rows, out_wide). BLOCK_I holds all channels that come in, BLOCK_C all that go out. Grid: (rows,)."""
     p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     co = tl.arange(0, BLOCK_C)
@@ -198,7 +200,7 @@ def block_kernel(
     image = (p // (out_height * out_width)).to(tl.int64)
     row = p // out_width % out_height * STRIDE - 1
     col = p % out_width * STRIDE - 1
-    corner = x_ptr + ((image * height + row) * width + col)[:, None] * x_width + ci[None, :]
+    corner = x_ptr + ((image * height + row) * width + col)[:, None] * wide + ci[None, :]
     acc = tl.zeros((BLOCK_P, BLOCK_C), dtype=tl.float32)
     tl.assume(channels > 0)
     for start in range(0, channels, BLOCK_K):
@@ -208,12 +210,12 @@ def block_kernel(
         for ky in tl.static_range(3):
             for kx in tl.static_range(3):
                 valid = (p < rows) & (row >= -ky) & (row < height - ky) & (col >= -kx) & (col < width - kx)
-                inside = valid[:, None] & (ci < x_width)[None, :]
-                x = tl.load(corner + (ky * width + kx) * x_width, mask=inside, other=0.0)
-                wide = tl.dot(x, weight0, input_precision="tf32")
-                wide = normalise(wide, c, c < channels, gamma0_ptr, beta0_ptr, mean0_ptr, var0_ptr, eps0, True)
+                inside = valid[:, None] & (ci < wide)[None, :]
+                x = tl.load(corner + (ky * width + kx) * wide, mask=inside, other=0.0)
+                y0 = tl.dot(x, weight0, input_precision="tf32")
+                y0 = normalise(y0, c, c < channels, gamma0_ptr, beta0_ptr, mean0_ptr, var0_ptr, eps0, True)
                 tap = tl.load(weight_ptr + c * 9 + (ky * 3 + kx), mask=c < channels, other=0.0)
-                y += tl.where(valid[:, None], wide, 0.0) * tap[None, :]
+                y += tl.where(valid[:, None], y0, 0.0) * tap[None, :]
         y = nearest(normalise(y, c, c < channels, gamma_ptr, beta_ptr, mean_ptr, var_ptr, eps, True))
         weight2 = rounded_weight(weight2_ptr, co, c, out_channels, channels)
         acc = tl.dot(y, tl.trans(weight2), acc, input_precision="tf32")

@@ -26,6 +26,8 @@ STDERR_TAIL_BYTES = 4000
 ENDING_TIMEOUT_S = 10.0
 # What is stopped comes to rest within this time; there are no inputs yet.
 STILL_TIMEOUT_S = 2.0
+# Linux gives a process's number to another when all others were given; none has fewer than a few hundred.
+STRANGERS_STAY = 200
 
 
 class Asked(Protocol):
@@ -59,6 +61,7 @@ class WorkerProcess:
         self.stopped = self.ended = False
         self.resting: dict[int, int] | None = None  # CPU time of what is at rest, by process
         self.found, self.forks = list[int](), 0
+        self.strangers, self.strangers_since = set[int](), 0
         ours = {self.started.pid, *descendants(self.started.pid)}
         self.warden = set() if self.started.uid is None else {*of_user(self.started.uid)} - ours  # no solution ran yet
         self.due: deque[tuple[str, int]] = deque()  # what was asked and has no answer yet
@@ -157,12 +160,16 @@ class WorkerProcess:
 
     def _processes(self) -> list[int]:
         """All that the worker is, by what can be seen: of its user, or with its parent still. To look through /proc
-        takes milliseconds: what was found holds until somebody is forked, here or elsewhere."""
+        takes milliseconds: what was found holds until somebody is forked, here or elsewhere, and who is a stranger
+        stays one until so many were that its number may be another's."""
         count = forks()
-        if not count or count != self.forks:
-            uid, self.forks = self.started.uid, count
-            found = descendants(self.started.pid) if uid is None else of_user(uid)
-            self.found = [pid for pid in found if pid not in self.warden]
+        if count and count == self.forks:
+            return self.found
+        if not count or count - self.strangers_since > STRANGERS_STAY:
+            self.strangers, self.strangers_since = set(), count
+        uid, self.forks = self.started.uid, count
+        found = descendants(self.started.pid) if uid is None else of_user(uid, self.strangers)
+        self.found = [pid for pid in found if pid not in self.warden]
         return self.found
 
     def rest(self) -> bool:

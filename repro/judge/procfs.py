@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 
 
-def processes() -> dict[int, tuple[int, str]]:
-    """pid -> (parent, state) of every process that this one sees. Who has lost its first thread alone is no zombie."""
+def processes(but: set[int] | frozenset[int] = frozenset()) -> dict[int, tuple[int, str]]:
+    """pid -> (parent, state) of every process that this one sees, `but` for these. Who has lost its first thread alone
+    is no zombie."""
     found = {}
     for entry in os.listdir("/proc"):
-        if entry.isdigit():
+        if entry.isdigit() and int(entry) not in but:
             with contextlib.suppress(OSError):
                 facts = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
                 state = "R" if facts[0] == "Z" and int(facts[17]) > 1 else facts[0]
@@ -29,13 +30,16 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def of_user(uid: int) -> list[int]:
-    """Every living process of a user."""
-    found = []
-    for pid, (_, state) in processes().items():
+def of_user(uid: int, strangers: set[int] | None = None) -> list[int]:
+    """Every living process of a user. strangers: who is none, is not looked at, and is told with those that are found
+    to be none."""
+    found, others = [], set() if strangers is None else strangers
+    for pid, (_, state) in processes(others).items():
         with contextlib.suppress(OSError):
             if state != "Z" and _status(pid, "Uid").split()[0] == str(uid):
                 found.append(pid)
+                continue
+        others.add(pid)
     return found
 
 
