@@ -25,7 +25,7 @@ if __name__ == "__main__":
 
 from repro import settings
 from repro.errors import JudgeError, SolutionError
-from repro.judge import launch, users
+from repro.judge import launch, procfs, users
 from repro.judge.nursery import COMPILES
 from repro.judge.procfs import processes
 
@@ -488,6 +488,30 @@ def test_where_the_judge_starts_its_workers_itself(name: str, start: Any, tmp_pa
     """As a program that calls `evaluate` does."""
     finished(start("alone", name))
     assert not list(tmp_path.iterdir())
+
+
+def test_who_cannot_be_read_for_a_moment_is_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a process that is being replaced by another program: it is looked at again, a stranger is not."""
+    asked, hidden, status = list[int](), {os.getpid()}, procfs._status
+
+    def moment(pid: int, name: str) -> str:
+        asked.append(pid)
+        if pid in hidden:
+            hidden.remove(pid)
+            raise ProcessLookupError
+        return status(pid, name)
+
+    monkeypatch.setattr(procfs, "_status", moment)
+    strangers, somebody = set[int](), subprocess.Popen(["sleep", "60"])
+    try:
+        assert os.getpid() not in procfs.of_user(os.getuid(), strangers) and os.getpid() not in strangers
+        assert {os.getpid(), somebody.pid} <= {*procfs.of_user(os.getuid(), strangers)}
+        assert procfs.of_user(4_000_000, strangers) == [] and somebody.pid in strangers
+        asked.clear()
+        assert somebody.pid not in procfs.of_user(os.getuid(), strangers) and somebody.pid not in asked
+    finally:
+        somebody.kill()
+        somebody.wait()
 
 
 @pytest.mark.docker

@@ -31,15 +31,15 @@ def descendants(root: int) -> list[int]:
 
 
 def of_user(uid: int, strangers: set[int] | None = None) -> list[int]:
-    """Every living process of a user. strangers: who is none, is not looked at, and is told with those that are found
-    to be none."""
+    """Every living process of a user. strangers: who is somebody else's, is not looked at, and is told with those that
+    are found to be; who cannot be read, as on its way through exec, is no stranger yet."""
     found, others = [], set() if strangers is None else strangers
     for pid, (_, state) in processes(others).items():
-        with contextlib.suppress(OSError):
-            if state != "Z" and _status(pid, "Uid").split()[0] == str(uid):
+        with contextlib.suppress(OSError, IndexError):
+            if _status(pid, "Uid").split()[0] != str(uid):
+                others.add(pid)
+            elif state != "Z":
                 found.append(pid)
-                continue
-        others.add(pid)
     return found
 
 
