@@ -491,7 +491,8 @@ def test_where_the_judge_starts_its_workers_itself(name: str, start: Any, tmp_pa
 
 
 def test_who_cannot_be_read_for_a_moment_is_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a process that is being replaced by another program: it is looked at again, a stranger is not."""
+    """As a process that is being replaced by another program: nothing is said of anybody then. Who was seen to be
+    somebody else's is not looked at again."""
     asked, hidden, status = list[int](), {os.getpid()}, procfs._status
 
     def moment(pid: int, name: str) -> str:
@@ -502,13 +503,13 @@ def test_who_cannot_be_read_for_a_moment_is_no_stranger(monkeypatch: pytest.Monk
         return status(pid, name)
 
     monkeypatch.setattr(procfs, "_status", moment)
-    strangers, somebody = set[int](), subprocess.Popen(["sleep", "60"])
+    strangers, somebody, us = set[int](), subprocess.Popen(["sleep", "60"]), os.getuid()
     try:
-        assert os.getpid() not in procfs.of_user(os.getuid(), strangers) and os.getpid() not in strangers
-        assert {os.getpid(), somebody.pid} <= {*procfs.of_user(os.getuid(), strangers)}
-        assert procfs.of_user(4_000_000, strangers) == [] and somebody.pid in strangers
+        assert procfs.of_user_but(us, strangers) is None and os.getpid() not in strangers
+        assert {os.getpid(), somebody.pid} <= {*(procfs.of_user_but(us, strangers) or [])}
+        assert procfs.of_user_but(4_000_000, strangers) == [] and somebody.pid in strangers
         asked.clear()
-        assert somebody.pid not in procfs.of_user(os.getuid(), strangers) and somebody.pid not in asked
+        assert somebody.pid not in (procfs.of_user_but(us, strangers) or []) and somebody.pid not in asked
     finally:
         somebody.kill()
         somebody.wait()

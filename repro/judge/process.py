@@ -18,7 +18,7 @@ import torch
 from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
 from repro.judge import launch, spare
 from repro.judge.buffers import SharedBuffer
-from repro.judge.procfs import at_rest, descendants, forks, of_user, worked_ns
+from repro.judge.procfs import at_rest, descendants, forks, of_user, of_user_but, worked_ns
 from repro.judge.protocol import ChannelClosed, ChannelGarbage, ChannelTimeout
 
 START_TIMEOUT_S = 120.0
@@ -158,18 +158,21 @@ class WorkerProcess:
             self._signal(launch.STOP)
             self.stopped, self.resting = True, None
 
-    def _processes(self) -> list[int]:
-        """All that the worker is, by what can be seen: of its user, or with its parent still. To look through /proc
-        takes milliseconds: what was found holds until somebody is forked, here or elsewhere, and who is a stranger
-        stays one until so many were that its number may be another's."""
+    def _processes(self) -> list[int] | None:
+        """All that the worker is, by what can be seen: of its user, or with its parent still; None where somebody
+        cannot be read just now. To look through /proc takes milliseconds: what was found holds until somebody is
+        forked, here or elsewhere, and who is a stranger stays one until so many were that its number may be another's.
+        """
         count = forks()
         if count and count == self.forks:
             return self.found
         if not count or count - self.strangers_since > STRANGERS_STAY:
             self.strangers, self.strangers_since = set(), count
-        uid, self.forks = self.started.uid, count
-        found = descendants(self.started.pid) if uid is None else of_user(uid, self.strangers)
-        self.found = [pid for pid in found if pid not in self.warden]
+        uid = self.started.uid
+        found = descendants(self.started.pid) if uid is None else of_user_but(uid, self.strangers)
+        if found is None:
+            return None
+        self.found, self.forks = [pid for pid in found if pid not in self.warden], count
         return self.found
 
     def rest(self) -> bool:
@@ -177,17 +180,15 @@ class WorkerProcess:
         signal, and who is in a system call goes on until it ends. Whether it came to that. Who is trusted is spared
         nothing of it: what stood still for longer is slower to wake, and the judge's clock compares both."""
         deadline, before = time.monotonic() + STILL_TIMEOUT_S, dict[int, int]()
-        found = self._processes() if self.resting is None else []
         while self.resting is None and self.stopped and time.monotonic() < deadline:
-            if all(at_rest(pid) for pid in found):
+            found = self._processes()
+            if self.started.uid is None and {*(found or [])} - {*self.started.stopped}:
+                self._signal(launch.STOP)  # forked before its parent stopped; a user's are signalled at once
+            if found is not None and all(at_rest(pid) for pid in found):
                 worked = {pid: worked_ns(pid) for pid in found}
                 if worked == before:  # who is called stopped may have a last moment on a processor
-                    late = {*self._processes()} - {*found} if self.started.uid is None else set[int]()
-                    if not late:
-                        self.resting = worked
-                        break
-                    self._signal(launch.STOP)  # forked before its parent stopped; a user's are signalled at once
-                    found = [*found, *late]
+                    self.resting = worked
+                    break
                 before = worked
             time.sleep(0.001)
         return self.resting is not None or not self.stopped

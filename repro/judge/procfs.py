@@ -8,12 +8,11 @@ import time
 from pathlib import Path
 
 
-def processes(but: set[int] | frozenset[int] = frozenset()) -> dict[int, tuple[int, str]]:
-    """pid -> (parent, state) of every process that this one sees, `but` for these. Who has lost its first thread alone
-    is no zombie."""
+def processes() -> dict[int, tuple[int, str]]:
+    """pid -> (parent, state) of every process that this one sees. Who has lost its first thread alone is no zombie."""
     found = {}
     for entry in os.listdir("/proc"):
-        if entry.isdigit() and int(entry) not in but:
+        if entry.isdigit():
             with contextlib.suppress(OSError):
                 facts = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
                 state = "R" if facts[0] == "Z" and int(facts[17]) > 1 else facts[0]
@@ -30,16 +29,30 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def of_user(uid: int, strangers: set[int] | None = None) -> list[int]:
-    """Every living process of a user. strangers: who is somebody else's, is not looked at, and is told with those that
-    are found to be; who cannot be read, as on its way through exec, is no stranger yet."""
-    found, others = [], set() if strangers is None else strangers
-    for pid, (_, state) in processes(others).items():
-        with contextlib.suppress(OSError, IndexError):
-            if _status(pid, "Uid").split()[0] != str(uid):
-                others.add(pid)
-            elif state != "Z":
+def of_user(uid: int) -> list[int]:
+    """Every living process of a user."""
+    found = []
+    for pid, (_, state) in processes().items():
+        with contextlib.suppress(OSError):
+            if state != "Z" and _status(pid, "Uid").split()[0] == str(uid):
                 found.append(pid)
+    return found
+
+
+def of_user_but(uid: int, strangers: set[int]) -> list[int] | None:
+    """Every process of a user, dead ones too, or None where one that is there cannot be read, as on its way through
+    exec. strangers: who is somebody else's and is not looked at; those that are found to be are added."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (pid := int(entry)) not in strangers:
+            try:
+                ours = _status(pid, "Uid").split()[0] == str(uid)
+            except (OSError, IndexError):
+                if Path(f"/proc/{pid}").exists():
+                    return None
+                continue
+            found += [pid] if ours else []
+            strangers |= set() if ours else {pid}
     return found
 
 
