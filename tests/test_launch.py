@@ -166,12 +166,6 @@ class Busy:
             time.sleep(0.01)
         return found
 
-    def goes_on(self, who: set[int]) -> bool:
-        """Whether these count on, and nobody else does."""
-        found: set[int] = set()
-        wait_for(lambda: found.update(self.moving(0.1)) or found >= who, "going on")
-        return found | self.moving(1.0) == who
-
 
 def living(pids: list[int]) -> list[int]:
     """Those that have a thread which runs."""
@@ -206,7 +200,7 @@ def check_everything_that_a_worker_started_ends_with_it() -> None:
     first.worker.close()
     assert not living([first.worker.started.pid, *pids]) and not scratch.exists()
     others = set(EVERYONE) if second.worker.started.uid is not None else {THREAD, CHILD, SESSION}
-    assert second.goes_on(others), "the other worker was hit"
+    assert second.moving(1.0) == others, "the other worker was hit"
     second.worker.close()
     assert not living(second.pids())
 
@@ -222,7 +216,7 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
 
     launch.descendants = looking
     reached = set(EVERYONE) if busy.worker.started.uid is not None else {THREAD, CHILD, SESSION}
-    assert busy.goes_on(set(EVERYONE))
+    assert busy.moving(1.0) == set(EVERYONE)
     for _ in range(3):
         busy.worker.stop()
         assert busy.worker.rest(), (

@@ -422,7 +422,7 @@ def test_more_time_than_passed_is_told() -> None:
 def test_a_call_that_is_launched_late_is_held_against_calls_that_are_launched_so_too() -> None:
     """Those of the latency: a request that launches takes longer on its way than one for times alone."""
     way = replace(TRUSTED[0], open=[Sample(4.0, 4.0, 4.0 + USUAL + ms, 0.0) for ms in (0.05, 0.1, 0.9)])
-    for more_ms, told in ((0.14, (False, False)), (0.2, (True, False)), (0.39, (True, False)), (0.41, (True, True))):
+    for more_ms, told in ((0.14, (False, False)), (0.2, (True, False)), (0.3, (True, True))):
         ours = series([1.0] * 40, way_ms=USUAL + more_ms)
         found = [timing.disagreement(ours, [way, way], late=late) for late in (False, True)]
         assert tuple(map(bool, found)) == told, more_ms
@@ -430,24 +430,6 @@ def test_a_call_that_is_launched_late_is_held_against_calls_that_are_launched_so
     ours.gated[3] = Sample(0.2, 0.2, 1.0 + USUAL + 0.1, 0.0)
     seen = [timing.corrected(ours, [way, way], late=late).gated[3].device_ms for late in (False, True)]
     assert seen == pytest.approx([1.1, 1.0]), "what a minority is told short by counts with the same way"
-
-
-def test_what_calls_that_are_launched_late_take_a_little_too_long_counts_as_their_time() -> None:
-    """All of it, in every call and with other inputs too: a lie of that size buys nothing, and who tells the truth is
-    not rejected. What is within the slack is nobody's lie, and what is far off is still one."""
-    way = replace(TRUSTED[0], open=[Sample(4.0, 4.0, 4.0 + USUAL + ms, 0.0) for ms in (0.05, 0.1, 0.9)])
-    for over_ms, counts in ((0.14, False), (0.16, True), (0.29, True)):
-        ours = series([1.0] * 40, way_ms=USUAL + 0.1 + over_ms)
-        ours = replace(ours, other=calls([1.0] * 2, [1.1 + over_ms] * 2, USUAL))
-        assert timing.disagreement(ours, [way, way], late=True) == "", over_ms
-        found = timing.corrected(ours, [way, way], late=True)
-        for sample in (*found.gated, *found.other):
-            assert sample.device_ms == pytest.approx(1.0 + over_ms if counts else 1.0)
-            assert sample.reported_ms == (1.0 if counts else None)
-        assert timing.corrected(ours, [way, way]).gated == ours.gated, "who is not late is rejected, or was not over"
-    assert timing.disagreement(series([1.0] * 40, way_ms=USUAL + 0.1 + 0.31), [way, way], late=True)
-    quick = replace(ours, gated=[replace(sample, wall_ms=sample.wall_ms - 0.5) for sample in ours.gated])
-    assert all(s.device_ms == 1.0 for s in timing.corrected(quick, [way, way], late=True).gated), "never shorter"
 
 
 @pytest.mark.parametrize(

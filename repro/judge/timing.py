@@ -342,12 +342,11 @@ def disagreement(
     ours: Series, trusted: list[Series], *, late: bool = False, before: dict[str, Excess] | None = None
 ) -> str:
     """Why the worker's clocks do not fit the judge's, or the empty string. before: what was found when another worker
-    of the solution was timed; then the mean of both must fit, which this one alone does more than fit. What calls that
-    are launched late take a little too long is no reason: `corrected` has it count."""
+    of the solution was timed; then the mean of both must fit, which this one alone does more than fit."""
     for clock, found in excesses(ours, trusted, late=late).items():
         both = [each[clock].over_ms for each in (before,) if each is not None and clock in each]
         over_ms = statistics.fmean([found.over_ms, *both])
-        if over_ms > found.slack_ms * (MARGINAL if late and clock in CLOCKED else 1):
+        if over_ms > found.slack_ms:
             return found.told.format(over_ms)
     for condition in CLOCKED:
         samples = getattr(ours, condition)
@@ -364,32 +363,27 @@ def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Ser
     """The series of a solution in which the judge's time counts where a gated call reports far less than its others
     do and than passed, until its answer or in its seal: of a minority the medians of `disagreement` say nothing, and a
     mean of logs all. What the host alone holds up does not make the device's time short. Calls with other inputs may
-    all be short alike: there it counts wherever more passed, as their median decides. Where calls are launched late and
-    their clocks disagree, it counts in all of them: a host that launches several streams, or waits for results on its
-    way, takes longer than those baselines' of which the GPU has all at once.
+    all be short alike: there it counts wherever more passed, as their median decides.
     """
     usual, sealing = _usual_ms(trusted, "gated", late), _sealing_ms(trusted, "gated")
     if usual is None or sealing is None or not ours.gated:
         return ours
     device = statistics.median(ours.device_ms)
-    found = excesses(ours, trusted, late=late)
-    every = late and any(found[clock].over_ms > found[clock].slack_ms for clock in CLOCKED if clock in found)
 
     def judged(sample: Sample, usual_ms: float, shortest_ms: float) -> Sample:
         told = counts = sample.device_ms
         if told >= shortest_ms:
             return sample
         seen, put_off = sample.wall_ms - sample.gate_ms - usual_ms, sample.seal_ms - sealing
-        if seen > told + (0 if every else slack_ms(seen)):
+        if seen > told + slack_ms(seen):
             counts = seen
         if put_off > slack_ms(sealing):
             counts += put_off
         said = told if sample.reported_ms is None else sample.reported_ms
         return sample if counts == told else replace(sample, device_ms=counts, reported_ms=said)
 
-    shortest_ms = math.inf if every else device - slack_ms(device)
-    gated = [judged(sample, usual, shortest_ms) for sample in ours.gated]
-    if len(ours.other) < FEW and not every:
+    gated = [judged(sample, usual, device - slack_ms(device)) for sample in ours.gated]
+    if len(ours.other) < FEW:
         return replace(ours, gated=gated)
     there = max(usual, _usual_ms(trusted, "other", late) or usual)
     return replace(ours, gated=gated, other=[judged(sample, there, math.inf) for sample in ours.other])
