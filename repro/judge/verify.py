@@ -257,17 +257,21 @@ class Evaluation:
 
     def bits(self, subject: Subject) -> list[int]:
         """Digests of the worker's kept output, chunk by chunk as `compare` takes them, without a reference."""
-        found = []
-        dims = self.problem.batch_dims
-        for part in chunks(self.shape.plan, self.shape.rows):
-            shapes = [
-                tuple(leaf["shape"])
-                if part is None
-                else (part.stop - part.start, *[1] * (dims - 1), *leaf["shape"][dims:])
-                for _, leaf in leaves(self.shape.spec)
-            ]
-            found += [metric.digest(fetch()) for fetch in self._fetched(subject, part, shapes)]
-        return found
+        parts = chunks(self.shape.plan, self.shape.rows)
+        return [metric.digest(fetch()) for p in parts for fetch in self._fetched(subject, p, self._shapes(p))]
+
+    def taken(self, subject: Subject, described: Any, part: slice | None, bound: Seal) -> None:
+        """Fetches some rows of the worker's kept output as `compare` does, and compares them with nothing."""
+        bound.open(leaves(self.shape.spec), described)
+        for fetch in self._fetched(subject, part, self._shapes(part), bound):
+            fetch()
+
+    def _shapes(self, part: slice | None) -> list[tuple[int, ...]]:
+        """Of the rows `part` of every output."""
+        dims, specs = self.problem.batch_dims, [leaf["shape"] for _, leaf in leaves(self.shape.spec)]
+        if part is None:
+            return [tuple(shape) for shape in specs]
+        return [(part.stop - part.start, *[1] * (dims - 1), *shape[dims:]) for shape in specs]
 
     def settled(self, subject: Subject, answered: Any) -> None:
         """Raises SolutionRejected where the output is not what it was right after its call."""
