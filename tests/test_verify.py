@@ -696,6 +696,10 @@ def test_a_solution_whose_clocks_disagree_a_little_has_another_process(
     assert outcome(found["liar"]) == ("rejected", "clocks_disagree") and found["liar"]["reasons"][0]["detail"] == "3"
     assert [sorted(before) for before in seen] == [[], ["unlucky"], ["liar", "unlucky"], ["liar", "unlucky"]]
     assert whole["timing"]["timed_again"] == "0.2 ms; 2"
+    kept = whole["timing"]["discarded"]
+    told = [(each["solution"], each["detail"]) for each in kept]
+    assert told == [("unlucky", "0.2 ms"), ("liar", "2"), ("liar", "3")]
+    assert all(each["samples_ms"][name]["gated"]["wall_ms"] for each in kept for name in ("eager", each["solution"]))
     assert pids[0]["unlucky"] != pids[1]["unlucky"] == pids[3]["unlucky"] and pids[1]["liar"] != pids[2]["liar"]
     assert len({each["honest"] for each in pids}) == 1
 

@@ -83,6 +83,7 @@ class Contest:
         self.idle = Idle(self.device, watched=self.options.trust != "dev")
         self.launching = Launching(self.idle, self.slots, self.options.timeout_s, held=self.options.trust != "dev")
         self.keep = True
+        self.series: dict[str, Series] = {}  # what was measured, also where it does not count in the end
         self.dims = 0 if evaluation.own.rows is None else evaluation.problem.batch_dims
         perturbed = not evaluation.problem.native_signal
         self.kind, self.state = evaluation.use(perturbed)  # the trial with published inputs is called as its weights
@@ -298,6 +299,7 @@ class Contest:
         series, status = timing.measure(
             runners, self.options.timing_budget_s, warm=self.cuda, most=self.options.max_blocks
         )
+        self.series = series
         self.clock.lap("sampling")
         self.evaluation.mark("timed")
         self.clock.lap("telemetry")

@@ -149,9 +149,10 @@ def _timed(
 
     Where the baselines were slower beside solutions these are timed again once: a busy host slows them down too. What
     counts is a measurement in which they were not. And where the clocks of one disagree a little it has another worker,
-    once.
+    once. Every measurement that does not count is kept whole, with the reason (`discarded`).
     """
     options = evaluation.options
+    discarded = list[dict[str, Any]]()
     again, may_retry = list[str](), True
     before: dict[str, dict[str, Excess]] = {}
     control = Subject(CONTROL, None, "Model", ["eager"], control=True) if options.controlled else None
@@ -181,9 +182,13 @@ def _timed(
             try:
                 with spare.paused():
                     series, facts = contest.run()
-                return series, facts | ({"timed_again": "; ".join(again)} if again else {})
+                return series, facts | ({"timed_again": "; ".join(again)} if again else {}) | _kept(discarded)
             except Blamed as blamed:
                 error = blamed.error
+                if contest.series:
+                    samples = {name: found.to_json() for name, found in contest.series.items()}
+                    why = {"solution": blamed.subject.name, "code": error.code, "detail": error.detail}
+                    discarded.append({**why, "launched_late": sorted(contest.launching.late), "samples_ms": samples})
                 if blamed.subject.trusted:
                     raise JudgeError(
                         f"timing of {evaluation.problem.key} failed", f"{error.code}: {error.detail}"
@@ -208,4 +213,8 @@ def _timed(
         clock.lap()
         evaluation.end(*trusted, *([control] if control is not None else []))
         clock.lap("ending")
-    return {}, {"status": "not_timed"}
+    return {}, {"status": "not_timed"} | _kept(discarded)
+
+
+def _kept(discarded: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"discarded": discarded} if discarded else {}

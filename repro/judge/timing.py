@@ -122,7 +122,7 @@ class Series:
 
     def to_json(self) -> dict[str, Any]:
         """Every raw sample; of gated ones whose device time is the judge's, what the worker said, by their number."""
-        names = ("device_ms", "host_ms", "wall_ms")
+        names = ("device_ms", "host_ms", "wall_ms", "seal_ms")
         samples = {"gated": self.gated, "open": self.open, "other": self.other}
         reported = {str(i): s.reported_ms for i, s in enumerate(self.gated) if s.reported_ms is not None}
         return {
