@@ -260,9 +260,9 @@ class Contest:
         """A secret row of a timed output against the reference, or all of it, and its bytes against what the call told
         of them. The inputs are overwritten first: what was not computed yet is not computed from them any more.
 
-        Of a baseline the row is fetched and no more, so that its next call finds the GPU as everybody's does: after it
-        the next event waits until the GPU has turned to that process, after the seal alone it does not (0.15 ms on an
-        H200), and the judge's clock would take the difference for the time of a solution that is launched late."""
+        Of a baseline the row is fetched and no more, so that its next call begins as everybody's does. After the seal
+        alone its device time begins earlier, by 0.15 ms on an H200 where no gate is before it, and the judge's clock
+        would take the difference for the time of a solution that is launched late."""
         evaluation, baseline = self.evaluation, subject in self.baselines
         row, whole = evaluation.random_row()
         if not subject.trusted:
