@@ -13,6 +13,7 @@ import functools
 import importlib.util
 import json
 import math
+import operator
 import os
 import select
 import statistics
@@ -358,7 +359,12 @@ def test_the_model_timed_against_itself_is_neither_faster_nor_slower(alone: None
     assert entry["time_ms"]["n"] >= 16 and found["ceilings"]["copy_tb_s"] > 0.1
     assert entry["latency_ms"]["median"] > entry["time_ms"]["median"] and entry["hot_ms"] > 0
     assert entry["own_kernel_share"] in (0, None), entry.get("kernel_shares", entry.get("own_kernel_share_reason"))
-    assert {"eager", "same", evaluate.CONTROL} <= set(found["samples_ms"])
+    ours = {"eager", "same", evaluate.CONTROL}
+    assert ours <= set(found["samples_ms"])
+    # Without a gate the events of all three leave as much of the worker's time out: eager's left out 0.15 ms less once.
+    calls = {name: found["samples_ms"][name]["open"] for name in ours}
+    beyond_ms = [statistics.median(map(operator.sub, c["host_ms"], c["device_ms"])) for c in calls.values()]
+    assert max(beyond_ms) - min(beyond_ms) < 0.1, beyond_ms
 
 
 SPINS = """import torch
