@@ -25,7 +25,7 @@ if __name__ == "__main__":
 
 from repro import settings
 from repro.errors import JudgeError, SolutionError
-from repro.judge import launch, procfs, users
+from repro.judge import clock, launch, procfs, users
 from repro.judge.nursery import COMPILES
 from repro.judge.procfs import processes
 
@@ -247,8 +247,6 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
 
 def check_who_is_forked_between_two_calls_stands_still_too() -> None:
     """Who was found is not looked for again, and strangers are not looked at: a new child is none of both."""
-    from repro.judge.process import STRANGERS_STAY
-
     busy = Busy()
     for turn in range(3):
         busy.worker.stop()
@@ -259,7 +257,43 @@ def check_who_is_forked_between_two_calls_stands_still_too() -> None:
         busy.worker.stop()
         assert busy.worker.rest() and len({*(busy.worker.resting or {})} - known) == 1, turn
         if turn == 1:
-            busy.worker.strangers_since -= STRANGERS_STAY  # all are looked at again
+            busy.worker.strangers.clear()  # all are looked at again
+    busy.worker.close()
+
+
+# A child that a timer wakes 0.2 s after it was stopped: it leaves a sibling that lives on, and is gone at once.
+HEIR = """
+import ctypes, os, signal, time
+class Event(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_void_p), ("signo", ctypes.c_int), ("notify", ctypes.c_int),
+                ("left", ctypes.c_char * 48)]
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if os.fork() == 0:
+    signal.signal(signal.SIGCONT, lambda *_: None)
+    libc, timer = ctypes.CDLL(None), ctypes.c_int()
+    libc.syscall(222, 1, ctypes.byref(Event(None, signal.SIGCONT, 0, b"")), ctypes.byref(timer))
+    last = time.perf_counter()
+    while time.perf_counter() - last < 0.2:
+        last = time.perf_counter()
+        libc.syscall(223, timer, 0, ctypes.byref((ctypes.c_long * 4)(0, 0, 0, 200_000_000)), None)
+        time.sleep(0.001)
+    if libc.syscall(56, 0x8000 | signal.SIGCHLD, 0, 0, 0, 0) == 0:
+        time.sleep(600)
+    os._exit(0)
+"""
+
+
+def check_who_ended_while_it_was_stopped_has_run() -> None:
+    """A number without a process is none that stood still, and whom it left behind was not there before."""
+    busy = Busy()
+    before = {*busy.pids()}
+    with contextlib.suppress(SolutionError):  # it is no solution
+        busy.define(HEIR)
+    busy.worker.stop()
+    assert busy.worker.rest() and busy.worker.rested()
+    (child,) = {*(busy.worker.resting or {})} - before - {busy.worker.started.pid}
+    wait_for(lambda: procfs.dead(child), "the end of the child")
+    assert not busy.worker.rested()
     busy.worker.close()
 
 
@@ -507,6 +541,25 @@ def test_who_cannot_be_read_for_a_moment_is_no_stranger(monkeypatch: pytest.Monk
     finally:
         somebody.kill()
         somebody.wait()
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"a\rUid:\t0", b"\x0c) Z", "вычислитель".encode()])
+def test_a_process_may_have_any_name(name: bytes) -> None:
+    """Also one that is no text, or that breaks a line: nobody is overlooked for it, and nobody else."""
+    code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, {name!r}, 0, 0, 0); print(flush=True); time.sleep(60)"
+    odd = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    try:
+        assert odd.stdout is not None and odd.stdout.readline()
+        us = os.getuid()
+        assert odd.pid in procfs.processes() and odd.pid in procfs.descendants(os.getpid())
+        assert odd.pid in procfs.of_user(us) and odd.pid in (procfs.of_user_but(us, set()) or [])
+        assert not procfs.at_rest(odd.pid) and not procfs.dead(odd.pid)
+        assert clock.age_s(odd.pid) > 0
+    finally:
+        odd.kill()
+        odd.wait()
+        assert odd.stdout is not None
+        odd.stdout.close()
 
 
 @pytest.mark.docker

@@ -623,6 +623,74 @@ def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(
     assert all(entry["time_ms"] for entry in found.values())
 
 
+# Damages what lies in the slots whenever weights come.
+DAMAGES = """
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.conv2d = nn.Conv2d(in_channels, in_channels, kernel_size, stride, padding, groups=in_channels, bias=bias)
+        self.x = None
+
+    def load_state_dict(self, *args, **kwargs):
+        if self.x is not None and not self.x.isnan().any():
+            self.x[..., ::2] *= 2
+        return super().load_state_dict(*args, **kwargs)
+
+    def forward(self, x):
+        self.x = x if self.x is None else self.x
+        return self.conv2d(x)
+"""
+
+
+def test_baselines_are_classed_on_inputs_that_no_solution_has_seen(tmp_path: Path, smoke_fixture: Measured) -> None:
+    """One that damages those that lie there when it loads its weights leaves no baseline out, and makes none rough."""
+    problem, file = problems.load("L1_82", size="smoke"), tmp_path / "damages.py"
+    file.write_text(DAMAGES)
+    found = evaluate.evaluate(problem, smoke_fixture("L1_82"), [("damages", file, "ModelNew")], TIMED)
+    assert found["timing"]["left_out"] == {}
+    assert found["timing"]["baseline_classes"] == {"eager": "fp32", "eager_fp32": "fp32"}
+
+
+# Whenever it was stopped for 8 ms a timer wakes it, and it writes to the inputs.
+LURKS = """
+import ctypes, signal, threading, time
+LIBC = ctypes.CDLL(None)
+
+class Event(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_void_p), ("signo", ctypes.c_int), ("notify", ctypes.c_int),
+                ("left", ctypes.c_char * 48)]
+
+def lurk(x):
+    timer = ctypes.c_int()
+    LIBC.syscall(222, 1, ctypes.byref(Event(None, signal.SIGCONT, 0, b"")), ctypes.byref(timer))
+    last = time.perf_counter()
+    while True:
+        LIBC.syscall(223, timer, 0, ctypes.byref((ctypes.c_long * 4)(0, 0, 0, 8_000_000)), None)
+        now = time.perf_counter()
+        if now - last > 0.008:
+            while time.perf_counter() < now + 0.004:
+                x[..., -1] = 0.5
+        last = time.perf_counter()
+        time.sleep(0.0005)
+"""
+LURK = (
+    "if ModelNew.first is None:\n    ModelNew.first = threading.Thread(target=lurk, args=(x,), daemon=True)\n"
+    "    ModelNew.first.start()"
+)
+
+
+def test_who_writes_to_the_inputs_of_another_one_is_rejected_and_the_other_one_is_not(
+    tmp_path: Path, smoke_fixture: Measured
+) -> None:
+    """Both are right. The one that runs while it is stopped in the other's trials would have it called wrong."""
+    bodies = {"lurks": (right(LURK), LURKS), "honest": (right(""), "")}
+    found, _ = judged(tmp_path, smoke_fixture, bodies)
+    assert outcome(found["honest"]) == ("correct", ""), found["honest"]["reasons"]
+    assert outcome(found["lurks"]) == ("rejected", "background_work"), found["lurks"]
+
+
 def test_what_is_timed_while_the_baselines_are_held_up_is_timed_again_once(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

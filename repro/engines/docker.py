@@ -32,6 +32,7 @@ from repro.engines import agent_docker, lease
 from repro.engines.agent import AgentCell, AgentOutcome
 from repro.engines.base import Attempt, Engine, Progress, follow, inbox
 from repro.errors import EngineError, EngineGone, PrerequisiteError
+from repro.judge.procfs import stat
 
 CELL_FOLDER = "/cell"
 PIDS_LIMIT = 4096
@@ -93,9 +94,7 @@ def toolkit_version() -> str:
 
 def _owner() -> str:
     """This process, so that `gc` can tell live runs from dead ones: host boot, pid, start time."""
-    with open(f"/proc/{os.getpid()}/stat") as stream:
-        start = stream.read().rsplit(")", 1)[1].split()[19]
-    return f"{_boot()}-{os.getpid()}-{start}"
+    return f"{_boot()}-{os.getpid()}-{stat('/proc/self/stat')[19]}"
 
 
 def _boot() -> str:
@@ -108,9 +107,7 @@ def alive(owner: str) -> bool:
     """Whether the process that an owner label names still runs on this machine."""
     try:
         boot, pid, start = owner.split("-")
-        same = _boot() == boot
-        with open(f"/proc/{int(pid)}/stat") as stream:
-            return same and stream.read().rsplit(")", 1)[1].split()[19] == start
+        return _boot() == boot and stat(f"/proc/{int(pid)}/stat")[19] == start
     except (OSError, ValueError):
         return False
 

@@ -19,7 +19,7 @@ from repro.errors import SolutionRejected
 from repro.judge import baselines
 from repro.judge.idle import BUSY_TRIES, PATIENCE, Idle
 from repro.judge.slots import Slots
-from repro.judge.subject import Subject
+from repro.judge.subject import RUNS, Subject
 from repro.judge.timing import GATE_US
 
 # How long the judge waits until a call is launched. What waits for its own results is not, before its inputs are there.
@@ -27,8 +27,6 @@ LAUNCH_S = 0.1
 # So often a call is launched that keeps the judge from the GPU. After so many in a row that do, or that are not
 # launched in time, those of a variant are launched late.
 TURNS, CROWDED = BUSY_TRIES // PATIENCE, 2
-# Why who does not stand still is rejected.
-RUNS = "the solution runs while it is stopped"
 # The baselines that may be late: the others have one stream.
 GRAPHS = "reduce_overhead"
 

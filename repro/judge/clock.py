@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
+
+from repro.judge.procfs import stat
 
 
 class Clock:
@@ -29,7 +30,7 @@ class Clock:
 def age_s(pid: int) -> float:
     """How long a process has lived, seconds; 0 where nothing tells."""
     try:
-        begun = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]) / os.sysconf("SC_CLK_TCK")
+        begun = int(stat(f"/proc/{pid}/stat")[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return 0.0
     return round(max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - begun), 3)

@@ -23,11 +23,11 @@ import torch
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
 from repro.judge import baselines, speedups, timing, trials
 from repro.judge.ahead import COMPILE_TIMEOUT_S
-from repro.judge.call import RUNS, Launching
+from repro.judge.call import Launching
 from repro.judge.clock import Clock
 from repro.judge.idle import BUSY_TRIES, Idle
 from repro.judge.seal import Seal
-from repro.judge.subject import PASSES, Subject
+from repro.judge.subject import PASSES, RUNS, Subject, moved
 from repro.judge.timing import Block, Excess, Runner, Sample, Series, Turns
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
@@ -105,7 +105,6 @@ class Contest:
     def prepare(self) -> list[Runner]:
         """Loads weights everywhere, compiles and classes the baselines; returns what will run."""
         evaluation = self.evaluation
-        self.slots.fill(secret_seed(), None)
         for subject in self.everyone:
             try:
                 evaluation.load(subject, self.kind, self.state)
@@ -117,8 +116,14 @@ class Contest:
         for subject in list(self.baselines):
             for variant in subject.variants:
                 evaluation.progress(f"{evaluation.problem.key}: {variant}")
+                self._others(subject)
+                self.slots.fill(secret_seed(), None)  # which no solution has seen, let alone changed
                 if self._classed(subject, variant):
                     runners.append(Runner(variant, self._run(subject, variant)))
+                self._others(subject)
+                if not self.slots.unchanged():
+                    detail = f"the inputs were changed when {variant} was to run on them"
+                    raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
             if subject.worker is None:
                 self.baselines.remove(subject)
         self.clock.lap("baselines")
@@ -135,7 +140,6 @@ class Contest:
     def _classed(self, subject: Subject, variant: str) -> bool:
         """Compiles a baseline, runs it and notes its class; where it fails, why it is left out."""
         begin = time.monotonic()
-        self.evaluation.still()
         tuned = baselines.split(variant)[0] == baselines.TUNED
         if subject.worker is None:
             self.left_out[variant] = "the variant before it ended their worker"
@@ -234,11 +238,9 @@ class Contest:
 
     def _others(self, subject: Subject) -> None:
         """Sees that every other solution is stopped, and that none of them ran since. Raises Blamed."""
-        for other in self.solutions:
-            if other is not subject and other.worker is not None:
-                other.worker.stop()
-                if not (other.worker.rest() and other.worker.rested()):
-                    raise Blamed(other, SolutionRejected("background_work", RUNS))
+        self._stop(but=subject)
+        for other in moved(s for s in self.solutions if s is not subject):
+            raise Blamed(other, SolutionRejected("background_work", RUNS))
 
     def _modes(self, subject: Subject, variant: str, told: Any) -> None:
         """Notes the global modes before and after a call. Raises JudgeError where a trusted variant's differ from the
@@ -296,9 +298,8 @@ class Contest:
         self.evaluation.progress(f"{key}: timing {', '.join(r.name for r in runners)}")
         self.evaluation.mark("warm")
         self.clock.lap("telemetry")
-        series, status = timing.measure(
-            runners, self.options.timing_budget_s, warm=self.cuda, most=self.options.max_blocks
-        )
+        series, status = timing.measure(runners, self.options.timing_budget_s, warm=self.cuda,
+                                        most=self.options.max_blocks)  # fmt: skip
         self.series = series
         self.clock.lap("sampling")
         self.evaluation.mark("timed")
@@ -308,8 +309,7 @@ class Contest:
         self.left_out |= self._skipped()
         facts: dict[str, Any] = {"status": status, "left_out": self.left_out, "baseline_classes": self.classes,
                                  "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
-                                 "other_inputs": sorted(self.others),
-                                 "memory_kept": self.keep,
+                                 "other_inputs": sorted(self.others), "memory_kept": self.keep,
                                  "launch_ms": {n: round(statistics.median(s.launch_ms for s in x.gated), 4)
                                                for n, x in series.items() if x.gated},
                                  "overhead_ms": {n: round(statistics.median(s.unexplained_ms for s in x.gated), 4)

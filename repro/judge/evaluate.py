@@ -69,6 +69,7 @@ def evaluate(
         clock.lap("trials")
         judged = {s.name: verdict.judge(s, fixture) for s in subjects}
         good = [s for s in subjects if judged[s.name]["verdict"] == "correct"]
+        evaluation.end(*[s for s in subjects if s not in good])  # nobody looks at them from now on
         wanted, verified = ahead.wanted(evaluation, good) if options.timing else set(), time.monotonic()
         for each in compiling:
             if each.subject.name not in wanted:

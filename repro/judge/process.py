@@ -18,7 +18,7 @@ import torch
 from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
 from repro.judge import launch, spare
 from repro.judge.buffers import SharedBuffer
-from repro.judge.procfs import at_rest, descendants, forks, of_user, of_user_but, worked_ns
+from repro.judge.procfs import at_rest, dead, descendants, forks, of_user, of_user_but, worked_ns
 from repro.judge.protocol import ChannelClosed, ChannelGarbage, ChannelTimeout
 
 START_TIMEOUT_S = 120.0
@@ -26,8 +26,6 @@ STDERR_TAIL_BYTES = 4000
 ENDING_TIMEOUT_S = 10.0
 # What is stopped comes to rest within this time; there are no inputs yet.
 STILL_TIMEOUT_S = 2.0
-# Linux gives a process's number to another when all others were given; none has fewer than a few hundred.
-STRANGERS_STAY = 200
 
 
 class Asked(Protocol):
@@ -61,7 +59,7 @@ class WorkerProcess:
         self.stopped = self.ended = False
         self.resting: dict[int, int] | None = None  # CPU time of what is at rest, by process
         self.found, self.forks = list[int](), 0
-        self.strangers, self.strangers_since = set[int](), 0
+        self.strangers = set[tuple[int, int]]()
         ours = {self.started.pid, *descendants(self.started.pid)}
         self.warden = set() if self.started.uid is None else {*of_user(self.started.uid)} - ours  # no solution ran yet
         self.due: deque[tuple[str, int]] = deque()  # what was asked and has no answer yet
@@ -161,13 +159,10 @@ class WorkerProcess:
     def _processes(self) -> list[int] | None:
         """All that the worker is, by what can be seen: of its user, or with its parent still; None where somebody
         cannot be read just now. To look through /proc takes milliseconds: what was found holds until somebody is
-        forked, here or elsewhere, and who is a stranger stays one until so many were that its number may be another's.
-        """
+        forked, here or elsewhere, and who is a stranger stays one."""
         count = forks()
         if count and count == self.forks:
             return self.found
-        if not count or count - self.strangers_since > STRANGERS_STAY:
-            self.strangers, self.strangers_since = set(), count
         uid = self.started.uid
         found = descendants(self.started.pid) if uid is None else of_user_but(uid, self.strangers)
         if found is None:
@@ -185,7 +180,7 @@ class WorkerProcess:
             if self.started.uid is None and {*(found or [])} - {*self.started.stopped}:
                 self._signal(launch.STOP)  # forked before its parent stopped; a user's are signalled at once
             if found is not None and all(at_rest(pid) for pid in found):
-                worked = {pid: worked_ns(pid) for pid in found}
+                worked = {pid: worked_ns(pid) for pid in found if not dead(pid)}
                 if worked == before:  # who is called stopped may have a last moment on a processor
                     self.resting = worked
                     break
@@ -194,8 +189,15 @@ class WorkerProcess:
         return self.resting is not None or not self.stopped
 
     def rested(self) -> bool:
-        """Whether none of them has run since `rest`."""
-        return all(worked_ns(pid) in (0, ns) for pid, ns in (self.resting or {}).items())
+        """Whether none of them has run since `rest`, ended, or left somebody behind."""
+        if self.resting is None:
+            return True
+        if any(worked_ns(pid) != ns for pid, ns in self.resting.items()):
+            return False
+        deadline = time.monotonic() + STILL_TIMEOUT_S
+        while (found := self._processes()) is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return found is not None and all(pid in self.resting or dead(pid) for pid in found)
 
     def wake(self) -> None:
         """Lets them run again."""

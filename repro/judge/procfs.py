@@ -8,13 +8,18 @@ import time
 from pathlib import Path
 
 
+def stat(path: str) -> list[str]:
+    """What such a file says after the name, which may hold any bytes. Raises OSError where there is none."""
+    return Path(path).read_bytes().rsplit(b")", 1)[1].decode().split()
+
+
 def processes() -> dict[int, tuple[int, str]]:
     """pid -> (parent, state) of every process that this one sees. Who has lost its first thread alone is no zombie."""
     found = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
-            with contextlib.suppress(OSError):
-                facts = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
+            with contextlib.suppress(OSError, IndexError):
+                facts = stat(f"/proc/{entry}/stat")
                 state = "R" if facts[0] == "Z" and int(facts[17]) > 1 else facts[0]
                 found[int(entry)] = (int(facts[1]), state)
     return found
@@ -33,26 +38,31 @@ def of_user(uid: int) -> list[int]:
     """Every living process of a user."""
     found = []
     for pid, (_, state) in processes().items():
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, IndexError):
             if state != "Z" and _status(pid, "Uid").split()[0] == str(uid):
                 found.append(pid)
     return found
 
 
-def of_user_but(uid: int, strangers: set[int]) -> list[int] | None:
+def of_user_but(uid: int, strangers: set[tuple[int, int]]) -> list[int] | None:
     """Every process of a user, dead ones too, or None where one that is there cannot be read, as on its way through
-    exec. strangers: who is somebody else's and is not looked at; those that are found to be are added."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and (pid := int(entry)) not in strangers:
-            try:
-                ours = _status(pid, "Uid").split()[0] == str(uid)
-            except (OSError, IndexError):
-                if Path(f"/proc/{pid}").exists():
-                    return None
-                continue
-            found += [pid] if ours else []
-            strangers |= set() if ours else {pid}
+    exec. strangers: who is somebody else's and is not looked at, by number and inode, for a number alone is given
+    again; those that are found to be are added, and who is gone is left out."""
+    found, there = [], set[tuple[int, int]]()
+    with os.scandir("/proc") as entries:
+        for who in [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdigit()]:
+            if who not in strangers:
+                try:
+                    if _status(who[0], "Uid").split()[0] == str(uid):
+                        found.append(who[0])
+                        continue
+                except (OSError, IndexError):
+                    if Path(f"/proc/{who[0]}").exists():
+                        return None
+                    continue
+            there.add(who)
+    strangers.clear()
+    strangers |= there
     return found
 
 
@@ -69,9 +79,18 @@ def at_rest(pid: int) -> bool:
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                if Path(f"/proc/{pid}/task/{task}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "TtZX":
+                if stat(f"/proc/{pid}/task/{task}/stat")[0] not in "TtZX":
                     return False
     return True
+
+
+def dead(pid: int) -> bool:
+    """Whether a process is gone, or a zombie without a thread that runs on."""
+    try:
+        facts = stat(f"/proc/{pid}/stat")
+        return facts[0] in "ZX" and int(facts[17]) < 2
+    except (OSError, IndexError):
+        return True
 
 
 def worked_ns(pid: int) -> int:
@@ -91,6 +110,8 @@ def filters(pid: int) -> int:
 
 
 def _status(pid: int, name: str) -> str:
-    """A line of /proc/PID/status, empty where the kernel has none of that name."""
-    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return lines.get(name, "").strip()
+    """A line of /proc/PID/status, empty where the kernel has none of that name. The first is the name of the process,
+    which may hold any bytes but a line feed."""
+    lines = Path(f"/proc/{pid}/status").read_bytes().split(b"\n")[1:]
+    return next((value.decode().strip() for key, _, value in (line.partition(b":") for line in lines)
+                 if key == name.encode()), "")  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,12 @@ from repro.judge.process import Asked
 
 Progress = Callable[[str], None]
 TRUSTS = ("audited", "dev")
+# Why who does not stand still is rejected.
+RUNS = "the solution runs while it is stopped"
 # The A/A control, calls back to back, and each solution's kernels by the profiler. None of them decides a verdict.
 PASSES = ("control", "hot", "profile")
+# What trials find out about a solution.
+NOTED = ("distances", "legacy", "reasons", "failed", "observed")
 
 
 @dataclass(frozen=True)
@@ -93,3 +98,23 @@ class Subject:
         """Notes the error as this solution's verdict; the first one counts."""
         self.failed = self.failed or error.verdict
         self.reasons.append({"code": error.code, "trial": trial, "detail": error.detail})
+
+    def noted(self) -> dict[str, Any]:
+        """What trials found so far, for `forget`."""
+        return copy.deepcopy({name: getattr(self, name) for name in NOTED})
+
+    def forget(self, before: dict[str, Any]) -> None:
+        """Takes back what trials found since."""
+        vars(self).update(copy.deepcopy(before))
+
+
+def moved(subjects: Iterable[Subject]) -> list[Subject]:
+    """Those of subjects that were stopped of which somebody runs, or ran since they were first looked at."""
+
+    def still(worker: Asked) -> bool:
+        try:
+            return worker.rest() and worker.rested()
+        except SolutionError:
+            return False
+
+    return [subject for subject in subjects if subject.worker is not None and not still(subject.worker)]

@@ -27,7 +27,7 @@ from repro.judge.process import InProcess, WorkerProcess
 from repro.judge.reference import Reference, chunks, leaves, most_rows, output_spec, rows_per_chunk
 from repro.judge.seal import Seal
 from repro.judge.slots import Slots
-from repro.judge.subject import Options, Progress, Subject
+from repro.judge.subject import RUNS, Options, Progress, Subject, moved
 from repro.problems import Problem
 
 # Calls on the same inputs in every trial: one that differs from the first is judged like it. A kernel that is wrong at
@@ -53,25 +53,18 @@ class Evaluation:
     """State of one evaluation: plan, buffers, references, subjects."""
 
     def __init__(
-        self,
-        problem: Problem,
-        fixture: dict[str, Any],
-        subjects: list[Subject],
-        options: Options,
-        progress: Progress,
-        mark: Progress,
-    ) -> None:
+        self, problem: Problem, fixture: dict[str, Any], subjects: list[Subject], options: Options,
+        progress: Progress, mark: Progress,
+    ) -> None:  # fmt: skip
         self.problem, self.fixture, self.options = problem, fixture, options
         self.progress, self.mark = progress, mark
         self.device = torch.device(options.device)
         plan = inputs_module.plan(problem)
         self.native = inputs_module.weights(problem, plan.module)
         if self.native.sha256 != fixture["weights_sha256"]:
-            raise JudgeError(
-                f"the weights of {problem.key} differ from the fixture's",
-                "another torch version may initialise differently",
-                "Run `make fixtures` again on this stack.",
-            )
+            what = f"the weights of {problem.key} differ from the fixture's"
+            why = "another torch version may initialise differently"
+            raise JudgeError(what, why, "Run `make fixtures` again on this stack.")
         self.subjects = subjects
         spec = output_spec(plan, self.native)
         self.shape = self.own = Shape(plan, spec, most_rows(plan, spec, self.device))
@@ -112,12 +105,8 @@ class Evaluation:
     def start(self, *subjects: Subject) -> None:
         """Starts workers side by side and has each import its file; a fault becomes the subject's."""
         self.seat(*subjects)
-        problem = {
-            "id": self.problem.id,
-            "source": base64.b64encode(self.problem.path.read_bytes()).decode(),
-            "dtype": self.problem.dtype,
-            "overrides": self.problem.overrides,
-        }
+        source = base64.b64encode(self.problem.path.read_bytes()).decode()
+        problem = {"source": source} | {name: getattr(self.problem, name) for name in ("id", "dtype", "overrides")}
 
         def define(subject: Subject) -> SolutionError | None:
             try:
@@ -282,12 +271,33 @@ class Evaluation:
     # -- trials ---------------------------------------------------------------------------------------------------
 
     def trial(self, subject: Subject, trial: trials.Trial) -> None:
-        """One trial of one solution; its faults become reasons."""
+        """One trial of one solution; its faults become reasons. It is made again where another one, which could have
+        written to the inputs, ran meanwhile: that one is rejected, and this one begins anew."""
+        before = subject.noted()
+        self._trial(subject, trial)
+        while self._somebody_ran(subject, trial):
+            subject.forget(before)
+            self.end(subject)
+            self.start(subject)
+            if subject.worker is None:
+                return
+            self._trial(subject, trial)
+
+    def _somebody_ran(self, subject: Subject, trial: trials.Trial) -> bool:
+        """Rejects the other solutions that do not stand still; whether there are any."""
+        found = moved(s for s in self.subjects if s is not subject)
+        for other in found:
+            other.fail(SolutionRejected("background_work", RUNS), trial.kind)
+        self.end(*found)
+        return bool(found)
+
+    def _trial(self, subject: Subject, trial: trials.Trial) -> None:
         part = self.parts.lap
         part()
         try:
             name, state = self.use(trial.perturbed)
             self.still(but=subject)
+            self._somebody_ran(subject, trial)
             self.load(subject, name, state)
             part("weights")
             self.slots.fill(trial.seed, trial.stress)
