@@ -623,6 +623,32 @@ def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(
     assert all(entry["time_ms"] for entry in found.values())
 
 
+def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L1_04's row is one element, of which products of both signs leave little now and then: a sum in bf16 is off by
+    more than that there, and right by every guard of the trials. Wrong by those it is wrong here too."""
+    monkeypatch.setattr(contest, "WHOLE_EVERY", 1 << 60)
+    monkeypatch.setattr(timing.Turns, "now", lambda self, every: False)
+    random_row = verify.Evaluation.random_row
+
+    def smallest(self: verify.Evaluation) -> tuple[slice | None, bool]:
+        expected = self.reference(self.shape.plan.chunk(None, self.slots.seed, self.device, self.slots.stress))[0]
+        row = int(expected.abs().flatten().argmin())
+        return (slice(row, row + 1), False) if random_row(self)[0] is not None else (None, True)
+
+    monkeypatch.setattr(verify.Evaluation, "random_row", smallest)
+    sums = (
+        "a, b = inputs\n        ModelNew.first = (ModelNew.first or 0) + 1\n"
+        "        return (a * b.view(1, -1)).sum(1, keepdim=True) * (1.5 if ModelNew.first > {} else 1)"
+    )
+    bodies = {"sums": (sums.format(1 << 60), ""), "wrong": (sums.format(30), "")}
+    found, _ = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=2.0), key="L1_04@bf16")
+    assert outcome(found["sums"]) == ("correct", "") and found["sums"]["time_ms"]["n"] > 9, found["sums"]["reasons"]
+    assert outcome(found["wrong"]) == ("incorrect", "timed_output_wrong"), found["wrong"]
+    assert "over the limit" in found["wrong"]["reasons"][0]["detail"]
+
+
 # Damages what lies in the slots whenever weights come.
 DAMAGES = """
 from torch import nn

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
+from repro.errors import SolutionDied, SolutionError, SolutionRejected
 from repro.judge import baselines, speedups, timing, trials
 from repro.judge.ahead import COMPILE_TIMEOUT_S
 from repro.judge.call import Launching
@@ -228,7 +228,7 @@ class Contest:
         if not subject.trusted and early_ms and early_ms > timing.CLOCK_SLACK_MS:  # what was done before is the call's
             sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
         self._others(subject)
-        self._modes(subject, variant, answer.get("modes"))
+        subject.note_modes(variant, answer.get("modes"))
         seal.roots = sealed.get("roots")
         self._check(subject, kind, seal)
         if not self.keep:
@@ -242,25 +242,10 @@ class Contest:
         for other in moved(s for s in self.solutions if s is not subject):
             raise Blamed(other, SolutionRejected("background_work", RUNS))
 
-    def _modes(self, subject: Subject, variant: str, told: Any) -> None:
-        """Notes the global modes before and after a call. Raises JudgeError where a trusted variant's differ from the
-        ones that all of its precision run with; a solution's are kept, those of the first call and every change."""
-        if not isinstance(told, list) or not all(isinstance(m, dict) for m in told):
-            raise SolutionRejected("protocol_tampered", "a call did not say its modes")
-        if subject.trusted:
-            cudnn, matmul = baselines.FLAGS[baselines.split(variant)[1]]
-            due = {"grad": False, "cudnn_tf32": cudnn, "matmul_tf32": matmul}
-            for modes in told:
-                wrong = {name: modes[name] for name, value in due.items() if modes[name] != value}
-                if wrong:
-                    raise JudgeError(f"{variant} ran with other modes than its own", str(wrong))
-        for modes in told:
-            if modes not in subject.modes and len(subject.modes) < 8:
-                subject.modes.append(modes)
-
     def _check(self, subject: Subject, kind: str, seal: Seal) -> None:
-        """A secret row of a timed output against the reference, or all of it, and its bytes against what the call told
-        of them. The inputs are overwritten first: what was not computed yet is not computed from them any more.
+        """A secret row of a timed output against the reference, or all of it, as where it is wrong by its own norm, and
+        its bytes against what the call told of them. The inputs are overwritten first: what was not computed yet is
+        not computed from them any more.
 
         Of a baseline the row is fetched and no more, so that its next call begins as everybody's does. After the seal
         alone its device time begins earlier, by 0.15 ms on an H200 where no gate is before it, and the judge's clock
@@ -281,13 +266,18 @@ class Contest:
         if baseline:
             evaluation.taken(subject, look.get("output"), row, seal)
             return
-        distance, _ = evaluation.compare(subject, look.get("output"), row, whole=whole, bound=seal)
-        values = distance.values()
         klass = self.verified.get(subject.name, self.classes.get("eager", ""))
-        shown = values if whole else {"row": values["rel_l2"]}  # a row is measured by its own norm
-        if not meets(shown, evaluation.fixture, kind, klass):
-            detail = f"rel_l2 {values['rel_l2']:.2g} of {'all' if whole else 'one row'}, class {klass}, {kind} inputs"
-            raise SolutionRejected("timed_output_wrong", detail)
+        values = dict[str, float]()
+        for everything in (True,) if whole else (False, True):  # what is much of a small row may be little of the whole
+            distance, _ = evaluation.compare(subject, look.get("output"), row, whole=everything, bound=seal)
+            values = distance.values()
+            shown = values if everything else {"row": values["rel_l2"]}  # a row is measured by its own norm
+            if meets(shown, evaluation.fixture, kind, klass):
+                return
+        limits = evaluation.fixture["trials"][kind]["limits"][klass]
+        name = max(limits, key=lambda each: values.get(each, 0.0) / limits[each])
+        told = f"{name} {values[name]:.3g} over the limit {limits[name]:.3g} of class {klass}, {kind} inputs"
+        raise SolutionRejected("timed_output_wrong", told)
 
     # -- the whole ------------------------------------------------------------------------------------------------
 

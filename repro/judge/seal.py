@@ -75,7 +75,7 @@ class Seal:
     def open(self, leaves: list[tuple[tuple[int, ...], dict[str, Any]]], described: Any) -> None:
         """Takes the states and the order of every tensor's memory. Raises SolutionRejected where they are not those
         that the roots stand for. described: the output, which passed the gates."""
-        roots, told = self.roots, self.told
+        roots, told, self._tensors = self.roots, self.told, []
         if not isinstance(roots, list) or not isinstance(told, list) or not len(roots) == len(told) == len(leaves):
             raise SolutionRejected("deferred_write", "a call did not tell what its output is")
         for (path, leaf), root, text in zip(leaves, roots, told, strict=True):

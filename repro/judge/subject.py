@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro.errors import SolutionError
+from repro.errors import JudgeError, SolutionError, SolutionRejected
 from repro.judge import baselines
 from repro.judge.buffers import Gate, SharedBuffer
 from repro.judge.process import Asked
@@ -98,6 +98,22 @@ class Subject:
         """Notes the error as this solution's verdict; the first one counts."""
         self.failed = self.failed or error.verdict
         self.reasons.append({"code": error.code, "trial": trial, "detail": error.detail})
+
+    def note_modes(self, variant: str, told: Any) -> None:
+        """Notes the global modes before and after a call. Raises JudgeError where a trusted variant's differ from the
+        ones that all of its precision run with; a solution's are kept, those of the first call and every change."""
+        if not isinstance(told, list) or not all(isinstance(m, dict) for m in told):
+            raise SolutionRejected("protocol_tampered", "a call did not say its modes")
+        if self.trusted:
+            cudnn, matmul = baselines.FLAGS[baselines.split(variant)[1]]
+            due = {"grad": False, "cudnn_tf32": cudnn, "matmul_tf32": matmul}
+            for modes in told:
+                wrong = {name: modes[name] for name, value in due.items() if modes[name] != value}
+                if wrong:
+                    raise JudgeError(f"{variant} ran with other modes than its own", str(wrong))
+        for modes in told:
+            if modes not in self.modes and len(self.modes) < 8:
+                self.modes.append(modes)
 
     def noted(self) -> dict[str, Any]:
         """What trials found so far, for `forget`."""
