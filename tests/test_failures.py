@@ -105,6 +105,14 @@ def rms_norm(body: str = "", top: str = "") -> str:
 GOOD = rms_norm()
 WRONG = rms_norm("y = torch.zeros_like(x)")
 HANG = rms_norm("time.sleep(600)")
+# Its scratch folder goes deeper than a path can be long or a function can call itself.
+NEST = """
+here = os.open(".", os.O_RDONLY)
+for _ in range(1500):
+    os.mkdir("a")
+    os.chdir("a")
+os.fchdir(here)
+"""
 # It leaves a file in its scratch folder, the one place where it may write.
 HANG_AND_TELL = rms_norm("open('hangs', 'w').close(); time.sleep(600)")
 
@@ -153,6 +161,7 @@ BAD = {
     "cut_buffers": Bad("correct", "", rms_norm(top=EACH_FD.format("os.ftruncate(fd, 0)"))),
     "closed_fds": Bad("error", "worker_exited", rms_norm(top="os.closerange(3, 64)")),
     "banned": Bad("rejected", "banned", rms_norm("sys.settrace(None)")),
+    "nested_folders": Bad("correct", "", rms_norm(top=NEST)),
     "kills_judge": Bad("correct", "", rms_norm("signal_judge()", top=SIGNAL_JUDGE)),
     "prints_megabytes": Bad("correct", "", rms_norm("print('x' * (8 << 20), flush=True)")),
 }

@@ -4,7 +4,6 @@ and every result of it says so."""
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from repro import jsonio, settings
+from repro import folders, jsonio, settings
 from repro.engines.agent import (
     AGENT_JSON,
     ALLOWANCE_S,
@@ -102,7 +101,7 @@ class Room:
             outcome.agent_files, outcome.cut = basket.files | {AGENT_JSON: told}, basket.cut
             outcome.gateway_files = _gateway_files(gateway_folder, secrets)
             outcome.wall_s = round(time.monotonic() - begin, 3)
-            shutil.rmtree(root, ignore_errors=True)
+            folders.remove(root)
 
     def _write(self, cell: AgentCell, address: Path, gateway: Path, folder: Path) -> bytes:
         """Fills both folders; returns what the agent's session is told."""

@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from repro import settings
+from repro import folders, settings
 from repro.cells import OUTCOMES, Cell
 from repro.engines import agent_local, lease
 from repro.engines.agent import AgentCell, AgentOutcome
@@ -69,7 +69,7 @@ class LocalEngine(Engine):
                     raise EngineError(f"cannot write to {folder}", error.strerror or str(error)) from error
                 return (yield from self._serve(folder, gpu, timeout_s, progress))
         finally:
-            shutil.rmtree(root, ignore_errors=True)
+            folders.remove(root)
 
     def run_agent(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
         with lease.hold(self.gpus, progress, self.stopping) as gpu:

@@ -15,7 +15,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -28,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from repro import settings
+from repro import folders, settings
 from repro.errors import JudgeError
 from repro.judge import users
 from repro.judge.confine import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
@@ -223,11 +222,11 @@ class Launcher:
     def _clear(self, started: Started) -> None:
         """Removes the folder of a worker that is dead, and ends its warden."""
         if started.uid is None:
-            shutil.rmtree(started.scratch, ignore_errors=True)
+            folders.remove(started.scratch)
         elif not started.signal(REMOVE):
             # its processes are dead; a warden that they stopped would never end
             self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
-            self._sweep(started.uid, lambda: shutil.rmtree(started.scratch, ignore_errors=True))
+            self._sweep(started.uid, lambda: folders.remove(started.scratch))
         if started.commands is not None:
             warden = self.wardens.pop(started.commands)
             started.close()
@@ -246,7 +245,7 @@ def _serve_user(name: str, commands: int, answers: int) -> None:
     os.write(answers, scratch.encode())
     while command := os.read(commands, 1):
         if command == REMOVE:
-            shutil.rmtree(scratch, ignore_errors=True)
+            folders.remove(scratch)
             users.forget(os.getuid())
             os.write(answers, command)
             return

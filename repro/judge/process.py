@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import signal
 import time
 from collections import deque
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
+from repro import folders
 from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
 from repro.judge import launch, spare
 from repro.judge.buffers import SharedBuffer
@@ -281,7 +281,7 @@ class InProcess:
     def close(self) -> None:
         """Lets go of the solution, and of the folder that it had."""
         self._worker.drop()
-        shutil.rmtree(self._worker.scratch, ignore_errors=True)
+        folders.remove(self._worker.scratch)
 
 
 def _plain(name: str) -> str:

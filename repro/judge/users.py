@@ -6,12 +6,12 @@ import contextlib
 import fcntl
 import os
 import pwd
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from repro import folders
 from repro.errors import JudgeError
 from repro.judge.procfs import of_user
 
@@ -38,7 +38,7 @@ def forget(uid: int) -> None:
                 with contextlib.suppress(OSError):
                     if entry.stat(follow_symlinks=False).st_uid == uid:
                         if entry.is_dir(follow_symlinks=False):
-                            shutil.rmtree(entry.path, ignore_errors=True)
+                            folders.remove(entry.path)
                         else:
                             os.unlink(entry.path)
 

@@ -1,0 +1,81 @@
+"""Removing folders that untrusted code could write to. Standard library alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+# Only the way to a folder: enough to work in it, whatever its mode.
+WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def remove(path: str | Path) -> None:
+    """Removes a folder and all in it that can be removed; raises nothing for what cannot.
+
+    However deep it is nested: shutil.rmtree calls itself and holds a descriptor once a level, and the path of what lies
+    deep is too long to be named. Folders that their owner closed are opened; links are not followed.
+    """
+    folder = Path(os.path.abspath(path))
+    above: list[tuple[tuple[int, int], list[str]]] = []  # of each folder on the way: which it is, what is left in it
+    with contextlib.suppress(OSError):
+        here, left = os.open(folder.parent, WAY & ~os.O_NOFOLLOW), [folder.name]
+        try:
+            while left or above:
+                if left:
+                    inner = _enter(left[-1], here)
+                    if inner is None:
+                        left.pop()
+                        continue
+                    above.append((_identity(here), left))
+                    os.close(here)
+                    here, left = inner, _empty(inner)
+                    continue
+                outer = os.open("..", WAY, dir_fd=here)
+                os.close(here)
+                here, (known, left) = outer, above.pop()
+                if _identity(here) != known:
+                    return  # somebody moved it meanwhile: this is not what was to be removed
+                with contextlib.suppress(OSError):
+                    os.rmdir(left.pop(), dir_fd=here)
+        finally:
+            os.close(here)
+
+
+def _enter(name: str, parent: int) -> int | None:
+    """A folder, with all rights that its owner can have; None where it is none or closed to this user."""
+    try:
+        found = os.open(name, WAY, dir_fd=parent)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        os.chmod(f"/proc/self/fd/{found}", 0o700)
+    if os.access(".", os.X_OK, dir_fd=found):
+        return found
+    os.close(found)
+    return None
+
+
+def _empty(folder: int) -> list[str]:
+    """Removes all that is no folder; returns the names of the folders."""
+    try:
+        readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return []
+    folders = []
+    try:
+        for name in os.listdir(readable):
+            try:
+                os.unlink(name, dir_fd=readable)
+            except IsADirectoryError:
+                folders.append(name)
+            except OSError:
+                continue
+    finally:
+        os.close(readable)
+    return folders
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    found = os.fstat(folder)
+    return found.st_dev, found.st_ino

@@ -1,0 +1,153 @@
+"""Removing what untrusted code could write to: all of it goes, and nothing beside it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from repro import folders
+from repro.judge import launch, users
+
+
+@pytest.fixture
+def room() -> Iterator[Path]:
+    """A folder whose path is short, and open to every user; pytest's own clearing would meet what is left."""
+    with tempfile.TemporaryDirectory(prefix="repro-folders-") as folder:
+        os.chmod(folder, 0o1777)
+        yield Path(folder)
+        subprocess.run(["rm", "-rf", folder], check=True)
+        os.mkdir(folder)
+
+
+def nest(folder: Path, depth: int, aside: str = "") -> None:
+    """A folder with so many folders in each other, from below, for the path of the lowest is too long; aside: a file
+    that lies beside each."""
+    folder.mkdir()
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        if aside:
+            os.close(os.open(aside, os.O_CREAT | os.O_WRONLY, dir_fd=here))
+        os.mkdir("a" * 20, dir_fd=here)
+        inner = os.open("a" * 20, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
+def test_a_folder_nested_deeper_than_calls_descriptors_and_paths_go_is_removed(room: Path) -> None:
+    """shutil.rmtree ended in a RecursionError that nobody expected, or ran out of descriptors and left it."""
+    depth = 500 + max(sys.getrecursionlimit(), 1024)
+    assert depth * 21 > os.pathconf("/", "PC_PATH_MAX")
+    nest(room / "deep", depth, aside="file")
+    (room / "deep" / "beside").mkdir()
+    (room / "deep" / "beside" / "file").touch()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count + 8, before[1]))
+    try:
+        folders.remove(room / "deep")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert not list(room.iterdir())
+    assert len(os.listdir("/proc/self/fd")) == count
+
+
+def test_links_are_removed_and_what_they_name_stays(room: Path) -> None:
+    (room / "kept" / "inner").mkdir(parents=True)
+    (room / "kept" / "file").write_text("x")
+    (room / "gone").mkdir()
+    (room / "gone" / "folder").symlink_to(room / "kept")
+    (room / "gone" / "file").symlink_to(room / "kept" / "file")
+    (room / "link").symlink_to(room / "kept")
+    os.mkfifo(room / "gone" / "pipe")
+    folders.remove(room / "gone")
+    folders.remove(room / "link")
+    folders.remove(room / "never there" / "nor this")
+    folders.remove(room / "kept" / "file")
+    assert {path.name for path in room.iterdir()} == {"kept", "link"}
+    assert (room / "kept" / "file").read_text() == "x" and (room / "kept" / "inner").is_dir()
+
+
+def test_what_moves_meanwhile_leads_nowhere_else(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that somebody moves while it is emptied has another one above it, which stays as it is."""
+    (room / "kept" / "inner").mkdir(parents=True)
+    nest(room / "gone", 3)
+    real = folders._empty
+
+    def empty(folder: int) -> list[str]:
+        found = real(folder)
+        if not found:  # at the bottom
+            deep = room / "gone" / ("a" * 20) / ("a" * 20)
+            deep.rename(room / "kept" / ("a" * 20))
+        return found
+
+    monkeypatch.setattr(folders, "_empty", empty)
+    folders.remove(room / "gone")
+    assert (room / "kept" / "inner").is_dir() and (room / "gone").is_dir()
+
+
+def _as_user(work: str, folder: Path) -> None:
+    """Does some work in a folder as a user without rights, where this is root."""
+    become = f"users.become({users.LAST_UID}); " if os.geteuid() == 0 else ""
+    program = f"import os, sys; from repro import folders; from repro.judge import users; {become}{work}"
+    subprocess.run([sys.executable, "-c", program, str(folder)], check=True, env=os.environ | {"PYTHONPATH": "."})
+
+
+def test_folders_that_their_owner_closed_are_removed(room: Path) -> None:
+    """chmod keeps nobody's folder where it is."""
+    _as_user(
+        "os.chdir(sys.argv[1]); os.makedirs('mine/closed/in'); os.makedirs('mine/read only/in'); "
+        "os.chmod('mine/closed', 0); os.chmod('mine/read only', 0o500)",
+        room,
+    )
+    _as_user("folders.remove(sys.argv[1] + '/mine')", room)
+    assert not list(room.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's files")
+def test_what_cannot_be_removed_does_not_keep_the_rest(room: Path) -> None:
+    _as_user("os.makedirs(sys.argv[1] + '/mine/a'); os.makedirs(sys.argv[1] + '/mine/b')", room)
+    (room / "mine" / "theirs").mkdir(mode=0o700)
+    (room / "mine" / "theirs" / "file").touch()
+    _as_user("folders.remove(sys.argv[1] + '/mine')", room)
+    assert [path.name for path in (room / "mine").iterdir()] == ["theirs"]
+    folders.remove(room / "mine")
+    assert not list(room.iterdir())
+
+
+def test_a_worker_that_nests_folders_is_cleared_away(monkeypatch: pytest.MonkeyPatch, room: Path) -> None:
+    """The launcher died of one, and with it every solution that was still to be judged."""
+    monkeypatch.setattr(tempfile, "tempdir", str(room))
+    nest(room / "scratch", 1500)
+    launch.Launcher()._clear(launch.Started(0, str(room / "scratch"), None, []))
+    assert not list(room.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives workers users of their own")
+@pytest.mark.parametrize("left", ["warden", "nobody"])
+def test_a_workers_user_that_nests_folders_is_cleared_away(
+    monkeypatch: pytest.MonkeyPatch, room: Path, left: str
+) -> None:
+    """In its scratch folder and beside it, by its warden or, where that is gone, by the launcher."""
+    monkeypatch.setattr(tempfile, "tempdir", str(room))
+    launcher = launch.Launcher()
+    uid = users.LAST_UID
+    commands, answers, scratch = launcher._warden(uid, "nests")
+    for place in ("scratch", "beside"):
+        folder = Path(scratch) / "deep" if place == "scratch" else room / "beside"
+        nest(folder, 1500)
+        subprocess.run(["chown", "-R", str(uid), folder], check=True)
+    if left == "nobody":
+        os.kill(launcher.wardens[commands], 9)
+        launcher._clear(launch.Started(0, scratch, uid, [], commands, answers))
+        users.forget(uid)
+    else:
+        launcher._clear(launch.Started(0, scratch, uid, [], commands, answers))
+    assert not list(room.iterdir())
