@@ -113,6 +113,18 @@ for _ in range(1500):
     os.chdir("a")
 os.fchdir(here)
 """
+# Its worker's word on memory, which decides nothing and is kept, goes too deep to be written.
+DEEP = """
+def deep(*_):
+    value = {}
+    for _ in range(700):
+        value = {"a": value}
+    return value
+
+for name, module in list(sys.modules.items()):
+    if name.endswith("judge.worker"):
+        module.Worker.peak = deep
+"""
 # It leaves a file in its scratch folder, the one place where it may write.
 HANG_AND_TELL = rms_norm("open('hangs', 'w').close(); time.sleep(600)")
 
@@ -161,6 +173,8 @@ BAD = {
     "cut_buffers": Bad("correct", "", rms_norm(top=EACH_FD.format("os.ftruncate(fd, 0)"))),
     "closed_fds": Bad("error", "worker_exited", rms_norm(top="os.closerange(3, 64)")),
     "banned": Bad("rejected", "banned", rms_norm("sys.settrace(None)")),
+    "nested_in_an_answer": Bad("rejected", "protocol_tampered", rms_norm(top=DEEP)),
+    "nested_output": Bad("incorrect", "wrong_structure", rms_norm("for _ in range(300): y = [y]")),
     "nested_folders": Bad("correct", "", rms_norm(top=NEST)),
     "kills_judge": Bad("correct", "", rms_norm("signal_judge()", top=SIGNAL_JUDGE)),
     "prints_megabytes": Bad("correct", "", rms_norm("print('x' * (8 << 20), flush=True)")),

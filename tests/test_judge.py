@@ -25,7 +25,7 @@ from repro.judge import reference as reference_module
 from repro.judge.metric import Distance
 from repro.judge.precision import TF32Operands, exact_float32, round_mantissa
 from repro.judge.process import WorkerProcess
-from repro.judge.protocol import MAX_LINE_BYTES, Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
+from repro.judge.protocol import MAX_LINE_BYTES, MOST_LEVELS, Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
 from repro.judge.subject import Subject
 
 CPU = torch.device("cpu")
@@ -475,6 +475,33 @@ def test_a_structure_of_a_million_values_is_told_by_that_alone() -> None:
             assert refused.value.code == "wrong_structure"
 
 
+def nested(count: int) -> Any:
+    """A tensor in so many sequences."""
+    value: Any = torch.ones(1)
+    for at in range(count):
+        value = [value] if at % 2 else (value,)
+    return value
+
+
+@pytest.mark.parametrize("count", [outputs.MOST_LEVELS + 1, 400, 1000])
+def test_a_deep_structure_is_told_by_that_alone(count: int) -> None:
+    """It is an honest mistake: it must fit the wire, and get a verdict that says what is wrong."""
+    described = outputs.describe(nested(count), [])
+    assert described == {"kind": "other", "type": f"a structure of more than {outputs.MOST_LEVELS} levels"}
+    assert outputs.sums(nested(count)) == [] and outputs.sealed(nested(count), bytes(16)) == []
+    with pytest.raises(SolutionRejected, match="levels") as refused:
+        gates.check(described, SPEC, "cpu")
+    assert refused.value.code == "wrong_structure"
+
+
+def test_the_deepest_structure_that_is_described_fits_the_wire(pipe: tuple[Channel, int]) -> None:
+    channel, write = pipe
+    answer = {"output": outputs.describe(nested(outputs.MOST_LEVELS), []), "digest": [], "static": False}
+    assert '"shape": [1]' in json.dumps(answer)
+    os.write(write, json.dumps(answer).encode() + b"\n")
+    assert channel.receive(5) == answer
+
+
 def test_outputs_of_many_tensors_are_described_in_their_order() -> None:
     tensors = [torch.full((2,), float(at)) for at in range(500)]
     value = (tensors[0], [tensors[1], (tensors[2],)], *tensors[3:])
@@ -562,6 +589,25 @@ def test_garbage_is_named_so(pipe: tuple[Channel, int], data: bytes) -> None:
     with pytest.raises(ChannelGarbage):
         channel.receive(20)
     writer.join()
+
+
+def levels(count: int) -> dict[str, Any]:
+    """Objects and lists in each other, so many."""
+    value: dict[str, Any] | list[Any] = {} if count % 2 else []
+    for at in range(count - 1, 0, -1):
+        value = {"a": value} if at % 2 else [value]
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.parametrize("count", [MOST_LEVELS + 1, 491, 700])
+def test_an_answer_deeper_than_any_honest_one_is_garbage(pipe: tuple[Channel, int], count: int) -> None:
+    """One of 700 levels ended the cell that wrote it down, with all who were judged there; 491 ended who read that."""
+    channel, write = pipe
+    os.write(write, json.dumps(levels(count)).encode() + b"\n" + json.dumps(levels(MOST_LEVELS)).encode() + b"\n")
+    with pytest.raises(ChannelGarbage, match=f"more than {MOST_LEVELS} levels"):
+        channel.receive(5)
+    assert channel.receive(5) == levels(MOST_LEVELS)
 
 
 def test_a_line_without_end_is_cut_off(pipe: tuple[Channel, int]) -> None:

@@ -12,6 +12,8 @@ from repro.judge import digests
 SMALL_BYTES = 1 << 20
 # An output of more values than this is told by that alone: a digest each of a million took a worker 72 s on an H200.
 MOST_VALUES = 1024
+# Sequences in each other beyond which an output is told by that alone; on the wire each takes two of its levels.
+MOST_LEVELS = 8
 
 
 def wide(value: Any) -> bool:
@@ -27,9 +29,21 @@ def wide(value: Any) -> bool:
     return False
 
 
+def deep(value: Any) -> bool:
+    """Whether a structure that is not wide has more than MOST_LEVELS levels."""
+    todo = [(value, 0)]
+    while todo:
+        item, level = todo.pop()
+        if isinstance(item, tuple | list):
+            if level == MOST_LEVELS:
+                return True
+            todo.extend((part, level + 1) for part in item)
+    return False
+
+
 def values(value: Any) -> list[Any]:
-    """The values of an output's structure in order; none of a wide one, which `describe` refuses."""
-    return [] if wide(value) else _values(value)
+    """The values of an output's structure in order; none of a wide or deep one, which `describe` refuses."""
+    return [] if wide(value) or deep(value) else _values(value)
 
 
 def _values(value: Any) -> list[Any]:
@@ -102,6 +116,8 @@ def describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
     """Structure, type and memory of what a solution returned."""
     if wide(value):
         return {"kind": "other", "type": f"a structure of more than {MOST_VALUES} values"}
+    if deep(value):
+        return {"kind": "other", "type": f"a structure of more than {MOST_LEVELS} levels"}
     return _describe(value, inputs)
 
 

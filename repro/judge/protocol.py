@@ -10,6 +10,8 @@ import time
 from typing import Any
 
 MAX_LINE_BYTES = 4 << 20
+# Objects and lists in each other: what is kept of a message is written and read again by code that calls itself.
+MOST_LEVELS = 24
 
 
 class ChannelClosed(Exception):
@@ -21,7 +23,7 @@ class ChannelTimeout(Exception):
 
 
 class ChannelGarbage(Exception):
-    """What came is not a JSON object on one line of bounded length."""
+    """What came is not a JSON object on one line of bounded length and depth."""
 
 
 class Channel:
@@ -72,6 +74,7 @@ class Channel:
             raise ChannelGarbage(f"not JSON: {line[:80]!r}") from error
         if not isinstance(message, dict):
             raise ChannelGarbage("not a JSON object")
+        _bound(message, MOST_LEVELS)
         return message
 
     def comes(self, within_s: float) -> bool:
@@ -95,3 +98,13 @@ class Channel:
                 os.close(fd)
             except OSError:
                 continue
+
+
+def _bound(value: Any, levels: int) -> None:
+    """Raises ChannelGarbage where a value has more levels than these."""
+    if not isinstance(value, dict | list):
+        return
+    if not levels:
+        raise ChannelGarbage(f"an object of more than {MOST_LEVELS} levels")
+    for inner in value.values() if isinstance(value, dict) else value:
+        _bound(inner, levels - 1)
