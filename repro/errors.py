@@ -16,6 +16,12 @@ ReproError                     what happened, why, and what to do; printed as on
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    """On one line, and without what steers a terminal or cannot be written."""
+    line = " ".join(text.split())
+    return line if line.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in line)
+
+
 class ReproError(Exception):
     """An expected failure, told as what happened, why and what to do.
 
@@ -34,7 +40,7 @@ class ReproError(Exception):
             line += f": {self.why}"
         if self.remedy:
             line += f". {self.remedy}"
-        return " ".join(line.split())
+        return printable(line)
 
 
 class UsageError(ReproError):
@@ -71,7 +77,7 @@ class SolutionError(ReproError):
     verdict = "error"
 
     def __init__(self, code: str, detail: str = "") -> None:
-        text = " ".join(detail.split())
+        text = printable(detail)
         self.code, self.detail = code, text if len(text) <= 900 else f"{text[:300]} ... {text[-580:]}"
         super().__init__(code, self.detail)
 

@@ -175,6 +175,9 @@ BAD = {
     "banned": Bad("rejected", "banned", rms_norm("sys.settrace(None)")),
     "nested_in_an_answer": Bad("rejected", "protocol_tampered", rms_norm(top=DEEP)),
     "nested_output": Bad("incorrect", "wrong_structure", rms_norm("for _ in range(300): y = [y]")),
+    "surrogate": Bad("error", "exception", rms_norm("raise ValueError('\\ud800 \\x1b[2K\\r')")),
+    "surrogate_name": Bad("incorrect", "wrong_structure", rms_norm("return type('\\x1b[2J', (), {})()")),
+    "prints_and_dies": Bad("error", "worker_exited", rms_norm("print('\\x1b[2K', flush=True); os._exit(3)")),
     "nested_folders": Bad("correct", "", rms_norm(top=NEST)),
     "kills_judge": Bad("correct", "", rms_norm("signal_judge()", top=SIGNAL_JUDGE)),
     "prints_megabytes": Bad("correct", "", rms_norm("print('x' * (8 << 20), flush=True)")),
@@ -382,6 +385,7 @@ def _check(name: str, bad: Bad, judged: SimpleNamespace) -> None:
     if bad.code:
         reason = entry["reasons"][0]
         assert reason["code"] == bad.code and "\n" not in reason["detail"], entry["reasons"]
+        assert reason["detail"].isprintable(), reason
     else:
         assert not entry["reasons"]
 

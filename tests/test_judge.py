@@ -19,7 +19,7 @@ from conftest import series
 from torch import nn
 
 from repro import inputs, jsonio, problems
-from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
+from repro.errors import JudgeError, ReproError, SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
 from repro.judge import calibrate, ceilings, gates, limits, metric, outputs, timing, trials, verdict
 from repro.judge import reference as reference_module
 from repro.judge.metric import Distance
@@ -608,6 +608,41 @@ def test_an_answer_deeper_than_any_honest_one_is_garbage(pipe: tuple[Channel, in
     with pytest.raises(ChannelGarbage, match=f"more than {MOST_LEVELS} levels"):
         channel.receive(5)
     assert channel.receive(5) == levels(MOST_LEVELS)
+
+
+# What a terminal obeys, what ends a line and what no file takes.
+STEERS = "\x1b[2K\r[1/1] L1_36: correct\x1b[K \x9b2J\x7f \u2028\u202e\ud800 \x00\b"
+
+
+def test_what_a_worker_says_steers_no_terminal_and_can_be_written(pipe: tuple[Channel, int]) -> None:
+    """A surrogate ended the command after all was judged, without a report; escapes wrote over a verdict's line."""
+    channel, write = pipe
+    honest = {"error": "ünïcode – ≥ 1", "path": "a  b", "list": [1, 2.5, None, True]}
+    os.write(write, json.dumps({STEERS: [STEERS, {"name": STEERS}]}).encode() + b"\n")
+    os.write(write, b'{"raw": "\xed\xa0\x80 \xc2\x9b"}\n' + json.dumps(honest).encode() + b"\n")
+    ((name, (first, second)),) = channel.receive(5).items()
+    for text in (name, first, second["name"], channel.receive(5)["raw"]):
+        assert text.isprintable() and text.encode(), repr(text)
+    assert "[1/1] L1_36: correct" in name and channel.receive(5) == honest
+
+
+def test_what_the_judge_says_arrives_as_it_was_said() -> None:
+    """A problem's own words are not the judge's to change."""
+    read, write = os.pipe()
+    sender, receiver = Channel(os.open(os.devnull, os.O_RDONLY), write), Channel(read, os.dup(write), from_judge=True)
+    sender.send({"value": STEERS}, 5)
+    assert receiver.receive(5) == {"value": STEERS}
+    sender.close()
+    receiver.close()
+
+
+@pytest.mark.parametrize("kind", [SolutionError, SolutionDied, SolutionRejected, JudgeError])
+def test_errors_are_told_on_one_line_that_can_be_written(kind: type[ReproError]) -> None:
+    """What a worker printed before it died comes by another way than the wire."""
+    error = kind("banned", STEERS)
+    told = [str(error), error.detail] if isinstance(error, SolutionError) else [str(error)]
+    for text in told:
+        assert text.isprintable() and text.encode() and "[1/1] L1_36: correct" in text, repr(text)
 
 
 def test_a_line_without_end_is_cut_off(pipe: tuple[Channel, int]) -> None:

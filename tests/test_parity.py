@@ -53,6 +53,11 @@ def test_a_process_that_ends_ends_the_protocol_with_its_reason(tmp_path: Path, s
     assert found["times_ms"]["good"] is None and "ended with bad" in found["reasons"]["good"]
 
 
+def test_what_it_printed_before_it_died_steers_no_terminal(tmp_path: Path) -> None:
+    found = measured(tmp_path, bad=DYING.replace("last", "\\x1b[2Klast"))
+    assert "it died: \ufffd[2Klast words" in found["reasons"]["bad"], found["reasons"]
+
+
 def test_inputs_are_shared_as_published(tmp_path: Path) -> None:
     """What one kernel does to them the next one meets: this is what the judge's own inputs are kept from."""
     found = measured(tmp_path, in_place=IN_PLACE, spoiled=SPOILED)

@@ -13,6 +13,7 @@ from typing import Any
 
 from repro import jsonio, settings
 from repro.errors import EngineError, PrerequisiteError, ReproError
+from repro.errors import printable as plain
 
 GATEWAY_JSON, AGENT_JSON, SCRIPT = "gateway.json", "agent.json", "replay.jsonl"
 OUTCOME, EVENTS, TRANSCRIPT, SOLUTIONS = "agent-outcome.json", "events.jsonl", "transcript", "work/solutions"
@@ -130,8 +131,7 @@ class Basket:
 
 def printable(text: str, limit: int = LONGEST_NAME) -> str:
     """What an agent wrote, on one line and without what steers a terminal."""
-    line = " ".join(text[: 4 * limit].split())
-    return "".join(c if c.isprintable() else "\ufffd" for c in line)[:limit]
+    return plain(text[: 4 * limit])[:limit]
 
 
 def wanted(name: str) -> bool:

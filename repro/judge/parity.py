@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from repro.errors import SolutionRejected
+from repro.errors import SolutionRejected, printable
 from repro.inputs import torch_dtype
 from repro.judge import binder, interpreter, launch, timing
 from repro.judge.protocol import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
@@ -140,7 +140,7 @@ class Child:
         except ChannelClosed:
             size = os.fstat(self.log).st_size
             tail = os.pread(self.log, 2000, max(0, size - 2000)).decode(errors="replace").strip().splitlines()
-            raise Ended(f"it died{': ' + tail[-1] if tail else ''}") from None
+            raise Ended(printable(f"it died{': ' + tail[-1] if tail else ''}")) from None
         except ChannelGarbage as error:
             self.launcher.kill(self.started.pid)
             raise Ended(f"it did not answer in JSON ({error})") from None
@@ -223,7 +223,7 @@ def _host_clock(call: Callable[[], Any], calls: int = 3) -> float:
 
 def serve(read_fd: int, write_fd: int, device: str, scratch: Path) -> None:
     """Answers requests until the judge closes the pipe. A kernel's exception is an answer."""
-    channel = Channel(read_fd, write_fd)
+    channel = Channel(read_fd, write_fd, from_judge=True)
     for fd in (read_fd, write_fd):
         os.set_inheritable(fd, False)
     if device == "cpu":

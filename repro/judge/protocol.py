@@ -9,6 +9,8 @@ import select
 import time
 from typing import Any
 
+from repro.errors import printable
+
 MAX_LINE_BYTES = 4 << 20
 # Objects and lists in each other: what is kept of a message is written and read again by code that calls itself.
 MOST_LEVELS = 24
@@ -27,10 +29,11 @@ class ChannelGarbage(Exception):
 
 
 class Channel:
-    """Reads lines from one file descriptor and writes them to another."""
+    """Reads lines from one file descriptor and writes them to another. from_judge: whose word comes as it was said;
+    that of others is bounded and made printable."""
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
-        self.read_fd, self.write_fd = read_fd, write_fd
+    def __init__(self, read_fd: int, write_fd: int, *, from_judge: bool = False) -> None:
+        self.read_fd, self.write_fd, self.from_judge = read_fd, write_fd, from_judge
         self._buffer = b""
 
     def send(self, message: dict[str, Any], timeout_s: float | None = None) -> None:
@@ -74,8 +77,8 @@ class Channel:
             raise ChannelGarbage(f"not JSON: {line[:80]!r}") from error
         if not isinstance(message, dict):
             raise ChannelGarbage("not a JSON object")
-        _bound(message, MOST_LEVELS)
-        return message
+        plain: dict[str, Any] = message if self.from_judge else _plain(message, 0)
+        return plain
 
     def comes(self, within_s: float) -> bool:
         """Whether something to receive comes within these seconds, be it the end."""
@@ -100,11 +103,14 @@ class Channel:
                 continue
 
 
-def _bound(value: Any, levels: int) -> None:
-    """Raises ChannelGarbage where a value has more levels than these."""
+def _plain(value: Any, above: int) -> Any:
+    """A value whose texts can be printed. Raises ChannelGarbage where it has too many levels with those above it."""
+    if isinstance(value, str):
+        return value if value.isprintable() else printable(value)
     if not isinstance(value, dict | list):
-        return
-    if not levels:
+        return value
+    if above == MOST_LEVELS:
         raise ChannelGarbage(f"an object of more than {MOST_LEVELS} levels")
-    for inner in value.values() if isinstance(value, dict) else value:
-        _bound(inner, levels - 1)
+    if isinstance(value, list):
+        return [_plain(inner, above + 1) for inner in value]
+    return {_plain(name, above): _plain(inner, above + 1) for name, inner in value.items()}

@@ -367,7 +367,7 @@ def serve(
     read_fd: int, write_fd: int, device: str, scratch: Path, confined: dict[str, str], *, compiles: bool = False
 ) -> None:
     """Answers requests until the judge closes the pipe. compiles: torch.compile will be asked for."""
-    channel = Channel(read_fd, write_fd)
+    channel = Channel(read_fd, write_fd, from_judge=True)
     for fd in (channel.read_fd, channel.write_fd):
         os.set_inheritable(fd, False)
     worker = Worker(torch.device(device), scratch, confined)
