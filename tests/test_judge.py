@@ -27,6 +27,7 @@ from repro.judge.precision import TF32Operands, exact_float32, round_mantissa
 from repro.judge.process import WorkerProcess
 from repro.judge.protocol import MAX_LINE_BYTES, MOST_LEVELS, Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
 from repro.judge.subject import Subject
+from repro.judge.worker import Worker
 
 CPU = torch.device("cpu")
 KEYS = [p.key for suite in problems.suites() for p in problems.suite(suite, size="smoke")]
@@ -844,6 +845,27 @@ def test_a_possible_time_stays_correct_with_its_floor() -> None:
     assert result_of(FLOOR_MS * 0.92)["verdict"] == "correct", "the ceilings are known to a few per cent"
     assert found["speedup"]["eager"]["ratio"] == pytest.approx(4.0 / (FLOOR_MS * 1.25))
     assert found["speedup"]["best_same_class"]["baseline"] == "eager", "an fp32 solution is not held against TF32"
+
+
+def test_of_a_workers_word_on_memory_and_modes_plain_values_of_known_names_are_kept() -> None:
+    """It decides nothing: whatever else it holds would only be carried into every bundle."""
+    peak = {"allocated": 5, "reserved": {"a": [1]}, "mine": "x" * 10**6}
+    modes = {"grad": False, "threads": 1, "default_dtype": "x" * 10**6, "allocator": [], "mine": 1}
+    memory = {"solution": peak, "device_over_start_bytes": 7}
+    found = result_of(FLOOR_MS * 1.25, subject={"memory": memory, "modes": [modes]})
+    assert found["memory"] == {"solution": {"allocated": 5}, "device_over_start_bytes": 7}
+    (kept,) = found["modes"]
+    assert (kept.pop("grad"), kept.pop("threads")) == (False, 1)
+    assert list(kept) == ["default_dtype"] and len(kept["default_dtype"]) <= 400
+    for memory, told in (({"reason": "the worker had ended"},) * 2, ({"solution": []}, {"solution": {}})):
+        assert result_of(1.0, subject={"memory": memory})["memory"] == told
+
+
+def test_an_honest_workers_word_is_kept_whole(tmp_path: Path) -> None:
+    worker = Worker(CPU, tmp_path)
+    memory = {"solution": worker.peak(), "device_over_start_bytes": None}
+    found = result_of(FLOOR_MS * 1.25, subject={"memory": memory, "modes": [worker.modes()]})
+    assert (found["memory"], found["modes"]) == (memory, [worker.modes()])
 
 
 @pytest.mark.parametrize("ms", [FLOOR_MS * 0.85, 1e-3, timing.MIN_MS])

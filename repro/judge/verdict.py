@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 # Baselines that the published speedups divide by, and their names in a result.
 PUBLISHED_BASELINES = ("eager", "compile")
+# What is kept of a worker's word on itself, which decides nothing: these names, and so much of a text.
+PEAK = ("allocated", "reserved")
+MODES = ("grad", "cudnn_tf32", "matmul_tf32", "cudnn_benchmark", "default_dtype", "allocator", "threads")
+SAID_CHARS = 400
 NOT_TIMED = "only correct solutions are timed"
 
 
@@ -97,14 +101,14 @@ def result(
         "separation": _separation(trust, uid),
         "confined": subject.hello.get("confined", {}),
         "measurement": reached is not None,
-        "memory": subject.memory,
+        "memory": {n: _said(told, PEAK) if n == "solution" else told for n, told in subject.memory.items()},
     } | _provenance(subject)
     ours = series.get(subject.name)
     if judged["verdict"] != "correct" or ours is None or not ours.gated:
         return entry | {"time_reason": facts["status"] if judged["verdict"] == "correct" else NOT_TIMED}
     entry["time_ms"] = stats.summary(ours.device_ms)
     entry |= _others(ours)
-    entry["modes"] = subject.modes
+    entry["modes"] = [_said(modes, MODES) for modes in subject.modes]
     names = [n for n in facts["baseline_classes"] if n in series]
     ratio = {n: speedups.compare(series[n], ours) for n in names}
     if any(found["inputs"] == "other" for found in ratio.values()):
@@ -125,6 +129,13 @@ def result(
     entry["word"] = best["best_same_class"]["word"] if best else None
     _floor(problem, entry, reached)
     return entry
+
+
+def _said(told: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """The plain values of these names."""
+    known = [(name, told[name]) for name in names if name in told] if isinstance(told, dict) else []
+    plain = {name: value for name, value in known if value is None or isinstance(value, int | float | str)}
+    return {name: value[:SAID_CHARS] if isinstance(value, str) else value for name, value in plain.items()}
 
 
 def _separation(trust: str, uid: int | None) -> str:
