@@ -27,7 +27,7 @@ from repro.judge import parity, stats, verdict
 from repro.judge.subject import Subject
 from repro.judge.timing import Series
 from repro.progress import Progress
-from repro.report import markdown, model
+from repro.report import markdown, model, outline
 from repro.runs import Row, execute
 
 GOLDEN = Path(__file__).parent / "golden" / "report.md"
@@ -217,6 +217,25 @@ def test_solutions_of_one_problem_are_told_apart(tmp_path: Path, device: str) ->
     assert "| incorrect" in line_with(text, "L1_36", "bad.py")
     line_with(text, "L1_36", "bad.py", "too far")
     line_with(text, "L1_36", "dead.py", "out of memory")
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_a_solutions_words_stay_in_their_cell(tmp_path: Path, device: str) -> None:
+    """They are its own: more cells, another verdict, a link, a picture that is fetched, a page's element."""
+    words = "a | correct | ![x](http://example.org/x.png) [y](z) <b> \\| c `"
+    bad = {"L1_36/bad": result("L1_36", {"eager": 4.0}, device=device, bad={"mine": words})}
+    text = drawn(bundle_of(tmp_path, "evaluate", bad, {"L1_36/bad": {"problem": "L1_36", "file": "bad.py"}},
+                           device=device))  # fmt: skip
+    told = "a \\| correct \\| ![x]\\(http://example.org/x.png) [y]\\(z) \\<b> \\\\\\| c \\`"
+    assert told in line_with(text, "bad.py", "example.org")
+
+
+def test_what_stands_in_a_documents_cell_stays_there() -> None:
+    rows = [["a | b [x](y) <i> `"] * 2]
+    columns = [{"title": "text", "kind": "text"}, {"title": "code", "kind": "code"}]
+    part = {"title": "t", "text": [], "figures": [], "tables": [{"caption": "c", "columns": columns, "rows": rows}]}
+    last = outline.section(part).splitlines()[-1]
+    assert last == "| a \\| b [x]\\(y) \\<i> \\` | `a \\| b [x](y) <i> '` |"
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])

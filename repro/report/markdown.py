@@ -39,7 +39,8 @@ def _percent(value: float | None) -> str:
 
 
 def _table(head: list[str], rows: list[list[Any]]) -> str:
-    return tabulate(rows, headers=head, tablefmt="github", disable_numparse=True)
+    told = [[outline.plain(" ".join(cell.split())) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    return tabulate(told, headers=head, tablefmt="github", disable_numparse=True)
 
 
 def render(report: dict[str, Any]) -> str:

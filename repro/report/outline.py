@@ -25,6 +25,13 @@ def section(part: dict[str, Any]) -> str:
     return "\n\n".join(lines)
 
 
+def plain(text: str) -> str:
+    """A text that is not ours, as it reads: in one cell, without links, elements and code."""
+    for mark in ("\\", "|", "<", "`"):
+        text = text.replace(mark, f"\\{mark}")
+    return text.replace("](", "]\\(")
+
+
 def _escaped(text: str) -> str:
     return text.replace("|", "\\|")
 
@@ -37,5 +44,7 @@ def _table(table: dict[str, Any]) -> str:
 
 
 def _cell(kind: str, cell: Any) -> str:
-    found = _escaped(" ".join(cells.text(kind, cell).split()))
-    return f"`{found}`" if kind == "code" and found != cells.EMPTY else found
+    found = " ".join(cells.text(kind, cell).split())
+    if kind != "code" or found == cells.EMPTY:
+        return plain(found)
+    return "`" + _escaped(found.replace("`", "'")) + "`"
