@@ -113,17 +113,19 @@ for _ in range(1500):
     os.chdir("a")
 os.fchdir(here)
 """
-# Its worker's word on memory, which decides nothing and is kept, goes too deep to be written.
+# An answer of its worker goes too deep to be written: one on an output, and one on memory, which decides nothing.
 DEEP = """
-def deep(*_):
-    value = {}
-    for _ in range(700):
-        value = {"a": value}
-    return value
+def deeper(real):
+    def deep(*args, **more):
+        value = {}
+        for _ in range(700):
+            value = {"a": value}
+        return real(*args, **more) | value
+    return deep
 
 for name, module in list(sys.modules.items()):
     if name.endswith("judge.worker"):
-        module.Worker.peak = deep
+        module.Worker.METHOD = deeper(module.Worker.METHOD)
 """
 # It leaves a file in its scratch folder, the one place where it may write.
 HANG_AND_TELL = rms_norm("open('hangs', 'w').close(); time.sleep(600)")
@@ -173,7 +175,8 @@ BAD = {
     "cut_buffers": Bad("correct", "", rms_norm(top=EACH_FD.format("os.ftruncate(fd, 0)"))),
     "closed_fds": Bad("error", "worker_exited", rms_norm(top="os.closerange(3, 64)")),
     "banned": Bad("rejected", "banned", rms_norm("sys.settrace(None)")),
-    "nested_in_an_answer": Bad("rejected", "protocol_tampered", rms_norm(top=DEEP)),
+    "nested_in_an_answer": Bad("rejected", "protocol_tampered", rms_norm(top=DEEP.replace("METHOD", "run"))),
+    "nested_word_on_memory": Bad("correct", "", rms_norm(top=DEEP.replace("METHOD", "peak"))),
     "nested_output": Bad("incorrect", "wrong_structure", rms_norm("for _ in range(300): y = [y]")),
     "surrogate": Bad("error", "exception", rms_norm("raise ValueError('\\ud800 \\x1b[2K\\r')")),
     "surrogate_name": Bad("incorrect", "wrong_structure", rms_norm("return type('\\x1b[2J', (), {})()")),
