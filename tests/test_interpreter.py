@@ -1,9 +1,11 @@
 """bfloat16 kernels in Triton's interpreter give what a GPU would give."""
 
+import json
 import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from repro import settings
 from repro.judge import interpreter
@@ -29,12 +31,106 @@ assert torch.equal(mixed, expected), (mixed - expected).abs().max()
 """
 
 
-def test_bfloat16_arithmetic_and_dot_match_torch(tmp_path):
+HEAD = """
+import json, torch, triton, triton.language as tl
+from repro.judge import interpreter
+interpreter.mend()
+torch.manual_seed(0)
+a, b, n = torch.randn(8, 16).bfloat16(), torch.randn(8, 16).bfloat16(), torch.arange(128).view(8, 16) * 3 - 40
+ends = {}
+
+def constant(value):
+    return torch.tensor(value).bfloat16()
+
+@triton.jit
+def least(x, y):
+    return tl.where(x < y, x, y)
+
+def run(kernel, name, expected):
+    try:
+        out = torch.full_like(expected, 77)
+        kernel[(1,)](a, b, out)
+        ends[name] = "" if torch.equal(out, expected) else f"{out} is not {expected}"
+    except Exception as error:
+        ends[name] = repr(error)
+"""
+KERNELS = """
+@triton.jit
+def kernel_{number}(A, B, OUT):
+    rows, columns = tl.arange(0, 8)[:, None], tl.arange(0, 16)[None, :]
+    at = rows * 16 + columns
+    x, y = tl.load(A + at), tl.load(B + at)
+    i = at * 3 - 40
+    tl.store(OUT + at, {ours})
+
+run(kernel_{number}, {name!r}, {theirs})
+"""
+
+# name: what a kernel computes of x, y and the integers i; the same of a, b and n with torch
+CASES = {
+    "constant": ("x * 1.7 + (1.0 - x) * (1.0 / 3)", "a * constant(1.7) + (1 - a) * constant(1 / 3)"),
+    "full": ("tl.where(x > y, x, tl.full((8, 16), float('-inf'), x.dtype))", "torch.where(a > b, a, -torch.inf)"),
+    "full of an integer": ("x + tl.full((8, 16), 3, tl.bfloat16)", "a + 3"),
+    "fma": ("tl.fma(x, y, x)", "(a.float() * b + a).bfloat16()"),
+    "from integers": ("i.to(tl.bfloat16)", "n.bfloat16()"),
+    "from bits": ("(x > y).to(tl.bfloat16)", "(a > b).bfloat16()"),
+    "to integers": ("(x * 100).to(tl.int32)", "(a * 100).int()"),
+    "from fp64": ("(i.to(tl.float64) / 7).to(tl.bfloat16)", "(n.double() / 7).bfloat16()"),
+    "to fp64": ("x.to(tl.float64) / 3", "a.double() / 3"),
+    "from fp16": ("i.to(tl.float16).to(tl.bfloat16)", "n.half().bfloat16()"),
+    "subnormal": (
+        "(x.to(tl.float32) * 1e-39).to(tl.bfloat16).to(tl.float32)",
+        "(a.float() * 1e-39).bfloat16().float()",
+    ),
+    "toward zero": (
+        "(i / 7).to(tl.bfloat16, 'rtz')",
+        "((n / 7).view(torch.int32) & -65536).view(torch.float32).bfloat16()",
+    ),
+    "masked load": ("tl.load(A + at, mask=rows < 5, other=1)", "torch.where(torch.arange(8)[:, None] < 5, a, 1)"),
+    "comparisons": ("((x > y) ^ (x > 0) | (x == y)).to(tl.int32)", "((a > b) ^ (a > 0) | (a == b)).int()"),
+    "sort": ("tl.sort(x)", "a.sort(-1)[0]"),
+    "sort, greatest first": ("tl.sort(x, descending=True)", "a.sort(-1, descending=True)[0]"),
+    "row sums": ("tl.sum(x, axis=1)[:, None] + 0 * x", "a.float().sum(1, keepdim=True).bfloat16() + 0 * a"),
+    "column sums": ("tl.sum(x * y, axis=0, keep_dims=True) + 0 * x", "(a * b).float().sum(0).bfloat16() + 0 * a"),
+    "sum of all": ("tl.sum(x) + 0 * x", "a.float().sum().bfloat16() + 0 * a"),
+    "maximum": ("tl.max(x, axis=1)[:, None] + 0 * y", "a.float().amax(1, keepdim=True) + 0 * b.float()"),
+    "argmax": ("tl.argmax(x, axis=1)[:, None] + 0 * i", "a.argmax(1, keepdim=True) + 0 * n"),
+    "own reduction": ("tl.reduce(x, 1, least)[:, None] + 0 * x", "a.amin(1, keepdim=True) + 0 * a"),
+    "running sums": ("tl.cumsum(x, 1)", "a.float().cumsum(1).bfloat16()"),
+    "running sums from the end": ("tl.cumsum(x, 1, reverse=True)", "a.float().flip(1).cumsum(1).flip(1).bfloat16()"),
+    "own scan": ("tl.associative_scan(x, 1, least)", "a.cummin(1)[0]"),
+}
+
+
+def interpreted(tmp_path, source):
+    """What a program that uses Triton's interpreter prints."""
     file = tmp_path / "kernel.py"
-    file.write_text(KERNEL)
+    file.write_text(source)
     env = settings.cell_env({"TRITON_INTERPRET": "1", "PYTHONPATH": str(settings.ROOT)})
     done = subprocess.run([sys.executable, str(file)], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_bfloat16_arithmetic_and_dot_match_torch(tmp_path):
+    interpreted(tmp_path, KERNEL)
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory):
+    """How each of `CASES` ended, all in one process."""
+    kernels = [
+        KERNELS.format(number=number, name=name, ours=ours, theirs=theirs)
+        for number, (name, (ours, theirs)) in enumerate(CASES.items())
+    ]
+    source = HEAD + "".join(kernels) + "print(json.dumps(ends))"
+    return json.loads(interpreted(tmp_path_factory.mktemp("cases"), source))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bfloat16_is_what_torch_makes_of_it(name, ends):
+    """Constants, casts, comparisons, fma, reductions and scans."""
+    assert ends[name] == ""
 
 
 def test_narrow_rounds_to_nearest_even_and_keeps_nan_and_infinity():

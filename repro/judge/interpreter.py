@@ -1,7 +1,8 @@
 """bfloat16 in Triton's interpreter, which holds it as uint16 bits: mended, so that a CPU judges what a GPU would do.
 
-As shipped (3.5.1) float32 -> bfloat16 truncates, and arithmetic, comparisons and `tl.dot` work on the bit patterns as
-if they were integers. Here values are widened to float32 first and rounded to nearest even once.
+As shipped (3.5.1) float32 -> bfloat16 truncates, there are no bfloat16 constants, and arithmetic, comparisons, casts,
+reductions, scans and `tl.dot` work on the bit patterns as if they were integers. Here values are widened to float32
+first and rounded to nearest even once.
 """
 
 from __future__ import annotations
@@ -31,18 +32,15 @@ def mend() -> None:
     from triton.runtime import interpreter
 
     builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
-    convert = interpreter._convert_float
 
     def is_bf16(value: Any) -> bool:
         return bool(value.dtype.scalar == tl.bfloat16)
 
-    def convert_float(data: Any, source: Any, target: Any, rounding: Any) -> Any:
-        if source == tl.float32 and target == tl.bfloat16:
-            return narrow(data)
-        return convert(data, source, target, rounding)
-
     def as_float(value: Any) -> Any:
         return handle(widen(value.data), tl.float32) if is_bf16(value) else value
+
+    def as_bf16(value: Any) -> Any:
+        return handle(narrow(value.data), tl.bfloat16)
 
     def through_float32(original: Callable[..., Any]) -> Callable[..., Any]:
         def operate(self: Any, *arguments: Any) -> Any:
@@ -50,20 +48,46 @@ def mend() -> None:
             if op is np.where or not is_bf16(operands[-1]):
                 return original(self, *arguments)
             result = original(self, *[as_float(value) for value in operands], op)
-            data = result.data
-            return handle(narrow(data) if data.dtype == np.float32 else data, tl.bfloat16)
+            return as_bf16(result) if result.data.dtype == np.float32 else handle(result.data, tl.int1)
 
         return operate
 
-    dot = builder.create_dot
+    def get_bf16(self: Any, value: Any) -> Any:
+        return handle(narrow(np.array([value], np.float32)), tl.bfloat16)
+
+    cast = builder.cast_impl
+
+    def cast_impl(self: Any, value: Any, target: Any) -> Any:
+        widened = as_float(value)
+        return as_bf16(widened) if target.scalar == tl.bfloat16 else cast(self, widened, target)
+
+    fma, dot = builder.create_fma, builder.create_dot
+
+    def create_fma(self: Any, a: Any, b: Any, c: Any) -> Any:
+        result = fma(self, as_float(a), as_float(b), as_float(c))
+        return as_bf16(result) if is_bf16(c) else result
 
     def create_dot(self: Any, a: Any, b: Any, d: Any, *rest: Any) -> Any:
-        if not is_bf16(d):
-            return dot(self, as_float(a), as_float(b), d, *rest)
         result = dot(self, as_float(a), as_float(b), as_float(d), *rest)
-        return handle(narrow(result.data), tl.bfloat16)
+        return as_bf16(result) if is_bf16(d) else result
 
-    interpreter._convert_float = convert_float
-    builder.create_dot = create_dot
+    def retyped(tensor: Any, converted: Callable[[Any], Any]) -> Any:
+        value = converted(tensor.handle)
+        return tl.tensor(value, tensor.type.with_element_ty(value.dtype))
+
+    def of_widened(original: Callable[..., Any]) -> Callable[..., Any]:
+        def apply_impl(self: Any, inputs: Any) -> Any:
+            if not any(map(is_bf16, inputs)):
+                return original(self, inputs)
+            results = original(self, tuple(retyped(x, as_float) if is_bf16(x) else x for x in inputs))
+            results = results if isinstance(results, list | tuple) else [results]
+            return [retyped(y, as_bf16) if is_bf16(x) else y for x, y in zip(inputs, results, strict=False)]
+
+        return apply_impl
+
+    builder.get_bf16, builder.cast_impl = get_bf16, cast_impl
+    builder.create_fma, builder.create_dot = create_fma, create_dot
     for name in ("unary_op", "binary_op", "ternary_op"):
         setattr(builder, name, through_float32(getattr(builder, name)))
+    for kind in (interpreter.ReduceOps, interpreter.ScanOps):
+        kind.apply_impl = of_widened(kind.apply_impl)
