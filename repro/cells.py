@@ -204,6 +204,8 @@ def serve(folder: Path) -> None:
                 launch.current().nurse(cell.device)
                 if spare.COMPILES in _workers(cells[at + 1 :]):  # for this one it would come too late
                     launch.current().nurse(cell.device, compiles=True)
+            elif cell.device == "cpu" and cell.options.get("trust") == "dev":  # a worker is told by its environment
+                settings.interpret()
             if cell.device not in taken:
                 begun = fingerprint.begin(cell.device)
                 if cell.verb != "fingerprint":  # timed apart from the fingerprint, which only asks them

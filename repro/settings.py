@@ -239,6 +239,11 @@ def compile_alone() -> None:
         config.compile_threads = 1
 
 
+def interpret() -> None:
+    """Has this process run Triton kernels in Triton's interpreter, where it has not imported Triton yet."""
+    os.environ["TRITON_INTERPRET"] = "1"
+
+
 def own_caches(folder: Path) -> None:
     """Puts what the judge itself compiles into its cell's folder, where no worker can write."""
     os.environ["TRITON_CACHE_DIR"] = str(folder / "cache" / "triton")

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from conftest import CPU, Tool, rows
 
 from repro import settings
 from repro.judge import interpreter
@@ -131,6 +132,15 @@ def ends(tmp_path_factory):
 def test_bfloat16_is_what_torch_makes_of_it(name, ends):
     """Constants, casts, comparisons, fma, reductions and scans."""
     assert ends[name] == ""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_dev_runs_triton_kernels_where_there_is_no_gpu(dtype: str, judge_tool: Tool):
+    """In the judge's own process, which nobody told to interpret them, and with the same bfloat16 as in a worker."""
+    file = settings.ROOT / "tests" / "honest" / "fp32_rms_norm.py"
+    judge_tool("evaluate", file, "--problem", "L1_36", "--dtype", dtype, "--trust", "dev", "--no-timing", *CPU)
+    (row,) = rows(judge_tool.bundles()[0]).values()
+    assert [(entry["verdict"], entry["reasons"]) for entry in row["result"]["results"]] == [("correct", [])]
 
 
 def test_narrow_rounds_to_nearest_even_and_keeps_nan_and_infinity():

@@ -7,6 +7,7 @@ first and rounded to nearest even once.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ def widen(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return (np.ascontiguousarray(bits).astype(np.uint32) << 16).view(np.float32).reshape(bits.shape)
 
 
+@functools.cache
 def mend() -> None:
     """Patches the interpreter of this process. Does nothing where its functions have other names."""
     import triton.language as tl

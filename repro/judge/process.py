@@ -231,8 +231,10 @@ class InProcess:
     no bound on time, no separation of memory."""
 
     def __init__(self, device: torch.device, buffers: dict[str, SharedBuffer]) -> None:
-        from repro.judge import worker
+        from repro.judge import interpreter, worker
 
+        if device.type == "cpu":
+            interpreter.mend()
         self._answer: Callable[[Any, dict[str, Any]], dict[str, Any]] = worker.answer
         self._worker = worker.Worker(device, None)
         self._worker.buffers = {name: buffer.bytes for name, buffer in buffers.items()}
