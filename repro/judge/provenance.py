@@ -145,6 +145,7 @@ def labels(path: Path | None) -> list[str]:
 
 PROTECTED = ("torch", "triton", "time", "builtins", "sys", "os", "json")
 OPEN = re.compile(r"torch\.(backends|_\w+\.config|_inductor\.config|utils\._config\w*)\.|triton\.knobs\."
+                  r"|torch\.(compiler\.config|fx\.experimental\._config)\.[^.]+$"
                   r"|sys\.(path|argv|dont_write_bytecode)$")  # fmt: skip
 PEEKS = ("sys._getframe", "sys._current_frames", "sys.settrace", "sys.setprofile", "threading.settrace",
          "threading.setprofile", "inspect.stack", "inspect.currentframe", "inspect.getouterframes", "inspect.trace",
@@ -166,7 +167,8 @@ def _writes(source: Source, node: ast.AST) -> str:
     """The protected attribute that a node assigns to, deletes or patches; else ""."""
     match node:
         case ast.Attribute(_, _, ast.Store() | ast.Del()):
-            return _protected(source.dotted(node))
+            path = source.dotted(node)
+            return "" if path == "os.environ" and id(node) in source.merged else _protected(path)
         case ast.Subscript(value, key, ast.Store() | ast.Del()):
             owner = source.dotted(value)
             if owner in ("sys.modules", "builtins"):
@@ -185,6 +187,8 @@ def _writes(source: Source, node: ast.AST) -> str:
                 return _protected(f"{source.dotted(first)}.{second or '?'}")
             if path.endswith(("mock.patch", "mock.patch.dict")):
                 target = text(first) or source.dotted(first)
+                if target == "os.environ" and path.endswith(".dict"):  # its items, not itself
+                    return ""
                 return "sys.modules[...]" if target == "sys.modules" else _protected(target)
             if path.endswith(("mock.patch.object", "mock.patch.multiple")):
                 return _protected(f"{text(first) or source.dotted(first)}.{second or '?'}")

@@ -30,6 +30,8 @@ class Source:
         self.names: dict[str, str] = {}  # what a name stands for, dotted; "" where that cannot be seen
         self.jitted = False  # whether the node at hand belongs to a Triton kernel
         self.docstrings = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
+        changes = [node for node in ast.walk(self.tree) if isinstance(node, ast.AugAssign)]
+        self.merged = {id(node.target) for node in changes if isinstance(node.op, ast.BitOr)}  # a dict stays the same
 
     def nodes(self) -> Iterator[ast.AST]:
         """Every node; while one is held, `dotted` resolves names as they stand there. Functions come after the code
