@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -99,8 +100,29 @@ def entry_of(source: bytes, otherwise: str = ENTRIES[0]) -> str:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
         return otherwise
-    names = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    names = set(_names(tree))
     return next((entry for entry in ENTRIES if entry in names), otherwise)
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """Names that importing the file gives it: of definitions, assignments and imports outside functions and classes,
+    but for placeholders like `ModelNew = None`; and those that a function declares global."""
+    yield from (name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names)
+    pending: list[ast.AST] = [tree]
+    while pending:
+        match node := pending.pop():
+            case ast.ClassDef(name) | ast.FunctionDef(name) | ast.Name(name, ast.Store()):
+                yield name
+            case ast.alias(name, alias):
+                yield alias or name
+            case ast.AsyncFunctionDef() | ast.Lambda() | ast.comprehension():
+                pass
+            case ast.Assign(_, ast.Constant()) | ast.AnnAssign(value=ast.Constant() | None):
+                pass
+            case ast.If(ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")]), _, otherwise):
+                pending += otherwise
+            case _:
+                pending += ast.iter_child_nodes(node)
 
 
 def cell(

@@ -117,7 +117,7 @@ class Worker:
         except BaseException as error:
             raise SolutionError("import_error", f"{type(error).__name__}: {error}") from error
         if not callable(getattr(self.module, entry, None)):
-            raise SolutionError("no_entry", f"the file defines no {entry}")
+            raise SolutionError("no_entry", f"no {entry} to call: the file must define ModelNew or kernel_function")
         return {}
 
     def piece(self, name: str, dtype: str, shape: list[int], start: int, count: int) -> dict[str, Any]:

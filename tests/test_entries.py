@@ -1,0 +1,103 @@
+"""Which name of a solution is judged, however the file makes it, and that it is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro import evaluation, problems
+from repro.judge import evaluate
+from repro.judge.subject import Options
+
+VERDICTS = Options(device="cpu", timing=False, timeout_s=60)
+FUNCTION = """import functools
+import torch
+
+def _rms(x, eps=1e-5):
+    return x / torch.sqrt(x.square().mean(1, keepdim=True) + eps)
+"""
+MODULE = """import torch
+from torch import nn
+
+class FusedRMS(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return kernel_function(x, torch.rsqrt(x.square().mean(1, keepdim=True) + self.eps))
+
+def kernel_function(x, rstd):
+    return x * rstd
+"""
+
+
+def judged(source: str, tmp_path: Path, fixture: dict[str, Any], key: str = "L1_36") -> dict[str, Any]:
+    """The verdict on this text at smoke size, its entry found as the command line finds it."""
+    file = tmp_path / "solution.py"
+    file.write_text(source)
+    solutions = [("solution", file, evaluation.read(file).entry)]
+    found: dict[str, Any] = evaluate.evaluate(problems.load(key, size="smoke"), fixture, solutions, VERDICTS)
+    return found["results"][0]
+
+
+@pytest.mark.parametrize(
+    ("source", "entry"),
+    [
+        ("def kernel_function(x): ...", "kernel_function"),
+        ("class ModelNew: ...\ndef kernel_function(x): ...", "ModelNew"),
+        ("kernel_function = functools.partial(_f, block=128)", "kernel_function"),
+        ("kernel_function: Callable = torch.compile(_f)", "kernel_function"),
+        ("forward = kernel_function = _Fused.apply", "kernel_function"),
+        ("ModelNew = FusedRMS\ndef kernel_function(x, rstd): ...", "ModelNew"),
+        ("from fused import rms as kernel_function", "kernel_function"),
+        ("try:\n    import triton\nexcept ImportError:\n    kernel_function = _f\nelse:\n    kernel_function = _g",
+         "kernel_function"),
+        ("if torch.cuda.is_available():\n    kernel_function = _f", "kernel_function"),
+        ("with torch.no_grad():\n    kernel_function = _f", "kernel_function"),
+        ("def build():\n    global kernel_function\n    def kernel_function(x): ...\nbuild()", "kernel_function"),
+    ],
+)  # fmt: skip
+def test_an_entry_is_whatever_gives_the_module_its_name(source: str, entry: str) -> None:
+    """Definitions, assignments and imports, ModelNew where there are both; a function that is assigned was `no_entry`,
+    and the helper of an assigned ModelNew was judged in its place."""
+    assert evaluation.entry_of(source.encode(), "neither") == entry
+
+
+@pytest.mark.parametrize(
+    "aside",
+    [
+        "class Wrapper:\n    class ModelNew: ...",
+        "def build():\n    class ModelNew: ...\n    return ModelNew",
+        "class Names:\n    ModelNew = int",
+        "called = [ModelNew for ModelNew in ()]",
+        "ModelNew = None",
+        "ModelNew: type",
+        "if __name__ == '__main__':\n    from problem import Model as ModelNew",
+    ],
+)
+def test_a_name_that_the_module_does_not_get_is_no_entry(aside: str) -> None:
+    """Nested names, placeholders and what a file defines only where it is run as a program: a class within a function
+    hid the kernel_function beside it."""
+    assert evaluation.entry_of(f"{aside}\ndef kernel_function(x): ...".encode()) == "kernel_function"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(FUNCTION + "kernel_function = _rms\n", id="function"),
+        pytest.param(MODULE + "ModelNew = FusedRMS\n", id="module"),
+    ],
+)
+def test_an_assigned_entry_is_judged(source: str, tmp_path: Path, smoke_fixture: Any) -> None:
+    """From the file to its verdict, through the real worker."""
+    found = judged(source, tmp_path, smoke_fixture("L1_36"))
+    assert found["verdict"] == "correct", found["reasons"]
+
+
+def test_a_file_without_an_entry_is_told_both_that_are_looked_for(tmp_path: Path, smoke_fixture: Any) -> None:
+    """It told of ModelNew alone."""
+    (reason,) = judged("def rms(x):\n    return x\n", tmp_path, smoke_fixture("L1_36"))["reasons"]
+    assert reason["code"] == "no_entry" and "ModelNew or kernel_function" in reason["detail"]
