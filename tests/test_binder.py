@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -231,3 +232,61 @@ def test_plain_values_of_other_kinds_are_found_by_name() -> None:
     model.dim, model.keepdim, model.reduction, model.dims = 1, True, "mean", [1, 2]
     found = called_with(lambda x, dim, keepdim, reduction, dims: (dim, keepdim, reduction, dims), model, "x")
     assert found == (1, True, "mean", [1, 2])
+
+
+def test_what_a_partial_filled_is_neither_an_input_nor_bound_again() -> None:
+    """By place or by name, beside `**kwargs` and `*args` too: it had no `__name__`, and would have lost its value."""
+    model = Conv(bias=True)
+    block = functools.partial(lambda x, block, y, stride: (x, block, y, stride), block=128)
+    assert called_with(block, model, "x", "y") == ("x", 128, "y", 2)
+    first = functools.partial(lambda block, x, stride: (block, x, stride), 128)
+    assert called_with(first, model, "x") == (128, "x", 2)
+    assert called_with(functools.partial(lambda x, stride: (x, stride), stride=7), model, "x") == ("x", 7)
+    keywords = called_with(functools.partial(lambda x, w, stride, **keywords: keywords, w=1, stride=7), model, "x")
+    assert keywords.keys() & {"weight", "stride"} == set() and keywords["padding"] == 1
+    _, keywords = called_with(functools.partial(lambda *args, **keywords: (args, keywords), stride=7), model, "x")
+    assert keywords["stride"] == 7 and keywords["padding"] == 1
+
+
+def test_what_hides_its_parameters_is_bound_by_those_of_the_function_behind_it() -> None:
+    """Modules, compiled functions, TorchScript and autograd functions, in which `(*args, **kwargs)` stood for them."""
+
+    class Kernel(nn.Module):
+        def forward(self, x: torch.Tensor, stride: int, padding: int = 7) -> torch.Tensor:
+            return x * stride + padding
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, scale: float = 1.0, stride: int = 7, padding: int = 7) -> torch.Tensor:
+            return x * scale * stride + padding
+
+    class Apart(torch.autograd.Function):
+        @staticmethod
+        def forward(x: torch.Tensor, stride: int, padding: int) -> torch.Tensor:
+            return x * stride + padding
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            pass
+
+    x, model = torch.tensor([5.0]), Conv()
+    kernel = Kernel()
+    for function in (
+        kernel, kernel.forward, torch.compile(kernel, backend="eager"), torch.compile(kernel.forward, backend="eager"),
+        torch.jit.script(kernel), torch.jit.script(kernel).forward, torch.no_grad()(kernel.forward),
+        functools.partial(kernel), Function.apply, Apart.apply,
+    ):  # fmt: skip
+        assert called_with(function, model, x).item() == 11, function
+
+
+def test_a_positional_parameter_that_stays_at_its_default_keeps_its_place() -> None:
+    """What followed it was given in its place."""
+    scope: dict[str, Any] = {}
+    exec("def function(x, scale=1.5, stride=7, /): return x, scale, stride", scope)
+    assert called_with(scope["function"], Conv(), "x") == ("x", 1.5, 2)
+
+
+def test_what_tells_no_parameters_is_a_type_error_that_says_what_to_do() -> None:
+    """A builtin of an extension was a ValueError about a signature."""
+    with pytest.raises(TypeError, match="does not tell its parameters: define it with def"):
+        binder.bind(torch.rms_norm, Conv(), 1)

@@ -18,6 +18,57 @@ import torch
 def _rms(x, eps=1e-5):
     return x / torch.sqrt(x.square().mean(1, keepdim=True) + eps)
 """
+KINDS = {
+    "partial": """
+def kernel_function(x, block, eps):
+    assert block == 128
+    return _rms(x, eps)
+
+kernel_function = functools.partial(kernel_function, block=128)
+""",
+    "object": """
+class Kernel:
+    def __call__(self, x, eps):
+        return _rms(x, eps)
+
+kernel_function = Kernel()
+""",
+    "module": """
+class Kernel(torch.nn.Module):
+    def forward(self, x, eps):
+        return _rms(x, eps)
+
+kernel_function = Kernel()
+""",
+    "compiled": """
+kernel_function = torch.compile(_rms, backend="eager")
+""",
+    "custom_op": """
+@torch.library.custom_op("entries::rms", mutates_args=())
+def kernel_function(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return _rms(x, eps)
+""",
+    "operator": """
+@torch.library.custom_op("entries::rms", mutates_args=())
+def operator(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return _rms(x, eps)
+
+kernel_function = torch.ops.entries.rms
+""",
+    "script": """
+@torch.jit.script
+def kernel_function(x, eps: float):
+    return x / torch.sqrt(x.square().mean(1, keepdim=True) + eps)
+""",
+    "autograd": """
+class Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, eps):
+        return _rms(x, eps)
+
+kernel_function = Fused.apply
+""",
+}
 MODULE = """import torch
 from torch import nn
 
@@ -94,6 +145,13 @@ def test_a_name_that_the_module_does_not_get_is_no_entry(aside: str) -> None:
 def test_an_assigned_entry_is_judged(source: str, tmp_path: Path, smoke_fixture: Any) -> None:
     """From the file to its verdict, through the real worker."""
     found = judged(source, tmp_path, smoke_fixture("L1_36"))
+    assert found["verdict"] == "correct", found["reasons"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_entry_that_is_no_plain_function_is_judged(kind: str, tmp_path: Path, smoke_fixture: Any) -> None:
+    """Each is given its input and the model's eps; they ended as errors of the binder's or of their own."""
+    found = judged(FUNCTION + KINDS[kind], tmp_path, smoke_fixture("L1_36"))
     assert found["verdict"] == "correct", found["reasons"]
 
 

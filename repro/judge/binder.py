@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from repro.judge.signatures import parameters_of
+
 # What a kernel with **kwargs is given, and what any kernel may ask for by name, of the first layer that has it.
 CONFIGURATION = ("stride", "padding", "dilation", "output_padding", "groups", "kernel_size", "eps", "num_groups")
 LAYER = (*CONFIGURATION, "normalized_shape", "num_features", "num_channels", "in_channels", "out_channels",
@@ -90,13 +92,13 @@ def bind(function: Callable[..., Any], model: nn.Module, count: int) -> Callable
     Named parameters: the model's value where it has one of that name, else the next input, else the default; what is
     still missing then takes the constructor's arguments in their order, as in `kernel_function(*inputs, *init_inputs)`.
     `*args`: all inputs, then the weights, and by keyword the configuration; `**kwargs` after named parameters: weights
-    and configuration that no parameter took. A None bias is passed as None.
-    Raises TypeError where a parameter without a default stays unbound.
+    and configuration that no parameter took. A None bias is passed as None. What a partial filled stays as it is.
+    Raises TypeError where a parameter without a default stays unbound, or nothing tells what `function` takes.
     """
+    parameters, filled = parameters_of(function)
     values = model_values(model)
-    parameters = list(inspect.signature(function).parameters.values())
     kinds = {p.kind for p in parameters}
-    configuration = {k: v for k, v in values.items() if not isinstance(v, torch.Tensor)}
+    configuration = {k: v for k, v in values.items() if not isinstance(v, torch.Tensor) and k not in filled}
     if Parameter.VAR_POSITIONAL in kinds:
         weights = [v for v in values.values() if isinstance(v, torch.Tensor)]
         extra = configuration if Parameter.VAR_KEYWORD in kinds else {}
@@ -105,8 +107,8 @@ def bind(function: Callable[..., Any], model: nn.Module, count: int) -> Callable
             if parameter.kind is Parameter.KEYWORD_ONLY and name in configuration:
                 extra = extra | {parameter.name: configuration[name]}
         return lambda *inputs: function(*inputs, *weights, **extra)
-    order = _order(function.__name__, parameters, values, _by_name(model, values), model, count)
-    taken = {name for parameter in parameters for name in (parameter.name, ALIASES.get(parameter.name))}
+    order = _order(parameters, values, _by_name(model, values), model, count)
+    taken = {taken for name in filled.union(p.name for p in parameters) for taken in (name, ALIASES.get(name))}
     extra = {k: v for k, v in values.items() if k not in taken} if Parameter.VAR_KEYWORD in kinds else {}
     first = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_ONLY]
 
@@ -118,7 +120,6 @@ def bind(function: Callable[..., Any], model: nn.Module, count: int) -> Callable
 
 
 def _order(
-    function: str,
     parameters: list[Parameter],
     values: dict[str, Any],
     by_name: dict[str, Any],
@@ -149,7 +150,9 @@ def _order(
                 order.append((parameter.name, None, next(left_over)))
             except StopIteration:
                 why = "matches no input and no model value"
-                raise TypeError(f"parameter {parameter.name!r} of {function} {why}") from None
+                raise TypeError(f"parameter {parameter.name!r} of kernel_function {why}") from None
+        elif parameter.kind is Parameter.POSITIONAL_ONLY:
+            order.append((parameter.name, None, parameter.default))  # else what follows would take its place
     if used < count:
-        raise TypeError(f"{function} takes {used} of the problem's {count} inputs")
+        raise TypeError(f"kernel_function takes {used} of the problem's {count} inputs")
     return order
