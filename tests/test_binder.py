@@ -36,6 +36,44 @@ class Biased(nn.Module):
         self.group_norm = nn.GroupNorm(5, 5, eps=0.25)
 
 
+class Normalised(nn.Module):
+    """Keeps nothing of its constructor but the third argument, which it changes, and in its layers."""
+
+    def __init__(
+        self, n_in: int, n_out: int, factor: float, bn_eps: float = 0.5, shape: tuple[int, ...] = (1,)
+    ) -> None:
+        super().__init__()
+        self.gemm = nn.Linear(n_in, n_out)
+        self.bn = nn.BatchNorm1d(n_out, eps=bn_eps)
+        self.scale = nn.Parameter(torch.ones(shape))
+        self.factor = factor + 1
+
+
+class Pooled(nn.Module):
+    """Arguments that mean less than what the layers made of them, and one that says whether there is a bias."""
+
+    def __init__(
+        self, kernel_size: int, stride: int | None = None, bias: bool = True, limit: float | None = None
+    ) -> None:
+        super().__init__()
+        self.pool = nn.MaxPool2d(kernel_size, stride)
+        self.conv = nn.Conv2d(2, 2, 1, bias=bias)
+
+
+class Deeper(nn.Module):
+    """Its arguments have the names of what its layers have, with other values."""
+
+    def __init__(self, in_features: int, out_features: int, *more: int, eps: float = 0.5) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(in_features, 7), nn.Linear(7, out_features)
+        self.norm = nn.LayerNorm(out_features, eps=0.25)
+
+
+def built_with(init: list[Any], function: Callable[..., Any], model: Callable[..., nn.Module]) -> Any:
+    """What `function` gets of an input and a model of these arguments."""
+    return binder.bind(function, model(*init), 1, init)("x")
+
+
 def called_with(function: Callable[..., Any], model: nn.Module, *values: Any) -> Any:
     """What `function` gets; it returns its arguments."""
     return binder.bind(function, model, len(values))(*values)
@@ -290,3 +328,60 @@ def test_what_tells_no_parameters_is_a_type_error_that_says_what_to_do() -> None
     """A builtin of an extension was a ValueError about a signature."""
     with pytest.raises(TypeError, match="does not tell its parameters: define it with def"):
         binder.bind(torch.rms_norm, Conv(), 1)
+
+
+def test_the_constructors_arguments_are_found_by_name_whether_the_model_kept_them_or_not() -> None:
+    """An eps behind what the model did not keep took the first argument's value, a shape matched nothing."""
+    init = [3, 5, 2.0, 0.25]
+    found = built_with(init, lambda x, gemm_weight, n_out, bn_eps, shape: (n_out, bn_eps, shape), Normalised)
+    assert found == (5, 0.25, (1,)), "a shape stays a shape"
+    assert built_with(init, lambda x, bn_eps=7, other=8: (bn_eps, other), Normalised) == (0.25, 8)
+    assert built_with(init[:3], lambda x, bn_eps: bn_eps, Normalised) == 0.5, "the constructor's default"
+    assert built_with(init, lambda x, factor: factor, Normalised) == 3.0, "the model's own attribute comes first"
+    assert built_with(init, lambda *args, bn_eps: (len(args), bn_eps), Normalised) == (4, 0.25)
+    assert built_with(init, lambda x, a, z, factor, c: (a, z, c), Normalised) == (3, 5, 0.25), "in their order"
+
+
+def test_the_constructors_arguments_come_before_what_the_layers_have_under_their_names() -> None:
+    """`out_features` was the first layer's, as if there were no other."""
+    found = built_with([3, 5, 9], lambda x, in_features, out_features, eps: (in_features, out_features, eps), Deeper)
+    assert found == (3, 5, 0.5)
+
+
+def test_a_constructor_argument_that_means_less_than_its_layer_gives_way_to_it() -> None:
+    """A stride of None is the window's, and whether there is a bias is no bias."""
+    assert built_with([3], lambda x, k, stride, limit: (k, stride, limit), Pooled) == (3, 3, None)
+    assert built_with([3], lambda x, k, s: (k, s), Pooled) == (3, 3)
+    assert isinstance(built_with([3], lambda x, weight, bias: bias, Pooled), torch.Tensor)
+    assert built_with([3, 2, False], lambda x, weight, bias: bias, Pooled) is None
+    assert built_with([3, 2, False], lambda x, weight, bias=7: bias, Pooled) == 7
+    assert built_with([3, 2, False], lambda *args, bias=7: bias, Pooled) == 7
+
+
+@pytest.mark.parametrize(("name", "init"), [(name, init) for name in ("gn_weight", "gn_bias", "batch_mean", "batch_var")
+                                            for init in (None, [3])] + [("limit", None)])  # fmt: skip
+def test_no_left_over_argument_is_given_where_a_tensor_or_another_argument_is_asked_for(name: str, init: Any) -> None:
+    """They were given a number, the window's size, and torch complained about its type."""
+    scope: dict[str, Any] = {}
+    exec(f"def function(x, {name}): return {name}", scope)
+    with pytest.raises(TypeError, match=f"'{name}' .* matches no input and no model value"):
+        binder.bind(scope["function"], Pooled(3), 1, init)
+
+
+def test_bias_is_the_models_own_where_the_layers_is_asked_for_too() -> None:
+    """It was the layer's a second time; a mask that is called `bias` was out of reach."""
+    model = Biased()
+    for function in (
+        lambda x, matmul_weight, matmul_bias, bias: (matmul_bias, bias),
+        lambda x, bias, matmul_bias: (matmul_bias, bias),
+        lambda x, w, b, bias: (b, bias),
+        lambda x, weight, conv_bias, bias=None: (conv_bias, bias),
+    ):
+        layers, own = called_with(function, model, "x")
+        assert layers is model.matmul.bias and own is model.bias
+    assert called_with(lambda x, matmul_weight, bias: bias, model, "x") is model.matmul.bias, "where it is alone"
+    masked = nn.Sequential(nn.Linear(3, 3))
+    masked.register_buffer("bias", torch.ones(3))
+    assert called_with(lambda x, w, b, bias: bias, masked, "x") is masked.bias
+    network = Network()
+    assert called_with(lambda x, fc1_bias, bias: bias, network, "x") is network.fc1.bias, "where it has none of its own"

@@ -112,7 +112,7 @@ def target(folder: Path, file: str) -> None:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    call = binder.bind(module.kernel_function, model, len(made))
+    call = binder.bind(module.kernel_function, model, len(made), weights.init)
     with torch.no_grad():
         for _ in range(WARM_CALLS):
             call(*made)

@@ -6,7 +6,8 @@ The one binder of the project: verification, timing and profiling all call solut
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Sequence
 from inspect import Parameter
 from typing import Any
 
@@ -30,6 +31,8 @@ ALIASES = {
     "epsilon": "eps",
 }
 PLAIN = (int, float, str, tuple, list)
+# A parameter whose name ends so is a tensor: what is left of the constructor's arguments is none.
+TENSORS = ("weight", "bias", "mean", "var")
 
 
 def _scalar(value: Any) -> Any:
@@ -78,19 +81,41 @@ def _by_name(model: nn.Module, values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _constructor(model: nn.Module, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Name and value of the model's constructor arguments in their order, up to the first that it did not keep."""
-    for name in list(inspect.signature(type(model).__init__).parameters)[1:]:
-        if name not in values or isinstance(values[name], torch.Tensor):
-            return
-        yield name, values[name]
+def _constructor(model: nn.Module, found: dict[str, Any], init: Sequence[Any] | None) -> dict[str, Any]:
+    """The model's constructor arguments in their order: those of `init` and the defaults, in place of a None what the
+    layers made of it; without `init` what the model kept, up to the first that it did not keep."""
+    signature = inspect.signature(type(model).__init__)
+    plain = {name: value for name, value in found.items() if not isinstance(value, torch.Tensor)}
+    if init is None:
+        kept = itertools.takewhile(plain.__contains__, list(signature.parameters)[1:])
+        return {name: plain[name] for name in kept}
+    bound = signature.bind(model, *init)
+    bound.apply_defaults()
+    given: dict[str, Any] = {}
+    for name, value in list(bound.arguments.items())[1:]:
+        if signature.parameters[name].kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            value = plain.get(name) if value is None else value
+            given[name] = _scalar(value) if name in LAYER else value
+    return given
 
 
-def bind(function: Callable[..., Any], model: nn.Module, count: int) -> Callable[..., Any]:
-    """`function` as a callable of the problem's `count` inputs alone.
+def _with_constructor(model: nn.Module, found: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """`found` with the constructor's arguments: before what the layers have under these names, behind tensors and the
+    model's own attributes. Whether there is a bias is no bias."""
+    kept = {name for name, value in found.items() if name in vars(model) or isinstance(value, torch.Tensor)}
+    kept |= {name for name, value in given.items() if ALIASES.get(name, name) == "bias" and isinstance(value, bool)}
+    return found | {name: value for name, value in given.items() if name not in kept}
+
+
+def bind(
+    function: Callable[..., Any], model: nn.Module, count: int, init: Sequence[Any] | None = None
+) -> Callable[..., Any]:
+    """`function` as a callable of the problem's `count` inputs alone. init: what the model was built with.
 
     Named parameters: the model's value where it has one of that name, else the next input, else the default; what is
-    still missing then takes the constructor's arguments in their order, as in `kernel_function(*inputs, *init_inputs)`.
+    still missing then takes the constructor's arguments in their order, as in `kernel_function(*inputs, *init_inputs)`,
+    unless its name is that of a constructor argument or of a tensor. `bias` is the first layer's, the model's own where
+    another parameter takes that.
     `*args`: all inputs, then the weights, and by keyword the configuration; `**kwargs` after named parameters: weights
     and configuration that no parameter took. A None bias is passed as None. What a partial filled stays as it is.
     Raises TypeError where a parameter without a default stays unbound, or nothing tells what `function` takes.
@@ -98,16 +123,20 @@ def bind(function: Callable[..., Any], model: nn.Module, count: int) -> Callable
     parameters, filled = parameters_of(function)
     values = model_values(model)
     kinds = {p.kind for p in parameters}
+    found = _by_name(model, values)
+    given = _constructor(model, found, init)
+    found = _with_constructor(model, found, given)
     configuration = {k: v for k, v in values.items() if not isinstance(v, torch.Tensor) and k not in filled}
     if Parameter.VAR_POSITIONAL in kinds:
         weights = [v for v in values.values() if isinstance(v, torch.Tensor)]
         extra = configuration if Parameter.VAR_KEYWORD in kinds else {}
+        named = configuration | {k: v for k, v in found.items() if k in given and not isinstance(v, torch.Tensor)}
         for parameter in parameters:
             name = ALIASES.get(parameter.name, parameter.name)
-            if parameter.kind is Parameter.KEYWORD_ONLY and name in configuration:
-                extra = extra | {parameter.name: configuration[name]}
+            if parameter.kind is Parameter.KEYWORD_ONLY and name in named:
+                extra = extra | {parameter.name: named[name]}
         return lambda *inputs: function(*inputs, *weights, **extra)
-    order = _order(parameters, values, _by_name(model, values), model, count)
+    order = _order(parameters, values, found, given, model, count)
     taken = {taken for name in filled.union(p.name for p in parameters) for taken in (name, ALIASES.get(name))}
     extra = {k: v for k, v in values.items() if k not in taken} if Parameter.VAR_KEYWORD in kinds else {}
     first = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_ONLY]
@@ -122,7 +151,8 @@ def bind(function: Callable[..., Any], model: nn.Module, count: int) -> Callable
 def _order(
     parameters: list[Parameter],
     values: dict[str, Any],
-    by_name: dict[str, Any],
+    found: dict[str, Any],
+    given: dict[str, Any],
     model: nn.Module,
     count: int,
 ) -> list[tuple[str, int | None, Any]]:
@@ -130,12 +160,21 @@ def _order(
     order: list[tuple[str, int | None, Any]] = []
     used = 0
     names = {ALIASES.get(p.name, p.name) for p in parameters}
-    left_over = (value for name, value in _constructor(model, by_name) if name not in names)
+    left_over = [value for name, value in given.items() if name not in names]
+    arguments = inspect.signature(type(model).__init__).parameters
+
+    def value_of(parameter: Parameter) -> Any:
+        name = ALIASES.get(parameter.name, parameter.name)
+        return found[name] if name in values else found.get(parameter.name, found.get(name))
+
+    own, layers = getattr(model, "bias", None), values.get("bias")
+    apart = isinstance(own, torch.Tensor) and isinstance(layers, torch.Tensor)
+    apart = apart and any(value_of(p) is layers for p in parameters[1:] if p.name != "bias")
     for parameter in parameters:
         if parameter.kind is Parameter.VAR_KEYWORD:
             continue
         name = ALIASES.get(parameter.name, parameter.name)
-        known = by_name.get(parameter.name, by_name.get(name)) if name not in values else values[name]
+        known = own if apart and parameter.name == "bias" else value_of(parameter)
         required = parameter.default is Parameter.empty
         left = count - used
         if known is not None and not (left and used == 0):
@@ -143,14 +182,13 @@ def _order(
         elif left:
             order.append((parameter.name, used, None))
             used += 1
-        elif name == "bias" and required:
+        elif required and (name == "bias" or parameter.name in given):
             order.append((parameter.name, None, None))
         elif required:
-            try:
-                order.append((parameter.name, None, next(left_over)))
-            except StopIteration:
+            if not left_over or parameter.name in arguments or parameter.name.endswith(TENSORS):
                 why = "matches no input and no model value"
-                raise TypeError(f"parameter {parameter.name!r} of kernel_function {why}") from None
+                raise TypeError(f"parameter {parameter.name!r} of kernel_function {why}")
+            order.append((parameter.name, None, left_over.pop(0)))
         elif parameter.kind is Parameter.POSITIONAL_ONLY:
             order.append((parameter.name, None, parameter.default))  # else what follows would take its place
     if used < count:

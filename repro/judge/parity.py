@@ -163,6 +163,7 @@ class Bench:
         self.device, self.scratch = device, scratch
         self.timer = _do_bench() if device.type == "cuda" else _host_clock
         self.model: torch.nn.Module | None = None
+        self.init: list[Any] = []
         self.inputs: list[Any] = []
 
     def prepare(self, problem: dict[str, Any]) -> dict[str, Any]:
@@ -172,7 +173,8 @@ class Bench:
         overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in problem["overrides"].items()}
         loaded = Problem(problem["id"], problem["id"], file, problem["dtype"], "", overrides)
         module, dtype = loaded.module(), torch_dtype(problem["dtype"])
-        self.model = module.Model(*loaded.init_inputs(module)).to(dtype).to(self.device)
+        self.init = loaded.init_inputs(module)
+        self.model = module.Model(*self.init).to(dtype).to(self.device)
         with self.device:
             drawn = list(module.get_inputs())
         while drawn:  # one at a time: in float32 the largest take twice their place
@@ -191,7 +193,7 @@ class Bench:
                 return {"error": "torch.compile is not run on the CPU"}
             call = torch.compile(self.model)
         elif source is not None:
-            call = binder.bind(self._kernel(variant, source), self.model, len(self.inputs))
+            call = binder.bind(self._kernel(variant, source), self.model, len(self.inputs), self.init)
         return {"ms": self.timer(functools.partial(call, *self.inputs))}
 
     def _kernel(self, variant: str, source: str) -> Callable[..., Any]:

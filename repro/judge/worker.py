@@ -160,7 +160,8 @@ class Worker:
                 if variant not in self.calls:
                     self.calls[variant] = baselines.callable_of(variant, self.model)
             elif self.entry == "kernel_function":
-                self.calls[variant] = binder.bind(self.module.kernel_function, self.model, self.input_count)
+                function = self.module.kernel_function
+                self.calls[variant] = binder.bind(function, self.model, self.input_count, self.built_with)
             else:
                 self.calls[variant] = self.model
 
