@@ -385,3 +385,12 @@ def test_bias_is_the_models_own_where_the_layers_is_asked_for_too() -> None:
     assert called_with(lambda x, w, b, bias: bias, masked, "x") is masked.bias
     network = Network()
     assert called_with(lambda x, fc1_bias, bias: bias, network, "x") is network.fc1.bias, "where it has none of its own"
+
+
+def test_a_full_name_comes_before_an_alias() -> None:
+    """`conv_weight` was the linear layer's where that came first, and the model's own `b` the layer's bias."""
+    model = nn.Sequential()
+    model.gemm, model.conv, model.b = nn.Linear(3, 3), nn.Conv2d(3, 3, 1), nn.Parameter(torch.ones(3))
+    found = called_with(lambda x, conv_weight, conv_bias, b, w: (conv_weight, conv_bias, b, w), model, "x")
+    expected = (model.conv.weight, model.conv.bias, model.b, model.gemm.weight)
+    assert all(a is b for a, b in zip(found, expected, strict=True))

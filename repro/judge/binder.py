@@ -165,7 +165,8 @@ def _order(
 
     def value_of(parameter: Parameter) -> Any:
         name = ALIASES.get(parameter.name, parameter.name)
-        return found[name] if name in values else found.get(parameter.name, found.get(name))
+        exact = found.get(parameter.name)
+        return exact if name not in found or isinstance(exact, torch.Tensor) else found[name]
 
     own, layers = getattr(model, "bias", None), values.get("bias")
     apart = isinstance(own, torch.Tensor) and isinstance(layers, torch.Tensor)
