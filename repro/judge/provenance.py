@@ -144,6 +144,7 @@ def labels(path: Path | None) -> list[str]:
 # -- bans ------------------------------------------------------------------------------------------------------------
 
 PROTECTED = ("torch", "triton", "time", "builtins", "sys", "os", "json")
+MODULES = {*PROTECTED} - {"triton"}  # what lies behind such a name is no flag; torch's compiler has flags of triton
 OPEN = re.compile(r"torch\.(backends|_\w+\.config|_inductor\.config|utils\._config\w*)\.|triton\.knobs\."
                   r"|torch\.(compiler\.config|fx\.experimental\._config)\.[^.]+$"
                   r"|sys\.(path|argv|dont_write_bytecode)$")  # fmt: skip
@@ -160,7 +161,8 @@ JUDGE = re.compile(r"(repro|__main__)(\.|$)")
 def _protected(path: str) -> str:
     """The attribute that a dotted name writes to, where it is one of those that nobody may write to; else ""."""
     plain = path.replace(".__dict__", "")
-    return plain if plain.partition(".")[0] in PROTECTED and "." in plain and not OPEN.match(plain) else ""
+    first, *names = plain.split(".")
+    return plain if first in PROTECTED and names and not (OPEN.match(plain) and MODULES.isdisjoint(names)) else ""
 
 
 def _writes(source: Source, node: ast.AST) -> str:
@@ -189,6 +191,7 @@ def _writes(source: Source, node: ast.AST) -> str:
                 target = text(first) or source.dotted(first)
                 if target == "os.environ" and path.endswith(".dict"):  # its items, not itself
                     return ""
+                target += ".?" * target.endswith(".__dict__")
                 return "sys.modules[...]" if target == "sys.modules" else _protected(target)
             if path.endswith(("mock.patch.object", "mock.patch.multiple")):
                 return _protected(f"{text(first) or source.dotted(first)}.{second or '?'}")
