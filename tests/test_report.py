@@ -235,7 +235,7 @@ def test_what_stands_in_a_documents_cell_stays_there() -> None:
     columns = [{"title": "text", "kind": "text"}, {"title": "code", "kind": "code"}]
     part = {"title": "t", "text": [], "figures": [], "tables": [{"caption": "c", "columns": columns, "rows": rows}]}
     last = outline.section(part).splitlines()[-1]
-    assert last == "| a \\| b [x]\\(y) \\<i> \\` | `a \\| b [x](y) <i> '` |"
+    assert last == "| a \\| b [x]\\(y) \\<i> \\` | `` a \\| b [x](y) <i> ` `` |"
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])

@@ -54,7 +54,7 @@ LEAD_US = 20.0
 def no_modes() -> None:
     """Raises SolutionError where a torch mode is still active after a call."""
     if any(count() for count in _MODES):
-        raise SolutionError("deferred_write", "the call left a torch mode switched on")
+        raise SolutionError("deferred_write", "the call left a torch mode switched on, as torch.set_default_device is")
 
 
 class Worker:

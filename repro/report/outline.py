@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tabulate import tabulate
@@ -47,4 +48,6 @@ def _cell(kind: str, cell: Any) -> str:
     found = " ".join(cells.text(kind, cell).split())
     if kind != "code" or found == cells.EMPTY:
         return plain(found)
-    return "`" + _escaped(found.replace("`", "'")) + "`"
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", found)), default=0))
+    pad = " " * ("`" in found)
+    return fence + pad + _escaped(found) + pad + fence
