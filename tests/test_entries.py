@@ -44,12 +44,16 @@ kernel_function = Kernel()
 kernel_function = torch.compile(_rms, backend="eager")
 """,
     "custom_op": """
-@torch.library.custom_op("entries::rms", mutates_args=())
+from torch import library
+
+@library.custom_op("entries::rms", mutates_args=())
 def kernel_function(x: torch.Tensor, eps: float) -> torch.Tensor:
     return _rms(x, eps)
 """,
     "operator": """
-@torch.library.custom_op("entries::rms", mutates_args=())
+from torch import library
+
+@library.custom_op("entries::rms", mutates_args=())
 def operator(x: torch.Tensor, eps: float) -> torch.Tensor:
     return _rms(x, eps)
 
