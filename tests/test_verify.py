@@ -762,6 +762,59 @@ def test_each_measurement_is_repeated_once(
     assert [reason["code"] for reason in found["a"]["reasons"]] == [DISTURBED_CODE] and found["a"]["time_ms"] is None
 
 
+def test_who_of_several_holds_the_baselines_up_is_found_out(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held up twice beside all, each is timed alone: who holds them up there is rejected, and the others' time counts
+    that was measured together, without it."""
+    runs, run = list[tuple[str, ...]](), Contest.run
+
+    def held_up(contest: Contest) -> Any:
+        names = tuple(subject.name for subject in contest.solutions)
+        runs.append(names)
+        awake = {s.name for s in contest.evaluation.subjects if s.worker is not None}
+        assert awake == {*names}, "who is timed alone has no fellow"
+        found = run(contest)
+        if "second" in names:
+            contest.evaluation.end(*contest.solutions)
+            raise Blamed(contest.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
+        return found
+
+    monkeypatch.setattr(Contest, "run", held_up)
+    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
+    bodies = {name: (right(""), "") for name in ("first", "second", "third")}
+    found, whole = judged(tmp_path, smoke_fixture, bodies, options)
+    assert outcome(found["second"]) == ("rejected", DISTURBED_CODE) and found["second"]["time_ms"] is None
+    assert outcome(found["first"]) == outcome(found["third"]) == ("correct", "")
+    everyone = tuple(bodies)
+    assert runs == [everyone, everyone, ("first",), ("second",), ("third",), ("first", "third")]
+    assert found["first"]["time_ms"] and found["third"]["time_ms"]
+    told = [(each["solution"], each["code"]) for each in whole["timing"]["discarded"]]
+    each_alone = [("first", "alone"), ("second", DISTURBED_CODE), ("third", "alone")]
+    assert told == [("first", DISTURBED_CODE)] * 2 + each_alone
+
+
+def test_who_holds_the_baselines_up_beside_others_alone_buys_nothing(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody does it alone, and together they do: then the first is blamed, and it ends."""
+    runs, run = list[int](), Contest.run
+
+    def held_up(contest: Contest) -> Any:
+        runs.append(len(contest.solutions))
+        found = run(contest)
+        if len(contest.solutions) > 1:
+            contest.evaluation.end(*contest.solutions)
+            raise Blamed(contest.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
+        return found
+
+    monkeypatch.setattr(Contest, "run", held_up)
+    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
+    found, _ = judged(tmp_path, smoke_fixture, {"a": (right(""), ""), "b": (right(""), "")}, options)
+    assert runs == [2, 2, 1, 1, 2, 1]
+    assert outcome(found["a"]) == ("rejected", DISTURBED_CODE) and outcome(found["b"]) == ("correct", "")
+
+
 def test_a_solution_whose_clocks_disagree_a_little_has_another_process(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,18 +149,22 @@ def _timed(
     """Times the correct solutions; one that fails meanwhile loses its verdict, and the others are timed again.
 
     Where the baselines were slower beside solutions these are timed again once: a busy host slows them down too. What
-    counts is a measurement in which they were not. And where the clocks of one disagree a little it has another worker,
-    once. Every measurement that does not count is kept whole, with the reason (`discarded`).
+    counts is a measurement in which they were not. Where they were again, beside several, each of these is timed alone,
+    once, to find out who it is. And where the clocks of one disagree a little it has another worker, once. Every
+    measurement that does not count is kept whole, with the reason (`discarded`).
     """
     options = evaluation.options
     discarded = list[dict[str, Any]]()
     again, may_retry = list[str](), True
+    suspects, searched = list[Subject](), False  # who is still to be timed alone
     before: dict[str, dict[str, Excess]] = {}
     control = Subject(CONTROL, None, "Model", ["eager"], control=True) if options.controlled else None
     late = {variant: why for each in compiling for variant, why in each.why.items()}
     try:
         while good:
-            classes = {s.name: judged[s.name]["precision_class"] for s in good}
+            group = suspects[:1] or good
+            evaluation.end(*[s for s in good if s not in group])
+            classes = {s.name: judged[s.name]["precision_class"] for s in group}
             names = baselines.names(evaluation.problem.dtype, set(classes.values()), options.modes)
             chosen = []
             for subject in trusted:
@@ -168,35 +172,40 @@ def _timed(
                 chosen += [subject] if subject.variants else []
                 evaluation.loaded.pop(subject.name, None)  # new variants are bound when weights are loaded
             fixed = [*chosen, *([control] if control is not None else [])]
-            evaluation.start(*[s for s in [*fixed, *good] if s.worker is None])
+            evaluation.start(*[s for s in [*fixed, *group] if s.worker is None])
             clock.lap("workers")
             for subject in fixed:
                 if subject.failed:
                     raise JudgeError(f"the baselines of {evaluation.problem.key} do not start", str(subject.reasons))
-            lost = [s for s in good if s.failed]  # correct before, and did not start again
+            lost = [s for s in group if s.failed]  # correct before, and did not start again
             judged |= {s.name: verdict.judge(s, evaluation.fixture) for s in lost}
-            good = [s for s in good if s not in lost]
-            if not good:
-                break
-            contest = Contest(evaluation, good, classes, chosen, control, clock, before)
+            good, suspects, group = ([s for s in listed if s not in lost] for listed in (good, suspects, group))
+            if not group:
+                continue
+            contest = Contest(evaluation, group, classes, chosen, control, clock, before)
             contest.left_out |= {n: why for n, why in late.items() if n in names}
             try:
                 with spare.paused():
                     series, facts = contest.run()
-                return series, facts | ({"timed_again": "; ".join(again)} if again else {}) | _kept(discarded)
+                if group == good:
+                    return series, facts | ({"timed_again": "; ".join(again)} if again else {}) | _kept(discarded)
+                discarded += _discarded(contest, group[0], "alone", "the baselines were not slower beside it alone")
+                suspects.pop(0)
             except Blamed as blamed:
                 error = blamed.error
-                if contest.series:
-                    samples = {name: found.to_json() for name, found in contest.series.items()}
-                    why = {"solution": blamed.subject.name, "code": error.code, "detail": error.detail}
-                    discarded.append({**why, "launched_late": sorted(contest.launching.late), "samples_ms": samples})
+                discarded += _discarded(contest, blamed.subject, error.code, error.detail)
                 if blamed.subject.trusted:
                     raise JudgeError(
                         f"timing of {evaluation.problem.key} failed", f"{error.code}: {error.detail}"
                     ) from error
                 # what compiled too long would do so again
                 late |= {n: why for n, why in contest.left_out.items() if n in names and why.startswith("timeout")}
-                disturbed = error.code == DISTURBED_CODE and may_retry
+                disturbed = error.code == DISTURBED_CODE and may_retry and not suspects
+                if error.code == DISTURBED_CODE and not disturbed and len(group) > 1 and not searched:
+                    suspects, searched = [*group], True
+                    again.append(f"each alone: {error.detail}")
+                    evaluation.progress(f"{evaluation.problem.key}: timed again, each alone: {error.detail}")
+                    continue
                 if disturbed or blamed.marginal is not None:
                     again.append(error.detail)
                     evaluation.progress(f"{evaluation.problem.key}: timed again: {error.detail}")
@@ -209,12 +218,21 @@ def _timed(
                 blamed.subject.fail(error, "timing")
                 evaluation.end(blamed.subject)
                 judged[blamed.subject.name] = verdict.judge(blamed.subject, evaluation.fixture)
-                good = [s for s in good if s is not blamed.subject]
+                good, suspects = ([s for s in listed if s is not blamed.subject] for listed in (good, suspects))
     finally:
         clock.lap()
         evaluation.end(*trusted, *([control] if control is not None else []))
         clock.lap("ending")
     return {}, {"status": "not_timed"} | _kept(discarded)
+
+
+def _discarded(contest: Contest, subject: Subject, code: str, detail: str) -> list[dict[str, Any]]:
+    """A measurement that does not count, if there is one, and why."""
+    if not contest.series:
+        return []
+    samples = {name: found.to_json() for name, found in contest.series.items()}
+    late = sorted(contest.launching.late)
+    return [{"solution": subject.name, "code": code, "detail": detail, "launched_late": late, "samples_ms": samples}]
 
 
 def _kept(discarded: list[dict[str, Any]]) -> dict[str, Any]:
