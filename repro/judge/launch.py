@@ -226,7 +226,7 @@ class Launcher:
         elif not started.signal(REMOVE):
             # its processes are dead; a warden that they stopped would never end
             self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
-            self._sweep(started.uid, lambda: folders.remove(started.scratch))
+            self._sweep(started.uid, lambda: users.clear(started.scratch))
         if started.commands is not None:
             warden = self.wardens.pop(started.commands)
             started.close()
@@ -245,8 +245,7 @@ def _serve_user(name: str, commands: int, answers: int) -> None:
     os.write(answers, scratch.encode())
     while command := os.read(commands, 1):
         if command == REMOVE:
-            folders.remove(scratch)
-            users.forget(os.getuid())
+            users.clear(scratch)
             os.write(answers, command)
             return
         with contextlib.suppress(ProcessLookupError):

@@ -30,13 +30,15 @@ def become(uid: int) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def forget(uid: int) -> None:
-    """Removes what a worker's user left where all users may write: the next worker may get the same number."""
+def clear(scratch: str) -> None:
+    """Removes, as a worker's user, its folder and what it left where all users may write: the next worker may get the
+    same number."""
+    folders.remove(scratch)
     for folder in ("/dev/shm", tempfile.gettempdir()):  # noqa: S108
         with contextlib.suppress(OSError):
             for entry in os.scandir(folder):
                 with contextlib.suppress(OSError):
-                    if entry.stat(follow_symlinks=False).st_uid == uid:
+                    if entry.stat(follow_symlinks=False).st_uid == os.getuid():
                         if entry.is_dir(follow_symlinks=False):
                             folders.remove(entry.path)
                         else:
