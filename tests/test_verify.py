@@ -679,6 +679,36 @@ def test_baselines_are_classed_on_inputs_that_no_solution_has_seen(tmp_path: Pat
     assert found["timing"]["baseline_classes"] == {"eager": "fp32", "eager_fp32": "fp32"}
 
 
+# Its Model writes to its inputs, as one that begins with an activation in place does; solutions must not.
+IN_PLACE = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x.mul_(2.5)) * x
+
+
+def get_inputs():
+    return [torch.rand(64, 32) - 0.5]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_baseline_that_writes_to_its_inputs_by_itself_blames_nobody(tmp_path: Path) -> None:
+    """The problem's own Model does: no solution is rejected because its baselines do what they are."""
+    file = tmp_path / "in_place.py"
+    file.write_text(IN_PLACE)
+    problem = problems.load_file(file)
+    solution = wrapped(tmp_path, problem, "clean", "return super().forward(inputs[0].clone())")
+    found = evaluate.evaluate(problem, calibrate.build(problem, CPU), [("clean", solution, "ModelNew")], TIMED)
+    assert outcome(found["results"][0]) == ("correct", ""), found["results"][0]["reasons"]
+    assert "timed_again" not in found["timing"] and found["timing"]["left_out"] == {}
+
+
 # Whenever it was stopped for 8 ms a timer wakes it, and it writes to the inputs.
 LURKS = """
 import ctypes, signal, threading, time

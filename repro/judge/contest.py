@@ -26,6 +26,7 @@ from repro.judge.ahead import COMPILE_TIMEOUT_S
 from repro.judge.call import Launching
 from repro.judge.clock import Clock
 from repro.judge.idle import BUSY_TRIES, Idle
+from repro.judge.reference import changes_inputs
 from repro.judge.seal import Seal
 from repro.judge.subject import PASSES, RUNS, Subject, moved
 from repro.judge.timing import Block, Excess, Runner, Sample, Series, Turns
@@ -121,7 +122,7 @@ class Contest:
                 if self._classed(subject, variant):
                     runners.append(Runner(variant, self._run(subject, variant)))
                 self._others(subject)
-                if not self.slots.unchanged():
+                if not self._intact(subject):
                     detail = f"the inputs were changed when {variant} was to run on them"
                     raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
             if subject.worker is None:
@@ -242,6 +243,11 @@ class Contest:
         for other in moved(s for s in self.solutions if s is not subject):
             raise Blamed(other, SolutionRejected("background_work", RUNS))
 
+    def _intact(self, subject: Subject) -> bool:
+        """Whether its call left the inputs as they were made, or is the problem's own Model, which writes to them."""
+        evaluation = self.evaluation
+        return self.slots.unchanged() or (subject.trusted and changes_inputs(evaluation.plan, evaluation.native))
+
     def _check(self, subject: Subject, kind: str, seal: Seal) -> None:
         """A secret row of a timed output against the reference, or all of it, as where it is wrong by its own norm, and
         its bytes against what the call told of them. The inputs are overwritten first: what was not computed yet is
@@ -258,7 +264,7 @@ class Contest:
         worker = subject.worker
         assert worker is not None
         worker.stop()
-        if (whole or not self.cuda) and not baseline and not self.slots.unchanged():
+        if (whole or not self.cuda) and not baseline and not self._intact(subject):
             raise SolutionRejected("input_modified", "a timed call changed its inputs")
         self.slots.spoil()
         look = subject.ask({"op": "look"}, self.options.timeout_s)

@@ -108,6 +108,16 @@ def _uncompiled() -> Iterator[None]:
 
 def output_spec(plan: Plan, weights: Weights) -> Any:
     """Structure, shapes and dtypes that a solution must return: a meta run of the Model in the problem's dtype."""
+    return _spec(_meta_run(plan, weights)[1])
+
+
+def changes_inputs(plan: Plan, weights: Weights) -> bool:
+    """Whether the problem's own Model writes to what it is given, by a meta run."""
+    return any(x._version for x in _meta_run(plan, weights)[0] if isinstance(x, torch.Tensor))
+
+
+def _meta_run(plan: Plan, weights: Weights) -> tuple[list[Any], Any]:
+    """The Model's inputs and what it returns for them, without memory."""
     with torch.device("meta"):
         model = plan.module.Model(*weights.init)
     model = model.to(torch_dtype(plan.problem.dtype)).eval()
@@ -115,14 +125,13 @@ def output_spec(plan: Plan, weights: Weights) -> Any:
     try:
         try:
             with torch.no_grad(), _uncompiled():
-                value = model(*inputs)
+                return inputs, model(*inputs)
         except Exception:  # its own, or one that the stand-in brought about
             with torch.no_grad():
-                value = model(*inputs)
+                return inputs, model(*inputs)
     except Exception as error:
         name = plan.problem.path.name
         raise JudgeError(f"Model of {name} fails on the meta device", f"{type(error).__name__}: {error}") from error
-    return _spec(value)
 
 
 def _spec(value: Any) -> Any:
