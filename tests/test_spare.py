@@ -144,6 +144,36 @@ def test_of_workers_that_compile_those_of_the_next_cell_alone_start_ahead(monkey
     assert cells._workers([control, whole, control]) == {spare.PLAIN: 2 + 2 * plain, spare.COMPILES: 3}
 
 
+# Compiles nothing, but has the processes for it; as the worker that it is it says how many live below it.
+POOLED = """
+import os, sys
+from pathlib import Path
+import torch
+from torch._inductor.async_compile import AsyncCompile
+from repro.judge.procfs import descendants
+from repro.judge.worker import Worker
+
+def living():
+    return len(descendants(os.getpid())) - 1
+
+worker, found = Worker(torch.device("cpu"), Path(sys.argv[1])), []
+for _ in range(2):
+    AsyncCompile.process_pool().submit(os.getpid).result(60)
+    found.append(living())
+    assert worker.prepare() == {}
+    found.append(living())
+print(*found)
+"""
+
+
+def test_who_is_timed_has_no_processes_left_that_compile(tmp_path: Path) -> None:
+    """One for each core would be stopped and woken with it at every call; what compiles later has them again."""
+    environment = settings.worker_env(tmp_path, interpret=False) | {"TORCHINDUCTOR_COMPILE_THREADS": "3"}
+    command = [sys.executable, "-c", POOLED, str(tmp_path)]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["4", "1", "4", "1"], done.stderr[-2000:]
+
+
 def test_for_a_negative_control_nothing_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: dict[str, JudgeOptions] = {}
     monkeypatch.setattr(study.evaluation, "cell", lambda row, *given, **_: chosen.update({row: given[4]}))

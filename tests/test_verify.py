@@ -557,6 +557,7 @@ def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(
     calls = {name: set(" ".join(ops).split(" arm ")[1:-1]) for name, ops in asked.items()}
     every = {"launch go seal look fetch", "go seal look fetch"}  # behind a gate, and without
     assert calls == {"baseline": every, "honest": every}
+    assert {asked[name][asked[name].index("arm") - 1] for name in asked} == {"prepare"}, "what it compiled with is gone"
 
 
 def test_states_that_were_made_up_are_seen_in_the_call_that_told_them(

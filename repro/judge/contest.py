@@ -107,11 +107,7 @@ class Contest:
         """Loads weights everywhere, compiles and classes the baselines; returns what will run."""
         evaluation = self.evaluation
         for subject in self.everyone:
-            try:
-                evaluation.load(subject, self.kind, self.state)
-                subject.ask({"op": "prepare"}, self.options.timeout_s)
-            except SolutionError as error:
-                raise Blamed(subject, error) from error
+            self._prepared(subject)
         self.clock.lap("weights")
         runners = []
         for subject in list(self.baselines):
@@ -127,6 +123,8 @@ class Contest:
                     raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
             if subject.worker is None:
                 self.baselines.remove(subject)
+            else:
+                self._prepared(subject)  # once more: it may have compiled
         self.clock.lap("baselines")
         if "eager" not in self.classes:
             self.control = None  # nothing to compare it with; `left_out` says why
@@ -137,6 +135,13 @@ class Contest:
             self._settle()
         self.clock.lap("settling")
         return runners
+
+    def _prepared(self, subject: Subject) -> None:
+        try:
+            self.evaluation.load(subject, self.kind, self.state)
+            subject.ask({"op": "prepare"}, self.options.timeout_s)
+        except SolutionError as error:
+            raise Blamed(subject, error) from error
 
     def _classed(self, subject: Subject, variant: str) -> bool:
         """Compiles a baseline, runs it and notes its class; where it fails, why it is left out."""
@@ -261,9 +266,8 @@ class Contest:
         if not subject.trusted:
             every = WHOLE_EVERY if self.slots.output_bytes < LARGE_BYTES else WHOLE_EVERY_LARGE
             whole = whole or self.whole[subject.name].now(every) or random.SystemRandom().randrange(every) == 0
-        worker = subject.worker
-        assert worker is not None
-        worker.stop()
+        assert subject.worker is not None
+        subject.worker.stop()
         if (whole or not self.cuda) and not baseline and not self._intact(subject):
             raise SolutionRejected("input_modified", "a timed call changed its inputs")
         self.slots.spoil()

@@ -302,7 +302,8 @@ class Worker:
         return {"output": describe(self.output, self.armed[0]), "states": told}
 
     def prepare(self) -> dict[str, Any]:
-        """Loads the gate and the digest."""
+        """Loads the gate and the digest, and ends what compiled."""
+        warm.quiet()
         if self.cuda and self.gate is None:
             self.gate = driver.Gate(self.device)
             self.gate(10, _stream())
