@@ -26,6 +26,8 @@ STDERR_TAIL_BYTES = 4000
 ENDING_TIMEOUT_S = 10.0
 # What is stopped comes to rest within this time; there are no inputs yet.
 STILL_TIMEOUT_S = 2.0
+# Between two looks at whose time stands still.
+LAST_MOMENT_S = 0.001
 
 
 class Asked(Protocol):
@@ -185,7 +187,9 @@ class WorkerProcess:
                     self.resting = worked
                     break
                 before = worked
-            time.sleep(0.001)
+                time.sleep(LAST_MOMENT_S)
+            else:
+                time.sleep(0.0003)
         return self.resting is not None or not self.stopped
 
     def rested(self) -> bool:

@@ -10,7 +10,13 @@ from pathlib import Path
 
 def stat(path: str) -> list[str]:
     """What such a file says after the name, which may hold any bytes. Raises OSError where there is none."""
-    return Path(path).read_bytes().rsplit(b")", 1)[1].decode().split()
+    return _read(path).rsplit(b")", 1)[1].decode().split()
+
+
+def _read(path: str) -> bytes:
+    """A file of /proc: hundreds are read before a timed call, and a buffer or a Path takes as long as the kernel."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
 
 
 def processes() -> dict[int, tuple[int, str]]:
@@ -112,6 +118,6 @@ def filters(pid: int) -> int:
 def _status(pid: int, name: str) -> str:
     """A line of /proc/PID/status, empty where the kernel has none of that name. The first is the name of the process,
     which may hold any bytes but a line feed."""
-    lines = Path(f"/proc/{pid}/status").read_bytes().split(b"\n")[1:]
+    lines = _read(f"/proc/{pid}/status").split(b"\n")[1:]
     return next((value.decode().strip() for key, _, value in (line.partition(b":") for line in lines)
                  if key == name.encode()), "")  # fmt: skip
