@@ -547,6 +547,17 @@ def test_who_cannot_be_read_for_a_moment_is_no_stranger(monkeypatch: pytest.Monk
         somebody.wait()
 
 
+def test_a_proc_that_hides_processes_is_said_to_and_rejects_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with hidepid=1: the folder of another user's process is there and closed, for as long as it lives."""
+
+    def closed(pid: int, name: str) -> str:
+        raise PermissionError(13, "Permission denied", f"/proc/{pid}/status")
+
+    monkeypatch.setattr(procfs, "_status", closed)
+    with pytest.raises(JudgeError, match="hidepid"):
+        procfs.of_user_but(4_000_000, set())
+
+
 @pytest.mark.parametrize("name", [b"\xff\xfe", b"a\rUid:\t0", b"\x0c) Z", "вычислитель".encode()])
 def test_a_process_may_have_any_name(name: bytes) -> None:
     """Also one that is no text, or that breaks a line: nobody is overlooked for it, and nobody else."""

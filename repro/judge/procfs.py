@@ -7,6 +7,11 @@ import os
 import time
 from pathlib import Path
 
+from repro.errors import JudgeError
+
+# Who cannot be read cannot be seen to stand still, and honest solutions were rejected for it.
+REMEDY = "Mount /proc without hidepid, or run as one user."
+
 
 def stat(path: str) -> list[str]:
     """What such a file says after the name, which may hold any bytes. Raises OSError where there is none."""
@@ -53,7 +58,8 @@ def of_user(uid: int) -> list[int]:
 def of_user_but(uid: int, strangers: set[tuple[int, int]]) -> list[int] | None:
     """Every process of a user, dead ones too, or None where one that is there cannot be read, as on its way through
     exec. strangers: who is somebody else's and is not looked at, by number and inode, for a number alone is given
-    again; those that are found to be are added, and who is gone is left out."""
+    again; those that are found to be are added, and who is gone is left out. Raises JudgeError where /proc hides them.
+    """
     found, there = [], set[tuple[int, int]]()
     with os.scandir("/proc") as entries:
         for who in [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdigit()]:
@@ -62,6 +68,8 @@ def of_user_but(uid: int, strangers: set[tuple[int, int]]) -> list[int] | None:
                     if _status(who[0], "Uid").split()[0] == str(uid):
                         found.append(who[0])
                         continue
+                except PermissionError as error:  # it will not pass, and is nobody's fault who is judged
+                    raise JudgeError("no process of another user can be read", str(error), REMEDY) from error
                 except (OSError, IndexError):
                     if Path(f"/proc/{who[0]}").exists():
                         return None
