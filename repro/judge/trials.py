@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from repro import philox
-from repro.inputs import Plan, Weights, build, torch_dtype, weights
+from repro.inputs import Plan, Weights, build, torch_dtype
 from repro.judge.precision import exact_float32
 from repro.problems import Stress
 
@@ -131,8 +131,8 @@ def perturbed_weights(plan: Plan, device: torch.device, seed: int = PERTURBATION
 
     The scalar variance keeps a deep untrained net well conditioned: per-channel statistics amplify rounding.
     """
-    base = weights(plan.problem, plan.module, perturbed=True)
-    model = build(plan.problem, plan.module, base.init).float()
+    init = plan.problem.init_inputs(plan.module, perturbed=True)
+    model = build(plan.problem, plan.module, init).float()
     owners = {id(p): m for m in model.modules() for p in m.parameters(recurse=False)}
     with torch.no_grad():
         for index, (name, parameter) in enumerate(model.named_parameters()):
@@ -160,7 +160,7 @@ def perturbed_weights(plan: Plan, device: torch.device, seed: int = PERTURBATION
         name: (value.to(dtype) if value.is_floating_point() else value).cpu().clone()
         for name, value in model.state_dict().items()
     }
-    return Weights(base.init, state)
+    return Weights(init, state)
 
 
 def _calibrate(model: nn.Module, plan: Plan, device: torch.device, seed: int) -> None:
