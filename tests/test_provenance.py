@@ -312,15 +312,29 @@ def test_the_coding_of_a_file_is_honoured(tmp_path: Path) -> None:
         "x = " + "-" * 100_000 + "1",
         "x = '" + "a" * 5_000_000 + "'",
         "s = '__global__ " + "void " * 20_000 + "'",
+        "s = '__global__ " + "/*a" * 400_000 + "'",
+        "s = '" + "__global__ __launch_bounds__(" * 40_000 + "'",
+        ("a" + ".b" * 900 + "\n") * 80,
+        ("a" + ".b()" * 450 + "\n") * 80,
+        ("x = " + "getattr(" * 90 + "t" + ", 'x')" * 90 + "\n") * 200,
+        "".join(f"a{i} = 1\n" for i in range(30_000)) + "def f(): pass\n" * 30_000,
     ],
-    ids=["subscripts", "dicts", "calls", "getattrs", "sums", "elifs", "minuses", "long string", "long code"],
-)
+    ids=["subscripts", "dicts", "calls", "getattrs", "sums", "elifs", "minuses", "long string", "long code",
+         "open comments", "open brackets", "long names", "long chains", "many getattrs", "names and functions"],
+)  # fmt: skip
 def test_a_source_that_is_made_to_be_slow_is_read_in_bounded_time(write: Write, source: str) -> None:
     begin = time.monotonic()
     path = write(source)
     for read in (provenance.labels, provenance.bans, provenance.own_names):
         read(path)
     assert time.monotonic() - begin < 20
+
+
+def test_what_is_too_long_to_be_read_is_not_run(write: Write) -> None:
+    """What a source hides behind names that nobody can follow in a bounded time is not let through unread."""
+    path = write(("a" + ".b" * 900 + "\n") * 80 + "import torch\ntorch.cuda.Event.record = None\n")
+    assert provenance.bans(path) == [{"code": "banned", "detail": "nested too deep or too long to be read"}]
+    assert provenance.labels(path) == ["unreadable"] and provenance.own_names(path) == set()
 
 
 # -- kernels ---------------------------------------------------------------------------------------------------------
@@ -428,6 +442,14 @@ def test_a_profile_that_lies_breaks_nothing(write: Write) -> None:
     shares = provenance.share([*garbage, *many], None)
     assert [kernel["us"] for kernel in shares["kernels"]] == list(range(39, 27, -1))
     assert all(len(kernel["name"]) <= 400 and kernel["count"] is None for kernel in shares["kernels"])
+
+
+def test_of_a_profile_no_more_is_looked_at_than_a_worker_tells(write: Write) -> None:
+    """A worker may tell of any number of kernels, and each is held against every name in the source."""
+    source = write("".join(f"@triton.jit\ndef k{i}(x): pass\n" for i in range(10_000)))
+    begin = time.monotonic()
+    shares = provenance.share([{"name": f"_Z{i}", "us": 1} for i in range(100_000)], source)
+    assert sum(shares["by_class"].values()) == 1 and time.monotonic() - begin < 20
 
 
 def test_nothing_is_profiled_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

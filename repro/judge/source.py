@@ -16,12 +16,16 @@ from pathlib import Path
 USUAL = {"F": "torch.nn.functional", "functional": "torch.nn.functional", "nn": "torch.nn", "tl": "triton.language",
          "np": "numpy", "__builtins__": "builtins"}  # fmt: skip
 DEEPEST = 40  # calls and sums inside each other that are followed
+# Steps of looking names up after which a source is too long to be read; torch's own longest module takes a quarter.
+MOST_STEPS = 500_000
 BLOCKS = ast.stmt | ast.ExceptHandler | ast.match_case
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Source:
-    """A parsed file whose names are resolved through imports and simple assignments, in the order of execution."""
+    """A parsed file whose names are resolved through imports and simple assignments, in the order of execution.
+
+    What is asked of it raises RecursionError where that takes MOST_STEPS: who judges waits for it without a bound."""
 
     def __init__(self, path: Path) -> None:
         with warnings.catch_warnings():  # a doubtful escape in a solution is not our warning
@@ -29,6 +33,7 @@ class Source:
             self.tree = ast.parse(path.read_bytes())
         self.names: dict[str, str] = {}  # what a name stands for, dotted; "" where that cannot be seen
         self.jitted = False  # whether the node at hand belongs to a Triton kernel
+        self.steps = 0
         self.docstrings = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
         changes = [node for node in ast.walk(self.tree) if isinstance(node, ast.AugAssign)]
         self.merged = {id(node.target) for node in changes if isinstance(node.op, ast.BitOr)}  # a dict stays the same
@@ -41,6 +46,7 @@ class Source:
         yield from self._statements(self.tree.body, self.names)
         while self.pending:
             function, around, self.jitted = self.pending.popleft()
+            self._step(len(around) // 16)  # that many names are copied in the time of a step
             self.names = around | {node.arg: "" for node in ast.walk(function.args) if isinstance(node, ast.arg)}
             yield from self._statements(function.body, self.names)
 
@@ -62,6 +68,7 @@ class Source:
                 continue
             outside = self.names
             if isinstance(statement, ast.ClassDef):  # methods do not see the names of their class
+                self._step(len(outside) // 16)
                 self.names = dict(outside)
             for block in blocks:
                 if isinstance(block, ast.stmt):
@@ -71,6 +78,11 @@ class Source:
                 yield from () if condition is None else ast.walk(condition)
                 yield from self._statements(block.body, closure)
             self.names = outside
+
+    def _step(self, count: int) -> None:
+        self.steps += count
+        if self.steps > MOST_STEPS:
+            raise RecursionError("too long to be read")
 
     def jits(self, function: FUNCTIONS) -> bool:
         """Whether a function is a Triton kernel."""
@@ -112,6 +124,7 @@ class Source:
         that is not constant reads `?`."""
         parts: list[str] = []
         while depth < DEEPEST:
+            self._step(1)
             match node:
                 case ast.Attribute(value, attr):
                     parts.append(attr)

@@ -335,7 +335,7 @@ class Worker:
         values = self._inputs(inputs)
         with _no_grad():
             kernels, reason = provenance.profile(functools.partial(self.calls[variant], *values))
-        return {"kernels": kernels[:200], "reason": reason}
+        return {"kernels": kernels[: provenance.MOST_KERNELS], "reason": reason}
 
     def drop(self) -> dict[str, Any]:
         """Lets go of everything."""
