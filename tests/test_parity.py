@@ -18,6 +18,22 @@ HANGING = "def kernel_function(x):\n    while True: pass\n"
 DYING = "import os\n\n\ndef kernel_function(x):\n    print('last words', flush=True)\n    os._exit(7)\n"
 RAISING = "def kernel_function(x):\n    raise ValueError('not here')\n"
 NOT_PYTHON = "def kernel_function("
+# One that answers before it ends, and reads nothing more through a pipe that it made small.
+ANSWERING = """
+import fcntl, os, stat, time
+
+def kernel_function(x):
+    for fd in range(3, 64):
+        try:
+            if stat.S_ISFIFO(os.fstat(fd).st_mode):
+                if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+                    fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 4096)
+                else:
+                    os.write(fd, b'{"ms": 1.0}\\n')
+        except OSError:
+            continue
+    time.sleep(600)
+"""
 IN_PLACE = "def kernel_function(x):\n    return x.zero_()\n"
 SPOILED = "def kernel_function(x):\n    assert x.any(), 'the inputs were changed'\n    return x\n"
 
@@ -51,6 +67,14 @@ def test_a_process_that_ends_ends_the_protocol_with_its_reason(tmp_path: Path, s
     found = measured(tmp_path, 12.0, bad=source, good=GOOD)
     assert found["times_ms"]["eager"] > 0 and words in found["reasons"]["bad"]
     assert found["times_ms"]["good"] is None and "ended with bad" in found["reasons"]["good"]
+
+
+@pytest.mark.timeout(90)
+def test_a_process_that_reads_no_request_is_not_waited_for(tmp_path: Path) -> None:
+    """The judge waited for ever until its request was read, and with it ended what it had judged before."""
+    found = measured(tmp_path, 8.0, answering=ANSWERING, good=GOOD + "#" * 8192)
+    assert found["times_ms"]["answering"] == 1.0 and found["times_ms"]["good"] is None
+    assert "no answer within 8 s" in found["reasons"]["good"]
 
 
 def test_what_it_printed_before_it_died_steers_no_terminal(tmp_path: Path) -> None:

@@ -209,6 +209,30 @@ def test_an_answer_that_the_worker_did_not_give_is_tampering(way: str, tmp_path:
     assert outcome(found["honest"]) == ("correct", "")
 
 
+# Has the program around a solution answer with nothing to requests of one kind.
+EMPTY = """
+for kind in object.__subclasses__():
+    if "worker" in kind.__module__ and hasattr(kind, "{0}"):
+        type.__setattr__(kind, "{0}", lambda self, *arguments, **named: {{}})
+"""
+
+
+def test_an_answer_that_holds_nothing_ends_its_solution_alone(tmp_path: Path, smoke_fixture: Measured) -> None:
+    """Where the judge took for granted what an answer holds it ended itself, and all who were judged with it."""
+    expected = {
+        "run": ("incorrect", "wrong_structure"),
+        "again": ("rejected", "deferred_write"),
+        "go": ("rejected", "impossible_time"),
+        "seal": ("rejected", "deferred_write"),
+        "look": ("incorrect", "wrong_structure"),
+        "peak": ("correct", ""),
+        "": ("correct", ""),
+    }
+    bodies = {op: (right(""), EMPTY.format(op) if op else "") for op in expected}
+    found, _ = judged(tmp_path, smoke_fixture, {op or "honest": body for op, body in bodies.items()}, TIMED)
+    assert {op: outcome(found[op or "honest"]) for op in expected} == expected
+
+
 # Adds to the last bit of one element for as long as the process lives: never far enough to be wrong.
 LATER = "threading.Thread(target=creep, args=(y,), daemon=True).start()"
 CREEP = """

@@ -132,7 +132,7 @@ class Child:
     def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """One request and its answer. Raises Ended."""
         try:
-            self.channel.send(message)
+            self.channel.send(message, timeout_s)
             return self.channel.receive(timeout_s)
         except ChannelTimeout:
             self.launcher.kill(self.started.pid)

@@ -264,8 +264,8 @@ class Evaluation:
 
     def settled(self, subject: Subject, answered: Any) -> None:
         """Raises SolutionRejected where the output is not what it was right after its call."""
-        now = subject.ask({"op": "again"}, self.options.timeout_s)["digest"]
-        if now != answered:
+        now = subject.ask({"op": "again"}, self.options.timeout_s).get("digest")
+        if now is None or now != answered:
             raise SolutionRejected("deferred_write", "the output changed after its call had ended")
 
     # -- trials ---------------------------------------------------------------------------------------------------
