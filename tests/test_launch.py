@@ -120,6 +120,47 @@ for number, attempt in enumerate(tries):
 class ModelNew:
     pass
 """
+# One that is another process of another session every few milliseconds, for some 20 s, and counts in the first byte.
+HOPS = """
+import os, stat, sys
+
+FD = next(fd for fd in range(3, 64) if stat.S_ISREG(os.fstat(fd).st_mode))
+HOP = \"\"\"
+import os, time
+for count in range(6000):
+    os.pwrite(%d, bytes([count %% 256]), 0)
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    time.sleep(0.003)
+\"\"\"
+if os.fork() == 0:
+    os.closerange(3, FD)
+    os.closerange(FD + 1, 64)
+    os.set_inheritable(FD, True)
+    os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", HOP % FD])
+
+class ModelNew:
+    pass
+"""
+# One that leaves 1500 dead processes to whoever adopts them.
+DEAD = """
+import os, sys
+
+LEAVE = \"\"\"
+import os
+for _ in range(1500):
+    if os.fork():
+        os.wait()
+    else:
+        os.fork()
+        os._exit(0)
+\"\"\"
+os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-I", "-S", "-c", LEAVE])
+
+class ModelNew:
+    pass
+"""
 THREAD, CHILD, SESSION, DAEMON, HEADLESS = EVERYONE = tuple(range(5))
 LAUNCHER = 0  # its process id, where it is not the judge's
 
@@ -314,6 +355,32 @@ def check_a_worker_that_exits_leaves_nothing() -> None:
         raise AssertionError("it did not exit")
     busy.worker.close()
     assert not living([busy.worker.started.pid, *busy.pids()]) and not busy.worker.scratch.exists()
+
+
+def check_who_is_another_process_every_moment_ends_with_its_worker() -> None:
+    """Whoever looks through /proc finds processes that are gone by then, or none; so too where the worker itself is."""
+    from repro.errors import SolutionDied
+
+    for exits in (False, True):
+        hopper = Busy("hopper", HOPS)
+        wait_for(lambda hopper=hopper: THREAD in hopper.moving(0.1), "hopping")
+        if exits:
+            with contextlib.suppress(SolutionDied):
+                hopper.define("import os\nos._exit(5)\n")
+            wait_for(lambda hopper=hopper: not living([hopper.worker.started.pid]))
+        hopper.worker.close()
+        assert not hopper.moving(0.5), f"it hops on, and the worker {'had ended' if exits else 'was ended'}"
+        assert not hopper.worker.scratch.exists()
+
+
+def check_the_dead_that_a_worker_leaves_hold_nobody_up() -> None:
+    """Each was followed through all of /proc: some thousands kept the next solution waiting for an hour."""
+    busy = Busy("dead", DEAD)
+    begin = time.monotonic()
+    busy.worker.close()
+    assert time.monotonic() - begin < 15
+    ours = (LAUNCHER or os.getpid(), "Z")
+    assert not [pid for pid, facts in processes().items() if facts == ours], "they are taken leave of"
 
 
 def check_ends_twice() -> None:

@@ -29,10 +29,10 @@ from typing import Any
 
 from repro import folders, settings
 from repro.errors import JudgeError
-from repro.judge import users
+from repro.judge import orphans, users
 from repro.judge.confine import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
 from repro.judge.nursery import BEGIN, Forked, Nurseries, Request
-from repro.judge.procfs import descendants, filters, of_user, processes
+from repro.judge.procfs import descendants, of_user
 
 MESSAGE_BYTES = 1 << 16
 ACK_TIMEOUT_S = 10.0
@@ -159,16 +159,22 @@ class Launcher:
     def kill(self, pid: int) -> None:
         """Kills a worker and everything that it left; returns when they are gone."""
         started = self.started[pid]
-        deadline = time.monotonic() + ACK_TIMEOUT_S
-        while (left := self._left(started)) and time.monotonic() < deadline:  # what forks meanwhile is met next time
+        deadline, asked = time.monotonic() + ACK_TIMEOUT_S, False
+        while time.monotonic() < deadline:
+            left = self._left(started)
             if started.uid is None:
-                for each in left:
+                for each in left:  # what forks meanwhile is met next time
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(each, signal.SIGKILL)
-            elif not started.signal(KILL):
+                if not self._hunted(deadline) and not left:
+                    break
+            elif asked and not left:
+                break
+            elif not started.signal(KILL):  # all at once, also whom nobody saw
                 self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
+            asked = True
             self.children[pid].poll()
-            self._reap()
+            orphans.reap(self._known())
             time.sleep(0.002)
         while self.children[pid].poll() is None and time.monotonic() < deadline + ACK_TIMEOUT_S:
             time.sleep(0.002)
@@ -176,30 +182,22 @@ class Launcher:
     def _left(self, started: Started) -> list[int]:
         """What lives of a worker: all of its user but the warden, or its descendants and what this process adopted."""
         if started.uid is None:
-            return [*descendants(started.pid), *self._orphans()]
+            return [*descendants(started.pid), *orphans.found(self._known(), alone=self._alone)]
         return [pid for pid in of_user(started.uid) if pid != self.wardens.get(started.commands or -1)]
 
     def _known(self) -> set[int]:
         return {self.judge, *self.children, *self.wardens.values(), *self.nurseries.pids()}
 
-    def _orphans(self) -> list[int]:
-        """What was started by a worker and left its parent: this process adopts it. Beside the judge in one process it
-        may have children of its own, whose system calls are not filtered as those of all workers are."""
-        known = self._known()
-        alone, ours = self.judge != os.getpid(), filters(os.getpid())
-        return [
-            each
-            for child, (parent, _) in processes().items()
-            if parent == os.getpid() and child not in known and (alone or filters(child) > ours)
-            for each in descendants(child)
-        ]
+    @property
+    def _alone(self) -> bool:
+        return self.judge != os.getpid()
 
-    def _reap(self) -> None:
-        known = self._known()
-        for pid, (parent, state) in processes().items():
-            if parent == os.getpid() and state == "Z" and pid not in known:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
+    def _hunted(self, deadline: float) -> bool:
+        """Kills orphans until there are none, or until then; whether there were any."""
+        known, found = self._known(), False
+        while orphans.kill(known, alone=self._alone) and time.monotonic() < deadline:
+            found = True
+        return found
 
     def _sweep(self, uid: int, work: Callable[[], None]) -> None:
         """Does some work as a worker's user, where its warden is gone."""
