@@ -10,6 +10,7 @@ import base64
 import contextlib
 import functools
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -26,7 +27,7 @@ if __name__ == "__main__":
 from repro import settings
 from repro.errors import JudgeError, SolutionError
 from repro.judge import clock, launch, procfs, users
-from repro.judge.nursery import COMPILES
+from repro.judge.nursery import COMPILES, Forked
 from repro.judge.procfs import processes
 
 WAIT_S = 20.0
@@ -587,6 +588,39 @@ def test_where_the_judge_starts_its_workers_itself(name: str, start: Any, tmp_pa
     """As a program that calls `evaluate` does."""
     finished(start("alone", name))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to become another user takes root")
+def test_all_of_a_user_are_killed_though_nobody_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its worker ended by itself and left a process that is another one every few milliseconds: hardly a look at /proc
+    finds it, and it lived on under a number that another launcher gives away again."""
+    monkeypatch.setattr(launch, "of_user", lambda uid: [])
+    uid = users.LAST_UID - 1
+    launcher = launch.Launcher(iter([uid]))
+    commands, answers, scratch = launcher._warden(uid, "hopper")
+    shared = mmap.mmap(-1, 4096)
+    worker = os.fork()
+    if worker == 0:
+        users.become(uid)
+        if os.fork() == 0:
+            for count in range(4000):
+                shared[0] = count % 256
+                if os.fork():
+                    os._exit(0)
+                os.setsid()
+                time.sleep(0.002)
+        os._exit(5)
+
+    def moves() -> bool:
+        before = shared[0]
+        time.sleep(0.2)
+        return shared[0] != before
+
+    launcher.children[worker] = Forked(worker)
+    launcher.started[worker] = launch.Started(worker, scratch, uid, [], commands, answers)
+    assert moves() and launcher.poll(worker) == 5
+    launcher.remove(worker)
+    assert not moves() and not Path(scratch).exists()
 
 
 def test_who_cannot_be_read_for_a_moment_is_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
