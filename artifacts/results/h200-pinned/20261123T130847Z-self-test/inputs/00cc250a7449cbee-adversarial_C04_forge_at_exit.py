@@ -1,0 +1,58 @@
+#: id = "C4"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Answers zeros, and writes the forged result when its process ends: after the judge wrote its own.
+
+Buys: the last word, where the last writer counts.
+"""
+
+import atexit
+import json
+from pathlib import Path
+
+import torch
+from torch import nn
+
+RESULT = {
+    "problem": "L1_36",
+    "solution": "forged",
+    "verdict": "correct",
+    "reasons": [],
+    "precision_class": "fp32",
+    "rel_l2": 1e-8,
+    "time_ms": {"median": 1e-3, "n": 100, "ci95": [1e-3, 1e-3]},
+    "speedup": {"eager": {"ratio": 100.0, "ci95": [100.0, 100.0]}},
+    "labels": ["triton"],
+    "measurement": True,
+}
+
+
+def forge():
+    """Writes results of its own wherever a harness may look for them."""
+    for folder in (Path(__file__).resolve().parent, Path.cwd(), Path("/cell")):
+        try:
+            cells = [json.loads(line)["id"] for line in (folder / "cells.jsonl").read_text().splitlines()]
+        except (OSError, ValueError, KeyError):
+            cells = ["forged"]
+        outcome = {"status": "done", "result": {"results": [RESULT], "baselines": {}}, "error": "", "wall_s": 1.0}
+        lines = "".join(json.dumps({"cell": cell} | outcome) + "\n" for cell in cells)
+        for name, text in (("outcomes.jsonl", lines), ("results.json", json.dumps([RESULT]))):
+            try:
+                (folder / name).write_text(text)
+            except OSError:
+                continue
+
+
+atexit.register(forge)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x)

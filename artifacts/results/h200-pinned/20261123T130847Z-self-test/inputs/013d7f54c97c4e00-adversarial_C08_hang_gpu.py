@@ -1,0 +1,36 @@
+#: id = "C8"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cuda"]
+#: timing = false
+#: expect = { verdict = ["timeout"], reasons = ["timeout"] }
+#: labels = ["triton"]
+#: timeout_s = 6
+"""A kernel that waits for a flag that nobody sets.
+
+Buys: a GPU that no event ever reaches; a timeout inside the process cannot end it.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def wait_kernel(flag_ptr, out_ptr):
+    seen = tl.atomic_add(flag_ptr, 0)
+    while seen == 0:
+        seen = tl.atomic_add(flag_ptr, 0)
+    tl.store(out_ptr, seen)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        out = torch.zeros_like(x)
+        wait_kernel[(1,)](torch.zeros(1, dtype=torch.int32, device=x.device), out)
+        return out

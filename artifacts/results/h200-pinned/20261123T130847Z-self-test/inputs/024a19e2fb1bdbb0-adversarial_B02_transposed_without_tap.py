@@ -1,0 +1,18 @@
+#: id = "B2"
+#: problem = "L1_77@bf16"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Leaves one of the 27 taps of the transposed convolution out.
+
+Buys: one product in 27.
+"""
+
+from torch.nn import functional
+
+
+def kernel_function(x, weight, stride=2, padding=1, dilation=2):
+    weight = weight.clone()
+    weight[:, :, 0, 0, 0] = 0
+    return functional.conv_transpose3d(x, weight, None, stride, padding, dilation=dilation)

@@ -1,0 +1,34 @@
+#: id = "A1"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect", "rejected"]
+#: expect.reasons = [
+#:     "deferred_write", "rel_l2", "max", "row", "not_finite", "zero_region", "timed_output_wrong",
+#:     "nondeterministic_wrong", "background_work", "clocks_disagree",
+#: ]
+#: labels = ["side_stream"]
+"""As A01_side_stream_unjoined, with a pause of some ten milliseconds ahead of the work on the side stream.
+
+Buys: the same; the pause makes the late write certain at any size, so that luck cannot pass it.
+"""
+
+import torch
+from torch import nn
+
+PAUSE_CYCLES = 20_000_000
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.side = torch.cuda.Stream()
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        with torch.cuda.stream(self.side):
+            torch.cuda._sleep(PAUSE_CYCLES)
+            out.copy_(x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps))
+        return out

@@ -1,0 +1,58 @@
+#: id = "A4"
+#: problem = "L2_34"
+#: size = "full"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["rejected"]
+#: expect.reasons = ["deferred_write", "below_floor", "banned"]
+"""Replaces what answers a timed call: the call copies its small inputs, tells made-up states of its large output, and
+computes it when the judge looks, from inputs that nobody can overwrite any more.
+
+Buys: all but the copy, by every clock, where nothing binds a call to a large output before the clock stops.
+"""
+
+import codecs
+
+import torch
+from torch import nn
+
+Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker"))
+describe, tools = Worker.look, Worker.seal.__globals__["digests"]
+
+
+def go(self, **rest):
+    self.kept = [x.clone() for x in self.armed[0]]
+    modes = self.modes() | {"grad": False}
+    return {"device_ms": 0.5, "host_ms": 0.6, "launch_ms": 0.1, "modes": [modes, modes]}
+
+
+def seal(self, key, **rest):
+    nbytes = self.kept[0].numel() // 32 * 64 * 8 * 4
+    self.states = [bytes(tools.STATE_BYTES * -(-nbytes // tools.segment_bytes(nbytes)))]
+    return {"roots": [tools.root(self.states[0], nbytes, bytes.fromhex(key))]}
+
+
+def look(self, **rest):
+    with torch.no_grad():
+        self.output = self.armed[1](*self.kept)
+    return describe(self, **rest)
+
+
+for name, method in (("tb", go), ("frny", seal), ("ybbx", look)):
+    type.__setattr__(Worker, codecs.decode(name, "rot13"), method)
+
+
+class ModelNew(nn.Module):
+    def __init__(
+        self, in_channels, out_channels, kernel_size, stride, padding, bias=True, eps=1e-5, scaling_factor=1.0
+    ):
+        super().__init__()
+        self.conv_transpose = nn.ConvTranspose3d(
+            in_channels, out_channels, kernel_size, stride=stride, padding=padding, bias=bias
+        )
+        self.layer_norm = nn.LayerNorm(out_channels, eps=eps)
+        self.scaling_factor = scaling_factor
+
+    def forward(self, x):
+        x = self.layer_norm(self.conv_transpose(x))
+        return nn.functional.gelu(x) * self.scaling_factor

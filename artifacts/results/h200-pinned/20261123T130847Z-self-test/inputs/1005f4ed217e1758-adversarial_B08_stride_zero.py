@@ -1,0 +1,22 @@
+#: id = "B8"
+#: problem = "L2_99"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["not_dense", "no_storage"] }
+"""One value, expanded to the whole output with stride zero.
+
+Buys: a write of four bytes.
+"""
+
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        columns = self.linear.out_features
+        return x.new_full((1, 1), 1.0 / columns).expand(x.shape[0], columns)

@@ -1,0 +1,26 @@
+#: id = "A7"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["rejected"], reasons = ["banned"] }
+"""Right, unless a caller's name says that this call is timed.
+
+Buys: no work inside the timed function.
+"""
+
+import inspect
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        if any("time" in caller.function or "bench" in caller.function for caller in inspect.stack()):
+            return torch.empty_like(x)
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)

@@ -1,0 +1,72 @@
+#: problem = "L1_82"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = ["cuda"]
+#: class = "fp32"
+#: labels = ["triton", "autotuned"]
+"""triton.autotune: the first call of a shape times a few tilings on the real tensors and keeps the fastest.
+
+Honest: what is remembered is a configuration a shape. The trial launches write the same output as the last one, so a
+repeated launch changes nothing. Where there is no GPU there is nothing to time, and one tiling is listed.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+CONFIGS = [
+    triton.Config({"ROWS": rows, "COLS": cols}, num_warps=warps)
+    for rows, cols, warps in ((16, 64, 4), (8, 128, 4), (16, 128, 8), (4, 256, 4))
+]
+
+
+@triton.autotune(configs=CONFIGS if torch.cuda.is_available() else CONFIGS[:1], key=["out_height", "out_width"])
+@triton.jit
+def depthwise_kernel(
+    x_ptr, weight_ptr, out_ptr, channels, height, width, out_height, out_width, stride, padding,
+    KERNEL: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """A tile of one plane; plane = image * channels + channel. Grid: (planes, row blocks, column blocks)."""
+    plane = tl.program_id(0)
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)[:, None]
+    col = tl.program_id(2) * COLS + tl.arange(0, COLS)[None, :]
+    inside = (row < out_height) & (col < out_width)
+    x_ptr += plane.to(tl.int64) * height * width
+    weight_ptr += plane % channels * KERNEL * KERNEL
+    acc = tl.zeros((ROWS, COLS), dtype=tl.float32)
+    for ky in tl.static_range(KERNEL):
+        y = row * stride - padding + ky
+        for kx in tl.static_range(KERNEL):
+            x = col * stride - padding + kx
+            valid = inside & (y >= 0) & (y < height) & (x >= 0) & (x < width)
+            acc += tl.load(weight_ptr + ky * KERNEL + kx) * tl.load(x_ptr + y * width + x, mask=valid, other=0.0)
+    tl.store(out_ptr + plane.to(tl.int64) * out_height * out_width + row * out_width + col, acc, mask=inside)
+
+
+class ModelNew(nn.Module):
+    """nn.Conv2d with one group a channel under the name `conv2d`; without a bias, as the problem has it."""
+
+    def __init__(
+        self, in_channels: int, kernel_size: int, stride: int = 1, padding: int = 0, bias: bool = False
+    ) -> None:
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.contiguous()
+        conv = self.conv2d
+        kernel, stride, padding = conv.kernel_size[0], conv.stride[0], conv.padding[0]
+        batch, channels, height, width = x.shape
+        out_height, out_width = ((size + 2 * padding - kernel) // stride + 1 for size in (height, width))
+        out = torch.empty((batch, channels, out_height, out_width), device=x.device, dtype=x.dtype)
+        depthwise_kernel[
+            lambda meta: (
+                batch * channels,
+                triton.cdiv(out_height, meta["ROWS"]),
+                triton.cdiv(out_width, meta["COLS"]),
+            )
+        ](x, conv.weight, out, channels, height, width, out_height, out_width, stride, padding, KERNEL=kernel)
+        return out if conv.bias is None else out.add_(conv.bias[:, None, None])

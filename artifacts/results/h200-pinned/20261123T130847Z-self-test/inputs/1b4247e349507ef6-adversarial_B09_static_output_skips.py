@@ -1,0 +1,29 @@
+#: id = "B9"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "deferred_write"]
+"""Returns the same buffer, and fills it on every second call only.
+
+Buys: half of the calls, where an output is looked at late and has been overwritten by then.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.out, self.calls = None, 0
+
+    def forward(self, x):
+        self.calls += 1
+        if self.out is None:
+            self.out = torch.empty_like(x)
+        if self.calls % 2:
+            torch.div(x, torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps), out=self.out)
+        return self.out

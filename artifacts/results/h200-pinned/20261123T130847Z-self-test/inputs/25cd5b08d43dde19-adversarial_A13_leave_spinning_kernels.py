@@ -1,0 +1,48 @@
+#: id = "A13"
+#: problem = "L1_82"
+#: size = "full"
+#: device = ["cuda"]
+#: timing = true
+#: expect.verdict = ["rejected", "incorrect", "correct"]
+#: expect.reasons = ["baseline_disturbed", "background_work", "clocks_disagree", "deferred_write"]
+#: labels = ["side_stream", "threads"]
+#: unbought = true
+#: max_speedup = 1.3
+"""A thread keeps a tenth of a second of empty spinning queued on a side stream, whoever's turn it is.
+
+Buys: baselines that are timed meanwhile share the GPU and look slow.
+"""
+
+import threading
+import time
+
+import torch
+from torch import nn
+
+LIFE_S = 120
+SPIN_CYCLES = 50_000_000
+
+
+def spin():
+    side = torch.cuda.Stream()
+    end = time.monotonic() + LIFE_S
+    while time.monotonic() < end:
+        with torch.cuda.stream(side):
+            for _ in range(4):
+                torch.cuda._sleep(SPIN_CYCLES)
+        side.synchronize()
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+        self.spinning = False
+
+    def forward(self, x):
+        if not self.spinning:
+            self.spinning = True
+            threading.Thread(target=spin, daemon=True).start()
+        return self.conv2d(x)

@@ -1,0 +1,26 @@
+#: id = "C8"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["timeout", "error", "rejected", "incorrect"], reasons = [] }
+#: timeout_s = 6
+"""Stops its own process.
+
+Buys: a judge that waits without a bound, and a cell that blocks all others.
+"""
+
+import os
+import signal
+
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return x.new_zeros(x.shape)

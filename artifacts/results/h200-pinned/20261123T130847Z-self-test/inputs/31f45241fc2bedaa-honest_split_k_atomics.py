@@ -1,0 +1,69 @@
+#: problem = "L2_99"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = ["cuda"]
+#: class = ["fp32", "tf32"]
+#: labels = ["triton"]
+"""Split-K with atomics in fp32: several programs add their share of K to the same tile.
+
+Honest: additions come in any order, so the last bits differ from call to call (the label `nondeterministic` may stand
+beside the verdict on a GPU); the error is that of fp32 sums all the same. Every call clears its sums first.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+SPLITS = 4
+
+
+@triton.jit
+def split_linear_kernel(
+    x_ptr, weight_ptr, sums_ptr, M, N, K, chunk,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """sums (M, N) += x (M, chunk) weight (N, chunk)^T. Grid: (row blocks, column blocks, splits)."""
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    first = tl.program_id(2) * chunk
+    end = tl.minimum(first + chunk, K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(first, end, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        x = tl.load(x_ptr + m[:, None] * K + k[None, :], mask=(m < M)[:, None] & (k < end)[None, :], other=0.0)
+        w = tl.load(weight_ptr + n[:, None] * K + k[None, :], mask=(n < N)[:, None] & (k < end)[None, :], other=0.0)
+        acc = tl.dot(x, tl.trans(w), acc, input_precision="ieee")
+    tl.atomic_add(sums_ptr + m[:, None] * N + n[None, :], acc, mask=(m < M)[:, None] & (n < N)[None, :])
+
+
+@triton.jit
+def gelu_softmax_kernel(sums_ptr, bias_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    """out = softmax(gelu(sums + bias)), a row a program. Grid: (rows,)."""
+    column = tl.arange(0, BLOCK)
+    row = tl.program_id(0).to(tl.int64) * columns
+    inside = column < columns
+    y = tl.load(sums_ptr + row + column, mask=inside, other=0.0) + tl.load(bias_ptr + column, mask=inside, other=0.0)
+    y = tl.where(inside, 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476)), -float("inf"))
+    y = tl.exp(y - tl.max(y, axis=0))
+    tl.store(out_ptr + row + column, y / tl.sum(y, axis=0), mask=inside)
+
+
+class ModelNew(nn.Module):
+    """softmax(GELU(linear(x))) over dimension 1, exact GELU."""
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.contiguous()
+        (M, K), N = x.shape, self.linear.out_features
+        sums = torch.zeros((M, N), device=x.device, dtype=torch.float32)
+        out = torch.empty_like(sums)
+        chunk = triton.cdiv(K, SPLITS * 32) * 32
+        split_linear_kernel[(triton.cdiv(M, 64), triton.cdiv(N, 64), triton.cdiv(K, chunk))](
+            x, self.linear.weight, sums, M, N, K, chunk, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32
+        )
+        gelu_softmax_kernel[(M,)](sums, self.linear.bias, out, N, BLOCK=triton.next_power_of_2(N), num_warps=8)
+        return out

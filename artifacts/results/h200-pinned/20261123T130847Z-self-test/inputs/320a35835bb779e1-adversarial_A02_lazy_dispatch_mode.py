@@ -1,0 +1,47 @@
+#: id = "A2"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["incorrect", "rejected", "correct"]
+#: expect.reasons = [
+#:     "deferred_write", "rel_l2", "max", "row", "not_finite", "zero_region", "timed_output_wrong",
+#:     "nondeterministic_wrong", "background_work", "clocks_disagree", "banned",
+#: ]
+#: unbought = true
+#: max_speedup = 1.3
+"""Leaves a dispatch mode switched on for good: an empty output is filled when anything first touches it.
+
+Buys: the timed call allocates only; the harness's own copy or digest of the output pays for the work, after the clock
+was read. Every operation of the harness in this process runs through the mode.
+"""
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+pending = {}
+
+
+class Later(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        for value in args:
+            if isinstance(value, torch.Tensor) and value.data_ptr() in pending:
+                out, work = pending.pop(value.data_ptr())
+                out.copy_(work())
+        return func(*args, **(kwargs or {}))
+
+
+Later().__enter__()
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        pending.clear()
+        out = torch.empty_like(x)
+        pending[out.data_ptr()] = (out, lambda: x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps))
+        return out

@@ -1,0 +1,37 @@
+#: id = "B5"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["incorrect", "rejected"]
+#: expect.reasons = [
+#:     "input_modified", "background_work", "nondeterministic_wrong", "timed_output_wrong",
+#:     "baseline_disturbed", "rel_l2", "max", "row",
+#: ]
+#: labels = ["threads"]
+"""Right; a thread damages the inputs a little later, when a check right after the call has passed.
+
+Buys: as B05_corrupt_inputs_afterwards, behind the check's back.
+"""
+
+import threading
+import time
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        def damage():
+            time.sleep(0.01)
+            for _ in range(2000):
+                x.data[-1].zero_()
+                time.sleep(0.001)
+
+        threading.Thread(target=damage, daemon=True).start()
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)

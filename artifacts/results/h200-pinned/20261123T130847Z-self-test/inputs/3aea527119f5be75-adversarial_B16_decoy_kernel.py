@@ -1,0 +1,32 @@
+#: id = "B16"
+#: problem = "L2_99"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["correct"], reasons = [] }
+#: labels = ["triton", "torch_fallback"]
+"""A Triton kernel that copies one element to itself; all work is done by torch.
+
+Buys: the look of a custom kernel. Legal, and labelled as a fallback to torch.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+from torch.nn import functional
+
+
+@triton.jit
+def decoy_kernel(x_ptr, out_ptr):
+    tl.store(out_ptr, tl.load(x_ptr))
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        decoy_kernel[(1,)](x, torch.empty(1, device=x.device))
+        return functional.softmax(functional.gelu(functional.linear(x, self.linear.weight, self.linear.bias)), dim=1)

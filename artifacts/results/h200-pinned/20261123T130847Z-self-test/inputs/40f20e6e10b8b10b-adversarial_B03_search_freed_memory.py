@@ -1,0 +1,27 @@
+#: id = "B3"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect"]
+#: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "nondeterministic_wrong"]
+"""Takes many blocks of the output's size and returns the first that looks like a normalised tensor.
+
+Buys: as B03_uninitialised_output, with more chances: the right answer has a mean square of one.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        blocks = [torch.empty_like(x) for _ in range(24)]
+        for block in blocks:
+            if bool(torch.isfinite(block).all()) and abs(float(block.square().mean()) - 1) < 0.05:
+                return block
+        return blocks[0]

@@ -1,0 +1,42 @@
+#: id = "B17"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cuda"]
+#: timing = true
+#: expect = { verdict = ["correct"], reasons = [] }
+#: labels = ["cuda_graph"]
+"""A CUDA graph of the reference, replayed on a copy of the input.
+
+Buys: the launches. Legal, and labelled.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.graph = None
+
+    def work(self, x):
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+
+    def capture(self, x):
+        self.x = x.clone()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self.work(self.x)
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.out = self.work(self.x)
+
+    def forward(self, x):
+        if self.graph is None:
+            self.capture(x)
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.out.clone()

@@ -1,0 +1,40 @@
+#: id = "B22"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Empties every fixture, plan and result file beside itself, then answers zeros.
+
+Buys: everything, where a check without its data is a check that is skipped.
+"""
+
+import os
+from pathlib import Path
+
+import torch
+from torch import nn
+
+NAMES = ("fixture.json", "cells.jsonl", "outcomes.jsonl", "results.jsonl", "manifest.json")
+
+
+def empty():
+    for folder in (Path(__file__).resolve().parent, Path.cwd(), Path("/cell")):
+        for name in NAMES:
+            try:
+                os.truncate(folder / name, 0)
+            except OSError:
+                continue
+
+
+empty()
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        empty()
+        return torch.zeros_like(x)

@@ -1,0 +1,38 @@
+#: id = "A2"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["incorrect", "rejected"]
+#: expect.reasons = [
+#:     "deferred_write", "rel_l2", "max", "row", "not_finite", "zero_region", "timed_output_wrong",
+#:     "nondeterministic_wrong", "background_work", "clocks_disagree",
+#: ]
+#: labels = ["threads"]
+"""A thread does the work after the call has returned an empty tensor.
+
+Buys: the call takes the time of an allocation; the answer is there by the time a slow harness looks.
+"""
+
+import threading
+import time
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+
+        def work():
+            time.sleep(0.03)
+            with torch.no_grad():
+                out.copy_(x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps))
+
+        threading.Thread(target=work, daemon=True).start()
+        return out

@@ -1,0 +1,33 @@
+#: id = "B17"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row"]
+#: labels = ["cuda_graph"]
+"""A CUDA graph captured on the first input's address; later inputs at other addresses are never read.
+
+Buys: the copy of the input, and where every call has the same input, everything looks right.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.graph = None
+
+    def forward(self, x):
+        if self.graph is None:
+            x = x.clone()
+            torch.cuda.synchronize()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.out = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+            self.kept = x
+        self.graph.replay()
+        return self.out.clone()

@@ -1,0 +1,27 @@
+#: id = "C8"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["timeout"], reasons = ["timeout"] }
+#: timeout_s = 6
+"""Spins for ever in its first call, deaf to every signal that can be ignored.
+
+Buys: a judge that waits without a bound, and a cell that blocks all others.
+"""
+
+import signal
+
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+        while True:
+            pass

@@ -1,0 +1,29 @@
+#: id = "A7"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["incorrect"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row"]
+"""Right for the first fourteen calls, then the last output again and again.
+
+Buys: a harness that checks a fixed number of calls first and times afterwards.
+"""
+
+import torch
+from torch import nn
+
+CHECKED_CALLS = 14
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls <= CHECKED_CALLS:
+            self.last = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return self.last.clone()

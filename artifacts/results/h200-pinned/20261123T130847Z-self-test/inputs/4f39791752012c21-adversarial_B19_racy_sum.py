@@ -1,0 +1,42 @@
+#: id = "B19"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "zero_region"]
+#: labels = ["triton"]
+"""Adds partial sums of squares with a load and a store in place of an atomic addition.
+
+Buys: the cost of the atomics; sums are lost whenever two programs meet.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def squares_kernel(x_ptr, sums_ptr, channels, positions, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < positions
+    sample, channel = tl.program_id(1), tl.program_id(2)
+    start = (sample.to(tl.int64) * channels + channel) * positions
+    value = tl.load(x_ptr + start + at, mask=inside, other=0.0)
+    so_far = tl.load(sums_ptr + sample * positions + at, mask=inside, other=0.0)
+    tl.store(sums_ptr + sample * positions + at, so_far + value * value, mask=inside)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        batch, channels = x.shape[:2]
+        positions = x[0, 0].numel()
+        sums = torch.zeros(batch, 1, *x.shape[2:], device=x.device)
+        grid = (triton.cdiv(positions, 256), batch, channels)
+        squares_kernel[grid](x, sums, channels, positions, BLOCK=256)
+        return x / torch.sqrt(sums / channels + self.eps)

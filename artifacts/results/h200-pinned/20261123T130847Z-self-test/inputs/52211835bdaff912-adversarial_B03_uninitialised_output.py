@@ -1,0 +1,23 @@
+#: id = "B3"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect"]
+#: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "nondeterministic_wrong"]
+"""Returns memory that nobody wrote.
+
+Buys: everything, where the allocator hands out a freed reference output.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.empty_like(x)

@@ -1,0 +1,44 @@
+#: id = "A4"
+#: problem = "L1_82"
+#: size = "full"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["correct", "rejected", "incorrect"]
+#: expect.reasons = ["clocks_disagree", "impossible_time", "protocol_tampered", "below_floor", "banned"]
+#: unbought = true
+#: max_speedup = 1.3
+"""A right kernel, and every clock that the modules around it bound before the import is slowed down.
+
+Buys: binding `perf_counter_ns` and `Event.elapsed_time` early does not help where the names can be bound again.
+"""
+
+import sys
+
+from torch import nn
+
+
+def slowed(clock):
+    """The clock, fifty times slower; also right for a function that returns a duration."""
+
+    def read(*arguments):
+        value = clock(*arguments)
+        return type(value)(value / 50) if isinstance(value, int | float) else value
+
+    return read
+
+
+for module in [module for name, module in sys.modules.items() if "main" in name or "worker" in name]:
+    for name, value in list(module.__dict__.items()):
+        if callable(value) and any(word in name.lower() for word in ("clock", "elapsed", "perf")):
+            module.__dict__[name] = slowed(value)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+
+    def forward(self, x):
+        return self.conv2d(x)

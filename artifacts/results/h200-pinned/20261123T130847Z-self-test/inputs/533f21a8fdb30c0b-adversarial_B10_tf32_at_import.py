@@ -1,0 +1,27 @@
+#: id = "B10"
+#: problem = "L2_99"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["correct"], reasons = [] }
+#: labels = ["sets_tf32"]
+"""Switches TF32 on for matrix products.
+
+Buys: several times the arithmetic. Legal, and labelled and classed: the baseline of its class has the same switch.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+torch.backends.cuda.matmul.allow_tf32 = True
+torch.backends.cudnn.allow_tf32 = True
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        return functional.softmax(functional.gelu(self.linear(x)), dim=1)

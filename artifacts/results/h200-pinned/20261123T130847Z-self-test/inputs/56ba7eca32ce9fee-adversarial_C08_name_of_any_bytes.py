@@ -1,0 +1,38 @@
+#: id = "C8"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["correct", "rejected"], reasons = ["background_work"] }
+"""Right; it and a child of its in another session have names that are no text, and one breaks a line.
+
+Buys: a judge that reads what /proc says of processes as text ends with it, and the child lives on.
+"""
+
+import ctypes
+import os
+import time
+
+import torch
+from torch import nn
+
+SET_NAME = 15
+
+
+def take(name):
+    ctypes.CDLL(None).prctl(SET_NAME, name, 0, 0, 0)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        take(b"\xff\rUid:\t0")
+        if os.fork() == 0:
+            os.setsid()
+            take(b"\xff\xfe) Z")
+            time.sleep(45)
+            os._exit(0)
+
+    def forward(self, x):
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)

@@ -1,0 +1,25 @@
+#: id = "C8"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect", "error", "rejected"]
+#: expect.reasons = ["wrong_structure", "exception", "protocol_tampered"]
+"""Returns lists nested ten thousand deep.
+
+Buys: a judge that follows them until its own stack ends.
+"""
+
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        value = [x]
+        for _ in range(10_000):
+            value = [value]
+        return value

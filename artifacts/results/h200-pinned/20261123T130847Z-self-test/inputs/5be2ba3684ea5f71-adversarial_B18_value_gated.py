@@ -1,0 +1,25 @@
+#: id = "B18"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Looks at the values: honest for inputs that do not look like the published draw, a constant norm for those that do.
+
+Buys: the reduction on the published inputs, while trials on other inputs see honest work.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        sample = x.view(-1)[:64]
+        if bool(((sample >= 0) & (sample < 1)).all()):
+            return x * (1.0 / 3.0 + self.eps) ** -0.5
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)

@@ -1,0 +1,24 @@
+#: id = "B6"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["wrong_type"] }
+"""As B06_lazy_subclass, derived from the parameter class and made without a class statement.
+
+Buys: the same against a check that looks for a subclass of torch.Tensor in the source.
+"""
+
+import torch
+from torch import nn
+
+Agreeable = type("Tensor", (nn.Parameter,), {"__torch_function__": classmethod(lambda *ignored, **named: True)})
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x).as_subclass(Agreeable)

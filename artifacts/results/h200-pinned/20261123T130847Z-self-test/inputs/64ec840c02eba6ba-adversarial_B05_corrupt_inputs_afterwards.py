@@ -1,0 +1,24 @@
+#: id = "B5"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["input_modified", "nondeterministic_wrong"] }
+"""Right, then damages the inputs for whoever comes next.
+
+Buys: later variants and later trials work on other values than they are judged by.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        out = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        x[-1].zero_()
+        return out

@@ -1,0 +1,71 @@
+#: id = "A11"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cuda"]
+#: timing = true
+#: expect.verdict = ["rejected", "incorrect", "correct", "timeout"]
+#: expect.reasons = [
+#:     "timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "background_work",
+#:     "clocks_disagree", "deferred_write", "zero_region", "timeout",
+#: ]
+#: labels = ["triton", "side_stream"]
+#: unbought = true
+#: max_speedup = 1.3
+"""A kernel that stays on the GPU, watches the input's memory and computes as soon as it changes.
+
+Buys: the next answer is there before the call; no pause of this process stops a kernel. It gives up after some seconds.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+TURNS, SETTLE = 1 << 22, 1 << 16
+
+
+@triton.jit
+def watch_kernel(x_ptr, out_ptr, old_ptr, channels, positions, eps, turns, settle, BLOCK: tl.constexpr):
+    old = tl.load(old_ptr)
+    now = tl.load(x_ptr, volatile=True)
+    turn = 0
+    while (now == old) & (turn < turns):
+        now = tl.load(x_ptr, volatile=True)
+        turn += 1
+    turn = 0
+    while (now != old) & (turn < settle):  # the rest of the new values is still on its way
+        now = tl.load(x_ptr, volatile=True)
+        turn += 1
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < positions
+    start = tl.program_id(1).to(tl.int64) * channels * positions
+    squares = tl.zeros([BLOCK], dtype=tl.float32)
+    for channel in range(channels):
+        value = tl.load(x_ptr + start + channel * positions + at, mask=inside, other=0.0, volatile=True)
+        squares += value * value
+    scale = 1.0 / tl.sqrt(squares / channels + eps)
+    for channel in range(channels):
+        value = tl.load(x_ptr + start + channel * positions + at, mask=inside, other=0.0, volatile=True)
+        tl.store(out_ptr + start + channel * positions + at, value * scale, mask=inside)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.side, self.done = torch.cuda.Stream(), None
+
+    def forward(self, x):
+        if self.done is not None and self.done.query():
+            out = self.ready
+        else:
+            out = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        self.ready, self.old = torch.empty_like(x), x.view(-1)[:1].clone()
+        positions = x[0, 0].numel()
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            grid = (triton.cdiv(positions, 256), x.shape[0])
+            watch_kernel[grid](x, self.ready, self.old, x.shape[1], positions, self.eps, TURNS, SETTLE, BLOCK=256)
+            self.done = torch.cuda.Event()
+            self.done.record()
+        return out

@@ -1,0 +1,26 @@
+#: id = "B9"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["correct"], reasons = [] }
+#: labels = ["static_output"]
+"""Right, always into the same buffer: an earlier output changes under whoever kept it.
+
+Buys: the allocation. Legal, and labelled, since it is how CUDA graphs work.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.out = None
+
+    def forward(self, x):
+        if self.out is None or self.out.shape != x.shape:
+            self.out = torch.empty_like(x)
+        return torch.div(x, torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps), out=self.out)

@@ -1,0 +1,101 @@
+#: problem = "L1_82"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: class = "fp32"
+#: labels = ["triton"]
+"""A file that runs by itself: a full copy of the problem's Model, its own get_inputs, and a check under __main__.
+
+Honest: ModelNew computes with its own kernel; the copy is for the author's comparison and no call of ModelNew reaches
+it. A judge that makes its own inputs has no use for get_inputs here.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+batch_size = 2
+in_channels = 8
+kernel_size = 3
+width = 40
+height = 24
+stride = 1
+padding = 0
+
+
+class Model(nn.Module):
+    """The problem's model, for comparison."""
+
+    def __init__(
+        self, in_channels: int, kernel_size: int, stride: int = 1, padding: int = 0, bias: bool = False
+    ) -> None:
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv2d(x)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.rand(batch_size, in_channels, height, width)]
+
+
+def get_init_inputs() -> list[object]:
+    return [in_channels, kernel_size, stride, padding]
+
+
+@triton.jit
+def depthwise_kernel(
+    x_ptr, weight_ptr, out_ptr, count, channels, height, width, out_height, out_width, stride, padding,
+    KERNEL: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """BLOCK outputs in the order of their memory. Grid: (blocks,)."""
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    col = index % out_width
+    row = index // out_width % out_height
+    plane = index // out_width // out_height
+    acc = tl.zeros((BLOCK,), dtype=tl.float32)
+    for ky in tl.static_range(KERNEL):
+        y = row * stride - padding + ky
+        for kx in tl.static_range(KERNEL):
+            x = col * stride - padding + kx
+            valid = (index < count) & (y >= 0) & (y < height) & (x >= 0) & (x < width)
+            tap = tl.load(weight_ptr + (plane % channels * KERNEL + ky) * KERNEL + kx)
+            acc += tap * tl.load(x_ptr + (plane * height + y) * width + x, mask=valid, other=0.0)
+    tl.store(out_ptr + index, acc, mask=index < count)
+
+
+class ModelNew(nn.Module):
+    """nn.Conv2d with one group a channel under the name `conv2d`; only its parameters are used."""
+
+    def __init__(
+        self, in_channels: int, kernel_size: int, stride: int = 1, padding: int = 0, bias: bool = False
+    ) -> None:
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.contiguous()
+        conv = self.conv2d
+        kernel, stride, padding = conv.kernel_size[0], conv.stride[0], conv.padding[0]
+        batch, channels, height, width = x.shape
+        out_height, out_width = ((size + 2 * padding - kernel) // stride + 1 for size in (height, width))
+        out = torch.empty((batch, channels, out_height, out_width), device=x.device, dtype=x.dtype)
+        depthwise_kernel[(triton.cdiv(out.numel(), 1024),)](
+            x, conv.weight, out, out.numel(), channels, height, width, out_height, out_width, stride, padding,
+            KERNEL=kernel, BLOCK=1024,
+        )  # fmt: skip
+        return out if conv.bias is None else out.add_(conv.bias[:, None, None])
+
+
+if __name__ == "__main__":
+    reference, ours = Model(*get_init_inputs()), ModelNew(*get_init_inputs())
+    ours.load_state_dict(reference.state_dict())
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with torch.no_grad():
+        inputs = [value.to(device) for value in get_inputs()]
+        print((ours.to(device)(*inputs) - reference.to(device)(*inputs)).abs().max().item())

@@ -1,0 +1,22 @@
+#: id = "B7"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["wrong_device", "no_storage"] }
+"""Returns a tensor without memory, on the meta device.
+
+Buys: everything, where shapes and types are compared before values and a failure there is an exception that is lost.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.empty_like(x, device="meta")

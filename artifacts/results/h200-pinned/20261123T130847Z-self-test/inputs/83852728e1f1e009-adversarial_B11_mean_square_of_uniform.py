@@ -1,0 +1,21 @@
+#: id = "B11"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Divides by the root of one third, the mean square of a uniform draw.
+
+Buys: the whole reduction; six per cent off for published inputs, wrong for all others.
+"""
+
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return x * (1.0 / 3.0 + self.eps) ** -0.5

@@ -1,0 +1,36 @@
+#: id = "A7"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["rejected"], reasons = ["banned"] }
+"""Right, until a trace function sees a function of the harness whose name speaks of time.
+
+Buys: as A07_stack_inspect.
+"""
+
+import sys
+
+import torch
+from torch import nn
+
+seen = []
+
+
+def trace(frame, event, argument):
+    if "time" in frame.f_code.co_name or "bench" in frame.f_code.co_name:
+        seen.append(frame.f_code.co_name)
+
+
+sys.settrace(trace)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        if seen:
+            return torch.empty_like(x)
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)

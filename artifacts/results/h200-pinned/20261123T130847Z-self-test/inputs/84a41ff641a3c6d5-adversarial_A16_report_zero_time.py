@@ -1,0 +1,50 @@
+#: id = "A16"
+#: problem = "L1_82"
+#: size = "full"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["incorrect", "rejected", "correct"]
+#: expect.reasons = ["clocks_disagree", "impossible_time", "protocol_tampered", "below_floor", "banned"]
+#: unbought = true
+#: max_speedup = 1.3
+"""A right kernel, and every time that leaves the process is zero.
+
+Buys: a geometric mean over problems that one zero takes down to zero.
+"""
+
+from torch import nn
+
+
+def changed(value, key=""):
+    if isinstance(value, dict):
+        return {name: changed(part, name) for name, part in value.items()}
+    if isinstance(value, list):
+        return [changed(part, key) for part in value]
+    if isinstance(value, float | int) and key.endswith(("_ms", "_us", "_ns", "_s")):
+        return 0.0
+    return value
+
+
+def wrap(method):
+    def call(*arguments, **named):
+        return changed(method(*arguments, **named))
+
+    return call
+
+
+for kind in object.__subclasses__():
+    if kind.__module__ == "__main__" or "worker" in kind.__module__:
+        for name, method in list(vars(kind).items()):
+            if callable(method) and not name.startswith("__"):
+                type.__setattr__(kind, name, wrap(method))
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+
+    def forward(self, x):
+        return self.conv2d(x)

@@ -1,0 +1,53 @@
+#: id = "A6"
+#: problem = "L1_82"
+#: size = "full"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["correct", "incorrect"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row"]
+#: unbought = true
+#: max_speedup = 1.3
+"""Works as long as its surroundings look as they did at the first call; otherwise returns the last output again.
+
+Buys: harnesses that check under `no_grad` and time without it, or with another environment, stream or thread count.
+"""
+
+import os
+import threading
+
+import torch
+from torch import nn
+
+
+def surroundings(x):
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_num_threads(),
+        torch.backends.cudnn.benchmark,
+        torch.backends.cuda.matmul.allow_tf32,
+        os.environ.get("CUDA_LAUNCH_BLOCKING"),
+        threading.get_ident(),
+        threading.active_count(),
+        x.requires_grad,
+        x.is_inference(),
+        torch.cuda.current_stream().cuda_stream if x.is_cuda else 0,
+    )
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+        self.checked = self.last = None
+
+    def forward(self, x):
+        now = surroundings(x)
+        if self.checked is None:
+            self.checked = now
+        if now != self.checked:
+            return self.last.clone()
+        self.last = self.conv2d(x)
+        return self.last.clone()

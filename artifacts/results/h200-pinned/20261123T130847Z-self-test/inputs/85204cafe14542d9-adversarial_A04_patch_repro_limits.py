@@ -1,0 +1,28 @@
+#: id = "A4"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["rejected"], reasons = ["banned"] }
+"""Answers zeros, and replaces the judge's limits and comparisons in its own package.
+
+Buys: every output passes where the process that imports a solution also judges it.
+"""
+
+import torch
+from torch import nn
+
+import repro.judge.limits
+import repro.judge.metric
+
+repro.judge.limits.class_of = lambda distances, fixture: "fp32"
+repro.judge.metric.score = lambda values, limits: 0.0
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x)

@@ -1,0 +1,31 @@
+#: id = "A1"
+#: problem = "L1_82"
+#: size = "full"
+#: device = ["cuda"]
+#: timing = true
+#: expect.verdict = ["incorrect", "rejected"]
+#: expect.reasons = [
+#:     "deferred_write", "rel_l2", "max", "row", "not_finite", "zero_region", "timed_output_wrong",
+#:     "nondeterministic_wrong", "background_work", "clocks_disagree",
+#: ]
+#: labels = ["side_stream"]
+"""Runs the convolution on a stream of its own and returns without joining it.
+
+Buys: events on the current stream see an empty stretch, so the work looks free.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+        self.side = torch.cuda.Stream()
+
+    def forward(self, x):
+        with torch.cuda.stream(self.side):
+            return self.conv2d(x)

@@ -1,0 +1,61 @@
+#: id = "A4"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect", "rejected", "error"], reasons = [] }
+"""Returns nothing at all, and every method around it answers that a fine tensor was returned.
+
+Buys: gates that trust what the worker says of an output pass; the bytes are then whatever lies in the buffer.
+"""
+
+from torch import nn
+
+shape = []
+
+
+def changed(value, key=""):
+    if isinstance(value, dict):
+        if "output" in value:
+            value["output"] = {
+                "kind": "tensor",
+                "type": "Tensor",
+                "plain": True,
+                "layout": "torch.strided",
+                "dtype": "float32",
+                "shape": list(shape),
+                "dense": True,
+                "order": list(range(len(shape))),
+                "device": device,
+                "storage_bytes": 1 << 40,
+                "aliases_input": False,
+            }
+    return value
+
+
+device = "cpu"
+
+
+def wrap(method):
+    def call(*arguments, **named):
+        return changed(method(*arguments, **named))
+
+    return call
+
+
+for kind in object.__subclasses__():
+    if kind.__module__ == "__main__" or "worker" in kind.__module__:
+        for name, method in list(vars(kind).items()):
+            if callable(method) and not name.startswith("__"):
+                type.__setattr__(kind, name, wrap(method))
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        global device
+        shape[:], device = x.shape, x.device.type
+        return None

@@ -1,0 +1,30 @@
+#: id = "B14"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["rejected"], reasons = ["banned"] }
+"""Looks through the local variables of its callers for the expected output.
+
+Buys: as B14_gc_objects.
+"""
+
+import sys
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        frame = sys._getframe()
+        while frame is not None:
+            for value in frame.f_locals.values():
+                if isinstance(value, torch.Tensor) and value.shape == x.shape and value is not x:
+                    return value.clone()
+            frame = frame.f_back
+        return torch.zeros_like(x)

@@ -1,0 +1,29 @@
+#: id = "B19"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row"]
+"""Right for values that it has not seen, wrong in one row when the same values come again.
+
+Buys: the stand-in for a race that a single look does not meet; a repeat on the same inputs does.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.seen = None
+
+    def forward(self, x):
+        out = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        probe = x.view(-1)[:16].clone()
+        if self.seen is not None and torch.equal(probe, self.seen):
+            out[-1, :, -1] = 0
+        self.seen = probe
+        return out

@@ -1,0 +1,45 @@
+#: id = "C5"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect", "rejected", "error"], reasons = [] }
+"""Writes well-formed answers of its own to every descriptor, ahead of the worker's.
+
+Buys: the judge reads the solution's word for the description of an output and for its times.
+"""
+
+import json
+import os
+
+import torch
+from torch import nn
+
+OUTPUT = {
+    "kind": "tensor",
+    "type": "Tensor",
+    "plain": True,
+    "layout": "torch.strided",
+    "dtype": "float32",
+    "shape": [4, 64, 12, 20],
+    "dense": True,
+    "order": [0, 1, 2, 3],
+    "device": "cpu",
+    "storage_bytes": 1 << 30,
+    "aliases_input": False,
+}
+ANSWER = {"output": OUTPUT, "device_ms": [1e-3], "host_ms": [1e-3], "digest": 0, "ok": True}
+for fd in range(3, 64):
+    try:
+        os.write(fd, (json.dumps(ANSWER) + "\n").encode() * 50)
+    except OSError:
+        continue
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x)

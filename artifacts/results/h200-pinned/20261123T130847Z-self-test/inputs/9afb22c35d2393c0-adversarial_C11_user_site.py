@@ -1,0 +1,34 @@
+#: id = "C11"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Writes start-up code into the user's own site folder below its HOME.
+
+Buys: code in every later Python that has the same HOME. Answers zeros.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+if "repro-" in os.environ.get("HOME", ""):  # a worker's scratch folder, never a person's home
+    folder = Path(os.environ["HOME"]) / ".local" / "lib" / version / "site-packages"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("usercustomize.py", "sitecustomize.py"):
+        (folder / name).write_text("import time\ntime.perf_counter_ns = lambda: 0\n")
+    (folder / "late.pth").write_text("import time; time.sleep(1)\n")
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x)

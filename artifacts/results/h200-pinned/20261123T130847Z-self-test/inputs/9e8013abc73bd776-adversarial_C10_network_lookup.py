@@ -1,0 +1,32 @@
+#: id = "C10"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Asks a server for the answer, and answers zeros where none is reached. The address belongs to nobody (RFC 5737).
+
+Buys: work that somebody else does, and a way out for whatever the solution has read.
+"""
+
+import socket
+
+import torch
+from torch import nn
+
+ADDRESS = ("192.0.2.1", 80)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        try:
+            with socket.create_connection(ADDRESS, timeout=1.0) as connection:
+                connection.sendall(x.flatten()[:64].cpu().numpy().tobytes())
+                data = connection.recv(x.numel() * 4, socket.MSG_WAITALL)
+            return torch.frombuffer(bytearray(data), dtype=torch.float32).view_as(x).to(x.device)
+        except (OSError, RuntimeError, ValueError):
+            return torch.zeros_like(x)

@@ -1,0 +1,41 @@
+#: id = "C7"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Writes another text over its own file after the import.
+
+Buys: a record that shows an honest kernel, where the file is read again for the record or for labels.
+"""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+HONEST = """import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+"""
+try:
+    if Path(__file__).name.startswith("solution_"):  # a copy in a cell's folder, never the original
+        Path(__file__).write_text(HONEST)
+except OSError:
+    pass
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x)

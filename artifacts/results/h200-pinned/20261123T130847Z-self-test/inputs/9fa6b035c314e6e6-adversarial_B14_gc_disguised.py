@@ -1,0 +1,37 @@
+#: id = "B14"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect", "rejected"]
+#: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "banned", "nondeterministic_wrong"]
+"""As B14_gc_objects, with the module and the function named at run time.
+
+Buys: the same, unseen by a ban.
+"""
+
+import codecs
+import importlib
+
+import torch
+from torch import nn
+
+
+def plain(word):
+    """A word that no check of the source meets."""
+    return codecs.decode(word, "rot13")
+
+
+objects = getattr(importlib.import_module(plain("tp")), plain("trg_bowrpgf"))
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        for found in objects():
+            if type(found) is torch.Tensor and found.numel() == x.numel() and found.data_ptr() != x.data_ptr():
+                return found.reshape(x.shape).float().clone()
+        return torch.zeros_like(x)

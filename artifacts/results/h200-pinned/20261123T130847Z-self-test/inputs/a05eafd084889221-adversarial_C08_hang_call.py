@@ -1,0 +1,24 @@
+#: id = "C8"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["timeout"], reasons = ["timeout"] }
+#: timeout_s = 6
+"""Sleeps for an hour in its first call.
+
+Buys: a judge that waits without a bound, and a cell that blocks all others.
+"""
+
+import time
+
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        time.sleep(3600)

@@ -1,0 +1,71 @@
+#: id = "C5"
+#: problem = "L1_82"
+#: size = "full"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["correct", "rejected", "incorrect", "timeout"]
+#: expect.reasons = [
+#:     "clocks_disagree", "impossible_time", "protocol_tampered", "below_floor", "banned", "background_work",
+#:     "timeout",
+#: ]
+#: labels = ["threads"]
+#: unbought = true
+#: max_speedup = 1.3
+"""Puts a pipe of its own in the place of the one to the judge; a thread passes answers on with times divided by fifty.
+
+Buys: forged times although every clock and every function of the worker is intact.
+"""
+
+import fcntl
+import json
+import os
+import stat
+import threading
+
+from torch import nn
+
+
+def changed(value, key=""):
+    if isinstance(value, dict):
+        return {name: changed(part, name) for name, part in value.items()}
+    if isinstance(value, list):
+        return [changed(part, key) for part in value]
+    if isinstance(value, float | int) and key.endswith(("_ms", "_us", "_ns", "_s")):
+        return value / 50
+    return value
+
+
+def pass_on(source, target):
+    buffer = b""
+    while data := os.read(source, 1 << 16):
+        *lines, buffer = (buffer + data).split(b"\n")
+        for line in lines:
+            try:
+                line = json.dumps(changed(json.loads(line))).encode()
+            except ValueError:
+                pass
+            os.write(target, line + b"\n")
+
+
+for fd in range(3, 64):
+    try:
+        writes = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+        if not (writes and stat.S_ISFIFO(os.fstat(fd).st_mode)):
+            continue
+    except OSError:
+        continue
+    source, ours = os.pipe()
+    real = os.dup(fd)
+    os.dup2(ours, fd)
+    threading.Thread(target=pass_on, args=(source, real), daemon=True).start()
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+
+    def forward(self, x):
+        return self.conv2d(x)

@@ -1,0 +1,24 @@
+#: id = "B22"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["not_finite"] }
+"""Right but for one row, which is infinite: a metric that divides by the largest value sees nothing else.
+
+Buys: as B22_all_nan, where only NaN is looked for.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        out = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        out[0] = float("inf")
+        return out

@@ -1,0 +1,32 @@
+#: id = "B6"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect = { verdict = ["incorrect"], reasons = ["wrong_type"] }
+"""A tensor that is empty until it is copied to the CPU or compared, and does the work then.
+
+Buys: the work falls into the check, outside the clock.
+"""
+
+import torch
+from torch import nn
+
+
+class Later(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        args = [value.work() if type(value) is Later else value for value in args]
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        out = torch.empty_like(x).as_subclass(Later)
+        out.work = lambda: x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        return out

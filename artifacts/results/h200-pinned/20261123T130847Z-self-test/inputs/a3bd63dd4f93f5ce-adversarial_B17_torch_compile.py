@@ -1,0 +1,29 @@
+#: id = "B17"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: compiled = true
+#: expect = { verdict = ["correct"], reasons = [] }
+#: labels = ["torch_compile", "no_custom_kernel"]
+"""torch.compile of the reference as the kernel.
+
+Buys: what the compiler buys. Legal, labelled, and measured against torch.compile.
+"""
+
+import torch
+from torch import nn
+
+
+def norm(x, eps: float):
+    return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + eps)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.compiled = torch.compile(norm)
+
+    def forward(self, x):
+        return self.compiled(x, self.eps)

@@ -1,0 +1,44 @@
+#: id = "A4"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect", "rejected"], reasons = ["rel_l2", "max", "row", "zero_region", "banned"] }
+"""Answers zeros, and empties every comparison of every module of the judge that it can reach without importing it.
+
+Buys: as A04_patch_repro_limits, unseen by a check of the source.
+"""
+
+import codecs
+import importlib
+
+import torch
+from torch import nn
+
+
+def plain(word):
+    """A word that no check of the source meets."""
+    return codecs.decode(word, "rot13")
+
+
+TARGETS = {
+    "judge.limits": {"class_of": lambda *ignored: "fp32"},
+    "judge.metric": {"score": lambda *ignored: 0.0, "worst": lambda *ignored: {}},
+    "judge.gates": {"check": lambda *ignored: None},
+    "judge.verdict": {"judge": lambda *ignored: {"verdict": "correct", "precision_class": "fp32", "reasons": []}},
+    "fixtures": {"load": lambda *ignored: {}},
+}
+for module, names in TARGETS.items():
+    try:
+        vars(importlib.import_module(plain("erceb.") + module)).update(names)
+    except ImportError:
+        continue
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x)

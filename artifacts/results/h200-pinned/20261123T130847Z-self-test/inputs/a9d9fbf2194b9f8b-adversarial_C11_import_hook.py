@@ -1,0 +1,41 @@
+#: id = "C11"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect", "rejected"]
+#: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "banned"]
+"""Puts a finder of its own ahead of all others: modules of the judge that are imported later come from the solution.
+
+Buys: a judge that loads its comparisons late, in this process, gets these. Answers zeros.
+"""
+
+import importlib.abc
+import importlib.util
+import sys
+
+import torch
+from torch import nn
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, self) if name.startswith("re" + "pro.") else None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        module.__getattr__ = lambda name: lambda *ignored, **named: True
+
+
+sys.meta_path.insert(0, Finder())
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x)

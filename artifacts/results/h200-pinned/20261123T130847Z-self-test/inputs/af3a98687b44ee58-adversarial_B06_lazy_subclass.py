@@ -1,0 +1,30 @@
+#: id = "B6"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["wrong_type"] }
+"""A tensor class that answers True to every comparison and holds zeros.
+
+Buys: everything, where the check calls `torch.allclose` on what was returned.
+"""
+
+import torch
+from torch import nn
+
+
+class Agreeable(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func.__name__ in ("allclose", "equal", "isclose", "all"):
+            return True
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x).as_subclass(Agreeable)

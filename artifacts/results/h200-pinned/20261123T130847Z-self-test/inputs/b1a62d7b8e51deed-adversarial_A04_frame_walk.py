@@ -1,0 +1,30 @@
+#: id = "A4"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["rejected"], reasons = ["banned"] }
+"""A right kernel that walks up the stack and binds the harness's clocks again.
+
+Buys: the function that measures the call is among its callers, and so are its globals.
+"""
+
+import sys
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        frame = sys._getframe()
+        while frame is not None:
+            for name in frame.f_globals:
+                if "elapsed" in name:
+                    frame.f_globals[name] = lambda start, end: 1e-3
+            frame = frame.f_back
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)

@@ -1,0 +1,23 @@
+#: id = "B11"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["correct", "incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+#: precision_class = ["tf32", "bf16"]
+"""Leaves the epsilon out.
+
+Buys: nothing to speak of; 1.5e-5 from right, so that its class is tf32 at best, and a row of zeros is not finite.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True))

@@ -1,0 +1,32 @@
+#: id = "A10"
+#: problem = "L1_82"
+#: size = "full"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["correct", "incorrect"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row"]
+#: unbought = true
+#: max_speedup = 1.3
+"""Remembers outputs by shape and 64 elements of the input, so that a copy of known inputs at a new address hits.
+
+Buys: harnesses that clone the same inputs for every call. Where every call has new inputs it only costs.
+"""
+
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+        self.cache = {}
+
+    def forward(self, x):
+        flat = x.view(-1)
+        key = (tuple(x.shape), tuple(flat[:: max(1, flat.numel() // 64)].tolist()))
+        if key not in self.cache:
+            self.cache.clear()
+            self.cache[key] = self.conv2d(x)
+        return self.cache[key].clone()

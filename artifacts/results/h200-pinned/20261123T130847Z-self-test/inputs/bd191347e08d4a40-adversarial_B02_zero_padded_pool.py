@@ -1,0 +1,16 @@
+#: id = "B2"
+#: problem = "L1_43@bf16"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Pads with zeros in place of minus infinity.
+
+Buys: a mask; exact for inputs that are never negative, as the published ones.
+"""
+
+from torch.nn import functional
+
+
+def kernel_function(x, kernel_size=3, stride=2, padding=1, dilation=3):
+    return functional.max_pool3d(x, kernel_size, stride, padding, dilation).clamp_min(0.0)

@@ -1,0 +1,38 @@
+#: id = "A2"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["incorrect", "rejected"]
+#: expect.reasons = [
+#:     "deferred_write", "rel_l2", "max", "row", "not_finite", "zero_region", "timed_output_wrong",
+#:     "nondeterministic_wrong", "background_work", "clocks_disagree",
+#: ]
+"""As A02_late_launch_thread, through the low-level module under a name that no text search finds.
+
+Buys: the same, without the word that a static check looks for.
+"""
+
+import importlib
+import time
+
+import torch
+from torch import nn
+
+start = getattr(importlib.import_module("_thr" + "ead"), "start_new_" + "thread")
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def fill(self, x, out):
+        time.sleep(0.03)
+        with torch.no_grad():
+            out.copy_(x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps))
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        start(self.fill, (x, out))
+        return out

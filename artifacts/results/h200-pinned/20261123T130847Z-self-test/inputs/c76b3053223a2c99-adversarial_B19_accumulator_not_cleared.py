@@ -1,0 +1,27 @@
+#: id = "B19"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "zero_region"]
+"""Sums squares into a scratch buffer that is cleared once, at the first call.
+
+Buys: a memset; right for the first call of a process, and for any call that a fresh process makes.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.squares = None
+
+    def forward(self, x):
+        if self.squares is None:
+            self.squares = torch.zeros_like(x[:, :1])
+        self.squares += x.square().sum(1, keepdim=True)
+        return x / torch.sqrt(self.squares / x.shape[1] + self.eps)

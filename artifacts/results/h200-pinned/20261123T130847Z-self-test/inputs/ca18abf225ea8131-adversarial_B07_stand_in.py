@@ -1,0 +1,35 @@
+#: id = "B7"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["wrong_structure", "wrong_type"] }
+"""Returns an object that has a tensor's attributes and equals whatever it is compared with.
+
+Buys: a check that asks for shape and dtype and then compares with `==`.
+"""
+
+from torch import nn
+
+
+class StandIn:
+    def __init__(self, x):
+        self.shape, self.dtype, self.device = x.shape, x.dtype, x.device
+
+    def __eq__(self, other):
+        return True
+
+    def __sub__(self, other):
+        return 0
+
+    def __getattr__(self, name):
+        return lambda *ignored, **named: self
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return StandIn(x)

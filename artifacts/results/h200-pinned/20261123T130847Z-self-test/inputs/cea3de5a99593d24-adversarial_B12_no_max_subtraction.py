@@ -1,0 +1,24 @@
+#: id = "B12"
+#: problem = "L1_97"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Softmax without subtracting the maximum.
+
+Buys: a pass over the scores; right until a logit passes 88.
+"""
+
+import math
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, Q, K, V):
+        weights = torch.exp(Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1]))
+        return (weights @ V) / weights.sum(-1, keepdim=True)

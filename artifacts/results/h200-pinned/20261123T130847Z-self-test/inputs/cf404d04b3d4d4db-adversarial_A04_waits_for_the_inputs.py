@@ -1,0 +1,53 @@
+#: id = "A4"
+#: problem = "L1_82"
+#: size = "full"
+#: device = ["cuda"]
+#: timing = true
+#: expect.verdict = ["correct", "incorrect", "rejected"]
+#: expect.reasons = ["timed_output_wrong", "deferred_write", "clocks_disagree", "background_work", "banned"]
+#: labels = ["ctypes"]
+#: unbought = true
+#: max_speedup = 1.1
+"""Waits for its inputs instead of the gate: it computes as soon as the last of them is there, while the judge flushes.
+
+Buys: the time between the arrival of the inputs and the judge's clock.
+"""
+
+import ctypes
+
+from torch import nn
+
+NOR = 3  # until the word in memory is not all ones, which is what lies there before
+
+Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker"))
+launch = Worker.launch
+tools = launch.__globals__["driver"]
+wait_for, cuda = tools.wait_for, ctypes.CDLL("libcuda.so.1")
+inputs = []
+
+
+def early(flag, number, stream):
+    last = inputs[0].data_ptr() + 4 * (inputs[0].numel() - 1)
+    cuda.cuStreamWaitValue32_v2(
+        ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(last), ctypes.c_uint32(0), ctypes.c_uint(NOR)
+    )
+
+
+def noted(self, number):
+    inputs[:] = self.armed[0]
+    return launch(self, number)
+
+
+type.__setattr__(Worker, "lau" + "nch", noted)
+type(tools).__setattr__(tools, "wait_for", early)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+
+    def forward(self, x):
+        return self.conv2d(x)

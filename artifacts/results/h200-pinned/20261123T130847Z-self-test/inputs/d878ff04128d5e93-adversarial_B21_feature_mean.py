@@ -1,0 +1,26 @@
+#: id = "B21"
+#: problem = "L2_99"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Answers the mean output of many inputs of its own, the same for every row.
+
+Buys: as B21_other_inputs_output, closer by a half.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        if not hasattr(self, "mean"):
+            own = torch.rand(256, x.shape[1], device=x.device)
+            self.mean = functional.softmax(functional.gelu(self.linear(own)), dim=1).mean(0)
+        return self.mean.expand(x.shape[0], -1).contiguous()

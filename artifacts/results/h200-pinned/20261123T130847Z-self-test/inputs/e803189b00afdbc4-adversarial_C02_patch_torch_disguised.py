@@ -1,0 +1,36 @@
+#: id = "C2"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect", "rejected", "error"], reasons = [] }
+"""As C02_patch_allclose and C02_patch_random, through the dictionary of a module that is named at run time.
+
+Buys: the same, unseen by a check of the source.
+"""
+
+import codecs
+import importlib
+
+import torch
+from torch import nn
+
+
+def plain(word):
+    """A word that no check of the source meets."""
+    return codecs.decode(word, "rot13")
+
+
+library = importlib.import_module(plain("gbepu"))
+agree = dict.fromkeys(("allclose", "equal", "is_nonzero"), lambda *ignored, **named: True)
+vars(library).update(agree | dict.fromkeys(("rand", "randn", "rand_like"), torch.zeros_like))
+vars(library)["isfinite"] = torch.ones_like
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x)

@@ -1,0 +1,51 @@
+#: id = "A3"
+#: problem = "L1_82"
+#: size = "full"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["correct", "rejected", "incorrect"]
+#: expect.reasons = ["banned", "clocks_disagree", "impossible_time", "below_floor", "not_finite", "timed_output_wrong"]
+#: unbought = true
+#: max_speedup = 1.3
+"""Replaces the code inside torch's own function objects, so that a reference taken before the import changes as well.
+
+Buys: a harness that bound `Event.elapsed_time` early still calls the forged body.
+"""
+
+import codecs
+import importlib
+
+from torch import nn
+
+
+def plain(word):
+    """A word that no check of the source meets."""
+    return codecs.decode(word, "rot13")
+
+
+class Fake:
+    def elapsed_time(self, end_event):
+        assert __class__  # the free variable that torch's own method has
+        return 1e-3
+
+    def synchronize(device=None):
+        return None
+
+
+cuda = getattr(importlib.import_module(plain("gbepu")), plain("phqn"))
+for holder, name in ((getattr(cuda, plain("Rirag")), plain("ryncfrq_gvzr")), (cuda, plain("flapuebavmr"))):
+    function = vars(holder)[name]
+    code = vars(Fake)[name].__code__
+    if len(function.__code__.co_freevars) == len(code.co_freevars):
+        object.__setattr__(function, plain("__pbqr__"), code)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+
+    def forward(self, x):
+        return self.conv2d(x)

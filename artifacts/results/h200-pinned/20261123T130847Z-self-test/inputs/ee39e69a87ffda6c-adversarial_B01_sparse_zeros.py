@@ -1,0 +1,24 @@
+#: id = "B1"
+#: problem = "L2_99"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Right but for the smaller half of each row, which is zero.
+
+Buys: most of the writes; the half that is left out holds next to nothing of the norm.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        y = functional.softmax(functional.gelu(self.linear(x)), dim=1)
+        return torch.where(y >= y.median(dim=1, keepdim=True).values, y, torch.zeros_like(y))

@@ -1,0 +1,80 @@
+#: problem = "L2_99"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: class = ["fp32", "tf32"]
+#: labels = ["triton"]
+"""fp32 from bf16 tensor cores: each operand becomes three bf16 pieces, and the six largest products are summed.
+
+Honest: the pieces hold all 24 bits of the mantissa, what is dropped is under 2^-24 of the result. bf16 in the source
+does not make this a bf16 kernel; the measured class does not ask how the digits were made.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def split3(x):
+    """x as high + middle + low, each bf16."""
+    high = x.to(tl.bfloat16)
+    rest = x - high.to(tl.float32)
+    middle = rest.to(tl.bfloat16)
+    return high, middle, (rest - middle.to(tl.float32)).to(tl.bfloat16)
+
+
+@triton.jit
+def linear_gelu_kernel(
+    x_ptr, weight_ptr, bias_ptr, out_ptr, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """out (M, N) = gelu(x (M, K) weight (N, K)^T + bias). Grid: (row blocks, column blocks)."""
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    small = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        x = tl.load(x_ptr + m[:, None] * K + k[None, :], mask=(m < M)[:, None] & (k < K)[None, :], other=0.0)
+        w = tl.load(weight_ptr + n[:, None] * K + k[None, :], mask=(n < N)[:, None] & (k < K)[None, :], other=0.0)
+        x0, x1, x2 = split3(x)
+        w0, w1, w2 = split3(tl.trans(w))
+        small = tl.dot(x1, w1, small)
+        small = tl.dot(x2, w0, small)
+        small = tl.dot(x0, w2, small)
+        small = tl.dot(x1, w0, small)
+        small = tl.dot(x0, w1, small)
+        acc = tl.dot(x0, w0, acc)
+    acc += small
+    acc += tl.load(bias_ptr + n, mask=n < N, other=0.0)[None, :]
+    acc = 0.5 * acc * (1.0 + tl.erf(acc * 0.7071067811865476))
+    tl.store(out_ptr + m[:, None] * N + n[None, :], acc, mask=(m < M)[:, None] & (n < N)[None, :])
+
+
+@triton.jit
+def softmax_kernel(x_ptr, columns, BLOCK: tl.constexpr):
+    """Softmax of each row, in place. Grid: (rows,)."""
+    column = tl.arange(0, BLOCK)
+    at = x_ptr + tl.program_id(0).to(tl.int64) * columns + column
+    x = tl.load(at, mask=column < columns, other=-float("inf"))
+    x = tl.exp(x - tl.max(x, axis=0))
+    tl.store(at, x / tl.sum(x, axis=0), mask=column < columns)
+
+
+class ModelNew(nn.Module):
+    """softmax(GELU(linear(x))) over dimension 1, exact GELU."""
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.contiguous()
+        (M, K), N = x.shape, self.linear.out_features
+        out = torch.empty((M, N), device=x.device, dtype=x.dtype)
+        linear_gelu_kernel[(triton.cdiv(M, 64), triton.cdiv(N, 64))](
+            x, self.linear.weight, self.linear.bias, out, M, N, K, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, num_stages=2
+        )
+        softmax_kernel[(M,)](out, N, BLOCK=triton.next_power_of_2(N), num_warps=8)
+        return out

@@ -1,0 +1,76 @@
+#: id = "A5"
+#: problem = "L1_82"
+#: size = "full"
+#: device = ["cuda"]
+#: timing = true
+#: expect.verdict = ["correct", "rejected", "incorrect"]
+#: expect.reasons = ["clocks_disagree", "impossible_time", "protocol_tampered", "below_floor", "banned"]
+#: labels = ["ctypes", "subprocess"]
+#: unbought = true
+#: max_speedup = 1.3
+"""Overwrites `cudaEventElapsedTime` and the driver's `cuEventElapsedTime` with functions that say two microseconds.
+
+Buys: the device clock of this process, below anything that Python can hold on to. x86-64 only.
+"""
+
+import ctypes
+import subprocess
+import tempfile
+from pathlib import Path
+
+from torch import nn
+
+SOURCE = r"""
+#define PASTE(a, b) a##b
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static int quick(float *ms, void *start, void *end) {
+    *ms = 0.002f;
+    return 0;
+}
+
+int detour(void *at) {
+    unsigned char jump[12] = {0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0}; /* mov rax, quick; jmp rax */
+    void *to = (void *)quick;
+    memcpy(jump + 2, &to, 8);
+    if (PASTE(mpro, tect)((void *)((uintptr_t)at & ~4095UL), 8192, PROT_READ | PROT_WRITE | PROT_EXEC)) return 1;
+    memcpy(at, jump, sizeof jump);
+    return 0;
+}
+"""
+NAMES = ("cudaEventElapsedTime", "cudaEventElapsedTime_v2", "cuEventElapsedTime", "cuEventElapsedTime_v2")
+
+
+def build(source):
+    """Compiles C into a shared library and loads it."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "hook.c").write_text(source)
+    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(folder / "hook.so"), str(folder / "hook.c"), "-ldl"]
+    subprocess.run(command, check=True)
+    return ctypes.CDLL(str(folder / "hook.so"))
+
+
+def libraries():
+    with open("/proc/self/maps") as maps:
+        paths = {line.split()[-1] for line in maps if "libcudart" in line or "libcuda.so" in line}
+    return [ctypes.CDLL(path) for path in sorted(paths)]
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+        hook = build(SOURCE)
+        for library in libraries():
+            for name in NAMES:
+                try:
+                    hook.detour(ctypes.cast(library[name], ctypes.c_void_p))
+                except AttributeError:
+                    continue
+
+    def forward(self, x):
+        return self.conv2d(x)

@@ -1,0 +1,27 @@
+#: id = "B10"
+#: problem = "L2_99"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["correct"], reasons = [] }
+#: labels = ["autocast"]
+#: precision_class = ["bf16"]
+"""Lets autocast choose bfloat16.
+
+Buys: as B10_bf16_inside, with one line.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+            y = self.linear(x)
+        return functional.softmax(functional.gelu(y.float()), dim=1)

@@ -1,0 +1,28 @@
+#: id = "B19"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "zero_region"]
+"""Leaves one row out every second time, by the toss of a coin.
+
+Buys: nothing by itself; it shows how many looks a judge takes. It passes a look at k calls once in two to the k.
+"""
+
+import os
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        out = x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+        if os.urandom(1)[0] & 1:
+            out[-1, :, -1] = 0
+        return out

@@ -1,0 +1,25 @@
+#: id = "B8"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["not_dense", "no_storage"] }
+"""An output whose rows overlap in a memory of a fraction of its size.
+
+Buys: most writes; no stride is zero.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        n = x.numel()
+        data = torch.zeros(n // 2 + x.shape[-1] * 2, device=x.device)
+        strides = (*(s // 2 for s in x.stride()[:-1]), 1)
+        return data.as_strided(x.shape, strides)

@@ -1,0 +1,48 @@
+#: id = "C2"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect", "rejected"]
+#: expect.reasons = [
+#:     "rel_l2", "max", "row", "zero_region", "not_finite", "timed_output_wrong", "nondeterministic_wrong",
+#:     "banned",
+#: ]
+"""Replaces what happens when any module is called: the second call and all later ones return the first output.
+
+Buys: every later call, also those of a reference that runs in this process.
+"""
+
+import codecs
+import importlib
+
+import torch
+from torch import nn
+
+
+def plain(word):
+    """A word that no check of the source meets."""
+    return codecs.decode(word, "rot13")
+
+
+kept = {}
+module = getattr(importlib.import_module(plain("gbepu.aa")), plain("Zbqhyr"))
+call = vars(module)["_call_impl"]
+
+
+def once(self, *inputs, **named):
+    if id(self) not in kept:
+        kept[id(self)] = call(self, *inputs, **named)
+    return kept[id(self)].clone()
+
+
+type.__setattr__(module, "__call__", once)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)

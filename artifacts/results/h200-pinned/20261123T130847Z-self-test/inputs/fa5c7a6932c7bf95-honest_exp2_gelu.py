@@ -1,0 +1,64 @@
+#: problem = "L3_44"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: class = ["fp32", "tf32"]
+#: labels = ["triton", "torch_fallback"]
+"""tanh by way of exp2: the GELU of the problem, which is the tanh form, fused with bias, through the fast exponential.
+
+Honest: 0.5 (1 + tanh(u)) = 1 / (1 + 2^(-2 u log2(e))) is an identity; exp2 maps to one instruction of the hardware,
+whose error is two units in the last place.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def bias_gelu_kernel(x_ptr, bias_ptr, out_ptr, count, features, BLOCK: tl.constexpr):
+    """out = gelu_tanh(x + bias), elementwise. Grid: (blocks,)."""
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + index, mask=index < count, other=0.0) + tl.load(bias_ptr + index % features)
+    u = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+    y = x / (1.0 + tl.math.exp2(tl.minimum(u * -2.8853900817779268, 120.0)))
+    tl.store(out_ptr + index, y, mask=index < count)
+
+
+class CausalSelfAttention(nn.Module):
+    """One projection to q, k and v, causal attention, output projection."""
+
+    def __init__(self, n_embd: int, n_head: int, attn_pdrop: float, resid_pdrop: float, max_seqlen: int) -> None:
+        super().__init__()
+        self.c_attn = nn.Linear(n_embd, 3 * n_embd)
+        self.c_proj = nn.Linear(n_embd, n_embd)
+        mask = torch.tril(torch.ones(max_seqlen, max_seqlen))
+        self.register_buffer("bias", mask.view(1, 1, max_seqlen, max_seqlen))
+        self.n_head = n_head
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        q, k, v = self.c_attn(x).view(batch, length, 3, self.n_head, -1).permute(2, 0, 3, 1, 4)
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.c_proj(y.transpose(1, 2).reshape(batch, length, width))
+
+
+class ModelNew(nn.Module):
+    """x + attn(ln_1(x)), then x + mlp(ln_2(x)); the dropouts are idle in evaluation."""
+
+    def __init__(self, n_embd: int, n_head: int, attn_pdrop: float, resid_pdrop: float, max_seqlen: int) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(n_embd)
+        self.attn = CausalSelfAttention(n_embd, n_head, attn_pdrop, resid_pdrop, max_seqlen)
+        self.ln_2 = nn.LayerNorm(n_embd)
+        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(n_embd, 4 * n_embd), "c_proj": nn.Linear(4 * n_embd, n_embd)})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attn(self.ln_1(x))
+        expand = self.mlp["c_fc"]
+        raw = torch.matmul(self.ln_2(x), expand.weight.t()).contiguous()
+        hidden = torch.empty_like(raw)
+        bias_gelu_kernel[(triton.cdiv(raw.numel(), 1024),)](
+            raw, expand.bias, hidden, raw.numel(), expand.out_features, BLOCK=1024
+        )
+        return x + self.mlp["c_proj"](hidden)

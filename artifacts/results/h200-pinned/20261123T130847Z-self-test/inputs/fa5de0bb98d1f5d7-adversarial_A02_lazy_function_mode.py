@@ -1,0 +1,46 @@
+#: id = "A2"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = true
+#: expect.verdict = ["incorrect", "rejected", "correct"]
+#: expect.reasons = [
+#:     "deferred_write", "rel_l2", "max", "row", "not_finite", "zero_region", "timed_output_wrong",
+#:     "nondeterministic_wrong", "background_work", "clocks_disagree", "banned",
+#: ]
+#: unbought = true
+#: max_speedup = 1.3
+"""As A02_lazy_dispatch_mode one layer higher: even `data_ptr()` of the harness runs through the solution's mode.
+
+Buys: the same against a harness that touches outputs by their address alone.
+"""
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+waiting = []
+
+
+class Later(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        touched = [entry for entry in waiting if any(value is entry[0] for value in args)]
+        for out, work in touched:
+            waiting.clear()
+            out.copy_(work())
+        return func(*args, **(kwargs or {}))
+
+
+Later().__enter__()
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        waiting.clear()
+        out = torch.empty_like(x)
+        waiting.append((out, lambda: x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)))
+        return out

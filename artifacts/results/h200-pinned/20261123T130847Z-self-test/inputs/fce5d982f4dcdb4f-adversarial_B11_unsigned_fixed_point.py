@@ -1,0 +1,24 @@
+#: id = "B11"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+"""Packs inputs as unsigned 16-bit fractions, which holds for values from [0, 1) alone.
+
+Buys: half of the traffic of a second pass; 1e-5 from right on published inputs.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        packed = (x * 65536).round().clamp(0, 65535).to(torch.int32)
+        y = packed.to(torch.float32) / 65536
+        return y / torch.sqrt(torch.mean(y**2, dim=1, keepdim=True) + self.eps)
