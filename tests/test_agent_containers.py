@@ -6,6 +6,7 @@ Nothing here needs a key or a network. The model is the only part that is not re
 from __future__ import annotations
 
 import functools
+import ipaddress
 import json
 import os
 import signal
@@ -268,7 +269,9 @@ class Provider(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        bridge = ask("network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}").strip()
+        (network,) = json.loads(ask("network", "inspect", "bridge"))
+        config = network["IPAM"]["Config"][0]  # an engine names its own address there from its second start on
+        bridge = config.get("Gateway") or ipaddress.ip_network(config["Subnet"])[1]
         return f"http://{bridge}:{self.server_address[1]}"
 
 
