@@ -76,6 +76,27 @@ def results_dir() -> Path:
     return Path(os.environ.get("REPRO_RESULTS", "results"))
 
 
+def sources_dir() -> Path:
+    """Where fetched sources lie: $REPRO_SOURCES, else `sources` below the current folder."""
+    return Path(os.environ.get("REPRO_SOURCES", "sources"))
+
+
+def git_env(stalled_s: int) -> dict[str, str]:
+    """The environment of a git that fetches: no question is asked, no configuration but this machine's is read.
+
+    stalled_s: seconds of silence after which a transfer ends.
+    """
+    return os.environ | {
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "",
+        "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+        "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
+        "GIT_HTTP_LOW_SPEED_TIME": str(stalled_s),
+        "GIT_SSH_COMMAND": f"ssh -o BatchMode=yes -o ConnectTimeout={stalled_s}",
+        "LC_ALL": "C",
+    }
+
+
 def state_dir() -> Path:
     """Machine-wide locks (GPU leases); shared by all users of this machine."""
     return Path(os.environ.get("REPRO_STATE", Path(tempfile.gettempdir()) / "repro-state"))

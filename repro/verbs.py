@@ -39,6 +39,9 @@ def newest(results: Path) -> Bundle:
 
 def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
     """Adds the verbs of this module to a command line."""
+    fetch = verb("fetch", "bring a public source below sources/ and check its hash", _fetch)
+    fetch.add_argument("name", nargs="?", help="kernelagent-artifacts, kernelbench, ...; without a name all are listed")
+    fetch.add_argument("--from", dest="origin", default="", metavar="DIR|URL", help="a copy or another address of it")
     artifacts = verb("artifacts", "look into folders in the published layout without running them", _artifacts)
     artifacts.add_argument("action", choices=("lint", "figure"), help="lint: report what a reviewer must know; "
                            "figure: draw the convergence of every trace as SVG")  # fmt: skip
@@ -75,6 +78,21 @@ def problems(args: argparse.Namespace, progress: Progress) -> int:
     member = {i: ", ".join(s for s, of in shipped.suites().items() if i in of) for i in shipped.ids()}
     rows = [[i, shipped.load(i).name, member[i]] for i in shipped.ids()]
     print(tabulate(rows, headers=["id", "name", "suites"], tablefmt="github"))
+    return 0
+
+
+def _fetch(args: argparse.Namespace, progress: Progress) -> int:
+    """Without a name: what can be fetched, and what is here."""
+    from repro import sources
+
+    if not args.name:
+        rows = [[s.name, "yes" if s.folder.is_dir() else "no", s.licence, s.purpose] for s in sources.load().values()]
+        print(tabulate(rows, headers=["source", "fetched", "licence", "what it is"], tablefmt="github"))
+        return 0
+    progress.step(f"fetching {args.name}")
+    source, before = sources.fetch(args.name, args.origin)
+    print(f"{source.folder}: commit {source.commit[:12]}, tree {source.tree[:12]}, verified{' (was here)' * before}")
+    print(f"licence: {source.licence}")
     return 0
 
 
