@@ -60,6 +60,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.skip(reason=reason))
 
 
+@functools.cache
+def missing_image() -> str:
+    """Why nothing can run in containers here, or the empty string."""
+    from repro import settings
+
+    try:
+        command = ["docker", "image", "inspect", settings.image()]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "there is no docker client"
+    return "" if done.returncode == 0 else f"{done.stderr.strip()}; run: make image"
+
+
+@pytest.fixture(scope="session")
+def image() -> None:
+    """The image in which containers run. A test marked docker fails without it: deselect the mark instead."""
+    if missing_image():
+        pytest.fail(missing_image())
+
+
 @pytest.fixture(scope="session")
 def smoke_fixture() -> Callable[[str], dict[str, Any]]:
     """The fixture of a problem (`L1_36`, `L1_36@bf16`) at smoke size on the CPU: measured once, not to be changed."""

@@ -10,6 +10,7 @@ import os
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import docker
@@ -32,20 +33,23 @@ SOLVES = f"printf 'class ModelNew:\\n    pass\\n' > {SOLUTIONS}/{NAME}; "
 END = {"content": [{"type": "text", "text": "Scripted reply: done."}], "stop_reason": "end_turn"}
 
 
+@pytest.fixture(scope="module")
+def no_volume_stays(image: None) -> Iterator[None]:
+    """Removes the volumes of a test that failed."""
+    yield
+    prune = ["docker", "volume", "prune", "-f", "--filter", f"label={LABEL}={os.getpid()}"]
+    subprocess.run(prune, capture_output=True, check=False)
+
+
+def in_containers(test: Any) -> Any:
+    """Marks a test whose agent runs in a container."""
+    return pytest.mark.docker(pytest.mark.timeout(600)(pytest.mark.usefixtures("no_volume_stays")(test)))
+
+
 def bash(command: str) -> dict[str, Any]:
     """A reply that calls the agent's bash."""
     block = {"type": "tool_use", "name": "bash", "input": {"command": command}}
     return {"content": [block], "stop_reason": "tool_use", "usage": {"input_tokens": 100, "output_tokens": 10}}
-
-
-def client() -> Any:
-    """An engine with the image, or no test; REPRO_REQUIRE_DOCKER=1 makes that a failure."""
-    try:
-        found = docker.from_env(timeout=60)
-        found.images.get(settings.image())
-    except docker.errors.DockerException as error:
-        (pytest.fail if os.environ.get("REPRO_REQUIRE_DOCKER") == "1" else pytest.skip)(f"no image: {error}")
-    return found
 
 
 def attack(*commands: str, arm: str = "baseline", memory: int = 4 << 30, wall_s: float = 120.0) -> AgentOutcome:
@@ -59,7 +63,7 @@ def attack(*commands: str, arm: str = "baseline", memory: int = 4 << 30, wall_s:
         "knowledge": knowledge, "expect_tools": list(KB_TOOLS) if arm != "baseline" else [], "isolation": "container",
     }  # fmt: skip
     script = "".join(json.dumps(line) + "\n" for line in [*map(bash, commands), END]).encode()
-    engine = client()
+    engine = docker.from_env(timeout=60)
     prefix = f"repro-attack-{os.getpid()}"
     room = Room(engine, settings.image(), prefix, {LABEL: str(os.getpid())}, memory, None, threading.Event())
     left = room.run(AgentCell("c", gateway, agent, {}, script, False, wall_s), {}, lambda line: None)
@@ -89,8 +93,7 @@ BREAKS = {
 }
 
 
-@pytest.mark.docker
-@pytest.mark.timeout(600)
+@in_containers
 @pytest.mark.parametrize("name", BREAKS)
 def test_an_agent_that_breaks_its_session_gains_no_attempt(name: str) -> None:
     left = attack(SOLVES + BREAKS[name])
@@ -99,8 +102,7 @@ def test_an_agent_that_breaks_its_session_gains_no_attempt(name: str) -> None:
     assert f"work/solutions/{NAME}" in left.agent_files, "and what it had is judged"
 
 
-@pytest.mark.docker
-@pytest.mark.timeout(600)
+@in_containers
 def test_the_session_is_out_of_an_agents_reach() -> None:
     """It is the first process; nobody beside it kills, stops or reads it, and it names no key."""
     left = attack(
@@ -140,8 +142,7 @@ def test_a_forged_outcome_harms_no_record(name: str) -> None:
 # --- what it leaves --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.docker
-@pytest.mark.timeout(600)
+@in_containers
 def test_names_and_links_of_an_agent_lead_nowhere() -> None:
     """A name of 255 bytes could not be written into the bundle, which ended the study."""
     work = f"cd {SOLUTIONS}; "
@@ -160,8 +161,7 @@ def test_names_and_links_of_an_agent_lead_nowhere() -> None:
     assert len(left.cut) >= 5 and all(name.isprintable() for name in left.cut)
 
 
-@pytest.mark.docker
-@pytest.mark.timeout(600)
+@in_containers
 def test_a_link_in_a_folders_place_does_not_choose_what_is_read() -> None:
     """The engine follows links in the path that it is asked for, and the masks are gone when the agent is."""
     place = "/opt/repro/artifacts/results/h200-pinned/20261121T050644Z-run"
@@ -170,8 +170,7 @@ def test_a_link_in_a_folders_place_does_not_choose_what_is_read() -> None:
     assert cells.judge(left).klass == "agent"
 
 
-@pytest.mark.docker
-@pytest.mark.timeout(600)
+@in_containers
 def test_files_without_end_are_read_in_bounded_time_and_space() -> None:
     """A file of a terabyte that holds nothing was read to its end."""
     begin = time.monotonic()
@@ -187,8 +186,7 @@ def test_files_without_end_are_read_in_bounded_time_and_space() -> None:
     assert sum(map(len, left.agent_files.values())) <= rules.CELL_BYTES + (1 << 20)
 
 
-@pytest.mark.docker
-@pytest.mark.timeout(600)
+@in_containers
 def test_nothing_of_an_agent_outlives_it() -> None:
     """What it leaves running writes no solution after the end, forged or not."""
     late = f"(trap '' TERM INT HUP; sleep 4; while :; do echo late > {SOLUTIONS}/late.py; sleep 0.1; done)"
@@ -196,8 +194,7 @@ def test_nothing_of_an_agent_outlives_it() -> None:
     assert cells.judge(left).status == "completed" and "late.py" not in cells.solutions(left)
 
 
-@pytest.mark.docker
-@pytest.mark.timeout(600)
+@in_containers
 def test_bombs_end_with_their_agent() -> None:
     """Memory, its log, then processes: no command gets an answer beside those, and the wall budget ends the cell."""
     left = attack(
@@ -223,8 +220,7 @@ def test_a_basket_is_bounded_in_files_too() -> None:
 # --- what it reaches -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.docker
-@pytest.mark.timeout(600)
+@in_containers
 def test_no_page_of_the_knowledge_base_is_in_an_agents_container() -> None:
     """Nor in a cache of compiled modules, another folder or another process."""
     pages = sorted((ROOT / "repro" / "knowledge").rglob("*.md"))
@@ -239,9 +235,3 @@ def test_no_page_of_the_knowledge_base_is_in_an_agents_container() -> None:
     text = said(left)
     assert pages and "looked" in text and "nothing" in text
     assert "/knowledge" not in text and ".py" not in text and "oracle" not in text, text
-
-
-def teardown_module() -> None:
-    """Volumes of a test that failed."""
-    subprocess.run(["docker", "volume", "prune", "-f", "--filter", f"label={LABEL}={os.getpid()}"],
-                   capture_output=True, check=False)  # fmt: skip

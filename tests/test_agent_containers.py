@@ -5,7 +5,6 @@ Nothing here needs a key or a network. The model is the only part that is not re
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import json
 import os
@@ -25,7 +24,7 @@ from conftest import ROOT, Tool, manifest, rows, strict_json
 from repro import settings
 from repro.gateway import sse
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image"), pytest.mark.timeout(900)]
 SCRIPTS = ROOT / "tests" / "agent_scripts"
 WAIT_S = 240.0
 STUDY = ("run", "--agent", "sdk", "--engine", "docker", "--device", "cpu", "--size", "smoke", "--no-timing",
@@ -37,23 +36,6 @@ KEY = "sk-ant-planted-0123456789abcdefghij"
 def ask(*args: str) -> str:
     """What the docker client prints."""
     return subprocess.run(["docker", *args], capture_output=True, text=True, check=True).stdout
-
-
-@functools.cache
-def missing() -> str:
-    """Why nothing can run in containers here, or the empty string."""
-    try:
-        ask("image", "inspect", settings.image())
-    except (FileNotFoundError, subprocess.CalledProcessError) as error:
-        return f"no image {settings.image()!r}: {error}"
-    return ""
-
-
-@pytest.fixture(autouse=True)
-def image() -> None:
-    """Without an image there is nothing to test, which REPRO_REQUIRE_DOCKER=1 makes a failure."""
-    if missing():
-        (pytest.fail if os.environ.get("REPRO_REQUIRE_DOCKER") == "1" else pytest.skip)(missing())
 
 
 def of(pid: int, role: str = "", *flags: str) -> list[str]:
@@ -127,10 +109,8 @@ def table(bundle: Path) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def both_arms(tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> SimpleNamespace:
+def both_arms(image: None, tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> SimpleNamespace:
     """The hand-written scripts of both arms, at once."""
-    if missing():
-        pytest.skip(missing())
     tool = fresh(tmp_path_factory.mktemp("arms"), smoke_results)
     process = tool.start(*STUDY, "--upstream", f"replay:{SCRIPTS}", "--jobs", 2, "--json", "out.json")
     done = tool.finish(process, 600)
@@ -183,10 +163,8 @@ def test_nothing_is_left_of_a_study(both_arms: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def probes(tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> dict[str, Any]:
+def probes(image: None, tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> dict[str, Any]:
     """What a program of each arm's agent found, and the gateways' journals. Keys are set where the study runs."""
-    if missing():
-        pytest.skip(missing())
     tool = fresh(tmp_path_factory.mktemp("probe"), smoke_results)
     program = (ROOT / "tests" / "agent_probe.py").read_text().replace("@MODEL@", settings.API_MODEL)
     script = [bash(f"cat > probe.py <<'PROBE_END'\n{program}\nPROBE_END\npython probe.py > out; "

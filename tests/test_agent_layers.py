@@ -25,7 +25,6 @@ from test_agent_containers import (
     events,
     fresh,
     left_over,
-    missing,
     record,
     solves,
     write,
@@ -35,16 +34,9 @@ from test_gateway_knowledge import KB_TOOLS, SERVER
 
 from repro import settings
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image"), pytest.mark.timeout(600)]
 CLAUDE_STUDY = ("run", "--agent", "claude-code", *STUDY[3:])
 PIN = strict_json((ROOT / "requirements" / "claude-code.json").read_text())["version"]
-
-
-@pytest.fixture(autouse=True)
-def image() -> None:
-    """Without an image there is nothing to test, which REPRO_REQUIRE_DOCKER=1 makes a failure."""
-    if missing():
-        (pytest.fail if os.environ.get("REPRO_REQUIRE_DOCKER") == "1" else pytest.skip)(missing())
 
 
 @pytest.fixture
@@ -63,10 +55,8 @@ def has_cli() -> bool:
 
 
 @pytest.fixture(scope="module")
-def both_arms(tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> SimpleNamespace:
+def both_arms(image: None, tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> SimpleNamespace:
     """The real CLI through the scripted task, both arms at once."""
-    if missing():
-        pytest.skip(missing())
     if not has_cli():
         pytest.skip(f"the image {settings.image()!r} has no Claude Code: build it with CLAUDE_CODE=ADDRESS")
     tool = fresh(tmp_path_factory.mktemp("claude"), smoke_results)
@@ -117,10 +107,8 @@ def test_an_image_without_the_cli_is_told_of_before_anything_starts(study_tool: 
 
 
 @pytest.fixture(scope="module")
-def knowing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def knowing(image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The image with a package of the published server's name and version, which behaves as its queries say."""
-    if missing():
-        pytest.skip(missing())
     folder, tag = tmp_path_factory.mktemp("layer"), f"repro-test-{uuid.uuid4().hex[:12]}"
     (folder / "server.py").write_text(SERVER.format(names=list(KB_TOOLS)))
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: leeroopedia-mcp\nVersion: 0.1.9\n")

@@ -7,7 +7,7 @@ they left, played beside the others while the tests wait for theirs.
 from __future__ import annotations
 
 import contextlib
-import functools
+import gc
 import hashlib
 import json
 import os
@@ -26,11 +26,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from conftest import CPU, Done, Tool, attempt, manifest, rows, strict_json
+from conftest import CPU, Done, Tool, attempt, manifest, missing_image, rows, strict_json
 
 from repro import evaluation, problems, settings
 from repro.engines import local
-from repro.errors import EngineGone
+from repro.errors import EngineGone, PrerequisiteError
 
 pytestmark = pytest.mark.timeout(600)  # a test waits for its scenario, and for those before it
 
@@ -236,7 +236,7 @@ def scenarios(
 ) -> dict[str, Future[Any]]:
     """The scenarios that this session's tests ask for, begun in the order of the tests."""
     asked = [name for item in request.session.items for name in getattr(item, "fixturenames", ()) if name in SCENARIOS]
-    wanted = [name for name in dict.fromkeys(asked) if missing_image() is None or not name.startswith("docker_")]
+    wanted = [name for name in dict.fromkeys(asked) if not missing_image() or not name.startswith("docker_")]
     tools = {name: Tool(tmp_path_factory.mktemp(name)) for name in wanted}
     for tool in tools.values():
         shutil.copytree(smoke_results / "fixtures", tool.results / "fixtures")
@@ -343,6 +343,20 @@ def test_wrong_use_exits_1_with_one_line_and_leaves_nothing(mistake: str, usage:
     assert done.code == 1, done.err
     assert all(word in done.complaint for word in USAGE[mistake][1]), done.complaint
     assert not left
+
+
+def test_an_engine_that_does_not_answer_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A warning about an open socket is an error here, as every warning is."""
+    from repro.engines import docker
+
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "deaf.sock"))  # it listens to nobody
+    with listener:
+        for name in ("none.sock", "deaf.sock"):
+            monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / name}")
+            with pytest.raises(PrerequisiteError, match=f"no Docker engine at unix://.*{name}"):
+                docker.connect()
+            gc.collect()
 
 
 def test_help_exits_0(tool: Tool) -> None:
@@ -905,25 +919,6 @@ def ask(*args: str) -> str:
     return subprocess.run(["docker", *args], capture_output=True, text=True, check=True).stdout
 
 
-@functools.cache
-def missing_image() -> str | None:
-    """Why nothing can run in containers here, or None."""
-    try:
-        ask("image", "inspect", settings.image())
-    except FileNotFoundError:
-        return "there is no docker client"
-    except subprocess.CalledProcessError as error:
-        return f"{error.stderr.strip()}; run: make image"
-    return None
-
-
-@pytest.fixture(scope="session")
-def image() -> None:
-    """Without an image there is nothing to test, which REPRO_REQUIRE_DOCKER=1 makes a failure."""
-    if missing_image() is not None:
-        (pytest.fail if os.environ.get("REPRO_REQUIRE_DOCKER") == "1" else pytest.skip)(missing_image())
-
-
 def containers(process: subprocess.Popen[str], *flags: str) -> list[str]:
     """Ids of the containers that belong to a command."""
     text = ask(
@@ -1055,8 +1050,7 @@ def test_container_that_outlives_its_bound_is_killed(image: None, judge_tool: To
     assert not ask("volume", "ls", "--quiet", "--filter", f"label=repro.run={engine.run_id}")
 
 
-@pytest.mark.docker
-def test_every_way_in_which_a_connection_breaks_means_that_the_engine_is_gone(image: None) -> None:
+def test_every_way_in_which_a_connection_breaks_means_that_the_engine_is_gone() -> None:
     import requests
     import urllib3
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import functools
 import json
 import mmap
 import os
@@ -564,16 +563,6 @@ def finished(process: subprocess.Popen[str]) -> int:
     return process.returncode
 
 
-@functools.cache
-def no_image() -> str:
-    """Why nothing can run in a container here, or the empty string."""
-    try:
-        done = subprocess.run(["docker", "image", "inspect", settings.image()], capture_output=True, text=True)
-    except FileNotFoundError:
-        return "there is no docker client"
-    return "" if done.returncode == 0 else f"{done.stderr.strip()}; run: make image"
-
-
 @pytest.mark.parametrize("name", CHECKS)
 def test_in_a_divided_process(name: str, start: Any, tmp_path: Path) -> None:
     """As a cell runs under ENGINE=local; nothing is left in the folder of temporary files."""
@@ -680,10 +669,8 @@ def test_a_process_may_have_any_name(name: bytes) -> None:
 
 @pytest.mark.docker
 @pytest.mark.parametrize("name", [name for name in CHECKS if "bystanders" not in name])
-def test_in_a_container(name: str) -> None:
+def test_in_a_container(image: None, name: str) -> None:
     """As a cell runs under ENGINE=docker: root that may become others and nothing else."""
-    if no_image():
-        (pytest.fail if os.environ.get("REPRO_REQUIRE_DOCKER") == "1" else pytest.skip)(no_image())
     command = ["docker", "run", "--rm", *HARDENED, "--entrypoint", "/opt/venv/bin/python", settings.image()]
     done = subprocess.run([*command, "/opt/repro/tests/test_launch.py", "divided", name], capture_output=True,
                           text=True, timeout=150)  # fmt: skip

@@ -11,6 +11,7 @@ import contextlib
 import io
 import os
 import shutil
+import socket
 import subprocess
 import tarfile
 import threading
@@ -23,7 +24,9 @@ from typing import Any
 import docker
 import requests
 import urllib3
+from docker.constants import MINIMUM_DOCKER_API_VERSION
 from docker.errors import APIError, ContainerError, DockerException, ImageNotFound, NotFound
+from docker.transport import UnixHTTPAdapter
 from docker.types import DeviceRequest, Mount
 
 from repro import jsonio, settings
@@ -40,7 +43,7 @@ TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
 SHM_BYTES = 1 << 30
 # Share of the engine's memory that one cell may use; beyond it the kernel ends the largest process of the container.
 MEMORY_SHARE = 0.9
-CONNECT_TIMEOUT_S = 10
+CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S = 10, 600
 LABEL_RUN, LABEL_OWNER = f"{settings.LABEL}.run", f"{settings.LABEL}.owner"
 LABEL_ROLE = f"{settings.LABEL}.role"
 
@@ -54,16 +57,27 @@ GONE = (
 
 
 def connect() -> docker.DockerClient:
-    """A client of the engine that the environment names. Raises PrerequisiteError where none answers."""
+    """Return a client of the engine that the environment names. Raise PrerequisiteError where no engine answers."""
     try:
-        client = docker.from_env(timeout=CONNECT_TIMEOUT_S)
-        client.ping()
-        client.api.timeout = 600
-        return client
-    except (DockerException, *GONE) as error:
+        # With a version, the constructor sends no request; the SDK would lose a client whose first request fails.
+        first = docker.from_env(timeout=CONNECT_TIMEOUT_S, version=MINIMUM_DOCKER_API_VERSION)
+        with contextlib.closing(first):
+            _reach(first)
+            version = first.version(api_version=False).get("ApiVersion")
+        return docker.from_env(timeout=REQUEST_TIMEOUT_S, version=version)
+    except (DockerException, OSError, urllib3.exceptions.HTTPError) as error:
         where = settings.docker_host() or "the default socket"
         reason = "it does not answer" if isinstance(error, DockerException | OSError) else str(error)
         raise PrerequisiteError(f"no Docker engine at {where}", reason, "Start one, or use ENGINE=local.") from None
+
+
+def _reach(client: docker.DockerClient) -> None:
+    """Connect to the engine's Unix socket once and close it; the SDK leaves a socket open that it cannot connect."""
+    adapter = client.api.get_adapter(client.api.base_url)
+    if isinstance(adapter, UnixHTTPAdapter):
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(CONNECT_TIMEOUT_S)
+            probe.connect(adapter.socket_path)
 
 
 def find_image(client: docker.DockerClient) -> Any:
