@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 import signal
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tabulate import tabulate
 
@@ -21,58 +22,99 @@ from repro.errors import ReproError, UsageError
 from repro.progress import Progress
 
 SHOWN = 100
+# The verbs that a person may use, as the help groups them. What engines start (`inner`) is in none of them.
+GROUPS = {
+    "judge": ("evaluate", "fixtures", "problems"),
+    "studies": ("run", "benchmark", "fetch", "artifacts"),
+    "evidence": ("report", "compare", "verify", "bundle"),
+    "machine": ("doctor", "fingerprint", "gc"),
+}
+DESCRIPTION = "Re-run, judge and publish GPU-kernel results."
 EXAMPLES = """examples:
-  repro doctor                                   what this machine lacks, and what to do about it
-  repro fixtures --device cpu --size smoke       measure the fixtures of all problems, without a GPU
-  repro run --agent oracle                       judge and time the shipped solutions of the agent study
+  repro doctor                                   check what this machine lacks, and what to do about it
   repro evaluate my_kernel.py --problem L1_36    judge one solution
-  repro benchmark 36 --json out.json             the artifact study, one problem
-  repro benchmark --artifacts DIR --parity       any folder in the published layout, by both protocols
-  repro artifacts lint DIR                       what a reviewer must know about such a folder
+  repro run --agent oracle                       judge and time the shipped solutions of the agent study
+  repro benchmark 36 --json out.json             time one problem of the artifact study
+  repro benchmark --artifacts DIR --parity       time any folder in the published layout, by both protocols
+  repro artifacts lint DIR                       check such a folder without running it
   repro report                                   draw the newest bundle again
-  repro report A B -o DIR                        bundles side by side: one HTML file, markdown, LaTeX
-  repro compare A B                              two bundles row by row, with intervals
-  repro compare --claims B                       which published figures a bundle reproduces
-  repro verify                                   every check of the newest bundle
-  repro bundle share B -o public                 a copy without host, user, path, GPU and key
+  repro report A B -o DIR                        draw bundles side by side: one HTML file, markdown, LaTeX
+  repro compare A B                              compare two bundles row by row
+  repro compare --claims B                       list which published figures a bundle reproduces
+  repro verify                                   check the newest bundle
+  repro bundle share B -o public                 copy a bundle without host, user, path, GPU and key
 
-exit codes: 0 done, whatever the verdicts; 1 wrong use or a missing prerequisite; 2 the tool failed, or
-`artifacts lint` has an error or `verify` a failure; 3 with --strict, a solution was not correct or a claim not
-reproduced; 130 interrupted."""
+exit codes: 0 the work is done, whatever the verdicts; 1 wrong use, or something is missing on this machine;
+2 the tool failed, `artifacts lint` found an error or `verify` a failure; 3 with --strict, a solution was not
+correct or a claim was not reproduced; 130 interrupted."""
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help that ends with the default of every argument that has one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        text = action.help
+        shown = action.default is not argparse.SUPPRESS and (action.default or action.default == 0)
+        if text and shown and action.default is not False and "default" not in text:
+            return text + " (default: %(default)s)"
+        return text
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that reports wrong use in one line, as every other error of the tool."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(formatter_class=_Help, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, "", f"See `{self.prog} --help`.")
 
 
 def _common(parser: argparse.ArgumentParser, *, problem: bool = True) -> None:
-    parser.add_argument("--engine", choices=NAMES, default="auto", help="where cells run (auto: docker, else local)")
+    parser.add_argument(
+        "--engine", choices=NAMES, default="auto",
+        help="where jobs run; auto: docker where an engine answers, else local",
+    )  # fmt: skip
     parser.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="auto: a GPU if there is one")
     parser.add_argument(
-        "--size", choices=("auto", "full", "smoke"), default="auto", help="auto: full on a GPU, else smoke"
+        "--device", choices=("auto", "cuda", "cpu"), default="auto", help="auto: a GPU where there is one, else the CPU"
     )
-    parser.add_argument("--results", type=Path, default=settings.results_dir(), help="folder for bundles and fixtures")
     parser.add_argument(
-        "--resume", action="store_true", help="go on with the newest unfinished bundle of the same plan"
-    )
+        "--size", choices=("auto", "full", "smoke"), default="auto",
+        help="full: the published shapes; smoke: small ones; auto: full on a GPU, else smoke",
+    )  # fmt: skip
+    _results(parser)
+    parser.add_argument("--resume", action="store_true", help="continue the newest unfinished bundle of the same plan")
     if problem:
         parser.add_argument(
-            "--problem", action="append", default=[], metavar="ID", help="narrow to this problem (repeatable)"
+            "--problem", action="append", default=[], metavar="ID", help="only this problem (repeatable)"
         )
+
+
+def _results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles and fixtures")
 
 
 def _judging(parser: argparse.ArgumentParser, *, budget_s: float = 10.0, compile_timeout_s: float = 30.0) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
-    parser.add_argument("--no-timing", action="store_true", help="verdicts only")
+    parser.add_argument("--no-timing", action="store_true", help="only judge, do not time")
     parser.add_argument(
         "--trust", choices=("audited", "dev"), default="audited",
-        help="audited: apart from the solution, every time checked; dev: in one process, quick, for an inner loop",
+        help="audited: the solution runs in a process of its own, and every time is checked; "
+        "dev: one process, quick, for an inner loop",
     )  # fmt: skip
-    parser.add_argument("--no-compile", action="store_true", help="leave the torch.compile baselines out")
-    parser.add_argument("--timeout-s", type=float, default=180.0, help="bound of one request to a solution, seconds")
+    parser.add_argument("--no-compile", action="store_true", help="leave out the torch.compile baselines")
+    parser.add_argument(
+        "--timeout-s", type=float, default=180.0, help="longest wait for one answer of a solution, seconds"
+    )
     parser.add_argument(
         "--compile-timeout-s", type=float, default=compile_timeout_s,
-        help="bound of torch.compile's max-autotune, seconds; beyond it that baseline is left out and named",
+        help="longest wait for torch.compile's max-autotune, seconds; a baseline that takes longer is left out",
     )  # fmt: skip
-    parser.add_argument("--budget-s", type=float, default=budget_s, help="bound of the timing of one problem, seconds")
+    parser.add_argument(
+        "--budget-s", type=float, default=budget_s, help="longest time spent on timing one problem, seconds"
+    )
 
 
 def parser() -> argparse.ArgumentParser:
@@ -80,51 +122,46 @@ def parser() -> argparse.ArgumentParser:
     from repro.agents import options
     from repro.benchmark import BUDGET_S, COMPILE_TIMEOUT_S
 
-    top = argparse.ArgumentParser(
-        prog="repro",
-        description="Re-run, judge and publish GPU-kernel results.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    top = _Parser(prog="repro", usage="repro [-h] [--version] VERB ...", epilog=EXAMPLES)
     top.add_argument("--version", action="version", version=f"repro {__version__}")
-    parsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    parsers = top.add_subparsers(prog="repro", dest="verb", metavar="VERB", required=True, help=argparse.SUPPRESS)
+    told: dict[str, str] = {}
 
     def verb(name: str, text: str, run: Callable[[argparse.Namespace, Progress], int]) -> argparse.ArgumentParser:
-        sub = parsers.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        told[name] = text
+        sub = parsers.add_parser(name, description=text[0].upper() + text[1:] + ".")
         sub.set_defaults(run=run)
+        amount = sub.add_mutually_exclusive_group()
+        amount.add_argument("-q", "--quiet", action="store_true", help="print the last line alone")
+        amount.add_argument("-v", "--verbose", action="store_true", help="print everything")
         return sub
 
-    fingerprint = verb("fingerprint", "describe this machine's GPU, driver, software and container", _fingerprint)
-    _common(fingerprint, problem=False)
-    fingerprint.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
-    doctor = verb("doctor", "check what this machine lacks for a run, and say what to do about it", _doctor)
-    doctor.add_argument("--engine", choices=NAMES, default="auto", help="where cells would run")
-    doctor.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
-    doctor.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="cuda: a GPU is needed")
-    doctor.add_argument("--results", type=Path, default=settings.results_dir(), help="folder for bundles and fixtures")
-    doctor.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
-    verb("problems", "list the shipped problems and suites", verbs.problems)
-    _common(verb("fixtures", "measure what judging needs: checksums, error bounds, limits, margins", _fixtures))
-    run = verb("run", "the agent study: judge and time an agent's solutions", _run)
-    _common(run)
-    _judging(run)
-    options.add(run)
-    evaluate = verb("evaluate", "judge solutions: a file or a folder of ID_Name.py files", _evaluate)
-    evaluate.add_argument("path", type=Path, nargs="*")
+    evaluate = verb("evaluate", "judge solutions: a file, or a folder of ID_Name.py files", _evaluate)
+    evaluate.add_argument("path", type=Path, nargs="*", help="a solution, or a folder of them")
     evaluate.add_argument(
-        "--self-test", action="store_true", help="judge the judge: the adversarial and honest suites, narrowed by PATH"
-    )
+        "--self-test", action="store_true",
+        help="judge the judge by its adversarial and honest cases; PATH narrows them by name",
+    )  # fmt: skip
     _common(evaluate)
     _judging(evaluate)
     evaluate.add_argument(
         "--dtype", choices=("float32", "bfloat16"), default="float32", help="dtype of model and inputs"
     )
-    benchmark = verb("benchmark", "the artifact study: eager, torch.compile, input and optimised kernels", _benchmark)
-    benchmark.add_argument("name", nargs="*", help="problems by number or name; all without")
-    benchmark.add_argument(
-        "--artifacts", type=Path, default=settings.ARTIFACTS_DIR, help="folder in the published layout"
+    _common(verb("fixtures", "measure what judging needs: checksums, error bounds, limits, margins", _fixtures))
+    verb("problems", "list the shipped problems and suites", verbs.problems)
+    run = verb("run", "run the agent study: judge and time an agent's solutions", _run)
+    _common(run)
+    _judging(run)
+    options.add(run)
+    benchmark = verb(
+        "benchmark", "run the artifact study: eager, torch.compile, input and optimised kernels", _benchmark
     )
-    benchmark.add_argument("--quick", action="store_true", help="a short timing against eager and torch.compile alone")
+    benchmark.add_argument("name", nargs="*", help="problems by number or name (default: all)")
+    benchmark.add_argument(
+        "--artifacts", type=Path, default=settings.ARTIFACTS_DIR,
+        help="folder in the published layout (default: the shipped one)",
+    )  # fmt: skip
+    benchmark.add_argument("--quick", action="store_true", help="time shortly, against eager and torch.compile alone")
     benchmark.add_argument(
         "--parity", action="store_true",
         help="also time by the published protocol, do_bench(500, 100) in one process, and print it beside ours",
@@ -132,22 +169,45 @@ def parser() -> argparse.ArgumentParser:
     _common(benchmark, problem=False)
     _judging(benchmark, budget_s=BUDGET_S, compile_timeout_s=COMPILE_TIMEOUT_S)
     verbs.add(verb)
-    report = verb("report", "draw bundles as markdown, one HTML file, LaTeX (default: the newest)", _report)
-    report.add_argument("bundle", type=Path, nargs="*")
-    report.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
+    report = verb("report", "draw bundles as markdown, one HTML file, LaTeX", _report)
+    report.add_argument("bundle", type=Path, nargs="*", help="bundles to draw (default: the newest)")
+    _results(report)
     report.add_argument("--format", metavar="F,F", help="md, html, tex, svg (default: md; with -o md,html,tex)")
     report.add_argument(
         "-o", "--output", type=Path, metavar="DIR",
         help="one document of all bundles side by side (default: a report of each into the bundle)",
     )  # fmt: skip
     report.add_argument(
-        "--artifacts", type=Path, default=settings.ARTIFACTS_DIR, help="folder whose traces html and tex show"
-    )
+        "--artifacts", type=Path, default=settings.ARTIFACTS_DIR,
+        help="folder whose traces html and tex show (default: the shipped one)",
+    )  # fmt: skip
     report.add_argument("--json", type=Path, metavar="FILE", help="write the report's model as JSON")
+    doctor = verb("doctor", "check what this machine lacks for a run, and say what to do about it", _doctor)
+    doctor.add_argument("--engine", choices=NAMES, default="auto", help="where jobs would run")
+    doctor.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
+    doctor.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="cuda: a GPU is needed")
+    _results(doctor)
+    doctor.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
+    fingerprint = verb("fingerprint", "describe this machine's GPU, driver, software and container", _fingerprint)
+    _common(fingerprint, problem=False)
+    fingerprint.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
     gc = verb("gc", "remove containers and volumes that a dead run left behind", _gc)
-    gc.add_argument("--all", action="store_true", help="those of live runs too")
+    gc.add_argument("--all", action="store_true", help="also those of live runs")
     inner.add(parsers)
+    groups = (f"{group}:\n" + "\n".join(f"  {name:<13}{told[name]}" for name in of) for group, of in GROUPS.items())
+    top.description = "\n\n".join((DESCRIPTION, *groups))
     return top
+
+
+def _known(argv: list[str]) -> None:
+    """Raises UsageError where the command line's verb is none, and names the nearest one and those that there are."""
+    given = next((word for word in argv if not word.startswith("-")), None)
+    known = [name for of in GROUPS.values() for name in of]
+    if given is None or given in (*known, *inner.NAMES):
+        return
+    near = difflib.get_close_matches(given, known, 1)
+    hint = f"Did you mean `repro {near[0]}`? " if near else ""
+    raise UsageError(f"no verb {given!r}", f"there are {', '.join(known)}", f"{hint}See `repro --help`.")
 
 
 def _engine(args: argparse.Namespace, progress: Progress) -> tuple[Engine, str]:
@@ -371,14 +431,14 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one verb and returns the exit code; an expected failure is printed as one line."""
     settings.load_dotenv()
     signal.signal(signal.SIGTERM, _terminate)
+    words = sys.argv[1:] if argv is None else argv
     try:
-        args = parser().parse_args(argv)
-    except SystemExit as stop:  # argparse exits 2 for wrong use; ours is 1
-        return 1 if stop.code else 0
-    progress = Progress()
-    try:
-        code: int = args.run(args, progress)
+        _known(words)
+        args = parser().parse_args(words)
+        code: int = args.run(args, Progress())
         return code
+    except SystemExit as stop:  # of --help and --version
+        return 1 if stop.code else 0
     except ReproError as error:
         print(f"repro: {error}", file=sys.stderr)
         return error.exit_code

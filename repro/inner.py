@@ -1,4 +1,4 @@
-"""The verbs that engines start, each with a folder: a cell, an agent, a gateway. Without help: none is listed."""
+"""The verbs that engines start, each with a folder: a job, an agent, a gateway. Help and messages do not list them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 from repro.judge.confine import PR_SET_PDEATHSIG, prctl
 from repro.progress import Progress
 
+NAMES = ("cell", "agent", "gateway")
+
 
 def add(parsers: Any) -> None:
     """Adds the verbs to a command line's subparsers."""
-    for name, serve in (("cell", _cell), ("agent", _agent), ("gateway", _gateway)):
+    for name, serve in zip(NAMES, (_cell, _agent, _gateway), strict=True):
         inner = parsers.add_parser(name)
         inner.add_argument("folder", type=Path)
         inner.set_defaults(run=serve)
@@ -27,7 +29,7 @@ def _cell(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _agent(args: argparse.Namespace, progress: Progress) -> int:
-    """Ends with the process that started it, as its gateway does: nobody would read what it leaves."""
+    """Ends with the process that started it, as its gateway does: without it, nothing reads the outcome."""
     from repro.agents import session
 
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

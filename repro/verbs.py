@@ -40,35 +40,43 @@ def newest(results: Path) -> Bundle:
 def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
     """Adds the verbs of this module to a command line."""
     fetch = verb("fetch", "bring a public source below sources/ and check its hash", _fetch)
-    fetch.add_argument("name", nargs="?", help="kernelagent-artifacts, kernelbench, ...; without a name all are listed")
-    fetch.add_argument("--from", dest="origin", default="", metavar="DIR|URL", help="a copy or another address of it")
-    artifacts = verb("artifacts", "look into folders in the published layout without running them", _artifacts)
+    fetch.add_argument("name", nargs="?", help="kernelagent-artifacts, kernelbench, ...; without a name, list them all")
+    fetch.add_argument(
+        "--from", dest="origin", default="", metavar="DIR|URL", help="another copy or address of the source"
+    )
+    artifacts = verb("artifacts", "check or draw folders in the published layout without running them", _artifacts)
     artifacts.add_argument("action", choices=("lint", "figure"), help="lint: report what a reviewer must know; "
                            "figure: draw the convergence of every trace as SVG")  # fmt: skip
     artifacts.add_argument("folder", type=Path, help="a folder of artifacts, or one of them")
-    artifacts.add_argument("name", nargs="*", help="artifacts by number or name; all without")
+    artifacts.add_argument("name", nargs="*", help="artifacts by number or name (default: all)")
     artifacts.add_argument("--json", type=Path, metavar="FILE", help="lint: write the findings as JSON")
-    artifacts.add_argument("-o", "--output", type=Path, metavar="FILE", help="figure: where to (default: here)")
-    compare = verb("compare", "two bundles row by row, or bundles against the published claims", _compare)
+    artifacts.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="figure: folder of the pictures (default: here)"
+    )
+    compare = verb("compare", "compare two bundles row by row, or bundles with the published claims", _compare)
     compare.add_argument("bundle", type=Path, nargs="*", help="A B; with --claims any number (default: the newest)")
-    compare.add_argument("--claims", action="store_true", help="hold bundles against every published figure")
+    compare.add_argument("--claims", action="store_true", help="compare bundles with every published figure")
     compare.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
-    compare.add_argument("--json", type=Path, metavar="FILE", help="write what was found as JSON")
+    compare.add_argument("--json", type=Path, metavar="FILE", help="write the comparison as JSON")
     compare.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced, or a solution "
                          "that is correct in A is not in B")  # fmt: skip
     verify = verb("verify", "check bundles: schemas, hashes, plan, solutions, verdicts, times", _verify)
     verify.add_argument("bundle", type=Path, nargs="*", help="default: the newest")
     verify.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
-    verify.add_argument("--id", default="", metavar="ID", help="the bundle id, or its beginning, that was published")
+    verify.add_argument(
+        "--id", default="", metavar="ID", help="the published bundle id, or its beginning, that the bundle must have"
+    )
     verify.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
-    bundle = verb("bundle", "copies of bundles to give away", _share)
-    bundle.add_argument("action", choices=("share",), help="share: replace identities by salted hashes, close it anew")
-    bundle.add_argument("bundle", type=Path, nargs="+")
-    bundle.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder of copies (default: `shared` beside)")
+    bundle = verb("bundle", "copy bundles to give them away", _share)
+    bundle.add_argument("action", choices=("share",), help="share: copy with identities replaced by salted hashes")
+    bundle.add_argument("bundle", type=Path, nargs="+", help="bundles to copy")
+    bundle.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="folder of the copies (default: `shared` beside each bundle)"
+    )
     bundle.add_argument(
         "--hide", action="append", default=[], metavar="NAME", help="replace this name too (repeatable)"
     )
-    bundle.add_argument("--json", type=Path, metavar="FILE", help="write what was done as JSON")
+    bundle.add_argument("--json", type=Path, metavar="FILE", help="write what was replaced as JSON")
 
 
 def problems(args: argparse.Namespace, progress: Progress) -> int:

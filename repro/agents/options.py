@@ -29,33 +29,65 @@ def add(run: argparse.ArgumentParser) -> None:
     run.add_argument("--agent", choices=(*SHIPPED, *AGENTS), default=None,
                      help="who writes the solutions (default: oracle; with --baseline, --with-kb or --bedrock: "
                           "claude-code)")  # fmt: skip
-    run.add_argument("--repeats", type=int, default=1, help="sittings of an agent, or judgements, a problem and arm")
+    run.add_argument("--repeats", type=int, default=1, help="how often each problem and arm is run")
     study = run.add_argument_group("with an agent (docs/agent-study.md)")
     study.add_argument("--arms", default="", metavar="'A B'", help=f"of {', '.join(ARMS)} (default: baseline with_kb)")
-    study.add_argument("--baseline", action="store_true", help="the arm baseline; with --with-kb or neither, both")
-    study.add_argument("--with-kb", action="store_true", help="the arm with_kb")
-    study.add_argument("--kb", choices=KNOWLEDGE, default="local", help="what the arm with_kb has")
-    study.add_argument("--mode", choices=MODES, default="problem", help="one problem a sitting, or all in one")
-    study.add_argument("--model", default="", help=f"default: {settings.API_MODEL}; on Bedrock $ANTHROPIC_MODEL or "
-                       f"{settings.BEDROCK_MODEL}")  # fmt: skip
-    study.add_argument("--upstream", default="", metavar="U",
-                       help="anthropic, bedrock, or replay:PATH, a script or a folder of them")  # fmt: skip
-    study.add_argument("--bedrock", action="store_true", help="as --upstream bedrock")
-    study.add_argument("--jobs", type=int, default=1, help="agents at work at once (a GPU serves one at a time)")
-    study.add_argument("--order", choices=ORDERS, default="abba", help="in which order arms start; recorded")
-    study.add_argument("--seed", type=int, default=0, help="of --order random")
+    study.add_argument("--baseline", action="store_true", help="run the arm baseline (default: both arms)")
+    study.add_argument("--with-kb", action="store_true", help="run the arm with_kb (default: both arms)")
+    study.add_argument("--kb", choices=KNOWLEDGE, default="local", help="the knowledge base of the arm with_kb")
+    study.add_argument(
+        "--mode",
+        choices=MODES,
+        default="problem",
+        help="problem: one sitting a problem; suite: all problems in one sitting",
+    )
+    study.add_argument(
+        "--model",
+        default="",
+        help=f"the model (default: {settings.API_MODEL}; on Bedrock $ANTHROPIC_MODEL or {settings.BEDROCK_MODEL})",
+    )
+    study.add_argument(
+        "--upstream",
+        default="",
+        metavar="U",
+        help="anthropic, bedrock, or replay:PATH, a script or a folder of them (default: anthropic)",
+    )
+    study.add_argument("--bedrock", action="store_true", help="the same as --upstream bedrock")
+    study.add_argument(
+        "--jobs", type=int, default=1, help="agents that work at the same time; a GPU serves one at a time"
+    )
+    study.add_argument(
+        "--order", choices=ORDERS, default="abba", help="the order in which arms start; recorded in the bundle"
+    )
+    study.add_argument("--seed", type=int, default=0, help="seed of --order random")
     for name, (unit, kind) in BUDGETS.items():
         told = " / ".join(f"{getattr(DEFAULTS[mode], name.replace('-', '_')):g}" for mode in MODES)
-        study.add_argument(f"--budget-{name}", type=kind, metavar="N",
-                           help=f"bound of one sitting, {unit} (default, a problem / the suite: {told}; 0: none)"
-                           )  # fmt: skip
-    study.add_argument("--prices", type=Path, metavar="FILE", help="a price table in the place of the shipped one")
-    study.add_argument("--retries", type=int, default=2, help="further attempts after an infrastructure or provider "
-                       "failure; an agent's failure is never tried again")  # fmt: skip
-    study.add_argument("--retry-wait-s", type=float, default=10.0, help="before the first of them, doubled each time")
-    study.add_argument("--check", action="store_true", help="say what is missing, if anything is, and start nothing")
-    study.add_argument("--generate", action="store_true",
-                       help="measure the fixtures first; ends there without --baseline or --with-kb")  # fmt: skip
+        study.add_argument(
+            f"--budget-{name}",
+            type=kind,
+            metavar="N",
+            help=f"bound of one sitting, {unit} (default: {told}, a problem / the suite; 0: none)",
+        )
+    study.add_argument("--prices", type=Path, metavar="FILE", help="price table (default: the shipped one)")
+    study.add_argument(
+        "--retries",
+        type=int,
+        default=2,
+        help="further attempts after a failure of the infrastructure "
+        "or the provider; a failure of the agent is not tried again",
+    )
+    study.add_argument(
+        "--retry-wait-s",
+        type=float,
+        default=10.0,
+        help="wait before the first further attempt, seconds; doubled each time",
+    )
+    study.add_argument("--check", action="store_true", help="say what is missing and start nothing")
+    study.add_argument(
+        "--generate",
+        action="store_true",
+        help="measure the fixtures first; without --baseline or --with-kb, nothing else",
+    )
 
 
 def agent(args: argparse.Namespace) -> str:

@@ -1,0 +1,47 @@
+"""The command line itself: its groups, its help, the flags that every verb takes."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from repro import cli, inner
+from repro.errors import UsageError
+
+
+def verbs() -> dict[str, argparse.ArgumentParser]:
+    """Every verb that the parser knows, the engines' own among them."""
+    (action,) = [a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    return dict(action.choices)
+
+
+VERBS = verbs()
+LISTED = [name for of in cli.GROUPS.values() for name in of]
+
+
+def test_help_lists_every_verb_once_and_hides_the_engines_own() -> None:
+    assert sorted((*LISTED, *inner.NAMES)) == sorted(VERBS)
+    text = cli.parser().format_help()
+    told = [line.split()[0] for line in text.split("\noptions:")[0].splitlines() if line.startswith("  ")]
+    assert told == LISTED
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_help_of_a_verb_says_every_default_and_every_verb_takes_quiet_and_verbose(name: str) -> None:
+    for action in VERBS[name]._actions:
+        assert action.help, f"{name} {action.dest} has no help"
+        shown = VERBS[name]._get_formatter()._expand_help(action)
+        if action.default is not argparse.SUPPRESS and repr(action.default) not in ("None", "False", "''", "[]"):
+            assert "default" in shown, f"{name} {action.dest}: {shown}"
+    flags = {flag for action in VERBS[name]._actions for flag in action.option_strings}
+    assert {"-q", "--quiet", "-v", "--verbose"} <= flags
+
+
+@pytest.mark.parametrize("typo, meant", [("evalute", "evaluate"), ("benchmrk", "benchmark"), ("verfy", "verify")])
+def test_a_typo_names_the_nearest_verb_and_no_hidden_one(typo: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        cli._known([typo, "x.py"])
+    text = str(caught.value)
+    assert f"`repro {meant}`" in text and len(text) < 240
+    assert not any(f"{name}," in text or f" {name}." in text for name in inner.NAMES)
