@@ -1,12 +1,12 @@
-"""One timed call: launched behind its worker's gate while there is nothing to compute from, then let through.
+"""One timed call: launched behind its worker's gate before the inputs exist, then let through.
 
-Without a gate (`held` false), as where the latency is measured or the solution runs in the judge's own process,
-`launch` does nothing and the whole call is made when it is let go.
+Without a gate (`held` false) `launch` does nothing, and the whole call is made by `go`. This is so where the latency is
+measured, or where the solution runs in the judge's own process.
 
-One stream that waits takes nothing from whoever else is on the GPU. Several of one process (side streams, branches of a
-CUDA graph) take turns at it and keep the judge's flush waiting, as work would that must not be there. And what waits
-for results of its own cannot be launched before there are any. `Launching` has the calls of such a variant launched
-when their inputs are there, at the variant's cost.
+One waiting stream takes nothing from other users of the GPU. Several waiting streams of one process (side streams,
+branches of a CUDA graph) take turns and delay the judge's flush, as forbidden work would. A call that waits for its own
+results cannot be launched before the inputs exist. `Launching` launches the calls of such variants late, when the
+inputs exist, and the launch then counts in the variant's time.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ from repro.judge.slots import Slots
 from repro.judge.subject import RUNS, Subject
 from repro.judge.timing import GATE_US
 
-# How long the judge waits until a call is launched. What waits for its own results is not, before its inputs are there.
+# How long the judge waits for a call to be launched. A call that waits for its own results is not launched by then.
 LAUNCH_S = 0.1
-# So often a call is launched that keeps the judge from the GPU. After so many in a row that do, or that are not
-# launched in time, those of a variant are launched late.
+# How often one call that keeps the judge from the GPU is launched again. After CROWDED calls in a row that do so, or
+# that are not launched in time, a variant's calls are launched late.
 TURNS, CROWDED = BUSY_TRIES // PATIENCE, 2
-# The baselines that may be late: the others have one stream.
+# The only baseline mode that may be launched late: the others use one stream.
 GRAPHS = "reduce_overhead"
 
 
 class Call:
-    """The armed call of one worker. launched: all of it was, by its worker's word, before its inputs were there.
-    gate_us: how long a kernel hides the launch of one that is not `held`."""
+    """The armed call of one worker.
+
+    launched: the worker reports that everything was launched before the inputs existed. gate_us: how long a kernel
+    hides the launch of a call that is not `held`, microseconds.
+    """
 
     def __init__(self, subject: Subject, slots: Slots, timeout_s: float, *, held: bool, gate_us: float) -> None:
         assert subject.worker is not None and subject.gate is not None
@@ -43,12 +46,12 @@ class Call:
         self.begin = 0.0
 
     def arm(self, variant: str) -> None:
-        """Has everything done that can be before it is launched. Raises as `ask` does."""
+        """Have the worker do all that precedes the launch. Raises as `ask` does."""
         message = {"op": "arm", "variant": variant, "inputs": self.slots.told(), "gate_us": self.gate_us}
         self.worker.ask(message, self.timeout_s)
 
     def launch(self) -> None:
-        """Has it enqueued. Raises as `ask` does."""
+        """Have the worker enqueue the call. Raises as `ask` does."""
         if not self.held:
             return
         if not self.slots.spoiled:
@@ -58,20 +61,22 @@ class Call:
         self.launched = self.worker.collected(LAUNCH_S, self.timeout_s) is not None
 
     def hidden(self, launch_ms: float) -> bool:
-        """Whether its time is the GPU's alone, for it was launched before that began. launch_ms: how long that took, as
-        the worker says."""
+        """Return whether the call was launched before the GPU began, so that its time is the GPU's alone.
+
+        launch_ms: how long the launch took, by the worker's report.
+        """
         return self.launched if self.held else 1e3 * launch_ms <= self.gate_us
 
     def let_go(self) -> None:
-        """Ends the wait of a call that is not to be timed."""
+        """Open the gate for a call that is not timed."""
         if self.held:
             self._open()
 
     def go(self) -> tuple[dict[str, Any], float]:
-        """Lets it through; what the worker says of it, and the judge's clock around it, ms. Raises as `ask` does."""
-        self.worker.post({"op": "go"}, self.timeout_s)  # is there when the worker wakes
+        """Let the call through. Return the worker's answer and the judge's clock, ms. Raises as `ask` does."""
+        self.worker.post({"op": "go"}, self.timeout_s)  # waits in the pipe until the worker resumes
         self.begin = time.perf_counter()
-        self._open()  # wakes it first: what waking takes is in the clock of everyone, however short its kernels are
+        self._open()  # resumes the worker first: every variant's clock includes the time to resume
         answer = self.worker.collect(self.timeout_s)
         return answer, (time.perf_counter() - self.begin) * 1e3
 
@@ -84,8 +89,10 @@ class Call:
 
 
 class Launching:
-    """How the calls of all variants are launched. held: gated ones before their inputs are there, but for those of
-    variants that are found to be `late`."""
+    """How the calls of all variants are launched.
+
+    held: gated calls are launched before their inputs exist, except those of variants in `late`.
+    """
 
     def __init__(self, idle: Idle, slots: Slots, timeout_s: float, *, held: bool) -> None:
         self.idle, self.slots, self.timeout_s, self.held = idle, slots, timeout_s, held
@@ -96,8 +103,11 @@ class Launching:
     def ready(
         self, subject: Subject, variant: str, fill: Callable[[], object], busy_s: float, *, gated: bool
     ) -> tuple[Call, float | None]:
-        """The call of a variant, whose worker stands still, with new inputs (`fill`), and what `Idle.ready` says of the
-        GPU then. Raises as `ask` does, and SolutionRejected where it does not stand still before there are inputs."""
+        """Return the call of a variant on new inputs (`fill`), and the result of `Idle.ready`.
+
+        The worker is at rest then. Raises as `ask` does, and SolutionRejected if it is not at rest before the inputs
+        are made.
+        """
         for turn in range(TURNS):
             call = self._call(subject, variant, gated)
             call.arm(variant)
@@ -115,12 +125,14 @@ class Launching:
     def _call(self, subject: Subject, variant: str, gated: bool) -> Call:
         held = gated and self.held and variant not in self.late
         shown = held or not gated or not self.idle.cuda or (self.held and not subject.trusted)
-        gate_us = 0.0 if shown else GATE_US  # a worker could leave a solution's out
+        gate_us = 0.0 if shown else GATE_US  # for trusted variants only: a solution's worker could leave the gate out
         return Call(subject, self.slots, self.timeout_s, held=held, gate_us=gate_us)
 
     def _again(self, subject: Subject, variant: str, launched: bool, early_ms: float | None) -> bool:
-        """Whether a call that waits must be launched once more, because somebody, and by all that can be seen it, kept
-        the judge from the GPU, or because it is to be late from now on. Notes the variants that are."""
+        """Return whether a waiting call must be launched once more. Add variants to `late` as needed.
+
+        A call is repeated if the GPU was busy, probably because of this call, or if its variant is late from now on.
+        """
         self._crowded[variant] = self._crowded.get(variant, 0) + 1 if early_ms is None else 0
         self._waited[variant] = 0 if launched else self._waited.get(variant, 0) + 1
         if subject.trusted and baselines.split(variant)[0] != GRAPHS:

@@ -1,11 +1,13 @@
-"""The timing of an evaluation: baselines, an A/A control and the correct solutions, one at a time, against each other.
+"""The timing of an evaluation: baselines, an A/A control and the correct solutions, one call at a time.
 
-A call of a variant goes so. Its worker launches it, behind a gate at which the GPU waits, and is stopped, as all others
-are. Only then the judge makes new inputs, flushes the L2 from its own process and sees that the GPU is idle
-(`idle.py`). It notes its clock, wakes that one worker and opens the gate; the worker's answer ends the clock of the
-call, and a second clock runs until it has sealed what the call returned. One secret row of that is compared with the
-reference, and now and then all of it. What a solution launches can therefore wait as long as it likes, but there is
-nothing to compute from before the clock runs.
+A timed call runs so:
+1. The worker launches the call behind a gate at which the GPU waits. Then it is stopped, as all other workers are.
+2. The judge makes new inputs, flushes the L2 from its own process and checks that the GPU is idle (`idle.py`).
+3. The judge reads its clock, resumes that one worker and opens the gate. The worker's answer ends the call's clock.
+4. A second clock runs until the worker has sealed the output.
+5. The judge compares one secret row of the output with the reference, and occasionally the whole output.
+
+Work that a solution launches early may wait, but there is nothing to compute from before the clock runs.
 """
 
 from __future__ import annotations
@@ -33,23 +35,26 @@ from repro.judge.timing import Block, Excess, Runner, Sample, Series, Turns
 from repro.judge.trials import secret_seed
 from repro.judge.verify import Evaluation, meets
 
-# One in so many timed outputs by chance, and a secret one of each so many, is compared whole; of the others one row.
-# The first of them is one of the first cycle, which fits every budget.
+# One in this many timed outputs is compared whole, by chance, and a secret one of each group of this size. Of the
+# others one row is compared. The first whole comparison is in the first cycle, which runs whatever the budget.
 WHOLE_EVERY, WHOLE_EVERY_LARGE, LARGE_BYTES = 8, 20, 512 << 20
-# Blocks of the baselines alone, when every solution is gone, and how much faster they may be then.
+# Blocks of the baselines alone, after all solutions have ended, and how much faster they may be then.
 ALONE_BLOCKS, DISTURBED = 8, timing.HELD_UP
 DISTURBED_CODE = "baseline_disturbed"
 HOT_MS, HOT_CALLS = 30.0, 200
-# What a worker ends with.
+# Reasons with which a worker has ended.
 ENDED = ("timeout", "worker_exited", "segfault", "killed")
-# Why a pass is left out.
-WITHOUT = "this run does without"
-# Workers keep what their allocators hold between calls where all of it is under this share of the GPU's memory.
+# The reason of a pass that the options leave out.
+WITHOUT = "not requested for this run"
+# Workers keep their allocators' caches between calls if all memory in use is below this share of the GPU's.
 KEEP_SHARE = 0.75
 
 
 class Blamed(Exception):
-    """A failure while timing, and whose it is. marginal: the clocks of a solution that has another process then."""
+    """A failure while timing, with the subject that caused it.
+
+    marginal: the excesses of a solution whose clocks disagree slightly; it is measured again in a new process.
+    """
 
     def __init__(self, subject: Subject, error: SolutionError, marginal: dict[str, Excess] | None = None) -> None:
         super().__init__(error.code)
@@ -57,8 +62,10 @@ class Blamed(Exception):
 
 
 class Contest:
-    """One timing of the correct solutions against the baselines. before: of those that are timed once more because
-    their clocks disagreed a little, by how much."""
+    """One timing of the correct solutions against the baselines.
+
+    before: excesses of solutions that are measured again because their clocks disagreed slightly.
+    """
 
     def __init__(
         self,
@@ -84,16 +91,16 @@ class Contest:
         self.idle = Idle(self.device, watched=self.options.trust != "dev")
         self.launching = Launching(self.idle, self.slots, self.options.timeout_s, held=self.options.trust != "dev")
         self.keep = True
-        self.series: dict[str, Series] = {}  # what was measured, also where it does not count in the end
+        self.series: dict[str, Series] = {}  # what was measured, also if the measurement is discarded later
         self.dims = 0 if evaluation.own.rows is None else evaluation.problem.batch_dims
         perturbed = not evaluation.problem.native_signal
-        self.kind, self.state = evaluation.use(perturbed)  # the trial with published inputs is called as its weights
+        self.kind, self.state = evaluation.use(perturbed)  # the trial with published inputs is named like its weights
         self.others = trials.others(evaluation.plan, perturbed)
         random.SystemRandom().shuffle(self.others)
 
     @property
     def everyone(self) -> list[Subject]:
-        """Baselines, control, solutions."""
+        """Return baselines, control and solutions."""
         return [*self.baselines, *([self.control] if self.control is not None else []), *self.solutions]
 
     def _stop(self, but: Subject | None = None) -> None:
@@ -104,7 +111,7 @@ class Contest:
     # -- before ---------------------------------------------------------------------------------------------------
 
     def prepare(self) -> list[Runner]:
-        """Loads weights everywhere, compiles and classes the baselines; returns what will run."""
+        """Load weights into all workers; compile and classify the baselines. Return the runners."""
         evaluation = self.evaluation
         for subject in self.everyone:
             self._prepared(subject)
@@ -114,20 +121,20 @@ class Contest:
             for variant in subject.variants:
                 evaluation.progress(f"{evaluation.problem.key}: {variant}")
                 self._others(subject)
-                self.slots.fill(secret_seed(), None)  # which no solution has seen, let alone changed
+                self.slots.fill(secret_seed(), None)  # fresh inputs, which no solution has seen or changed
                 if self._classed(subject, variant):
                     runners.append(Runner(variant, self._run(subject, variant)))
                 self._others(subject)
                 if not self._intact(subject):
-                    detail = f"the inputs were changed when {variant} was to run on them"
+                    detail = f"the inputs changed while the judge prepared {variant} on them"
                     raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
             if subject.worker is None:
                 self.baselines.remove(subject)
             else:
-                self._prepared(subject)  # once more: it may have compiled
+                self._prepared(subject)  # again, since it may have compiled
         self.clock.lap("baselines")
         if "eager" not in self.classes:
-            self.control = None  # nothing to compare it with; `left_out` says why
+            self.control = None  # there is nothing to compare it with; `left_out` has the reason
         for subject in self.everyone[len(self.baselines) :]:
             run, control = self._run(subject, subject.variants[0]), subject.control
             runners.append(Runner(subject.name, run, candidate=not control, control=control))
@@ -144,11 +151,14 @@ class Contest:
             raise Blamed(subject, error) from error
 
     def _classed(self, subject: Subject, variant: str) -> bool:
-        """Compiles a baseline, runs it and notes its class; where it fails, why it is left out."""
+        """Compile and run a baseline, and record its precision class. If it fails, record why it is left out.
+
+        Return whether it can be timed. Raises Blamed if the worker ended, except for max_autotune.
+        """
         begin = time.monotonic()
         tuned = baselines.split(variant)[0] == baselines.TUNED
         if subject.worker is None:
-            self.left_out[variant] = "the variant before it ended their worker"
+            self.left_out[variant] = "an earlier variant ended their worker"
             return False
         timeout_s = self.options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S
         try:
@@ -165,21 +175,21 @@ class Contest:
         return True
 
     def _settle(self) -> None:
-        """Sees what a flush takes on an idle GPU, and whether all workers' memory fits at once."""
+        """Measure a flush on an idle GPU, and decide whether all workers may keep their memory."""
         self._stop()
         self.idle.settle()
         free, total = torch.cuda.mem_get_info()
-        # a worker without its cache needs inputs for nobody but outputs and workspace again at every call
+        # Without its cache a worker must allocate outputs and workspace again at every call.
         self.keep = free > (1 - KEEP_SHARE) * total
 
     # -- one call -------------------------------------------------------------------------------------------------
 
     def _variants(self) -> list[str]:
-        """The baselines that are timed."""
+        """Return the baselines that are timed."""
         return [name for subject in self.baselines for name in subject.variants if name in self.classes]
 
     def _kind(self, block: Block) -> str:
-        """The trial whose inputs a block has: those that the problem publishes, or one of the others in turn."""
+        """Return the trial whose inputs a block uses: the published inputs, or in turn those of another trial."""
         if block.condition != "other" or not self.others:
             return self.kind
         return self.others[block.number // timing.CYCLE % len(self.others)]
@@ -192,7 +202,7 @@ class Contest:
                 raise Blamed(subject, error) from error
             except torch.cuda.OutOfMemoryError as error:
                 torch.cuda.empty_cache()
-                detail = f"it left no room on the GPU to judge it: {error}"
+                detail = f"the solution left no memory on the GPU to judge it: {error}"
                 raise Blamed(subject, SolutionDied("judge_out_of_memory", detail)) from error
 
         return run
@@ -203,17 +213,17 @@ class Contest:
         timeout_s = self.options.timeout_s
         kind = self._kind(block)
         stress = trials.stress_of(self.evaluation.plan, kind)
-        if not self.keep:  # memory is short: nobody kept any, so it is taken again on inputs of its own
+        if not self.keep:  # memory is short and was released: allocate it again by a call on other inputs
             self.slots.fill(secret_seed(), stress)
             subject.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
         fill = lambda: self.slots.fill(secret_seed(), stress)  # noqa: E731
         self._others(subject)
         call, early_ms = self.launching.ready(subject, variant, fill, self.busy_s, gated=gated)
         if early_ms is None:
-            detail = f"the GPU is busy while the solution is stopped ({BUSY_TRIES} flushes in a row were held up)"
+            detail = f"the GPU stays busy while the solution is stopped ({BUSY_TRIES} flushes in a row were delayed)"
             if not subject.trusted:
                 raise SolutionRejected("background_work", detail)
-            if self.solutions:  # no measure beside whatever holds it up
+            if self.solutions:  # a measurement beside whatever keeps the GPU busy is invalid
                 call.let_go()
                 raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         if not worker.rested() and not subject.trusted:
@@ -227,11 +237,11 @@ class Contest:
         launch_ms = answer.get("launch_ms")
         if subject.trusted:
             launch_ms = timing.reported(launch_ms)
-        elif not (isinstance(launch_ms, float) and 0 <= launch_ms < timing.MAX_MS):  # a solution's informs only
+        elif not (isinstance(launch_ms, float) and 0 <= launch_ms < timing.MAX_MS):  # a solution's report only informs
             launch_ms = 0.0
         hidden = call.hidden(launch_ms) if self.cuda else None
         sample = Sample(device_ms, host_ms, wall_ms, call.gate_us / 1e3, launch_ms, seal_ms=seal_ms, hidden=hidden)
-        if not subject.trusted and early_ms and early_ms > timing.CLOCK_SLACK_MS:  # what was done before is the call's
+        if not subject.trusted and early_ms and early_ms > timing.CLOCK_SLACK_MS:  # earlier work counts in the call
             sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
         self._others(subject)
         subject.note_modes(variant, answer.get("modes"))
@@ -243,24 +253,26 @@ class Contest:
         return sample
 
     def _others(self, subject: Subject) -> None:
-        """Sees that every other solution is stopped, and that none of them ran since. Raises Blamed."""
+        """Stop every other solution, and check that none of them has run since. Raises Blamed."""
         self._stop(but=subject)
         for other in moved(s for s in self.solutions if s is not subject):
             raise Blamed(other, SolutionRejected("background_work", RUNS))
 
     def _intact(self, subject: Subject) -> bool:
-        """Whether its call left the inputs as they were made, or is the problem's own Model, which writes to them."""
+        """Return whether the call left the inputs unchanged, or is the problem's own Model, which may write to them."""
         evaluation = self.evaluation
         return self.slots.unchanged() or (subject.trusted and changes_inputs(evaluation.plan, evaluation.native))
 
     def _check(self, subject: Subject, kind: str, seal: Seal) -> None:
-        """A secret row of a timed output against the reference, or all of it, as where it is wrong by its own norm, and
-        its bytes against what the call told of them. The inputs are overwritten first: what was not computed yet is
-        not computed from them any more.
+        """Check a timed output: its bytes against its seal, and a secret row or all of it against the reference.
 
-        Of a baseline the row is fetched and no more, so that its next call begins as everybody's does. After the seal
-        alone its device time begins earlier, by 0.15 ms on an H200 where no gate is before it, and the judge's clock
-        would take the difference for the time of a solution that is launched late."""
+        All of it is also compared if the row alone is wrong by its own norm. The inputs are overwritten first, so that
+        unfinished work cannot use them.
+
+        For a baseline the row is only fetched, so that its next call begins as a solution's does. Straight after a
+        seal, an ungated call's device time begins 0.15 ms earlier on an H200, and the judge's clock would count that
+        difference against a solution that is launched late.
+        """
         evaluation, baseline = self.evaluation, subject in self.baselines
         row, whole = evaluation.random_row()
         if not subject.trusted:
@@ -278,10 +290,10 @@ class Contest:
             return
         klass = self.verified.get(subject.name, self.classes.get("eager", ""))
         values = dict[str, float]()
-        for everything in (True,) if whole else (False, True):  # what is much of a small row may be little of the whole
+        for everything in (True,) if whole else (False, True):  # an error large for one row may be small for the whole
             distance, _ = evaluation.compare(subject, look.get("output"), row, whole=everything, bound=seal)
             values = distance.values()
-            shown = values if everything else {"row": values["rel_l2"]}  # a row is measured by its own norm
+            shown = values if everything else {"row": values["rel_l2"]}  # a row has a limit of its own
             if meets(shown, evaluation.fixture, kind, klass):
                 return
         limits = evaluation.fixture["trials"][kind]["limits"][klass]
@@ -292,7 +304,7 @@ class Contest:
     # -- the whole ------------------------------------------------------------------------------------------------
 
     def run(self) -> tuple[dict[str, Series], dict[str, Any]]:
-        """All blocks. Returns the series and facts about them. Raises Blamed."""
+        """Run all blocks. Return the series and facts about them. Raises Blamed."""
         key = self.evaluation.problem.key
         runners = self.prepare()
         self.evaluation.progress(f"{key}: timing {', '.join(r.name for r in runners)}")
@@ -339,7 +351,7 @@ class Contest:
         return series, facts
 
     def _believed(self, subject: Subject, ours: Series, trusted: list[Series]) -> Series:
-        """The times of a solution whose clocks fit the judge's, and that left nobody on the GPU. Raises Blamed."""
+        """Return the series of a solution whose clocks match the judge's and that left the GPU idle. Raises Blamed."""
         late, before = subject.name in self.launching.late, self.before.get(subject.name)
         if why := timing.disagreement(ours, trusted, late=late, before=before):
             found = timing.excesses(ours, trusted, late=late)
@@ -350,7 +362,7 @@ class Contest:
         return timing.corrected(ours, trusted, late=late)
 
     def _skipped(self) -> dict[str, str]:
-        """What a GPU would measure and the options leave out: name -> why."""
+        """Return what the options leave out, of all that can be measured on a GPU: name -> reason."""
         audited = self.cuda and self.options.trust == "audited"
         named = {"control": "the A/A control", "hot": "times back to back (hot)", "profile": "the profile of kernels"}
         skipped = [name for name in PASSES if audited and name not in self.options.passes]
@@ -358,8 +370,8 @@ class Contest:
         return dict.fromkeys([*modes, *(named[name] for name in skipped)], WITHOUT)
 
     def _hot(self, series: dict[str, Series]) -> None:
-        """Calls back to back on the same inputs, for every variant: what a caller sees whose data is in the cache."""
-        self.slots.fill(secret_seed(), None)  # the last ones were overwritten
+        """Time calls back to back on the same inputs, for every variant: a caller's view with data in the cache."""
+        self.slots.fill(secret_seed(), None)  # the last inputs were overwritten
         told = self.slots.told()
         for subject in self.everyone:
             for variant in subject.variants:
@@ -382,7 +394,7 @@ class Contest:
             subject.worker.stop()
 
     def _alone(self, runners: list[Runner], series: dict[str, Series], facts: dict[str, Any]) -> None:
-        """The baselines once more when no solution lives: were they held up before? Raises Blamed for all."""
+        """Time the baselines again without solutions, to see whether these slowed them. Raises Blamed if so."""
         self.evaluation.end(*self.solutions)
         self.clock.lap("ending")
         solutions, self.solutions = self.solutions, []
@@ -393,7 +405,7 @@ class Contest:
         facts |= told
         self.solutions = solutions
         if ratio > 1 + DISTURBED:
-            detail = f"the baselines were {100 * (ratio - 1):.0f} % slower beside it"
+            detail = f"the baselines were {100 * (ratio - 1):.0f} % slower beside the solution"
             raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         if detail := self.idle.masked(r.name for r in left):
             raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))

@@ -1,4 +1,4 @@
-"""Judging solutions of one problem: trials, then timing against the torch baselines, then verdicts."""
+"""Judges solutions of one problem: trials, then timing against the torch baselines, then verdicts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def evaluate(
     progress: Progress = lambda _: None,
     mark: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Judges solutions (name, file, entry) of one problem. mark: called with `warm` and `timed` around what is timed.
+    """Judge solutions (name, file, entry) of one problem. mark: called with `warm` and `timed` before and after timing.
 
-    Returns {"results": one verdict a solution, "baselines", "timing", "ceilings", "seeds", "wall_s"}. A solution's
-    fault is a verdict; JudgeError is raised only where the problem, the fixture or the judge itself is at fault.
+    Return {"results": one verdict a solution, "baselines", "timing", "ceilings", "seeds", "wall_s"}. A solution's fault
+    becomes its verdict. JudgeError is raised only for faults of the problem, the fixture or the judge.
     """
     clock = Clock()
     cuda = options.device == "cuda"
@@ -69,7 +69,7 @@ def evaluate(
         clock.lap("trials")
         judged = {s.name: verdict.judge(s, fixture) for s in subjects}
         good = [s for s in subjects if judged[s.name]["verdict"] == "correct"]
-        evaluation.end(*[s for s in subjects if s not in good])  # nobody looks at them from now on
+        evaluation.end(*[s for s in subjects if s not in good])  # they are not used any more
         wanted, verified = ahead.wanted(evaluation, good) if options.timing else set(), time.monotonic()
         for each in compiling:
             if each.subject.name not in wanted:
@@ -116,14 +116,14 @@ def evaluate(
 
 
 def _named(solution: tuple[str, Path, str]) -> tuple[str, Path, str]:
-    """Keeps a solution apart from what the judge itself calls so: `baseline`, `eager`, `compile_tf32`."""
+    """Rename a solution whose name the judge uses itself: `baseline`, `eager`, `compile_tf32`."""
     name, source, entry = solution
     reserved = ("baseline", "control", "eager", "compile", "reduce", "max")
     return f"{name} (solution)" if name.replace(" ", "_").partition("_")[0] in reserved else name, source, entry
 
 
 def _ban(subject: Subject) -> None:
-    """A source that uses what no kernel needs is not run."""
+    """Reject a source that uses banned names before it runs."""
     found = provenance.bans(subject.source) if subject.source is not None else []
     if found:
         subject.failed = "rejected"
@@ -146,17 +146,17 @@ def _timed(
     compiling: list[Ahead],
     clock: Clock,
 ) -> tuple[dict[str, Series], dict[str, Any]]:
-    """Times the correct solutions; one that fails meanwhile loses its verdict, and the others are timed again.
+    """Time the correct solutions. One that fails loses its verdict, and the others are timed again.
 
-    Where the baselines were slower beside solutions these are timed again once: a busy host slows them down too. What
-    counts is a measurement in which they were not. Where they were again, beside several, each of these is timed alone,
-    once, to find out who it is. And where the clocks of one disagree a little it has another worker, once. Every
-    measurement that does not count is kept whole, with the reason (`discarded`).
+    If the baselines were slower beside solutions, all are timed again once, since a busy host slows them too. If they
+    are slower again beside several solutions, each solution is timed alone, once, to find the cause. A solution whose
+    clocks disagree slightly is timed again in a new worker, once. Discarded measurements are kept whole with the reason
+    (`discarded`).
     """
     options = evaluation.options
     discarded = list[dict[str, Any]]()
     again, may_retry = list[str](), True
-    suspects, searched = list[Subject](), False  # who is still to be timed alone
+    suspects, searched = list[Subject](), False  # solutions still to be timed alone
     before: dict[str, dict[str, Excess]] = {}
     control = Subject(CONTROL, None, "Model", ["eager"], control=True) if options.controlled else None
     late = {variant: why for each in compiling for variant, why in each.why.items()}
@@ -177,7 +177,7 @@ def _timed(
             for subject in fixed:
                 if subject.failed:
                     raise JudgeError(f"the baselines of {evaluation.problem.key} do not start", str(subject.reasons))
-            lost = [s for s in group if s.failed]  # correct before, and did not start again
+            lost = [s for s in group if s.failed]  # were correct, but did not start again
             judged |= {s.name: verdict.judge(s, evaluation.fixture) for s in lost}
             good, suspects, group = ([s for s in listed if s not in lost] for listed in (good, suspects, group))
             if not group:
@@ -189,7 +189,9 @@ def _timed(
                     series, facts = contest.run()
                 if group == good:
                     return series, facts | ({"timed_again": "; ".join(again)} if again else {}) | _kept(discarded)
-                discarded += _discarded(contest, group[0], "alone", "the baselines were not slower beside it alone")
+                discarded += _discarded(
+                    contest, group[0], "alone", "the baselines were not slower beside this solution alone"
+                )
                 suspects.pop(0)
             except Blamed as blamed:
                 error = blamed.error
@@ -198,7 +200,7 @@ def _timed(
                     raise JudgeError(
                         f"timing of {evaluation.problem.key} failed", f"{error.code}: {error.detail}"
                     ) from error
-                # what compiled too long would do so again
+                # A compilation that took too long would do so again.
                 late |= {n: why for n, why in contest.left_out.items() if n in names and why.startswith("timeout")}
                 disturbed = error.code == DISTURBED_CODE and may_retry and not suspects
                 if error.code == DISTURBED_CODE and not disturbed and len(group) > 1 and not searched:
@@ -212,7 +214,7 @@ def _timed(
                     may_retry = may_retry and not disturbed
                     if blamed.marginal is not None:
                         before[blamed.subject.name] = blamed.marginal
-                        evaluation.end(blamed.subject)  # it is another process that may have better luck
+                        evaluation.end(blamed.subject)  # a new process may be placed better
                     continue
                 may_retry = True
                 blamed.subject.fail(error, "timing")
@@ -227,7 +229,7 @@ def _timed(
 
 
 def _discarded(contest: Contest, subject: Subject, code: str, detail: str) -> list[dict[str, Any]]:
-    """A measurement that does not count, if there is one, and why."""
+    """Return the record of a discarded measurement with its reason; empty if nothing was measured."""
     if not contest.series:
         return []
     samples = {name: found.to_json() for name, found in contest.series.items()}

@@ -1,8 +1,8 @@
-"""The GPU before a timed call: rested, with inputs from which nothing was computed yet, an empty L2 and nobody on it.
+"""The GPU before a timed call: rested, idle, with an empty L2, and with inputs that nothing has read yet.
 
-Workers are stopped then, but not what they left in the GPU's queues: a kernel may wait there for the inputs. Whatever
-runs after these were made delays the flush that follows. Then the inputs are made again; where that is of no use, the
-delay counts as the call's time, and where it is a habit, `held_up` tells.
+Workers are stopped then, but work that they left in the GPU's queues is not: a kernel may wait there for the inputs.
+Anything that runs after the inputs were made delays the flush that follows. Then the inputs are made again. If that
+does not help, the delay counts in the call's time; if it happens often, `held_up` returns a reason for rejection.
 """
 
 from __future__ import annotations
@@ -20,37 +20,40 @@ from repro.judge import driver
 from repro.judge.memory import handle
 from repro.judge.timing import CLOCK_SLACK_MS
 
-# A flush that takes so much longer than on an idle GPU shared it with somebody.
-# For less, inputs are made again PATIENCE times.
+# A flush that takes longer than BUSY_RATIO times that on an idle GPU, plus BUSY_MS, shared the GPU with other work.
+# For shorter delays inputs are made again at most PATIENCE times.
 BUSY_RATIO, BUSY_MS, BUSY_TRIES, PATIENCE = 3.0, 0.5, 25, 5
-# Fewer first flushes of a variant say nothing about it; so many slacks slower were those of the baselines held up too.
+# Fewest first flushes that say anything of a variant; slacks by which slower flushes mean delayed baselines; flushes
+# of baselines that are remembered.
 TELLING, MASKED, RECENT = 4, 2.0, 15
-# Seconds of rest for each second that the call before took, and at most. On an H200, 23 ms of fp32 attention over and
-# over vary by 3.1 % (standard deviation), with 25 ms of rest by 1.2 %, with 50 ms by 0.37 % and with 100 ms by 0.33 %.
+# Seconds of rest for each second of the call before, and at most. On an H200, 23 ms of fp32 attention vary by 3.1 %
+# (standard deviation) without rest, 1.2 % with 25 ms of rest, 0.37 % with 50 ms and 0.33 % with 100 ms.
 REST, MOST_S = 2.0, 0.25
 
 
 class PowerLimit:
-    """What the power limit of one GPU does to its clocks, by NVML; nothing where that does not answer."""
+    """The effect of one GPU's power limit on its clocks, by NVML. Does nothing if NVML does not answer."""
 
     def __init__(self, uuid: str | None) -> None:
         self._handle: Any = None if uuid is None else handle(uuid)
         self.rested_s, self.rests, self.met = 0.0, 0, False
 
     def holds(self) -> bool:
-        """Whether it holds the clocks down now; it is told for half a second after the last load."""
+        """Return whether the power limit holds the clocks down; NVML reports it for 0.5 s after the last load."""
         if self._handle is None:
             return False
         for query in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
-            try:  # a driver before 535 knows the older name alone
+            try:  # a driver before 535 knows the older name only
                 return bool(getattr(pynvml, query)(self._handle) & pynvml.nvmlClocksThrottleReasonSwPowerCap)
             except pynvml.NVMLError:
                 continue
         return False
 
     def rest(self, busy_s: float) -> None:
-        """Waits, once it has held the clocks down, in proportion to the seconds that the GPU was busy for before: a
-        rest makes it let go for a while, and the calls of that while would bring it back."""
+        """Sleep in proportion to the seconds of the last load, once the power limit has held the clocks down.
+
+        Without further rests the limit would soon act again.
+        """
         self.met = self.met or self.holds()
         if self.met:
             rest_s = min(MOST_S, REST * busy_s)
@@ -58,13 +61,15 @@ class PowerLimit:
             self.rested_s, self.rests = self.rested_s + rest_s, self.rests + 1
 
     def to_json(self) -> dict[str, Any]:
-        """How often and how long it made timed calls wait."""
+        """Return how often and how long timed calls waited for it."""
         return {"rests": self.rests, "rested_s": round(self.rested_s, 3)}
 
 
 class Idle:
-    """Makes one GPU ready for timed calls. watched: nobody may be on it then; without, as where the solution runs in
-    the judge's own process, it is flushed and that is all. On the CPU inputs are made and nothing else."""
+    """Makes one GPU ready for timed calls. On the CPU it only makes the inputs.
+
+    watched: check that the GPU is idle. If not, as where the solution runs in the judge's own process, only flush it.
+    """
 
     def __init__(self, device: torch.device, *, watched: bool) -> None:
         self.device, self.cuda = device, device.type == "cuda"
@@ -72,40 +77,43 @@ class Idle:
         self.limit = PowerLimit(str(torch.cuda.get_device_properties(device).uuid) if self.cuda else None)
         self.flusher: torch.Tensor | None = None
         self.quiet_ms = 0.0
-        self.first_ms: dict[str, list[float]] = {}  # of a variant: the first flush after its inputs were made
+        self.first_ms: dict[str, list[float]] = {}  # by variant: the first flush after its inputs were made
         self.recent_ms: deque[float] = deque(maxlen=RECENT)  # of the last calls of baselines
-        self.beside_ms: dict[str, list[float]] = {}  # the same, before `alone`
-        self.again = 0  # inputs that were made again
+        self.beside_ms: dict[str, list[float]] = {}  # `first_ms` before `alone`
+        self.again = 0  # how often inputs were made again
 
     def settle(self) -> None:
-        """Sees what a flush takes on an idle GPU. Nobody may run."""
+        """Measure a flush on an idle GPU. No worker may run."""
         size = torch.cuda.get_device_properties(self.device).L2_cache_size
         self.flusher = torch.empty(max(2 * size, 1 << 20), dtype=torch.uint8, device=self.device)
-        self.quiet_ms = min(self.flush_ms() for _ in range(15))  # a queue may hold what is not stopped
+        self.quiet_ms = min(self.flush_ms() for _ in range(15))  # queues of the GPU may hold work of stopped workers
 
     def flush_ms(self) -> float:
-        """Empties the L2; by the host's clock, so that waiting for others counts."""
+        """Empty the L2. Return the host's time in ms, which includes waiting for other work."""
         assert self.flusher is not None
         begin = time.perf_counter()
-        driver.reset_persisting()  # lines that a call kept in the L2 while it was launched
+        driver.reset_persisting()  # lines that a call made persistent while it was launched
         self.flusher.zero_()
         torch.cuda.synchronize()
         return (time.perf_counter() - begin) * 1e3
 
     def _usual_ms(self) -> float:
-        """What a flush takes now: a host may have become slower since `settle`, and for the baselines it has too."""
+        """Return the usual time of a flush, ms. The host may have slowed since `settle`, for baselines as well."""
         return max(self.quiet_ms, statistics.median(self.recent_ms) if len(self.recent_ms) >= TELLING else 0.0)
 
     def ready(
         self, name: str, fill: Callable[[], object], busy_s: float, *, trusted: bool, waiting: bool = False
     ) -> float | None:
-        """Rests, calls `fill` for the inputs of a variant and flushes; milliseconds for which somebody was on the GPU
-        even so, or None: somebody was on it for long every time. busy_s: seconds that the GPU worked before. waiting:
-        a call that waits at its gate may be what holds it up, so that it is not tried as often."""
+        """Rest, call `fill` for the inputs of a variant, and flush.
+
+        Return the milliseconds for which the GPU was still busy, or None if it was busy for long every time. busy_s:
+        seconds of the GPU's last work. waiting: a call waits at its gate and may itself cause the delay, so fewer
+        attempts are made.
+        """
         if not self.cuda:
             fill()
             return 0.0
-        self.limit.rest(busy_s)  # before there are inputs to compute from
+        self.limit.rest(busy_s)  # before the inputs exist
         for attempt in range((PATIENCE + 1 if waiting else BUSY_TRIES) if self.watched else 1):
             fill()
             torch.cuda.synchronize()
@@ -125,17 +133,20 @@ class Idle:
         return None
 
     def crowded(self, name: str) -> bool:
-        """Whether most of the last calls of a variant held up the first flush beside them."""
+        """Return whether most of a variant's last calls delayed the first flush beside them."""
         last = self.first_ms.get(name, [])[-TELLING:]
         return sum(ms > self._usual_ms() + CLOCK_SLACK_MS for ms in last) > TELLING / 2
 
     def forget(self, name: str) -> None:
-        """What its first flushes took says nothing of a variant that is launched in another way from now on."""
+        """Drop a variant's flush times, since it is launched in another way from now on."""
         self.first_ms.pop(name, None)
 
     def held_up(self, name: str, others: Iterable[str]) -> str:
-        """Why somebody was on the GPU when `name` was to run, or the empty string: the first flush after its inputs
-        took longer than after the others'. What of a call hides so is under the slack of the clocks."""
+        """Return why the GPU was busy when `name` was to run, or the empty string.
+
+        Compares the median first flush after its inputs with that of `others`. Less than the clocks' slack cannot be
+        detected.
+        """
         usual = [statistics.median(self.first_ms[n]) for n in others if len(self.first_ms.get(n, ())) >= TELLING]
         mine = self.first_ms.get(name, [])
         if not usual or len(mine) < TELLING:
@@ -146,11 +157,11 @@ class Idle:
         return f"the GPU was busy for {took_ms - usual_ms:.3g} ms after its inputs were made, while it was stopped"
 
     def alone(self) -> None:
-        """The solutions are gone: first flushes from now on are those of a GPU that nobody else uses."""
+        """Begin new flush times: the solutions have ended, and only baselines use the GPU."""
         self.beside_ms, self.first_ms = self.first_ms, {}
 
     def masked(self, names: Iterable[str]) -> str:
-        """Why the first flushes of the baselines `names` were no measure beside the solutions, or the empty string."""
+        """Return why flushes before calls of the baselines `names` were slowed by solutions, or the empty string."""
         chosen = list(names)
         beside, now = ([ms for n in chosen for ms in of.get(n, [])] for of in (self.beside_ms, self.first_ms))
         if min(len(beside), len(now)) < TELLING:
@@ -158,8 +169,8 @@ class Idle:
         took_ms, usual_ms = statistics.median(beside), statistics.median(now)
         if took_ms <= usual_ms + MASKED * max(CLOCK_SLACK_MS, usual_ms):
             return ""
-        return f"the GPU was busy for {took_ms - usual_ms:.3g} ms when the baselines were to run beside it"
+        return f"the GPU was busy for {took_ms - usual_ms:.3g} ms before calls of the baselines beside the solution"
 
     def to_json(self) -> dict[str, Any]:
-        """How often timed calls waited for the power limit, and inputs were made again for somebody on the GPU."""
+        """Return how often calls waited for the power limit, and how often inputs were made again on a busy GPU."""
         return {"power_limit": self.limit.to_json(), "inputs_made_again": self.again}

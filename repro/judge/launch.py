@@ -1,11 +1,14 @@
-"""Starting, stopping and ending workers: the one part that may run as root, and that never sees a solution or a tensor.
+"""Starts, stops and ends workers. This part alone may run as root; it never sees a solution or a tensor.
 
-`divide()` splits the process of a cell in two before torch is imported. The parent becomes the launcher: it has workers
-forked (`nursery`) on the judge's demand and ends them. The child goes on as the judge. Where the parent is root (a
-container that starts with SETUID and SETGID, or root on a machine without one), every worker gets a user of its own,
-and inside the image the judge gets one too. A worker's user has one helper, its warden: it makes the scratch folder,
-and signals *every* process of that user at once, so that a fork cannot stay behind. Without root all share one user;
-then workers are signalled by their process groups, and what left its group is found as an orphan of the launcher.
+`divide()` splits the process of a cell in two before torch is imported. The parent becomes the launcher: it forks
+workers (`nursery`) when the judge asks for them, and ends them. The child becomes the judge.
+
+With a root parent (root on a machine, or a container started with SETUID and SETGID) every worker gets its own user.
+Inside the image the judge gets its own user too. Each worker's user has one helper process, its warden. The warden
+makes the scratch folder and signals *every* process of that user at once, so a fork cannot escape.
+
+Without root all workers share one user. Workers are then signalled by process group, and processes that left their
+group are found as orphans of the launcher.
 """
 
 from __future__ import annotations
@@ -37,14 +40,14 @@ from repro.judge.procfs import descendants, of_user
 MESSAGE_BYTES = 1 << 16
 ACK_TIMEOUT_S = 10.0
 STOP, GO, KILL, REMOVE = b"S", b"C", b"K", b"R"
-# What may go wrong for one request; the launcher tells the judge and goes on.
+# Errors that end one request only: the launcher reports them to the judge and serves the next request.
 FAILURES = (OSError, JudgeError, KeyError, ValueError, StopIteration, subprocess.SubprocessError)
 SIGNALS = {STOP: signal.SIGSTOP, GO: signal.SIGCONT, KILL: signal.SIGKILL}
 
 
 @dataclass
 class Started:
-    """A worker as its judge holds it: process id, scratch folder, user, numbers of the inherited descriptors there."""
+    """The judge's handle of a worker: process id, scratch folder, user, and the worker's descriptor numbers."""
 
     pid: int
     scratch: str
@@ -55,12 +58,12 @@ class Started:
     stopped: list[int] = field(default_factory=list, init=False)
 
     def signal(self, command: bytes) -> bool:
-        """STOP, GO or KILL to every process of the worker; False where its warden no longer answers."""
+        """Send STOP, GO or KILL to every process of the worker. Return False if its warden no longer answers."""
         if self.commands is None or self.answers is None:
-            # Who is stopped forks nobody, and to look for processes takes milliseconds of the call that is woken.
+            # A stopped process cannot fork, and searching /proc would add milliseconds to the call that GO starts.
             pids = self.stopped if command == GO and self.stopped else descendants(self.pid)
             self.stopped = pids if command == STOP else []
-            for pid in pids:  # those in sessions of their own too
+            for pid in pids:  # includes processes in sessions of their own
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, SIGNALS[command])
             return True
@@ -72,7 +75,7 @@ class Started:
             return False
 
     def close(self) -> None:
-        """Gives the warden's pipes back, which ends it."""
+        """Close the warden's pipes, which ends the warden."""
         for fd in (self.commands, self.answers):
             if fd is not None:
                 os.close(fd)
@@ -80,8 +83,10 @@ class Started:
 
 
 class Launcher:
-    """Starts workers as children of this process, which adopts orphans. uids: users to give them; judge: who must not
-    be signalled."""
+    """Starts workers as children of this process, which adopts orphans.
+
+    uids: users to assign to workers, or None. judge: process id that workers must not be able to signal.
+    """
 
     def __init__(self, uids: Iterator[int] | None = None, judge: int | None = None) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -92,16 +97,19 @@ class Launcher:
         self.nurseries = Nurseries()
 
     def nurse(self, device: str, *, compiles: bool = False) -> None:
-        """Has the imports of a device's workers begin, or of those that compile, and does not wait."""
+        """Start the nursery of a device, or the one for workers that compile. Do not wait for its imports."""
         self.nurseries.begin(device, compiles=compiles)
 
     def rest(self, command: bytes) -> None:
-        """STOP or GO to what imports, beside which nothing is timed."""
+        """Send STOP or GO to nurseries that are still importing: nothing is timed beside them."""
         self.nurseries.rest(SIGNALS[command])
 
     def start(self, name: str, device: str, fds: list[int], log: int, serves: str = "judge") -> Started:
-        """A worker; the first two of `fds` are what it reads and writes, `log` takes what it prints. serves: whose
-        requests it answers, the judge's or those of the published protocol (`parity`)."""
+        """Start a worker.
+
+        fds: its first two are the descriptors that the worker reads and writes. log: receives what the worker prints.
+        serves: the requests that it answers, `judge` or `parity` (the published protocol).
+        """
         uid = next(self.uids) if self.uids is not None else None
         commands = answers = None
         if uid is None:
@@ -116,7 +124,7 @@ class Launcher:
             pid, numbers = self.nurseries.of(device, serves).fork(request, log, begin, fds)
             self.children[pid] = Forked(pid)
             self.started[pid] = begun = replace(begun, pid=pid, fds=numbers)
-            os.write(tell, BEGIN)  # not before it is known here, so that nobody takes it for what a worker left
+            os.write(tell, BEGIN)  # only now is the worker registered, so it cannot be mistaken for an orphan
         except BaseException:
             if begun.pid:
                 self.remove(begun.pid)
@@ -129,7 +137,10 @@ class Launcher:
         return begun
 
     def _warden(self, uid: int, name: str) -> tuple[int, int, str]:
-        """A helper under a worker's user: makes its scratch folder, then signals all that this user runs."""
+        """Start a helper under a worker's user: it makes the scratch folder, then signals all processes of that user.
+
+        Return the pipes to and from it, and the scratch folder. Raises JudgeError.
+        """
         from_us, commands = os.pipe()
         answers, to_us = os.pipe()
         pid = os.fork()
@@ -149,28 +160,28 @@ class Launcher:
         self.wardens[commands] = pid
         scratch = os.read(answers, 4096).decode()
         if not scratch:
-            raise JudgeError(f"no scratch folder for user {uid}", f"{tempfile.gettempdir()} is not open to it")
+            raise JudgeError(f"no scratch folder for user {uid}", f"{tempfile.gettempdir()} is not writable for it")
         return commands, answers, scratch
 
     def poll(self, pid: int) -> int | None:
-        """How a worker ended (as subprocess says it), or None while it runs."""
+        """Return the worker's exit status (as subprocess gives it), or None while it runs."""
         return self.children[pid].poll()
 
     def kill(self, pid: int) -> None:
-        """Kills a worker and everything that it left; returns when they are gone."""
+        """Kill a worker and every process that it left. Return when they are gone."""
         started = self.started[pid]
         deadline, asked = time.monotonic() + ACK_TIMEOUT_S, False
         while time.monotonic() < deadline:
             left = self._left(started)
             if started.uid is None:
-                for each in left:  # what forks meanwhile is met next time
+                for each in left:  # processes forked meanwhile are found in the next round
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(each, signal.SIGKILL)
                 if not self._hunted(deadline) and not left:
                     break
             elif asked and not left:
                 break
-            elif not started.signal(KILL):  # all at once, also whom nobody saw
+            elif not started.signal(KILL):  # the whole user at once, including processes not seen in /proc
                 self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
             asked = True
             self.children[pid].poll()
@@ -180,7 +191,7 @@ class Launcher:
             time.sleep(0.002)
 
     def _left(self, started: Started) -> list[int]:
-        """What lives of a worker: all of its user but the warden, or its descendants and what this process adopted."""
+        """Return the living processes of a worker: its user's except the warden, or its descendants and orphans."""
         if started.uid is None:
             return [*descendants(started.pid), *orphans.found(self._known(), alone=self._alone)]
         return [pid for pid in of_user(started.uid) if pid != self.wardens.get(started.commands or -1)]
@@ -193,14 +204,14 @@ class Launcher:
         return self.judge != os.getpid()
 
     def _hunted(self, deadline: float) -> bool:
-        """Kills orphans until there are none, or until then; whether there were any."""
+        """Kill orphans until none are left or the deadline passes. Return whether there were any."""
         known, found = self._known(), False
         while orphans.kill(known, alone=self._alone) and time.monotonic() < deadline:
             found = True
         return found
 
     def _sweep(self, uid: int, work: Callable[[], None]) -> None:
-        """Does some work as a worker's user, where its warden is gone."""
+        """Run `work` as a worker's user, for use when its warden is gone."""
         pid = os.fork()
         if pid == 0:
             try:
@@ -211,18 +222,18 @@ class Launcher:
         os.waitpid(pid, 0)
 
     def remove(self, pid: int) -> None:
-        """Kills a worker and removes its scratch folder."""
+        """Kill a worker and remove its scratch folder."""
         self.kill(pid)
         started = self.started.pop(pid)
         self.children.pop(pid)
         self._clear(started)
 
     def _clear(self, started: Started) -> None:
-        """Removes the folder of a worker that is dead, and ends its warden."""
+        """Remove the folder of a dead worker, and end its warden."""
         if started.uid is None:
             folders.remove(started.scratch)
         elif not started.signal(REMOVE):
-            # its processes are dead; a warden that they stopped would never end
+            # The worker's processes are dead, but they may have stopped the warden, which would then never end.
             self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
             self._sweep(started.uid, lambda: users.clear(started.scratch))
         if started.commands is not None:
@@ -231,14 +242,14 @@ class Launcher:
             os.waitpid(warden, 0)
 
     def end(self) -> None:
-        """Ends every worker that is left, and what forks them."""
+        """End every remaining worker, and the nurseries."""
         for pid in list(self.started):
             self.remove(pid)
         self.nurseries.close()
 
 
 def _serve_user(name: str, commands: int, answers: int) -> None:
-    """The warden's work: one letter in, the same letter out when it is done."""
+    """Run the warden: read one command letter, carry it out, write the same letter back."""
     scratch = tempfile.mkdtemp(prefix=f"repro-{name}-")
     os.write(answers, scratch.encode())
     while command := os.read(commands, 1):
@@ -252,7 +263,7 @@ def _serve_user(name: str, commands: int, answers: int) -> None:
 
 
 class RemoteLauncher:
-    """The judge's end of a launcher in its parent process."""
+    """The judge's client of the launcher in its parent process."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -264,9 +275,9 @@ class RemoteLauncher:
                 socket.send_fds(self.connection, [json.dumps(message).encode()], fds or [])
                 data, received, _, _ = socket.recv_fds(self.connection, MESSAGE_BYTES, 8)
         except OSError as error:
-            raise JudgeError("the launcher of workers is gone", str(error)) from error
+            raise JudgeError("the launcher of workers has ended", str(error)) from error
         if not data:
-            raise JudgeError("the launcher of workers is gone")
+            raise JudgeError("the launcher of workers has ended")
         answer: dict[str, Any] = json.loads(data)
         if "error" in answer:
             raise JudgeError("the launcher of workers failed", answer["error"])
@@ -294,7 +305,7 @@ class RemoteLauncher:
         self._ask({"op": "remove", "pid": pid})
 
     def end(self) -> None:
-        """Nothing: the launcher ends its workers when its judge ends."""
+        """Do nothing: the launcher ends its workers when its judge ends."""
 
 
 def _answer(launcher: Launcher, message: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], list[int]]:
@@ -317,7 +328,7 @@ def _answer(launcher: Launcher, message: dict[str, Any], fds: list[int]) -> tupl
 
 
 def _launch(connection: socket.socket, judge: int, launcher: Launcher) -> int:
-    """Serves a judge until it ends; returns its exit code."""
+    """Serve a judge until it ends. Return its exit code."""
     while True:
         try:
             data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 64)
@@ -343,7 +354,7 @@ _apart = False
 
 
 def current() -> Launcher | RemoteLauncher:
-    """The launcher of this process: its parent where `divide` was called, else itself."""
+    """Return the launcher of this process: its parent if `divide` was called, else one in this process."""
     global _current
     if _current is None:
         _current = Launcher()
@@ -352,20 +363,20 @@ def current() -> Launcher | RemoteLauncher:
 
 
 def _end(launcher: Launcher, pid: int) -> None:
-    """At the end of the process that made it, and not of a fork of that."""
+    """End the launcher at exit, but not in a fork of the process that made it."""
     if os.getpid() == pid:
         launcher.end()
 
 
 def apart() -> bool:
-    """Whether the launcher of this process gives every worker a user of its own."""
+    """Return whether the launcher gives every worker a user of its own."""
     return _apart
 
 
 def divide() -> None:
-    """Makes this process the launcher and returns in a child that is the judge. Call it before torch is imported.
+    """Make this process the launcher, and return in a child process that is the judge. Call before importing torch.
 
-    The launcher ends with the judge's exit code. A judge that ends takes its workers with it, and so does a launcher.
+    The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too.
     """
     global _current, _apart
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -11,7 +11,7 @@ PERIOD_S = 0.01
 
 
 def handle(uuid: str) -> Any:
-    """NVML's handle of the GPU that torch says this UUID of, or None where NVML does not answer."""
+    """Return NVML's handle of the GPU with the UUID that torch reports, or None if NVML does not answer."""
     try:
         pynvml.nvmlInit()
         return pynvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
@@ -20,7 +20,7 @@ def handle(uuid: str) -> Any:
 
 
 class DeviceMemory:
-    """Samples used memory from a thread between `start` and `stop`. Does nothing where NVML does not answer."""
+    """Samples used memory in a thread between `start` and `stop`. Does nothing if NVML does not answer."""
 
     def __init__(self, uuid: str | None) -> None:
         self.peak: int | None = None
@@ -37,21 +37,21 @@ class DeviceMemory:
             self.peak = max(self.peak or 0, self._used())
 
     def start(self) -> None:
-        """Notes what is used now and starts to sample."""
+        """Record the memory used now and start sampling."""
         if self._handle is not None:
             self.before = self.peak = self._used()
             self._thread = threading.Thread(target=self._loop, daemon=True)
             self._thread.start()
 
     def mark(self) -> int | None:
-        """Bytes over `before` at the peak since the last mark; starts a new peak."""
+        """Return the peak since the last mark, in bytes over `before`, and start a new peak. None if unknown."""
         if self.before is None or self.peak is None:
             return None
         over, self.peak = self.peak - self.before, self._used()
         return over
 
     def stop(self) -> None:
-        """Ends the sampling."""
+        """Stop sampling."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

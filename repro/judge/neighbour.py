@@ -1,4 +1,4 @@
-"""The neighbouring shape: what solutions make of a shape beside the problem's own. It informs and never decides."""
+"""Runs solutions on a neighbouring shape of the problem. The result informs and never decides a verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from repro.judge.verify import Evaluation, Shape
 
 
 def look(evaluation: Evaluation, planned: list[trials.Trial]) -> None:
-    """Runs the trials of that shape on every solution that did not fail; each is told what became of it."""
+    """Run the neighbouring shape's trials on every solution that did not fail, and record each result."""
     shape = None
     for trial in (t for t in planned if t.neighbour):
         for subject in evaluation.subjects:
@@ -55,8 +55,7 @@ def _judged(evaluation: Evaluation, subject: Subject, trial: trials.Trial, shape
 
 
 def _end(evaluation: Evaluation, subject: Subject) -> None:
-    """Ends a worker that a foreign shape may have broken: what is timed is timed in a new one, which begins to import
-    torch now."""
+    """End a worker that the foreign shape may have broken. Timing uses a new worker, which starts now."""
     evaluation.end(subject)
     options = evaluation.options
     if options.timing and options.device == "cuda" and options.trust == "audited":

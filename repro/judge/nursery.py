@@ -1,14 +1,16 @@
-"""The nursery: one process imports what every worker needs, and a worker is a fork of it.
+"""The nursery: one process imports what every worker needs, and each worker is a fork of it.
 
 Importing torch takes seconds of a core; a fork takes milliseconds. The launcher starts a nursery in a worker's
-environment before anything is known of a problem or a solution, and it never sees one: what it forks has an
-interpreter that imported torch, Triton and the worker's own code, and nothing else. It makes no CUDA context, which a
-fork could not use, and no thread that a fork would miss. Where many cells follow each other, a second one imports
-torch.compile too, and workers of the torch baselines are forks of that one as soon as it is there.
+environment before it knows a problem or a solution, and the nursery never sees one. A fork holds an interpreter that
+imported torch, Triton and the worker's code, and nothing else. The nursery makes no CUDA context, which a fork could
+not use, and no thread that a fork would miss.
 
-Each worker is forked twice, so that it is orphaned at once and the launcher, which adopts orphans, is its parent:
-whoever starts workers also ends them. It begins when the launcher has written it down. The launcher's end needs no
-torch.
+For runs of many cells, a second nursery also imports torch.compile. Workers of the torch baselines are forks of that
+one as soon as it is ready.
+
+Each worker is forked twice, so that it is orphaned at once. The launcher adopts orphans and becomes its parent: the
+process that starts workers also ends them. A worker begins once the launcher has registered it. The launcher's side
+of this module needs no torch.
 """
 
 from __future__ import annotations
@@ -37,17 +39,19 @@ MESSAGE_BYTES = 1 << 16
 MOST_FDS = 64
 START_TIMEOUT_S = 120.0
 TAIL_BYTES = 2000
-# What a worker is for, as the launcher is told: the torch baselines, which compile.
+# The kind of worker that runs the torch baselines, which torch.compile compiles.
 COMPILES = "baselines"
-# What a worker reads when it shall begin, from a descriptor of its own; and the launcher when a nursery is ready.
+# The byte that tells a worker to begin, and the byte by which a nursery tells the launcher that it is ready.
 BEGIN = b"B"
 
 
 @dataclass(frozen=True)
 class Request:
-    """One worker: whose requests it serves, where, for whom, and its whole environment. fds: what it reads, what it
-    writes, and what else it shares with the judge; `Nursery.fork` sends them, and they are numbers of the worker.
-    shielded: processes that it may not signal."""
+    """One worker to fork: the requests it serves, device, scratch folder, user and whole environment.
+
+    fds: its read and write ends, then descriptors shared with the judge, as numbers in the worker; `Nursery.fork` sends
+    them. shielded: processes that it may not signal.
+    """
 
     serves: str
     device: str
@@ -58,20 +62,20 @@ class Request:
     fds: tuple[int, ...] = ()
 
 
-# -- the launcher's end ------------------------------------------------------------------------------------------------
+# -- the launcher's side -----------------------------------------------------------------------------------------------
 
 
 class Nursery:
-    """A nursery for workers of one kind of device, or for those that compile; it imports while the caller goes on."""
+    """A nursery for workers of one kind of device, or for those that compile. It imports while the caller goes on."""
 
     def __init__(self, device: str, *, compiles: bool = False) -> None:
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.connection.settimeout(START_TIMEOUT_S)
         self.log = os.memfd_create("repro-nursery")
         self.answers, self.ready = True, False
-        # no folder: nothing is written before a worker has its own
+        # The folder is never made: nothing is written before a worker has its own.
         environment = settings.worker_env(Path(tempfile.gettempdir()) / "repro-nursery", interpret=device == "cpu")
-        environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # torch.compile's import asks whether there is a GPU
+        environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # importing torch.compile checks for a GPU
         with theirs:
             self.process = subprocess.Popen(
                 [
@@ -87,29 +91,32 @@ class Nursery:
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
-                cwd="/",  # root without its rights may not enter a worker's scratch folder
+                cwd="/",  # root without its capabilities may not enter a worker's scratch folder
                 env=environment,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
 
     def lives(self) -> bool:
-        """Whether it can still be asked."""
+        """Return whether the nursery can still be asked."""
         return self.answers and self.process.poll() is None
 
     def imported(self, timeout_s: float = 0.0) -> bool:
-        """Whether it has all that a worker needs, and can be asked. Raises OSError where it ended."""
+        """Return whether all imports are done and the nursery can be asked. Raises OSError if it ended."""
         if not self.ready and select.select([self.connection], [], [], timeout_s)[0]:
             self.ready = self.connection.recv(MESSAGE_BYTES) == BEGIN
             self.answers = self.ready
         return self.ready
 
     def fork(self, request: Request, log: int, begin: int, fds: list[int]) -> tuple[int, list[int]]:
-        """A worker that prints to `log` and waits for BEGIN from `begin`: its process id, which is a child of whoever
-        adopts this process's orphans, and its numbers of `fds`. Raises JudgeError."""
+        """Fork a worker that prints to `log` and waits for BEGIN from `begin`.
+
+        Return its process id and its numbers of `fds`. The process that adopts this process's orphans is its parent.
+        Raises JudgeError.
+        """
         try:
             if not self.imported(START_TIMEOUT_S):
-                raise OSError("it did not import what a worker needs")
+                raise OSError("the imports of a worker did not finish")
             socket.send_fds(self.connection, [json.dumps(asdict(request)).encode()], [log, begin, *fds])
             answer = json.loads(self.connection.recv(MESSAGE_BYTES) or b"{}")
         except (OSError, ValueError) as error:
@@ -126,7 +133,7 @@ class Nursery:
         return " | ".join(printed.strip().splitlines()[-3:]) or "the process that forks workers ended"
 
     def close(self) -> None:
-        """Ends it; its workers go on."""
+        """End the nursery; its workers go on."""
         self.connection.close()
         self.process.kill()
         self.process.wait()
@@ -134,14 +141,16 @@ class Nursery:
 
 
 class Nurseries:
-    """Those of one launcher."""
+    """The nurseries of one launcher."""
 
     def __init__(self) -> None:
         self.begun: dict[tuple[str, bool], Nursery] = {}
 
     def begin(self, device: str, *, compiles: bool = False) -> Nursery:
-        """Has the imports of a device's workers begin, where they have not, and does not wait. What compiles can do
-        without a nursery; one that ended is not made anew."""
+        """Start the imports for a device's workers unless they have begun. Do not wait.
+
+        A nursery that ended is started again, except the one for torch.compile: workers can compile without it.
+        """
         nursery = self.begun.get((kind_of(device), compiles))
         if nursery is None or not (nursery.lives() or compiles):
             if nursery is not None:
@@ -150,7 +159,7 @@ class Nurseries:
         return nursery
 
     def of(self, device: str, serves: str) -> Nursery:
-        """Who forks a worker now: for one that compiles, the nursery that imported that, where it is ready."""
+        """Return the nursery to fork a worker from: for baselines the one with torch.compile, if it is ready."""
         compiling = self.begun.get((kind_of(device), True)) if serves == COMPILES else None
         with contextlib.suppress(OSError):
             if compiling is not None and compiling.lives() and compiling.imported():
@@ -158,38 +167,40 @@ class Nurseries:
         return self.begin(device)
 
     def rest(self, signal_: int) -> None:
-        """SIGSTOP or SIGCONT to those that import."""
+        """Send SIGSTOP or SIGCONT to nurseries that are still importing."""
         for nursery in self.begun.values():
             with contextlib.suppress(OSError):
                 if nursery.lives() and not nursery.imported():
                     nursery.process.send_signal(signal_)
 
     def pids(self) -> set[int]:
-        """Their process ids."""
+        """Return the process ids of the nurseries."""
         return {nursery.process.pid for nursery in self.begun.values()}
 
     def close(self) -> None:
-        """Ends them; their workers go on."""
+        """End the nurseries; their workers go on."""
         for nursery in self.begun.values():
             nursery.close()
         self.begun.clear()
 
 
 def kind_of(device: str) -> str:
-    """Workers of these have the same environment, but for their folders."""
+    """Return the kind of device. Workers of one kind have the same environment, except for their folders."""
     return "cpu" if device == "cpu" else "cuda"
 
 
 class Forked:
-    """A child of this process that it did not start itself."""
+    """A child process that this process adopted and did not start."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.code: int | None = None
 
     def poll(self) -> int | None:
-        """How it ended (a signal as a negative number), or None while it runs. 0 where nobody can know: a process that
-        ignores SIGCHLD, as its parent may have made it, is not told."""
+        """Return the exit code (a signal as a negative number), or None while it runs.
+
+        0 if unknown: a process that ignores SIGCHLD, perhaps inherited from its parent, gets no exit status.
+        """
         if self.code is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -203,20 +214,22 @@ class Forked:
 
 
 def serve(connection: socket.socket, device: str, *, compiles: bool = False) -> Request:
-    """Forks workers until the launcher is gone, and then ends this process. Returns in every worker, with what it is to
-    be, once the launcher has told it to begin."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where whoever started us ignores it, so did we
-    prctl(PR_SET_DUMPABLE, 0)  # under one user, no worker may look into what later workers are made of
+    """Fork workers until the launcher is gone, then end this process.
+
+    Returns in every worker, with the worker's request, once the launcher has told it to begin.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an ignored SIGCHLD is inherited
+    prctl(PR_SET_DUMPABLE, 0)  # workers of the same user must not read the memory that later workers are forked from
     importlib.import_module("triton")
     importlib.import_module("repro.judge.worker")
     if device != "cpu":
         warm.read_triton()
     if compiles:
         warm.import_compiler()
-        if _has_called_cuda():  # where NVML did not answer
-            sys.exit("the imports called the CUDA driver, which then works in no fork")
+        if _has_called_cuda():  # possible if NVML did not answer
+            sys.exit("the imports called the CUDA driver, which then fails in every fork")
     gc.collect()
-    gc.freeze()  # a worker's collections leave the pages alone that it shares with the others
+    gc.freeze()  # keeps a worker's garbage collections from copying pages that it shares with others
     connection.send(BEGIN)
     us = os.getpid()
     while True:
@@ -246,7 +259,7 @@ def serve(connection: socket.socket, device: str, *, compiles: bool = False) -> 
 
 
 def _has_called_cuda() -> bool:
-    """Whether CUDA would fail in a fork of this process, as a fork says."""
+    """Return whether CUDA would fail in a fork of this process, by asking one."""
     pid = os.fork()
     if pid == 0:
         os._exit(int(sys.modules["torch"].cuda._is_in_bad_fork()))
@@ -254,7 +267,7 @@ def _has_called_cuda() -> bool:
 
 
 def _fork_twice() -> int:
-    """The process id of a grandchild whose parent has ended; 0 in that grandchild. Raises OSError."""
+    """Fork a grandchild and let its parent end. Return its process id, or 0 in the grandchild. Raises OSError."""
     heard, tell = os.pipe()
     between = os.fork()
     if between == 0:
@@ -279,7 +292,7 @@ def _fork_twice() -> int:
 
 
 def _begin(request: Request, log: int, begin: int) -> None:
-    """Makes a fork what a process started for this worker would be: session, user, output, environment."""
+    """Give a fork its session, output, user and environment, as if it had been started for this worker."""
     os.setsid()
     for output in (1, 2):
         os.dup2(log, output)

@@ -1,8 +1,8 @@
-"""What workers started and left: processes that lost their parent, and that the launcher adopted.
+"""Orphans: processes that workers started, that lost their parent, and that the launcher adopted.
 
-Standard library alone. known: children of this process that are none of them. alone: whether this process starts
-workers and does nothing else; beside the judge in one process it may have children of its own, whose system calls are
-not filtered as those of all workers are.
+Standard library alone. known: children of this process that are no orphans. alone: whether this process does nothing
+but start workers. If it is also the judge, it may have other children; these pass fewer seccomp filters than workers
+do.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from repro.judge.procfs import children, filters, processes
 
 
 def _left(known: set[int], *, alone: bool) -> Callable[[int], bool]:
-    """What tells whether a child of this process is one that a worker left."""
+    """Return a predicate: whether a child of this process was left by a worker."""
     ours = filters(os.getpid())
     return lambda child: child not in known and (alone or filters(child) > ours)
 
 
 def found(known: set[int], *, alone: bool) -> list[int]:
-    """All that lives of them, with what they started. By one look at /proc: there may be thousands of dead ones."""
+    """Return all living orphans and their descendants. One look at /proc, since thousands may be dead."""
     left, parents = _left(known, alone=alone), {p: above for p, (above, state) in processes().items() if state != "Z"}
     living = [child for child, parent in parents.items() if parent == os.getpid() and left(child)]
     for each in living:
@@ -31,8 +31,10 @@ def found(known: set[int], *, alone: bool) -> list[int]:
 
 
 def kill(known: set[int], *, alone: bool) -> bool:
-    """Kills each as it is seen, the youngest first, and takes leave of the dead: who forks and ends over and over is
-    another process before `found` is through with looking. Whether there were any, dead or alive."""
+    """Kill each orphan as it is seen, the youngest first, and reap dead ones. Return whether there were any.
+
+    A process that forks and ends in a loop has a new process id before `found` has finished.
+    """
     left, seen = _left(known, alone=alone), False
     for child in filter(left, reversed(children(os.getpid()))):
         seen = True
@@ -43,7 +45,7 @@ def kill(known: set[int], *, alone: bool) -> bool:
 
 
 def reap(known: set[int]) -> None:
-    """Takes leave of those that are dead."""
+    """Reap the dead orphans."""
     for pid, (parent, state) in processes().items():
         if parent == os.getpid() and state == "Z" and pid not in known:
             with contextlib.suppress(ChildProcessError):

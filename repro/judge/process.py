@@ -1,4 +1,4 @@
-"""The judge's end of a worker: start it, ask it with a bounded wait, stop and wake it, end it."""
+"""The judge's client of a worker: starts it, asks it with a time limit, stops and resumes it, ends it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from repro.judge.protocol import ChannelClosed, ChannelGarbage, ChannelTimeout
 START_TIMEOUT_S = 120.0
 STDERR_TAIL_BYTES = 4000
 ENDING_TIMEOUT_S = 10.0
-# What is stopped comes to rest within this time; there are no inputs yet.
+# Time in which stopped processes must come to rest; the inputs do not exist yet.
 STILL_TIMEOUT_S = 2.0
-# Between two looks at whose time stands still.
+# Time between two readings of CPU times that must be equal.
 LAST_MOMENT_S = 0.001
 
 
 class Asked(Protocol):
-    """What the judge needs of whoever runs a solution."""
+    """What the judge needs from the process that runs a solution."""
 
     def start(self) -> dict[str, Any]: ...
     def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]: ...
@@ -47,8 +47,10 @@ class Asked(Protocol):
 
 
 class WorkerProcess:
-    """One worker: an interpreter that saw no other, a session and a scratch folder, with an allow-listed environment,
-    and where the launcher can give it one a user of its own."""
+    """One worker: a fresh interpreter with its own session, scratch folder and allow-listed environment.
+
+    It has its own user if the launcher can assign one.
+    """
 
     def __init__(self, name: str, device: torch.device, buffers: dict[str, SharedBuffer], *, trusted: bool,
                  kind: str = spare.PLAIN) -> None:  # fmt: skip
@@ -59,12 +61,12 @@ class WorkerProcess:
         self.launcher, self.started, self.channel = self.process.launcher, self.process.started, self.process.channel
         self.numbers = dict(zip(shared, self.started.fds[2:], strict=True))
         self.stopped = self.ended = False
-        self.resting: dict[int, int] | None = None  # CPU time of what is at rest, by process
+        self.resting: dict[int, int] | None = None  # CPU time in ns by process id, once all processes are at rest
         self.found, self.forks = list[int](), 0
         self.strangers = set[tuple[int, int]]()
         ours = {self.started.pid, *descendants(self.started.pid)}
-        self.warden = set() if self.started.uid is None else {*of_user(self.started.uid)} - ours  # no solution ran yet
-        self.due: deque[tuple[str, int]] = deque()  # what was asked and has no answer yet
+        self.warden = set() if self.started.uid is None else {*of_user(self.started.uid)} - ours  # no solution has run
+        self.due: deque[tuple[str, int]] = deque()  # requests without an answer yet
 
     @property
     def scratch(self) -> Path:
@@ -72,34 +74,37 @@ class WorkerProcess:
         return Path(self.started.scratch)
 
     def start(self) -> dict[str, Any]:
-        """Waits for the worker and opens the buffers in it; returns what it says of its software."""
+        """Wait for the worker and attach the buffers. Return the worker's description of its software."""
         hello = self.ask({"op": "hello"}, START_TIMEOUT_S)
         tickets = {name: buffer.ticket(self.numbers.get(name)) for name, buffer in self.buffers.items()}
         self.ask({"op": "attach", "buffers": tickets}, START_TIMEOUT_S)
         return hello
 
     def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """One request and its answer, which must carry the request's number and be the only thing on the wire.
+        """Send one request and return its answer.
 
-        Raises SolutionTimeout (the worker is killed), SolutionDied with how it ended, SolutionError with the
-        exception that the solution raised, SolutionRejected where the answer is not one.
+        The answer must carry the request's number and be the only message on the wire. Raises SolutionTimeout (the
+        worker is killed), SolutionDied with its exit reason, SolutionError with the solution's exception, and
+        SolutionRejected if the answer is invalid.
         """
         self.wake()
         self.post(message, timeout_s)
         return self.collect(timeout_s)
 
     def post(self, message: dict[str, Any], timeout_s: float) -> None:
-        """One request, whose answer is to be collected. A stopped worker finds it when it wakes: a short one fits into
-        a pipe that nobody reads. Raises as `ask` does."""
+        """Send one request, whose answer `collect` returns. Raises as `ask` does.
+
+        A stopped worker reads it when it resumes: a short request fits into the pipe's buffer.
+        """
         with self._conversing(message["op"], timeout_s):
             if not self.due and self.channel.waiting():
-                raise ChannelGarbage("an answer to nothing")
+                raise ChannelGarbage("an answer without a request")
             number = secrets.randbits(53)
             self.channel.send({**message, "n": number}, timeout_s)
             self.due.append((message["op"], number))
 
     def collect(self, timeout_s: float) -> dict[str, Any]:
-        """The answer to the oldest request that has none. Raises as `ask` does."""
+        """Return the answer to the oldest open request. Raises as `ask` does."""
         op, number = self.due[0]
         with self._conversing(op, timeout_s):
             answer = self.channel.receive(timeout_s)
@@ -113,12 +118,12 @@ class WorkerProcess:
         return answer
 
     def collected(self, patience_s: float, timeout_s: float) -> dict[str, Any] | None:
-        """The same where one begins to come within patience_s, else None, and it is still to be collected."""
+        """Return `collect` if an answer begins to arrive within patience_s, else None; it can still be collected."""
         return self.collect(timeout_s) if self.channel.comes(patience_s) else None
 
     @contextlib.contextmanager
     def _conversing(self, op: str, timeout_s: float) -> Iterator[None]:
-        """What goes wrong on the wire as the solution's fault."""
+        """Turn errors of the channel into errors of the solution."""
         try:
             yield
         except ChannelTimeout:
@@ -147,21 +152,23 @@ class WorkerProcess:
         return SolutionDied("worker_exited", f"the worker ended with code {code} during {op}. {tail}")
 
     def stderr_tail(self) -> str:
-        """The end of what the worker printed. Nothing of it is ever taken for a result."""
+        """Return the end of what the worker printed, for messages only."""
         size = os.fstat(self.process.log).st_size
         data = os.pread(self.process.log, STDERR_TAIL_BYTES, max(0, size - STDERR_TAIL_BYTES))
         return " | ".join(data.decode(errors="replace").strip().splitlines()[-3:])
 
     def stop(self) -> None:
-        """Stops every process of this worker. Raises SolutionRejected where its warden was tampered with."""
+        """Stop every process of this worker. Raises SolutionRejected if its warden was tampered with."""
         if not self.stopped and not self.ended:
             self._signal(launch.STOP)
             self.stopped, self.resting = True, None
 
     def _processes(self) -> list[int] | None:
-        """All that the worker is, by what can be seen: of its user, or with its parent still; None where somebody
-        cannot be read just now. To look through /proc takes milliseconds: what was found holds until somebody is
-        forked, here or elsewhere, and who is a stranger stays one."""
+        """Return the worker's visible processes, by user or by descent; None if one cannot be read now.
+
+        Searching /proc takes milliseconds. The list stays valid until any process on the machine forks, and processes
+        of other users are remembered.
+        """
         count = forks()
         if count and count == self.forks:
             return self.found
@@ -173,17 +180,19 @@ class WorkerProcess:
         return self.found
 
     def rest(self) -> bool:
-        """Waits until every thread of what was stopped stands still: timers can wake a process without anybody's
-        signal, and who is in a system call goes on until it ends. Whether it came to that. Who is trusted is spared
-        nothing of it: what stood still for longer is slower to wake, and the judge's clock compares both."""
+        """Wait until every thread of the stopped worker is at rest. Return whether it came to rest in time.
+
+        A timer can resume a process without a signal, and a system call runs on until it ends. Baselines wait as long
+        as solutions: a longer rest makes the next resume slower, and the judge's clock compares both.
+        """
         deadline, before = time.monotonic() + STILL_TIMEOUT_S, dict[int, int]()
         while self.resting is None and self.stopped and time.monotonic() < deadline:
             found = self._processes()
             if self.started.uid is None and {*(found or [])} - {*self.started.stopped}:
-                self._signal(launch.STOP)  # forked before its parent stopped; a user's are signalled at once
+                self._signal(launch.STOP)  # forked before its parent stopped; a whole user is signalled at once
             if found is not None and all(at_rest(pid) for pid in found):
                 worked = {pid: worked_ns(pid) for pid in found if not dead(pid)}
-                if worked == before:  # who is called stopped may have a last moment on a processor
+                if worked == before:  # a thread in state "stopped" may still run for a moment
                     self.resting = worked
                     break
                 before = worked
@@ -193,7 +202,7 @@ class WorkerProcess:
         return self.resting is not None or not self.stopped
 
     def rested(self) -> bool:
-        """Whether none of them has run since `rest`, ended, or left somebody behind."""
+        """Return whether no process of the worker has run, ended or appeared since `rest`."""
         if self.resting is None:
             return True
         if any(worked_ns(pid) != ns for pid, ns in self.resting.items()):
@@ -204,7 +213,7 @@ class WorkerProcess:
         return found is not None and all(pid in self.resting or dead(pid) for pid in found)
 
     def wake(self) -> None:
-        """Lets them run again."""
+        """Resume the worker's processes."""
         if self.stopped:
             self._signal(launch.GO)
             self.stopped, self.resting = False, None
@@ -212,27 +221,29 @@ class WorkerProcess:
     def _signal(self, command: bytes) -> None:
         if not self.started.signal(command):
             self.kill()
-            raise SolutionRejected("protocol_tampered", "the process that stops and wakes the worker is gone")
+            raise SolutionRejected("protocol_tampered", "the process that stops and resumes the worker has ended")
 
     def kill(self) -> None:
-        """Kills the worker and everything that it started."""
+        """Kill the worker and every process that it started."""
         self.launcher.kill(self.started.pid)
 
     def doom(self) -> None:
-        """Has the worker killed without waiting for it: `close` does."""
+        """Kill the worker without waiting for its end; `close` waits."""
         if not self.ended:
             self.process.doom()
 
     def close(self) -> None:
-        """Ends the worker and removes its scratch folder."""
+        """End the worker and remove its scratch folder."""
         if not self.ended:
             self.ended = True
             self.process.close()
 
 
 class InProcess:
-    """A solution in the judge's own process: quick, for an agent's inner loop (`--trust dev`). It protects nothing:
-    no bound on time, no separation of memory."""
+    """A solution in the judge's own process: quick, for an agent's inner loop (`--trust dev`).
+
+    It protects nothing: it has no time limit and no separate memory.
+    """
 
     def __init__(self, device: torch.device, buffers: dict[str, SharedBuffer]) -> None:
         from repro.judge import interpreter, worker
@@ -245,47 +256,47 @@ class InProcess:
         self._due: deque[dict[str, Any]] = deque()
 
     def start(self) -> dict[str, Any]:
-        """Opens nothing: the buffers are here."""
+        """Return the description of the software. The buffers are already in this process."""
         return self._answer(self._worker, {"op": "hello"})
 
     def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """One request and its answer, without a bound. Raises SolutionError."""
+        """Answer one request, without a time limit. Raises SolutionError."""
         answer = self._answer(self._worker, dict(message))
         if "error" in answer:
             raise SolutionError(str(answer["code"]), str(answer["error"]))
         return answer
 
     def post(self, message: dict[str, Any], timeout_s: float) -> None:
-        """Is asked when its answer is collected."""
+        """Queue a request; `collect` runs it."""
         self._due.append(message)
 
     def collect(self, timeout_s: float) -> dict[str, Any]:
-        """As `ask`, for the oldest that was posted."""
+        """Run the oldest queued request, as `ask` does."""
         return self.ask(self._due.popleft(), timeout_s)
 
     def collected(self, patience_s: float, timeout_s: float) -> dict[str, Any] | None:
-        """The same: nobody else could do anything meanwhile."""
+        """Run the oldest queued request: no other process could run it meanwhile."""
         return self.collect(timeout_s)
 
     def stop(self) -> None:
-        """Nothing can be stopped here."""
+        """Do nothing: the solution runs in this process."""
 
     def rest(self) -> bool:
-        """Always: it is this process."""
+        """Return True: the solution runs in this process."""
         return True
 
     def rested(self) -> bool:
-        """Always."""
+        """Return True: the solution runs in this process."""
         return True
 
     def wake(self) -> None:
-        """Nothing was stopped."""
+        """Do nothing: nothing was stopped."""
 
     def doom(self) -> None:
-        """Nothing can be killed here."""
+        """Do nothing: the solution runs in this process."""
 
     def close(self) -> None:
-        """Lets go of the solution, and of the folder that it had."""
+        """Drop the solution and remove its scratch folder."""
         self._worker.drop()
         folders.remove(self._worker.scratch)
 

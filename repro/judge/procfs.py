@@ -1,4 +1,4 @@
-"""What /proc says of processes: who lives, below whom, as which user. Standard library alone."""
+"""Reads /proc: which processes live, their parents, users and CPU time. Standard library alone."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pathlib import Path
 
 from repro.errors import JudgeError
 
-# Who cannot be read cannot be seen to stand still, and honest solutions were rejected for it.
+# A process whose files cannot be read cannot be seen at rest, so honest solutions would be rejected.
 REMEDY = "Mount /proc without hidepid, or run as one user."
 
 
 def stat(path: str) -> list[str]:
-    """What such a file says after the name, which may hold any bytes. Raises OSError where there is none."""
+    """Return the fields of a stat file after the process name, which may hold any bytes. Raises OSError."""
     return _read(path).rsplit(b")", 1)[1].decode().split()
 
 
 def _read(path: str) -> bytes:
-    """A file of /proc: hundreds are read before a timed call, and a buffer or a Path takes as long as the kernel."""
+    """Read a file of /proc. Hundreds are read before a timed call; a buffer or a Path costs as much as the kernel."""
     with open(path, "rb", buffering=0) as file:
         return file.read()
 
 
 def processes() -> dict[int, tuple[int, str]]:
-    """pid -> (parent, state) of every process that this one sees. Who has lost its first thread alone is no zombie."""
+    """Return pid -> (parent, state) of every visible process. One that lost only its first thread is no zombie."""
     found = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -37,7 +37,7 @@ def processes() -> dict[int, tuple[int, str]]:
 
 
 def descendants(root: int) -> list[int]:
-    """root and every living process below it."""
+    """Return `root` and every living process below it."""
     parents = {pid: parent for pid, (parent, state) in processes().items() if state != "Z"}
     found = [root] if root in parents else []
     for pid in found:
@@ -46,8 +46,10 @@ def descendants(root: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process, dead ones too, by one read; nobody where the kernel does not say
-    (CONFIG_PROC_CHILDREN)."""
+    """Return the children of a process, dead ones included, by one read.
+
+    The list is empty if the kernel does not tell (CONFIG_PROC_CHILDREN).
+    """
     found = list[int]()
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -56,7 +58,7 @@ def children(pid: int) -> list[int]:
 
 
 def of_user(uid: int) -> list[int]:
-    """Every living process of a user."""
+    """Return every living process of a user."""
     found = []
     for pid, (_, state) in processes().items():
         with contextlib.suppress(OSError, IndexError):
@@ -66,40 +68,43 @@ def of_user(uid: int) -> list[int]:
 
 
 def of_user_but(uid: int, strangers: set[tuple[int, int]]) -> list[int] | None:
-    """Every process of a user, dead ones too, or None where one that is there cannot be read, as on its way through
-    exec. strangers: who is somebody else's and is not looked at, by number and inode, for a number alone is given
-    again; those that are found to be are added, and who is gone is left out. Raises JudgeError where /proc hides them.
+    """Return every process of a user, dead ones included; None if one cannot be read now, as during exec.
+
+    strangers: (pid, inode) pairs of other users' processes, which are skipped; the inode tells a reused pid apart. It
+    is updated: newly seen ones are added, ended ones removed. Raises JudgeError if /proc hides other users' processes.
     """
     found, there = [], set[tuple[int, int]]()
     with os.scandir("/proc") as entries:
-        for who in [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdigit()]:
-            if who not in strangers:
+        for identity in [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdigit()]:
+            if identity not in strangers:
                 try:
-                    if _status(who[0], "Uid").split()[0] == str(uid):
-                        found.append(who[0])
+                    if _status(identity[0], "Uid").split()[0] == str(uid):
+                        found.append(identity[0])
                         continue
-                except PermissionError as error:  # it will not pass, and is nobody's fault who is judged
+                except PermissionError as error:  # it will not go away, and no solution caused it
                     raise JudgeError("no process of another user can be read", str(error), REMEDY) from error
                 except (OSError, IndexError):
-                    if Path(f"/proc/{who[0]}").exists():
+                    if Path(f"/proc/{identity[0]}").exists():
                         return None
                     continue
-            there.add(who)
+            there.add(identity)
     strangers.clear()
     strangers |= there
     return found
 
 
 def forks() -> int:
-    """How many processes and threads were ever started here, 0 where the kernel does not say (proc_stat(5)). While it
-    stays the same there is nobody new."""
+    """Return how many processes and threads this machine ever started, 0 if the kernel does not tell (proc_stat(5)).
+
+    While the number is unchanged, there is no new process.
+    """
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/stat").read_text().split("\nprocesses ", 1)[1].split("\n", 1)[0])
     return 0
 
 
 def at_rest(pid: int) -> bool:
-    """Whether every thread of a process is stopped, or it is gone. One in a long system call is not until that ends."""
+    """Return whether every thread of a process is stopped, or it is gone. A long system call must end first."""
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -109,7 +114,7 @@ def at_rest(pid: int) -> bool:
 
 
 def dead(pid: int) -> bool:
-    """Whether a process is gone, or a zombie without a thread that runs on."""
+    """Return whether a process is gone, or is a zombie without a running thread."""
     try:
         facts = stat(f"/proc/{pid}/stat")
         return facts[0] in "ZX" and int(facts[17]) < 2
@@ -118,15 +123,15 @@ def dead(pid: int) -> bool:
 
 
 def worked_ns(pid: int) -> int:
-    """The CPU time of all threads of a process so far, in system calls too; 0 where it is gone."""
+    """Return the CPU time of all threads of a process in ns, system calls included; 0 if it is gone."""
     try:
-        return time.clock_gettime_ns((~pid << 3) | 2)  # as clock_getcpuclockid(3) has it
+        return time.clock_gettime_ns((~pid << 3) | 2)  # the clock id, as clock_getcpuclockid(3) computes it
     except OSError:
         return 0
 
 
 def filters(pid: int) -> int:
-    """How many filters its system calls pass."""
+    """Return how many seccomp filters the system calls of a process pass; 0 if unknown."""
     try:
         return int(_status(pid, "Seccomp_filters"))
     except (OSError, ValueError):
@@ -134,8 +139,10 @@ def filters(pid: int) -> int:
 
 
 def _status(pid: int, name: str) -> str:
-    """A line of /proc/PID/status, empty where the kernel has none of that name. The first is the name of the process,
-    which may hold any bytes but a line feed."""
+    """Return a field of /proc/PID/status, empty if the kernel has none of that name.
+
+    The first line is skipped: it is the name of the process, which may hold any bytes except a line feed.
+    """
     lines = _read(f"/proc/{pid}/status").split(b"\n")[1:]
     return next((value.decode().strip() for key, _, value in (line.partition(b":") for line in lines)
                  if key == name.encode()), "")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The wire between judge and worker: one JSON object a line over two inherited pipes. Never pickle."""
+"""The messages between judge and worker: one JSON object a line over two inherited pipes. Never pickle."""
 
 from __future__ import annotations
 
@@ -12,32 +12,34 @@ from typing import Any
 from repro.errors import printable
 
 MAX_LINE_BYTES = 4 << 20
-# Objects and lists in each other: what is kept of a message is written and read again by code that calls itself.
+# Most levels of nested objects and lists: code that stores a message and reads it again is recursive.
 MOST_LEVELS = 24
 
 
 class ChannelClosed(Exception):
-    """The other side closed its end."""
+    """The other side closed its pipe."""
 
 
 class ChannelTimeout(Exception):
-    """No whole line came in time."""
+    """No whole line arrived in time."""
 
 
 class ChannelGarbage(Exception):
-    """What came is not a JSON object on one line of bounded length and depth."""
+    """The data is not a JSON object on one line of bounded length and depth."""
 
 
 class Channel:
-    """Reads lines from one file descriptor and writes them to another. from_judge: whose word comes as it was said;
-    that of others is bounded and made printable."""
+    """Reads lines from one file descriptor and writes them to another.
+
+    from_judge: messages are the judge's and are taken unchanged; others are bounded and made printable.
+    """
 
     def __init__(self, read_fd: int, write_fd: int, *, from_judge: bool = False) -> None:
         self.read_fd, self.write_fd, self.from_judge = read_fd, write_fd, from_judge
         self._buffer = b""
 
     def send(self, message: dict[str, Any], timeout_s: float | None = None) -> None:
-        """Writes one message. Raises ChannelClosed where nobody can read any more, ChannelTimeout where nobody does."""
+        """Write one message. Raises ChannelClosed if the reader is gone, ChannelTimeout if it does not read in time."""
         data = json.dumps(message, allow_nan=True).encode() + b"\n"
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         try:
@@ -46,13 +48,13 @@ class Channel:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and (left <= 0 or not select.select([], [self.write_fd], [], left)[1]):
                     raise ChannelTimeout
-                with contextlib.suppress(BlockingIOError):  # somebody else's write took the room
+                with contextlib.suppress(BlockingIOError):  # another writer filled the pipe
                     data = data[os.write(self.write_fd, data) :]
         except OSError as error:
             raise ChannelClosed(str(error)) from error
 
     def receive(self, timeout_s: float | None = None) -> dict[str, Any]:
-        """The next message. Raises ChannelClosed, ChannelTimeout or ChannelGarbage."""
+        """Return the next message. Raises ChannelClosed, ChannelTimeout or ChannelGarbage."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while b"\n" not in self._buffer:
             left = None if deadline is None else deadline - time.monotonic()
@@ -81,21 +83,21 @@ class Channel:
         return plain
 
     def comes(self, within_s: float) -> bool:
-        """Whether something to receive comes within these seconds, be it the end."""
+        """Return whether data, or the end of file, arrives within these seconds."""
         return b"\n" in self._buffer or bool(select.select([self.read_fd], [], [], within_s)[0])
 
     def waiting(self) -> bool:
-        """Whether something has come that nobody asked for."""
+        """Return whether there is data that answers no request."""
         return bool(self._buffer) or bool(select.select([self.read_fd], [], [], 0)[0] and not self._at_end())
 
     def _at_end(self) -> bool:
-        """Whether what is ready is the end: `receive` tells of that."""
+        """Return whether the descriptor is at its end, which `receive` then reports. Data read here is kept."""
         data = os.read(self.read_fd, 1 << 16)
         self._buffer += data
         return not data
 
     def close(self) -> None:
-        """Closes both ends."""
+        """Close both ends."""
         for fd in (self.read_fd, self.write_fd):
             try:
                 os.close(fd)
@@ -104,7 +106,7 @@ class Channel:
 
 
 def _plain(value: Any, above: int) -> Any:
-    """A value whose texts can be printed. Raises ChannelGarbage where it has too many levels with those above it."""
+    """Return a value whose strings are printable. Raises ChannelGarbage below MOST_LEVELS levels."""
     if isinstance(value, str):
         return value if value.isprintable() else printable(value)
     if not isinstance(value, dict | list):

@@ -1,4 +1,4 @@
-"""The inputs of a problem in memory shared with workers, and the staging buffers through which outputs come back."""
+"""Input buffers shared with workers, and the staging buffers through which outputs come back."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ CHECK_BYTES = 64 << 20
 
 
 class Slots:
-    """One slot a tensor input, for all workers. A staging buffer, one a worker, holds `rows` rows of the largest
-    output, or a piece of weights.
+    """One buffer ("slot") for each tensor input, shared by all workers, and one staging buffer for each worker.
 
-    `seed` and `stress` say what lies in the slots now, `plan` in which shape; `spoiled`: it is overwritten.
+    A staging buffer holds `rows` rows of the largest output, or a piece of weights. `seed`, `stress` and `plan`
+    describe the inputs in the slots. `spoiled`: the inputs are overwritten.
     """
 
     def __init__(self, plan: Plan, spec: Any, rows: int | None, device: torch.device) -> None:
@@ -31,7 +31,7 @@ class Slots:
         self.spoiled = False
         chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
         whole = max(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
-        # a chunk is fetched with all of the segments in which it begins and ends, at once where it lies together
+        # A chunk is fetched with the whole segments in which it begins and ends, in one piece if it is contiguous.
         self.staging_bytes = max(STAGING_BYTES, chunk) + 2 * digests.segment_bytes(whole)
         self.buffers: dict[str, SharedBuffer] = {}
         self.output_bytes = sum(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
@@ -39,17 +39,17 @@ class Slots:
             self.buffers[f"input{i}"] = SharedBuffer(plan.nbytes(i), device)
 
     def fits(self, plan: Plan, spec: Any, rows: int | None) -> bool:
-        """Whether another shape of the problem has room in these buffers."""
+        """Return whether another shape of the problem fits into these buffers."""
         chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
         smaller = all(plan.nbytes(i) <= self.buffers[f"input{i}"].nbytes for i in plan.tensors)
         return smaller and chunk <= self.staging_bytes
 
     def staging(self) -> SharedBuffer:
-        """A staging buffer for one worker: what one returns, no other one must see or write."""
+        """Return a staging buffer for one worker: no other worker may see or change what it returns."""
         return SharedBuffer(self.staging_bytes, self.device)
 
     def told(self) -> list[dict[str, Any]]:
-        """The inputs as a worker is told of them."""
+        """Return the description of the inputs that a worker receives."""
         return [
             {"slot": f"input{i}", "dtype": str(spec[1]).removeprefix("torch."), "shape": list(spec[0])}
             if i in self.plan.tensors
@@ -62,7 +62,7 @@ class Slots:
         return self.buffers[f"input{i}"].view(dtype, tuple(shape))
 
     def fill(self, seed: int, stress: Stress | None) -> None:
-        """Makes the inputs of (seed, stress) in the slots."""
+        """Make the inputs of (seed, stress) in the slots."""
         self.seed, self.stress, self.spoiled = seed, stress, False
         made = None
         for i in self.plan.tensors:
@@ -75,14 +75,14 @@ class Slots:
         self.synchronize()
 
     def spoil(self) -> None:
-        """Overwrites the inputs, so that nobody computes from them any more; `seed` and `stress` stay as they are."""
+        """Overwrite the inputs, so that nothing can be computed from them. `seed` and `stress` stay."""
         for i in self.plan.tensors:
             self.buffers[f"input{i}"].poison()
         self.synchronize()
         self.spoiled = True
 
     def unchanged(self) -> bool:
-        """Whether every slot still holds what `fill` made, bit for bit: it is made again, piece by piece."""
+        """Return whether every slot still holds the bits that `fill` made. They are made again, piece by piece."""
         made = None
         for i in self.plan.tensors:
             recipe = self.plan.recipe(i, self.stress)
@@ -102,18 +102,18 @@ class Slots:
         return True
 
     def synchronize(self) -> None:
-        """Waits until what the judge wrote is there for another process to read."""
+        """Wait until other processes can read what the judge wrote."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
     def close(self) -> None:
-        """Gives the buffers back."""
+        """Free the buffers."""
         for buffer in self.buffers.values():
             buffer.close()
 
 
 def _chunk_bytes(leaf: dict[str, Any], rows: int | None, dims: int) -> int:
-    """Bytes of `rows` rows (all where None) of one output tensor."""
+    """Return the bytes of `rows` rows (all if None) of one output tensor."""
     shape = list(leaf["shape"])
     if shape and rows is not None:
         shape = [rows, *shape[dims:]]

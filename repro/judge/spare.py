@@ -1,9 +1,10 @@
-"""Processes of workers, and those that start ahead: they get ready while the judge does other work, and wait.
+"""Worker processes, and the pool of those started ahead: they get ready while the judge does other work, and wait.
 
-There are two kinds: one for whatever it is given, which has Triton's bridge to the driver compiled, and one for the
-torch baselines, which imports torch.compile too and starts the processes that it compiles in, as its first compilation
-would. What starts ahead is confined as every worker is, holds no solution, no buffer and no CUDA context, and gets all
-of that only when it is taken. This module needs no torch.
+There are two kinds. The plain kind has Triton's bridge to the driver compiled. The kind for the torch baselines also
+imports torch.compile and starts its compilation processes, as a first compilation would.
+
+A process in the pool is confined like every worker. It holds no solution, buffer or CUDA context until it is taken.
+This module needs no torch.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from repro.errors import JudgeError
 from repro.judge import launch, nursery
 from repro.judge.protocol import Channel
 
-# What a process is for, as the launcher tells it: `judge`, or `baselines`, which compile.
+# The kinds of a process, as the launcher names them; COMPILES runs the torch baselines.
 PLAIN, COMPILES = "judge", nursery.COMPILES
 
 
 class Process:
-    """A worker's process as the launcher started it, with the judge's ends of its pipes and what it prints.
+    """A worker's process as the launcher started it, with the judge's ends of its pipes and its log.
 
     shared: descriptors that it inherits beside its pipes.
     """
@@ -47,12 +48,12 @@ class Process:
             os.close(from_worker)
 
     def doom(self) -> None:
-        """Has it killed, and does not wait: several die side by side, and `close` then finds them dead."""
+        """Kill it without waiting: several die side by side, and `close` then finds them dead."""
         with contextlib.suppress(OSError):
             self.started.signal(launch.KILL)
 
     def close(self) -> None:
-        """Ends it with all that it started, and removes its scratch folder."""
+        """End it with every process that it started, and remove its scratch folder."""
         self.launcher.remove(self.started.pid)
         self.started.close()
         self.channel.close()
@@ -60,9 +61,11 @@ class Process:
 
 
 def wanted(device: str, dtype: str, solutions: int, options: dict[str, Any]) -> Counter[str]:
-    """How many workers of each kind an evaluation will take, by a cell's options: each solution's, and where anything
-    is timed the baselines', max_autotune's (for float32 two, at fp32 and tf32) and the control's. None where they share
-    descriptors or are no processes."""
+    """Return how many workers of each kind an evaluation with these options of a cell takes.
+
+    Each solution takes one. If anything is timed, the baselines, max_autotune and the control take more; max_autotune
+    takes two for float32, at fp32 and tf32. Empty where workers share descriptors or are no processes.
+    """
     found: Counter[str] = Counter()
     if device == "cuda" and options.get("trust", "audited") == "audited":
         found[PLAIN] = solutions
@@ -80,8 +83,10 @@ _paused: list[Process] = []
 
 
 def prepare(counts: Counter[str], device: str) -> None:
-    """Starts processes for workers of a device that share no descriptor with the judge (a GPU's do not), as many of
-    each kind as are wanted and do not wait yet."""
+    """Start processes until the pool holds as many of each kind as wanted.
+
+    For devices whose workers share no descriptor with the judge, as on a GPU.
+    """
     for kind, count in counts.items():
         while len(_ready.get((device, kind), [])) < count:
             process = Process("worker", device, kind=kind)
@@ -90,12 +95,12 @@ def prepare(counts: Counter[str], device: str) -> None:
 
 
 def more(count: int, device: str) -> None:
-    """Starts so many beside those that wait."""
+    """Start `count` processes beside those that wait."""
     prepare(Counter({PLAIN: len(_ready.get((device, PLAIN), [])) + count}), device)
 
 
 def take(device: str, kind: str = PLAIN) -> Process | None:
-    """One that was started ahead and lives, or None. Nobody else gets it."""
+    """Return a living process from the pool and remove it from there, or None."""
     while True:
         with _lock:
             waiting = _ready.get((device, kind))
@@ -112,7 +117,7 @@ def take(device: str, kind: str = PLAIN) -> Process | None:
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Those that wait stand still meanwhile, and what imports for them: nothing is timed beside those."""
+    """Stop the pool's processes and importing nurseries while timing runs: nothing is timed beside them."""
     with _lock:
         _paused[:] = [process for waiting in _ready.values() for process in waiting]
     launch.current().rest(launch.STOP)
@@ -128,12 +133,12 @@ def paused() -> Iterator[None]:
 
 
 def close() -> None:
-    """Ends what nobody took."""
+    """End the processes that were not taken."""
     with _lock:
         left = [process for waiting in _ready.values() for process in waiting]
         _ready.clear()
     for process in left:
         process.doom()
     for process in left:
-        with contextlib.suppress(JudgeError):  # a launcher that is gone has taken them with it
+        with contextlib.suppress(JudgeError):  # if the launcher is gone, so are they
             process.close()

@@ -1,4 +1,4 @@
-"""A subject: one solution under judgement, or the torch baselines, and who runs it."""
+"""A subject: one solution under judgement, or the torch baselines, with the worker that runs it."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from repro.judge.process import Asked
 
 Progress = Callable[[str], None]
 TRUSTS = ("audited", "dev")
-# Why who does not stand still is rejected.
-RUNS = "the solution runs while it is stopped"
-# The A/A control, calls back to back, and each solution's kernels by the profiler. None of them decides a verdict.
+# The detail of a rejection when a stopped solution is not at rest.
+RUNS = "the solution keeps running while the judge has it stopped"
+# The A/A control, calls back to back (hot), and the profile of each solution's kernels. None of them decides a verdict.
 PASSES = ("control", "hot", "profile")
-# What trials find out about a solution.
+# Attributes that trials set.
 NOTED = ("distances", "legacy", "reasons", "failed", "observed")
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to judge. timeout_s bounds one request to a solution; timing_budget_s the sampling of one problem.
+    """How to judge. timeout_s bounds one request to a solution; timing_budget_s bounds the sampling of one problem.
 
-    trust: `audited` (workers of their own, a control, verified times) or `dev` (all in the judge's process, quick).
-    modes: torch baselines, of `repro.judge.baselines.MODES`. compile_timeout_s bounds the compilation of max_autotune,
-    which tries hundreds of kernels for a deep network. max_blocks bounds the blocks of the timing. parity: also
-    the published protocol's times, when the judge is done. passes: what is measured beside the times, of PASSES; the
-    others are named in `timing.left_out`.
+    trust: `audited` (workers in processes of their own, a control, verified times) or `dev` (all in the judge's
+    process, quick). modes: torch baselines, of `repro.judge.baselines.MODES`. compile_timeout_s bounds the compilation
+    of max_autotune, which tries hundreds of kernels for a deep network. max_blocks bounds the blocks of the timing.
+    parity: also measure with the published protocol, after judging. passes: what is measured beside the times, of
+    PASSES; the others are named in `timing.left_out`.
     """
 
     device: str = "cuda"
@@ -48,13 +48,13 @@ class Options:
 
     @property
     def controlled(self) -> bool:
-        """Whether an A/A control is timed."""
+        """Return whether an A/A control is timed."""
         return self.device == "cuda" and self.trust == "audited" and "control" in self.passes
 
 
 @dataclass
 class Subject:
-    """One solution under judgement, or a trusted torch baseline (source None; control: the A/A control)."""
+    """One solution under judgement, or a trusted torch baseline (source None). control: the A/A control."""
 
     name: str
     source: Path | None
@@ -81,51 +81,54 @@ class Subject:
 
     @property
     def compiles(self) -> bool:
-        """Whether torch.compile may run in its worker because the judge asks for it."""
+        """Return whether the judge may ask its worker to run torch.compile."""
         return self.trusted and not self.control
 
     @property
     def text(self) -> str | None:
-        """The source as a worker is sent it (base64)."""
+        """Return the source as it is sent to a worker (base64), or None."""
         return base64.b64encode(self.source.read_bytes()).decode() if self.source is not None else None
 
     def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """One request to its worker. Raises SolutionError."""
+        """Send one request to its worker and return the answer. Raises SolutionError."""
         assert self.worker is not None
         return self.worker.ask(message, timeout_s)
 
     def fail(self, error: SolutionError, trial: str) -> None:
-        """Notes the error as this solution's verdict; the first one counts."""
+        """Record the error in this solution's verdict. The first error decides the verdict."""
         self.failed = self.failed or error.verdict
         self.reasons.append({"code": error.code, "trial": trial, "detail": error.detail})
 
     def note_modes(self, variant: str, told: Any) -> None:
-        """Notes the global modes before and after a call. Raises JudgeError where a trusted variant's differ from the
-        ones that all of its precision run with; a solution's are kept, those of the first call and every change."""
+        """Record the global modes (grad, TF32) before and after a call.
+
+        A trusted variant's modes must equal those of its precision, else JudgeError. A solution's modes are kept: those
+        of the first call and every change, at most 8. Raises SolutionRejected for a malformed record.
+        """
         if not isinstance(told, list) or not all(isinstance(m, dict) for m in told):
-            raise SolutionRejected("protocol_tampered", "a call did not say its modes")
+            raise SolutionRejected("protocol_tampered", "the answer to a call lacks the modes that it ran with")
         if self.trusted:
             cudnn, matmul = baselines.FLAGS[baselines.split(variant)[1]]
             due = {"grad": False, "cudnn_tf32": cudnn, "matmul_tf32": matmul}
             for modes in told:
                 wrong = {name: modes[name] for name, value in due.items() if modes[name] != value}
                 if wrong:
-                    raise JudgeError(f"{variant} ran with other modes than its own", str(wrong))
+                    raise JudgeError(f"{variant} ran with wrong modes", str(wrong))
         for modes in told:
             if modes not in self.modes and len(self.modes) < 8:
                 self.modes.append(modes)
 
     def noted(self) -> dict[str, Any]:
-        """What trials found so far, for `forget`."""
+        """Return a copy of what trials found so far, for `forget`."""
         return copy.deepcopy({name: getattr(self, name) for name in NOTED})
 
     def forget(self, before: dict[str, Any]) -> None:
-        """Takes back what trials found since."""
+        """Restore what trials had found at `before`."""
         vars(self).update(copy.deepcopy(before))
 
 
 def moved(subjects: Iterable[Subject]) -> list[Subject]:
-    """Those of subjects that were stopped of which somebody runs, or ran since they were first looked at."""
+    """Return the stopped subjects with a process that runs, or that ran since it was first seen at rest."""
 
     def still(worker: Asked) -> bool:
         try:

@@ -1,9 +1,10 @@
 """Paired timing: blocks in which every variant runs once, in random order, on inputs that are new to it.
 
-Blocks are of three conditions: `gated` (published inputs, the launch hidden) gives the times; `open` (no gate) the
-whole latency; `other` (gated, on the inputs of another trial) shows a solution that is fast on published inputs alone.
+A block has one of three conditions. `gated` (published inputs, launches hidden behind a gate) gives the times. `open`
+(no gate) gives the whole latency. `other` (gated, with inputs of another trial) reveals a solution that is fast only
+on published inputs.
 
-This module knows samples and when there are enough of them; `contest.py` knows workers, gates and flushes.
+This module knows samples and decides when there are enough of them. `contest.py` knows workers, gates and flushes.
 """
 
 from __future__ import annotations
@@ -19,43 +20,48 @@ from typing import Any
 from repro.errors import SolutionRejected
 from repro.judge import stats
 
-# Blocks before sampling may stop, between checks of the stop rule (two in a row must agree), and at most.
+# Fewest blocks before sampling may stop; blocks between checks of the stop rule (two in a row must agree); most blocks.
 MIN_BLOCKS, CHECK_BLOCKS, MAX_BLOCKS = 32, 8, 400
-# Of so many blocks one is open and one has other inputs.
+# Each cycle has one ungated block and one block with alternate inputs, at these positions.
 CYCLE, OPEN_AT, OTHER_AT = 8, 1, 2
-# Blocks that are run and thrown away first.
+# Blocks that run first and are thrown away.
 WARM_BLOCKS = 2
-# A worker's word for a time is taken between a nanosecond and a day.
+# Bounds of a time that a worker may report: a nanosecond and a day.
 MIN_MS, MAX_MS = 1e-6, 86_400_000.0
-# Half-width of a 95 % interval, of a median or of a speedup, as a fraction of it, at which sampling stops.
+# Sampling stops at this half-width of a 95 % interval, of a median or a speedup, as a fraction of its value.
 PRECISION = 0.005
-# What a solution's clock may keep from the judge's: the larger of these, over what the trusted variants keep.
+# A solution's clock may differ from the judge's by the larger of these, beyond what the trusted variants differ by.
 CLOCK_SLACK, CLOCK_SLACK_MS = 0.03, 0.15
-# The calls whose clocks are compared. So few have no median: the shortest is held against the longest.
+# Conditions whose clocks are compared. With up to FEW calls no median is taken: the shortest is compared to the
+# longest.
 CLOCKED, FEW = ("gated", "other"), 3
-# A disagreement of the clocks by more than that, and by no more than so many times that, is measured once more.
+# Clocks that disagree by more than the slack, but by at most this factor of it, are measured once more.
 MARGINAL = 2.0
-# Two processes that run the same code differ by what blocks cannot average out (where their memory lies, above all).
-# Every speedup's interval holds this much more, in quadrature: as far as any of 34 A/A controls on H200s lay from 1
-# whose own interval was narrower than that (0.086 %), rounded up. A normal law fitted to all 34 says 0.05 %, and 0.07 %
-# at the upper end of what they allow; their tails are heavier than normal.
+# Two processes that run the same code differ in ways that blocks cannot average out, above all in memory placement.
+# Every speedup's interval includes this much more, in quadrature. It is the largest distance from 1 (0.086 %, rounded
+# up) of 34 A/A controls on H200s whose own interval was narrower than that distance. A normal distribution fitted to
+# all 34 gives 0.05 %, at most 0.07 %; their tails are heavier than normal.
 SYSTEMATIC = 0.001
-# What the blocks themselves may leave open of PRECISION.
+# The part of PRECISION that is left for the statistics of the blocks.
 STATISTICAL = math.sqrt(PRECISION**2 - SYSTEMATIC**2)
 CONTROL_PREFIX = "control "
-# How long a kernel holds the stream where calls cannot be launched before their inputs are there, as without processes,
-# microseconds. What it does not hide of the launches counts as the GPU's time.
+# How long a kernel holds the stream, microseconds, where calls cannot be launched before their inputs exist, as without
+# worker processes. Launches that take longer than this count as the GPU's time.
 GATE_US = 500.0
-# Times that are needed on either side, and how much slower baselines may be beside a solution than alone.
+# Fewest times needed on either side, and how much slower baselines may be beside a solution than alone.
 TELLING, HELD_UP = 4, 0.05
 
 
 @dataclass
 class Sample:
-    """One call: device time (events), host time and time until it was launched, as the worker says; the judge's own
-    clock around it; and the gate. ms. reported_ms: the device time that the worker said, where the judge's counts;
-    seal_ms: what the judge saw pass from then on until the output was sealed. hidden: whether all of it was launched,
-    by the worker's word, before its inputs were there; None where nothing waits for launches, as on the CPU."""
+    """One timed call; all times in ms.
+
+    device_ms (CUDA events), host_ms and launch_ms (time until launched) are the worker's report. wall_ms is the judge's
+    clock around the call; gate_ms is how long the gate held it. reported_ms: the reported device time, where the
+    judge's replaces it. seal_ms: the judge's clock from the answer until the output was sealed. hidden: whether the
+    worker reports that everything was launched before the inputs existed; None where launches are not hidden, as on the
+    CPU.
+    """
 
     device_ms: float
     host_ms: float
@@ -68,33 +74,32 @@ class Sample:
 
     @property
     def unexplained_ms(self) -> float:
-        """What the judge saw pass beyond the gate and the device time."""
+        """Return the time on the judge's clock beyond the gate and the device time, ms."""
         return self.wall_ms - self.gate_ms - self.device_ms
 
 
 @dataclass(frozen=True)
 class Block:
-    """One round of all variants; those under 0 warm up."""
+    """One round of all variants; rounds with negative numbers warm up."""
 
     number: int
 
     @property
     def condition(self) -> str:
-        """`gated`, `open` or `other`."""
+        """Return `gated`, `open` or `other`."""
         return {OPEN_AT: "open", OTHER_AT: "other"}.get(self.number % CYCLE, "gated")
 
 
 @dataclass
 class Turns:
-    """Which calls of a solution are compared whole whatever chance says: a secret one of the first cycle, then of each
-    `every`."""
+    """Decides which calls of a solution are compared whole: a secret one of the first cycle, then of each `every`."""
 
     calls: int = 0
     end: int = 0
     chosen: int = -1
 
     def now(self, every: int) -> bool:
-        """Whether this call is one of them."""
+        """Count a call. Return whether it is compared whole."""
         if self.calls == self.end:
             length = every if self.end else min(every, CYCLE)
             self.chosen = self.end + random.SystemRandom().randrange(length)
@@ -105,7 +110,7 @@ class Turns:
 
 @dataclass
 class Series:
-    """The samples of one variant, one a block, by its condition; hot_ms: back to back, cache as it is."""
+    """The samples of one variant by condition, one a block. hot_ms: calls back to back, L2 not flushed."""
 
     gated: list[Sample] = field(default_factory=list)
     open: list[Sample] = field(default_factory=list)
@@ -121,7 +126,7 @@ class Series:
         return [s.host_ms for s in self.open]
 
     def to_json(self) -> dict[str, Any]:
-        """Every raw sample; of gated ones whose device time is the judge's, what the worker said, by their number."""
+        """Return every raw sample. Where the judge's device time counts, the reported one is kept by sample number."""
         names = ("device_ms", "host_ms", "wall_ms", "seal_ms")
         samples = {"gated": self.gated, "open": self.open, "other": self.other}
         reported = {str(i): s.reported_ms for i, s in enumerate(self.gated) if s.reported_ms is not None}
@@ -133,8 +138,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Runner:
-    """One variant. `run(block)` makes one timed call and returns its sample; candidate: others are compared with it;
-    control: it is compared with the first."""
+    """One variant. `run(block)` makes one timed call and returns its sample.
+
+    candidate: the other variants are compared with it. control: it is compared with the first variant.
+    """
 
     name: str
     run: Callable[[Block], Sample]
@@ -143,26 +150,28 @@ class Runner:
 
 
 def _hidden_ms(series: Series) -> list[float]:
-    """Device times of the gated calls whose launches were hidden; none where those are too few to tell."""
+    """Return device times, ms, of gated calls with hidden launches; none if they are under half or under TELLING."""
     hidden = [s.device_ms for s in series.gated if s.hidden]
     return hidden if len(hidden) >= max(TELLING, len(series.gated) / 2) else []
 
 
 def visible(series: dict[str, Series]) -> list[str]:
-    """The variants of whose gated calls more than half were not launched when their inputs were there."""
+    """Return the variants of which more than half of the gated calls were still launching when their inputs existed."""
     return [name for name, found in series.items() if 2 * sum(bool(s.hidden) for s in found.gated) < len(found.gated)]
 
 
 def _slower(beside_ms: list[float], alone_ms: list[float]) -> float:
-    """How much slower one variant was: by its median, or by its geometric mean, of which a speedup is made, where that
-    is more. A minority of calls moves the mean alone."""
+    """Return how many times slower one variant was, by the median or by the geometric mean, whichever is more.
+
+    Speedups use geometric means. A minority of slow calls moves the mean alone.
+    """
     return max(f(beside_ms) / f(alone_ms) for f in (statistics.median, statistics.geometric_mean))
 
 
 def held_up(beside: dict[str, Series], alone: dict[str, Series]) -> tuple[float, dict[str, Any]]:
-    """How much slower baselines were beside solutions than alone, and the ratios of all of them as facts.
+    """Return how many times slower the baselines were beside solutions than alone, and all ratios as facts.
 
-    Those tell whose launches were hidden, for the others' times are a busy host's too; where there are none, all.
+    Variants with hidden launches decide, since a busy host slows the others too; without such variants all decide.
     """
 
     def ratios(times: Callable[[Series], list[float]]) -> dict[str, float]:
@@ -170,14 +179,17 @@ def held_up(beside: dict[str, Series], alone: dict[str, Series]) -> tuple[float,
         return {name: _slower(b, a) for name, (b, a) in pairs.items() if a and b}
 
     every = ratios(lambda series: series.device_ms)
-    told = list(ratios(_hidden_ms).values())
+    deciding = list(ratios(_hidden_ms).values())
     facts = {"alone": {name: round(ratio, 4) for name, ratio in every.items()}}
-    return statistics.median(told or every.values() or [1.0]), facts
+    return statistics.median(deciding or every.values() or [1.0]), facts
 
 
 def converged(series: dict[str, Series], candidates: list[str]) -> bool:
-    """Whether blocks know every candidate's median, its ratio to the fastest and to the first of the others, and the
-    first's to the control, so that `speedup` tells them to PRECISION; of the rest three times that is enough."""
+    """Return whether the blocks determine all results to PRECISION, so that `speedup` can report them.
+
+    These are each candidate's median, its ratio to the fastest and to the first other variant, and the first variant's
+    ratio to the control. Three times the width is enough for the candidate's ratios to the remaining variants.
+    """
     if not series or any(len(s.gated) < MIN_BLOCKS // 2 for s in series.values()):
         return False
     others = [name for name in series if name not in candidates]
@@ -199,7 +211,7 @@ def converged(series: dict[str, Series], candidates: list[str]) -> bool:
 
 
 def _known(base_ms: list[float], ours_ms: list[float], precision: float) -> bool:
-    """Whether the ratio of two series is known so well; of different lengths, over the blocks that both have."""
+    """Return whether the ratio of two series is known to this precision, over the blocks that both have."""
     count = min(len(base_ms), len(ours_ms))
     ratio = stats.paired_ratio(base_ms[:count], ours_ms[:count])
     return bool(_half(ratio["ci95"]) <= precision * ratio["ratio"])
@@ -212,12 +224,13 @@ def _half(interval: list[float]) -> float:
 def measure(
     runners: list[Runner], budget_s: float, *, warm: bool, most: int = MAX_BLOCKS
 ) -> tuple[dict[str, Series], str]:
-    """Runs blocks until everything has converged, or the budget or `most` blocks are reached. Then, where a candidate's
-    ratio to the first or to the fastest of the others, or the first's to the control, is still open, as long again with
-    these alone: a noisy kernel needs hundreds of blocks, which would be spent on what decides nothing. Twice the budget
-    is the end.
+    """Run blocks until everything has converged, or until the budget or `most` blocks are reached.
 
-    Returns the series and `converged` or `not_converged`. A runner that raises ends the measurement with its error.
+    If a deciding ratio is still open, the same budget is spent again on the variants of these ratios alone. Deciding
+    are a candidate's ratio to the first and to the fastest other variant, and the first variant's to the control. A
+    noisy kernel needs hundreds of blocks, and the remaining variants decide nothing.
+
+    Return the series and `converged` or `not_converged`. An error of a runner ends the measurement.
     """
     series = {runner.name: Series() for runner in runners}
     candidates = [runner.name for runner in runners if runner.candidate]
@@ -237,9 +250,11 @@ def measure(
 def _blocks(
     runners: list[Runner], series: dict[str, Series], candidates: list[str], deadline: float, first: int, most: int
 ) -> str:
-    """Blocks from number `first` on; those under 0 are thrown away. A whole cycle runs whatever the budget: a solution
-    that turns wrong after some calls is met also where calls are slow. They end when two checks in a row find all of it
-    known: a single narrow interval may be luck, and stopping at it would make luck the rule."""
+    """Run blocks from number `first` on, and drop samples of negative ones. Return the status.
+
+    A whole cycle runs whatever the budget, so that a solution that turns wrong after some calls is caught even if calls
+    are slow. Sampling ends when two checks in a row find everything known: one narrow interval may be luck.
+    """
     known = 0
     for block in range(first, most):
         this = Block(block)
@@ -257,32 +272,34 @@ def _blocks(
 
 
 def reported(value: Any) -> float:
-    """A time as a worker reported it, ms. Raises SolutionRejected where it cannot be one."""
+    """Return a time that a worker reported, ms. Raises SolutionRejected if it is not a possible time."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not MIN_MS <= value < MAX_MS:
-        raise SolutionRejected("impossible_time", f"a positive time was due, got {str(value)[:40]}")
+        raise SolutionRejected("impossible_time", f"expected a positive time, got {str(value)[:40]}")
     return float(value)
 
 
 def slack_ms(device_ms: float) -> float:
-    """How much more than `device_ms` a call may have taken without the judge's clock showing it."""
+    """Return how much longer than `device_ms` a call may take before the judge's clock shows it, ms."""
     return max(CLOCK_SLACK_MS, CLOCK_SLACK * device_ms)
 
 
 def _usual_ms(trusted: list[Series], condition: str, late: bool) -> float | None:
-    """What the judge sees pass beyond the gate and the device time with trusted variants; for one whose calls are
-    launched late as much as with theirs that are launched so too, where that is more."""
+    """Return the usual time beyond gate and device time with trusted variants, ms; None without samples.
+
+    late: for a variant whose calls are launched late, trusted calls that are launched so count too, if they are longer.
+    """
     usual = _most_ms(trusted, condition, lambda sample: sample.unexplained_ms)
     late_ms = [s.unexplained_ms for series in trusted for s in series.open] if late else []
     return max(usual, statistics.median(late_ms)) if usual is not None and late_ms else usual
 
 
 def _sealing_ms(trusted: list[Series], condition: str) -> float | None:
-    """What sealing takes with trusted variants."""
+    """Return how long sealing takes with trusted variants, ms."""
     return _most_ms(trusted, condition, lambda sample: sample.seal_ms)
 
 
 def _most_ms(trusted: list[Series], condition: str, value: Callable[[Sample], float]) -> float | None:
-    """The most that some time of calls comes to, of the medians of all variants; or of all calls where they are few."""
+    """Return the largest of the variants' medians of a time, ms; of all calls if they are few; None without samples."""
     times = [[value(s) for s in getattr(series, condition)] for series in trusted if getattr(series, condition)]
     if not times:
         return None
@@ -290,28 +307,32 @@ def _most_ms(trusted: list[Series], condition: str, value: Callable[[Sample], fl
 
 
 def _least_ms(samples: list[Sample], condition: str, value: Callable[[Sample], float]) -> float:
-    """What that time usually comes to; of the few calls with other inputs by the lower median, which favours nobody's
-    single slow call."""
+    """Return the usual value of a time, ms.
+
+    The calls with other inputs are few and use the lower median, so that one slow call does not count.
+    """
     middle = statistics.median if condition == "gated" else statistics.median_low
     return middle([value(sample) for sample in samples])
 
 
 @dataclass(frozen=True)
 class Excess:
-    """How much longer than the trusted variants a solution took without telling, by one clock of the judge, and how
-    much longer it may, ms; told: that in words, with a place for the number."""
+    """Unreported time of a solution beyond that of the trusted variants, by one clock of the judge.
+
+    over_ms: how much longer. slack_ms: how much longer is allowed. message: text with a place for the number.
+    """
 
     over_ms: float
     slack_ms: float
-    told: str
+    message: str
 
 
 def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict[str, Excess]:
-    """By the clock: that of seals, of gated calls, and of those with other inputs, where there is something to compare.
+    """Return the excess by clock: of seals and of calls, each for gated calls and for those with other inputs.
 
-    The judge sees request to answer. Beyond gate and device time that holds the way there and back, which is the same
-    for everyone: what a solution takes more than the trusted variants do is time that it did not report. late: its
-    calls are launched when their inputs are there.
+    The judge sees the time from request to answer. Beyond gate and device time this holds the round trip, which is the
+    same for every variant. A solution that takes longer than the trusted variants did not report that time. late: its
+    calls are launched when their inputs exist.
     """
     found = {}
     for condition in CLOCKED:
@@ -321,19 +342,21 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
             continue
         longer = _least_ms(samples, condition, lambda sample: sample.seal_ms) - sealing
         inputs = "" if condition == "gated" else f" with {condition} inputs"
-        told = f"its output{inputs} took {{:.3g}} ms longer to seal than the baselines': work may have been put off"
-        found[f"seal, {condition}"] = Excess(longer, slack_ms(sealing), told)
+        message = f"its output{inputs} took {{:.3g}} ms longer to seal than the baselines': work may run after the call"
+        found[f"seal, {condition}"] = Excess(longer, slack_ms(sealing), message)
         device = statistics.median(s.device_ms for s in samples)
         inputs = "" if condition == "gated" else f", {condition} inputs"
-        told = f"{{:.3g}} ms a call passed on the judge's clock and not on the solution's ({device:.4g} ms{inputs})"
+        message = f"{{:.3g}} ms a call passed on the judge's clock beyond the reported time ({device:.4g} ms{inputs})"
         beyond = _least_ms(samples, condition, lambda sample: sample.unexplained_ms)
-        found[condition] = Excess(beyond - usual, slack_ms(device), told)
+        found[condition] = Excess(beyond - usual, slack_ms(device), message)
     return found
 
 
 def marginal(found: dict[str, Excess]) -> bool:
-    """Whether the clocks disagree by so little that a process may have had bad luck: its place on the host is a part of
-    all of its calls, which more of them do not average out."""
+    """Return whether the clocks disagree so little that the process may only be unlucky.
+
+    A process's placement on the host affects all of its calls, and more calls do not average it out.
+    """
     over = [each for each in found.values() if each.over_ms > each.slack_ms]
     return bool(over) and all(each.over_ms <= MARGINAL * each.slack_ms for each in over)
 
@@ -341,13 +364,15 @@ def marginal(found: dict[str, Excess]) -> bool:
 def disagreement(
     ours: Series, trusted: list[Series], *, late: bool = False, before: dict[str, Excess] | None = None
 ) -> str:
-    """Why the worker's clocks do not fit the judge's, or the empty string. before: what was found when another worker
-    of the solution was timed; then the mean of both must fit, which this one alone does more than fit."""
+    """Return why the worker's clocks do not match the judge's, or the empty string.
+
+    before: excesses measured with an earlier worker of the solution. Then the mean of both must be within the slack.
+    """
     for clock, found in excesses(ours, trusted, late=late).items():
         both = [each[clock].over_ms for each in (before,) if each is not None and clock in each]
         over_ms = statistics.fmean([found.over_ms, *both])
         if over_ms > found.slack_ms:
-            return found.told.format(over_ms)
+            return found.message.format(over_ms)
     for condition in CLOCKED:
         samples = getattr(ours, condition)
         if not samples or _usual_ms(trusted, condition, late) is None:
@@ -360,10 +385,12 @@ def disagreement(
 
 
 def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Series:
-    """The series of a solution in which the judge's time counts where a gated call reports far less than its others
-    do and than passed, until its answer or in its seal: of a minority the medians of `disagreement` say nothing, and a
-    mean of logs all. What the host alone holds up does not make the device's time short. Calls with other inputs may
-    all be short alike: there it counts wherever more passed, as their median decides.
+    """Return a solution's series with the judge's time in gated calls that report far too little.
+
+    Such a call reports less than the solution's median by more than the slack, while more time passed before its answer
+    or in its seal. `disagreement` compares medians, which a minority of calls does not move, but a geometric mean
+    counts all calls. Delays of the host alone do not lower the device time. Calls with other inputs may all be short
+    alike: for them the judge's time counts wherever more time passed.
     """
     usual, sealing = _usual_ms(trusted, "gated", late), _sealing_ms(trusted, "gated")
     if usual is None or sealing is None or not ours.gated:
@@ -371,16 +398,16 @@ def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Ser
     device = statistics.median(ours.device_ms)
 
     def judged(sample: Sample, usual_ms: float, shortest_ms: float) -> Sample:
-        told = counts = sample.device_ms
-        if told >= shortest_ms:
+        claimed = counts = sample.device_ms
+        if claimed >= shortest_ms:
             return sample
         seen, put_off = sample.wall_ms - sample.gate_ms - usual_ms, sample.seal_ms - sealing
-        if seen > told + slack_ms(seen):
+        if seen > claimed + slack_ms(seen):
             counts = seen
         if put_off > slack_ms(sealing):
             counts += put_off
-        said = told if sample.reported_ms is None else sample.reported_ms
-        return sample if counts == told else replace(sample, device_ms=counts, reported_ms=said)
+        kept = claimed if sample.reported_ms is None else sample.reported_ms
+        return sample if counts == claimed else replace(sample, device_ms=counts, reported_ms=kept)
 
     gated = [judged(sample, usual, device - slack_ms(device)) for sample in ours.gated]
     if len(ours.other) < FEW:

@@ -1,4 +1,4 @@
-"""Users for workers: numbers that nobody has, out of ranges that other launchers leave. Standard library alone."""
+"""Unused user ids for workers, from ranges that no other launcher holds. Standard library alone."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ from repro.errors import JudgeError
 from repro.judge.procfs import of_user
 
 FIRST_UID, LAST_UID = 61000, 65000
-# A launcher on the host ends processes by user in containers too, and a container's sees none of the host's: from here
-# on users are containers' alone.
+# A launcher on the host ends processes in containers by user id too, and a container cannot see the host's users. From
+# this id on, ids are for containers only.
 CONTAINED_UID = 63000
-USERS = Path("/tmp/repro-users")  # noqa: S108  the same for every launcher, whatever its TMPDIR
-UIDS_A_RANGE = 125  # a launcher takes a range at a time: two of them must not end each other's workers
+USERS = Path("/tmp/repro-users")  # noqa: S108  the same for every launcher, independent of TMPDIR
+UIDS_A_RANGE = 125  # each launcher locks whole ranges, so that no launcher ends another one's workers
 
 
 def become(uid: int) -> None:
-    """Gives up this process's user for good; root's capabilities go with it."""
+    """Switch this process to a user for good. Root's capabilities are lost with it."""
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
 
 
 def clear(scratch: str) -> None:
-    """Removes, as a worker's user, its folder and what it left where all users may write: the next worker may get the
-    same number."""
+    """Remove a worker's folder and its files in folders that all users may write. Call as the worker's user.
+
+    The next worker may get the same user id, so nothing may remain.
+    """
     folders.remove(scratch)
     for folder in ("/dev/shm", tempfile.gettempdir()):  # noqa: S108
         with contextlib.suppress(OSError):
@@ -46,14 +48,14 @@ def clear(scratch: str) -> None:
 
 
 def free(judge_uid: int | None, *, contained: bool = False) -> Iterator[int]:
-    """Users that nobody has on this machine and under whom nothing runs, out of ranges that other launchers leave.
+    """Yield user ids that have no account and no process on this machine, from ranges that this launcher locks.
 
-    contained: in a container, whose users are none of the host's.
+    contained: inside a container, where ids for containers are used. Raises JudgeError when none is left.
     """
     lowest, end = (CONTAINED_UID, LAST_UID) if contained else (FIRST_UID, CONTAINED_UID)
     USERS.mkdir(mode=0o700, exist_ok=True)
     if USERS.is_symlink() or USERS.stat().st_uid != os.geteuid():
-        raise JudgeError(f"{USERS} is another user's", "remove it: launchers note there which users they give out")
+        raise JudgeError(f"{USERS} belongs to another user", "remove it: launchers lock the user ids they assign there")
     held = []
     for first in range(lowest, end, UIDS_A_RANGE):
         lock = os.open(USERS / str(first), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -62,21 +64,21 @@ def free(judge_uid: int | None, *, contained: bool = False) -> Iterator[int]:
         except BlockingIOError:
             os.close(lock)
             continue
-        held.append(lock)  # until this process ends
+        held.append(lock)  # locked until this process ends
         for uid in range(first, first + UIDS_A_RANGE):
             try:
                 pwd.getpwuid(uid)
             except KeyError:
                 if uid != judge_uid and not of_user(uid):
                     yield uid
-    raise JudgeError("no free user is left for a worker", f"all from {lowest} to {end - 1} are in use")
+    raise JudgeError("no user id is left for a worker", f"all from {lowest} to {end - 1} are in use")
 
 
 def may_change() -> bool:
-    """Whether another user could run our code: the right to become one, and files that it can read."""
+    """Return whether this process may switch to another user that can read our code and write temporary files."""
     if os.geteuid() != 0:
         return False
-    temporary = Path(tempfile.gettempdir())  # not in the child, which would be told a folder that it may use
+    temporary = Path(tempfile.gettempdir())  # asked here: in the child it would name a folder that the child may use
     pid = os.fork()
     if pid == 0:
         code = 1

@@ -1,4 +1,4 @@
-"""What a process that compiles does before anybody waits for it. None of it makes a CUDA context."""
+"""Preparation of a process that compiles, done before any request waits for it. None of it makes a CUDA context."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from typing import Any
 
 from repro.judge.procfs import descendants
 
-# Processes that are asked to end do so within this time.
+# Time in which processes that are asked to end do so.
 QUIET_TIMEOUT_S = 1.0
 
 
 def read_triton() -> None:
-    """Has Triton read all of itself once, for the keys of what it compiles: half a second or more in every process that
-    compiles, if none that it is a fork of has done so."""
+    """Have Triton read its own source once, for the cache keys of its kernels.
+
+    This takes half a second or more in every process that compiles, unless it is a fork of one that has done it.
+    """
     with contextlib.suppress(Exception):
         importlib.import_module("triton.runtime.cache").triton_key()
 
 
 def triton() -> None:
-    """Has Triton compile its bridge to the CUDA driver, half a second of a C compiler that nobody waits for while the
-    judge starts. It makes no CUDA context. What fails here is met and told where a solution needs it."""
+    """Have Triton compile its bridge to the CUDA driver: half a second of a C compiler, while the judge starts.
+
+    It makes no CUDA context. Errors are ignored here; they recur and are reported when a solution needs the bridge.
+    """
     with contextlib.suppress(Exception):
         from triton.runtime import driver as triton_driver
 
@@ -31,8 +35,11 @@ def triton() -> None:
 
 
 def import_compiler() -> None:
-    """Imports torch.compile, and reads it once for the keys of what it compiles. It starts no process and no thread,
-    and makes no CUDA context. What fails here is met and told by the first compilation."""
+    """Import torch.compile, and have it read its own source once for its cache keys.
+
+    It starts no process and no thread, and makes no CUDA context. Errors are ignored here; they recur and are reported
+    at the first compilation.
+    """
     with contextlib.suppress(Exception):
         importlib.import_module("torch._dynamo")
         importlib.import_module("torch._inductor.compile_fx")
@@ -40,20 +47,22 @@ def import_compiler() -> None:
 
 
 def compiler() -> None:
-    """Starts the processes that torch.compile compiles in, as its first compilation would after seconds."""
+    """Start torch.compile's compilation processes, which a first compilation would start only after seconds."""
     import_compiler()
     with contextlib.suppress(Exception):
         importlib.import_module("torch._inductor.async_compile").maybe_warm_pool()
 
 
 def quiet() -> None:
-    """Ends the processes that torch.compile compiles in, where there are any; the next compilation starts them again.
-    While they live, whoever stops and wakes this process does so to one for each core more, and each looks after its
-    parent every second."""
+    """End torch.compile's compilation processes, if any. The next compilation starts them again.
+
+    There is one for each core. While they live, every stop and resume of this process includes them, and each of them
+    checks its parent every second.
+    """
     compiling: Any = sys.modules.get("torch._inductor.async_compile")
     with contextlib.suppress(Exception):
         if compiling.AsyncCompile.process_pool.cache_info().currsize:
             pool, deadline = compiling.AsyncCompile.process_pool(), time.monotonic() + QUIET_TIMEOUT_S
             pool.quiesce()
-            while len(descendants(pool.process.pid)) > 1 and time.monotonic() < deadline:  # who starts them stays
+            while len(descendants(pool.process.pid)) > 1 and time.monotonic() < deadline:  # their parent process stays
                 time.sleep(0.005)
