@@ -1,0 +1,360 @@
+"""The generated parts of the documentation, from published bundles, the claims, the parser and the schemas.
+
+A part stands in its document between `<!-- NAME -->` and `<!-- /NAME -->`. `tests/test_docs.py` compares each with what
+these functions return; `make docs` rewrites them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from repro import claims, problems, settings
+from repro.bundle.write import Bundle
+from repro.cli import parser
+from repro.judge import stats
+
+PUBLISHED = settings.ARTIFACTS_DIR / "results"
+RUN = PUBLISHED / "h200-pinned" / "20261123T130313Z-run"
+FIXTURES = PUBLISHED / "h200-pinned" / "20261123T130219Z-fixtures"
+BENCHMARKS = {
+    "the pinned stack": PUBLISHED / "h200-pinned" / "20261122T040411Z-benchmark",
+    "a newer stack": PUBLISHED / "h200-newer" / "20261122T040000Z-benchmark",
+}
+BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline"}
+HELP_COLUMNS = 100
+
+
+def table(rows: list[list[Any]], headers: list[str]) -> str:
+    """A GitHub table; text to the left, numbers to the right."""
+    return tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
+
+
+def link(path: Path, start: Path) -> str:
+    """The path of a file or folder as a document in `start` links to it."""
+    up = "../" * len(start.relative_to(settings.ROOT).parts)
+    return up + str(path.relative_to(settings.ROOT))
+
+
+def machine(bundle: Bundle) -> str:
+    """The machine and stack of a bundle's first fingerprint."""
+    values = next(iter(bundle.fingerprints().values()))["values"]
+
+    def of(name: str) -> Any:
+        return values[name]["value"]
+
+    return f"{of('gpu_name')}, driver {of('driver')}, torch {of('torch')}, Triton {of('triton')}"
+
+
+# -- the agent study ------------------------------------------------------------------------------------------------
+
+
+def solutions(path: Path, arm: str) -> dict[str, dict[str, Any]]:
+    """Problem id -> the row's one result, for the rows of an arm."""
+    rows = Bundle.open(path).rows.values()
+    return {row["problem"]: row["result"]["results"][0] for row in rows if row["arm"] == arm}
+
+
+def mean(results: dict[str, dict[str, Any]], baseline: str) -> float:
+    """The geometric mean of speedups. A gain that the judge's clock does not confirm counts as 1."""
+    unconfirmed = {"ratio": 1.0, "ci95": [1.0, 1.0]}
+    found = [entry["speedup"][baseline] for entry in results.values()]
+    return float(
+        stats.geometric_mean([unconfirmed if each["word"] == "UNCONFIRMED" else each for each in found])["ratio"]
+    )
+
+
+def times(value: float) -> str:
+    """A speedup with two decimals."""
+    return f"{value:.2f}x"
+
+
+def published_and_measured() -> str:
+    """The agent study: the published table beside the hand-written kernels."""
+    known = {(claim.id.split("/")[0], claim.problem): claim.value for claim in claims.load()}
+    ours = solutions(RUN, "oracle")
+    rows = []
+    for problem, entry in ours.items():
+        name = problems.load(problem).path.stem.split("_", 2)[2]
+        shown = [known[f"agent-speedup-{arm}", problem] for arm in ("baseline", "with-kb")]
+        speedups = [entry["speedup"][baseline]["ratio"] for baseline in BASELINES]
+        rows.append([f"{problem} {name}", *(f"{value:.2f}x" for value in shown), *map(times, speedups)])
+    means = [known[f"agent-mean-{arm}", "all"] for arm in ("baseline", "with-kb")]
+    last = [*(f"**{value:.2f}x**" for value in means), *(f"**{times(mean(ours, name))}**" for name in BASELINES)]
+    rows.append(["**geometric mean**", *last])
+    headers = ["problem", "agent, over eager", "agent with knowledge", *(f"ours, over {name}" for name in BASELINES.values())]
+    return table(rows, headers)
+
+
+def run_table() -> str:
+    """Every oracle of the published run."""
+    bundle = Bundle.open(RUN)
+    rows = []
+    for row in bundle.rows.values():
+        if row["arm"] != "oracle":
+            continue
+        entry, baselines = row["result"]["results"][0], row["result"]["baselines"]
+        best = entry["speedup"]["best_same_class"]
+        rows.append(
+            [
+                row["problem"], entry["precision_class"], f"{entry['rel_l2']:.1e}",
+                *(f"{baselines[name]['time_ms']['median']:.4g}" for name in ("eager", "compile")),
+                f"{entry['time_ms']['median']:.4g}",
+                *(interval(entry["speedup"][name]) for name in ("eager", "compile")),
+                f"{interval(best)} {best['baseline']}", best["word"], f"{100 * entry['floor_fraction']:.0f} %",
+            ]
+        )  # fmt: skip
+    headers = ["problem", "class", "rel. L2", "eager ms", "compile ms", "solution ms", "over eager", "over compile",
+               "over best", "word", "of floor"]  # fmt: skip
+    over = ", ".join(f"{times(mean(solutions(RUN, 'oracle'), name))} over {said}" for name, said in BASELINES.items())
+    where = f"[20261123T130313Z-run]({link(RUN, settings.ROOT / 'docs')})"
+    return f"{where}: {machine(bundle)}.\n\n{table(rows, headers)}\n\nGeometric means over 10 problems: {over}."
+
+
+def interval(found: dict[str, Any]) -> str:
+    """A speedup and its 95 % interval."""
+    low, high = found["ci95"]
+    return f"{found['ratio']:.3g}x [{low:.3g}, {high:.3g}]"
+
+
+def zeros_table() -> str:
+    """The all-zero solution on every problem: `allclose` beside the verdict."""
+    rows = [
+        [problem, *("pass" if entry["legacy"][f"allclose_{at}"] else "fail" for at in ("1e-2", "1e-4")),
+         entry["verdict"], f"{entry['rel_l2']:.2f}"]
+        for problem, entry in solutions(RUN, "nop").items()
+    ]  # fmt: skip
+    return table(rows, ["problem", "allclose 1e-2", "allclose 1e-4", "verdict", "rel. L2"])
+
+
+# -- the artifact study ---------------------------------------------------------------------------------------------
+
+
+def artifact_tables() -> str:
+    """The shipped kernels of the artifact study, one table a stack."""
+    parts = []
+    for stack, path in BENCHMARKS.items():
+        bundle = Bundle.open(path)
+        rows = []
+        for name, row in bundle.rows.items():
+            kernels = {entry["solution"]: entry for entry in row["result"]["results"]}
+            first, last = kernels["input_kernel"], kernels["optimized"]
+            base = row["result"]["baselines"]
+            best = last["speedup"]["best_same_class"]
+            rows.append(
+                [name, *(f"{base[each]['time_ms']['median']:.4g}" for each in ("eager", "compile")),
+                 f"{first['time_ms']['median']:.4g}", f"{last['time_ms']['median']:.4g}",
+                 interval(last["speedup"]["compile"]), f"{interval(best)} {best['baseline']}",
+                 f"{100 * last['floor_fraction']:.0f} %"]
+            )  # fmt: skip
+        headers = ["problem", "eager ms", "compile ms", "input ms", "optimised ms", "over compile", "over best",
+                   "of floor"]  # fmt: skip
+        where = f"[{path.name}]({link(path, settings.ROOT / 'docs')})"
+        parts.append(f"On {stack}, {where}: {machine(bundle)}.\n\n{table(rows, headers)}")
+    return "\n\n".join(parts)
+
+
+def margins_table() -> str:
+    """How far the best cheat is from passing, for each fixture."""
+    rows = []
+    for name, row in Bundle.open(FIXTURES).rows.items():
+        found = row["result"]
+        rows.append([name, f"{found['margin']:.1f}", f"`{found['best_cheat']}`"])
+    return table(rows, ["problem", "margin", "best cheat"])
+
+
+# -- the command line -----------------------------------------------------------------------------------------------
+
+
+def verbs() -> dict[str, argparse.ArgumentParser]:
+    """Every verb that the help lists, with its parser."""
+    (group,) = [a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    return {action.dest: group.choices[action.dest] for action in group._choices_actions}
+
+
+def command_line() -> str:
+    """The help of the tool and of every verb."""
+    every = {"repro": parser()} | {f"repro {name}": sub for name, sub in verbs().items()}
+    return "\n\n".join(f"## {name}\n\n```\n{found.format_help().rstrip()}\n```" for name, found in every.items())
+
+
+# -- JSON -----------------------------------------------------------------------------------------------------------
+
+SCHEMAS = settings.ROOT / "repro" / "bundle" / "schemas"
+
+
+def schema_tables() -> str:
+    """Every schema of a bundle's files as a table of fields."""
+    parts = []
+    for file in sorted(SCHEMAS.glob("*.json")):
+        schema = json.loads(file.read_text())
+        about = f"{schema.get('description', '')} Schema: [{file.name}]({link(file, settings.ROOT / 'docs')})."
+        rows = list(_fields(schema, schema, ""))
+        parts.append(f"### {schema['title']}\n\n{about}\n\n{table(rows, ['field', 'type', 'required', 'meaning'])}")
+    return "\n\n".join(parts)
+
+
+def _fields(schema: dict[str, Any], root: dict[str, Any], path: str, depth: int = 0) -> Any:
+    """One row a field: path, type, whether it is required, description."""
+    schema = _resolved(schema, root)
+    required = schema.get("required", [])
+    for name, found in schema.get("properties", {}).items():
+        each = _resolved(found, root)
+        where = f"{path}{name}"
+        yield [f"`{where}`", _type(each, root), "yes" if name in required else "", _cell(each.get("description", ""))]
+        inner = _inner(each, root)
+        if inner is not None and depth < 4:
+            yield from _fields(inner[1], root, f"{where}{inner[0]}", depth + 1)
+
+
+def _inner(schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    for option in [schema, *schema.get("anyOf", [])]:
+        option = _resolved(option, root)
+        if option.get("properties"):
+            return ".", option
+        for key, sign in (("items", "[]."), ("additionalProperties", ".*.")):
+            child = option.get(key)
+            if isinstance(child, dict) and _resolved(child, root).get("properties"):
+                return sign, _resolved(child, root)
+    return None
+
+
+def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return root["$defs"][name] | {key: value for key, value in schema.items() if key != "$ref"}
+    return schema
+
+
+def _type(schema: dict[str, Any], root: dict[str, Any]) -> str:
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
+    if "enum" in schema:
+        return " ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(_type(_resolved(option, root), root) for option in schema["anyOf"])
+    if isinstance(schema.get("type"), list):
+        return " or ".join(schema["type"])
+    if schema.get("type") == "array" and "items" in schema:
+        return f"list of {_type(_resolved(schema['items'], root), root)}"
+    return str(schema.get("type", "any"))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+# What one result says, by name; a field that a result has and this table lacks fails the test, and the other way round.
+RESULT = {
+    "problem": "the problem's id; `@bf16` for the artifact study",
+    "solution": "the solution's file name without its suffix",
+    "verdict": "`correct` `incorrect` `rejected` `error` `timeout` `inconclusive`",
+    "reasons": "list of `{code, detail, trial}`; codes: [judging.md](judging.md#how-to-read-a-reason)",
+    "precision_class": "`fp32`, `tf32` or `bf16`, as measured; null unless correct",
+    "rel_l2": "the largest relative L2 distance to the fp64 reference over all trials",
+    "legacy": "`allclose_1e-2` and `allclose_1e-4`: whether the published comparison would pass",
+    "distances": "trial kind -> list of `{rel_l2, max, row}`",
+    "neighbour": "the verdict at the neighbouring shape; informs only",
+    "time_ms": "device time: `{median, ci95, iqr, n}`; null with `time_reason`",
+    "time_reason": "why there is no time",
+    "latency_ms": "from a waiting host to a finished result: `{median, ci95, iqr, n}`",
+    "hot_ms": "calls back to back on the same inputs",
+    "speedup": "`eager`, `compile`, `best_same_class`, each `{ratio, ci95, at_least, word, …}`",
+    "speedup_all": "the same for every baseline",
+    "word": "`FAST` `SLOW` `SAME` `AMBIGUOUS` `UNCONFIRMED`: against the best baseline of the same class",
+    "floor_ms": "the time that this GPU's measured ceilings allow",
+    "floor_fraction": "`floor_ms` over the median time",
+    "floor_reason": "why there is no floor",
+    "own_kernel_share": "share of GPU time in kernels that the source defines, 0 to 1",
+    "own_kernel_share_reason": "why it is not known",
+    "kernel_shares": "share of GPU time by kind of kernel",
+    "labels": "what the source uses: `triton`, `cuda_graph`, `torch_fallback`, …",
+    "trust": "`audited` or `dev`",
+    "separation": "`user`, `process` or `none`: what lay between judge and solution",
+    "confined": "restriction -> `applied`, or why the kernel refused it",
+    "measurement": "whether times are measurements; false on the CPU",
+    "memory": "peak memory of the solution's process and of the GPU, bytes",
+    "modes": "global torch modes before and after the call, as the solution's process reports them",
+}
+
+
+def result_fields() -> set[str]:
+    """The fields of every result in the published run."""
+    return {name for row in Bundle.open(RUN).rows.values() for entry in row["result"]["results"] for name in entry}
+
+
+def result_table() -> str:
+    """The fields of one result of `evaluate --json`."""
+    found = result_fields()
+    return table([[f"`{name}`", text] for name, text in RESULT.items() if name in found], ["field", "meaning"])
+
+
+# -- the picture ----------------------------------------------------------------------------------------------------
+
+WIDTH, LEFT, RIGHT, TOP, STEP = 760, 60, 30, 64, 27
+GREY = "#7a828c"  # legible on white and on black
+# baseline -> colour, height within its row, path of a mark around (0, 0): shapes differ where colours cannot be told apart
+MARKS = {
+    "eager": ("#2f81f7", -6, "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"),
+    "compile": ("#bf8700", 0, "M-4 -4h8v8h-8z"),
+    "best_same_class": ("#db61a2", 6, "M0 -5.5l5.5 5.5l-5.5 5.5l-5.5-5.5z"),
+}
+
+
+def picture() -> str:
+    """Speedups of the ten hand-written kernels over three baselines, with 95 % intervals, as SVG."""
+    ours = solutions(RUN, "oracle")
+    low, high = math.log(0.5), math.log(8.5)
+
+    def x(ratio: float) -> float:
+        return round(LEFT + (math.log(ratio) - low) / (high - low) * (WIDTH - LEFT - RIGHT), 1)
+
+    bottom = TOP + STEP * len(ours)
+    height = bottom + 32
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'role="img" aria-labelledby="title" font-family="system-ui, sans-serif" font-size="13" fill="{GREY}">',
+        '<title id="title">Speedups of ten hand-written kernels on one H200 over eager torch, torch.compile and the '
+        "best torch baseline of the same precision</title>",
+    ]
+    for (name, said), position in zip(BASELINES.items(), (LEFT, 250, 490), strict=True):
+        colour, _, mark = MARKS[name]
+        parts.append(f'<path transform="translate({position} 14)" d="{mark}" fill="{colour}"/>')
+        parts.append(f'<text x="{position + 11}" y="18">over {said}: mean {times(mean(ours, name))}</text>')
+    parts.append(f'<text x="{x(1) - 10}" y="{TOP - 20}" text-anchor="end">slower than torch</text>')
+    parts.append(f'<text x="{x(1) + 10}" y="{TOP - 20}">faster than torch</text>')
+    for ratio in (0.5, 1, 2, 4, 8):
+        dash = "" if ratio == 1 else ' stroke-dasharray="2 4"'
+        parts.append(f'<path d="M{x(ratio)} {TOP - 32}V{bottom}" stroke="{GREY}" stroke-opacity="0.6"{dash}/>')
+        parts.append(f'<text x="{x(ratio)}" y="{bottom + 18}" text-anchor="middle">{ratio:g}x</text>')
+    for i, (problem, entry) in enumerate(ours.items()):
+        row = TOP + STEP * i + 6
+        parts.append(f'<text x="{LEFT - 10}" y="{row + 4}" text-anchor="end">{problem}</text>')
+        for name, (colour, offset, mark) in MARKS.items():
+            found = entry["speedup"][name]
+            ends, y = [x(edge) for edge in found["ci95"]], row + offset
+            parts.append(f'<path d="M{ends[0]} {y}H{ends[1]}" stroke="{colour}" stroke-width="2"/>')
+            parts.append(f'<path transform="translate({x(found["ratio"])} {y})" d="{mark}" fill="{colour}"/>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+# document -> name of the part -> what it must be
+PARTS: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {"published": published_and_measured},
+    "docs/results.md": {"run": run_table, "zeros": zeros_table, "artifacts": artifact_tables, "margins": margins_table},
+    "docs/command-line.md": {"help": command_line},
+    "docs/json.md": {"result": result_table, "schemas": schema_tables},
+}
+FILES: dict[str, Callable[[], str]] = {"docs/speedups.svg": picture}
+
+
+def block(name: str) -> re.Pattern[str]:
+    """Where a part stands in its document."""
+    return re.compile(rf"(<!-- {name} -->\n)(.*?)(<!-- /{name} -->)", re.S)
