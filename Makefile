@@ -39,7 +39,7 @@ STUDY = $(COMMON) $(NARROW) --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb
 # What this job's environment must hold: the host of containers needs no torch.
 NEEDS = $(if $(filter docker,$(CHOSEN)),host,local)
 
-.PHONY: help setup image doctor fixtures run benchmark report verify test test-slow test-all test-gpu check clean requirements
+.PHONY: help setup image doctor fixtures run benchmark report verify test test-slow test-all test-gpu check docs clean requirements
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -120,6 +120,11 @@ check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check repro tests entrypoint.py
 	$(VENV)/bin/mypy
+	$(VENV)/bin/python tests/plain_english.py
+
+# Writes the generated parts of the documents and the published report again.
+docs: $(VENV)/.dev
+	REPRO_UPDATE_DOCS=1 $(VENV)/bin/python -m pytest -q tests/test_docs.py -k "generated or report"
 
 requirements: $(VENV)/.uv
 	for set in core host image agents leeroopedia local dev uv; do \

@@ -7,8 +7,10 @@ these functions return; `make docs` rewrites them.
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import math
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +20,7 @@ from tabulate import tabulate
 
 from repro import claims, problems, settings
 from repro.bundle.write import Bundle
-from repro.cli import parser
+from repro.cli import GROUPS, parser
 from repro.judge import stats
 
 PUBLISHED = settings.ARTIFACTS_DIR / "results"
@@ -89,7 +91,12 @@ def published_and_measured() -> str:
     means = [known[f"agent-mean-{arm}", "all"] for arm in ("baseline", "with-kb")]
     last = [*(f"**{value:.2f}x**" for value in means), *(f"**{times(mean(ours, name))}**" for name in BASELINES)]
     rows.append(["**geometric mean**", *last])
-    headers = ["problem", "agent, over eager", "agent with knowledge", *(f"ours, over {name}" for name in BASELINES.values())]
+    headers = [
+        "problem",
+        "agent, over eager",
+        "agent with knowledge",
+        *(f"ours, over {name}" for name in BASELINES.values()),
+    ]
     return table(rows, headers)
 
 
@@ -174,15 +181,45 @@ def margins_table() -> str:
 
 
 def verbs() -> dict[str, argparse.ArgumentParser]:
-    """Every verb that the help lists, with its parser."""
+    """Every verb that the help lists, in its order, with its parser."""
     (group,) = [a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)]
-    return {action.dest: group.choices[action.dest] for action in group._choices_actions}
+    return {name: group.choices[name] for names in GROUPS.values() for name in names}
 
 
 def command_line() -> str:
     """The help of the tool and of every verb."""
-    every = {"repro": parser()} | {f"repro {name}": sub for name, sub in verbs().items()}
-    return "\n\n".join(f"## {name}\n\n```\n{found.format_help().rstrip()}\n```" for name, found in every.items())
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(HELP_COLUMNS)
+    try:
+        every = {"repro": parser()} | {f"repro {name}": sub for name, sub in verbs().items()}
+        return "\n\n".join(f"## {name}\n\n```\n{found.format_help().rstrip()}\n```" for name, found in every.items())
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+
+
+# -- the tree -------------------------------------------------------------------------------------------------------
+
+
+def rooms() -> str:
+    """Every package of the tool with its purpose and modules, then the modules beside them, from their docstrings."""
+    packages, modules = [], []
+    for path in sorted((settings.ROOT / "repro").iterdir()):
+        if (path / "__init__.py").exists():
+            names = sorted(file.stem for file in path.glob("*.py") if not file.stem.startswith("__"))
+            inside = sorted(folder.name + "/" for folder in path.iterdir() if (folder / "__init__.py").exists())
+            packages.append([f"`{path.name}/`", _purpose(path / "__init__.py"), " ".join(names + inside)])
+        elif path.suffix == ".py" and not path.stem.startswith("__"):
+            modules.append([f"`{path.name}`", _purpose(path)])
+    return f"{table(packages, ['room', 'purpose', 'modules'])}\n\n{table(modules, ['file', 'purpose'])}"
+
+
+def _purpose(file: Path) -> str:
+    """The first sentence of a module's docstring."""
+    text = " ".join((ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0].split())
+    return _cell(re.split(r"(?<=\.) (?=[A-Z`])", text)[0])
 
 
 # -- JSON -----------------------------------------------------------------------------------------------------------
@@ -300,7 +337,7 @@ def result_table() -> str:
 
 WIDTH, LEFT, RIGHT, TOP, STEP = 760, 60, 30, 64, 27
 GREY = "#7a828c"  # legible on white and on black
-# baseline -> colour, height within its row, path of a mark around (0, 0): shapes differ where colours cannot be told apart
+# baseline -> colour, height within its row, path of a mark around (0, 0). Shapes differ for readers without colours.
 MARKS = {
     "eager": ("#2f81f7", -6, "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"),
     "compile": ("#bf8700", 0, "M-4 -4h8v8h-8z"),
@@ -350,6 +387,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"published": published_and_measured},
     "docs/results.md": {"run": run_table, "zeros": zeros_table, "artifacts": artifact_tables, "margins": margins_table},
     "docs/command-line.md": {"help": command_line},
+    "docs/architecture.md": {"rooms": rooms},
     "docs/json.md": {"result": result_table, "schemas": schema_tables},
 }
 FILES: dict[str, Callable[[], str]] = {"docs/speedups.svg": picture}

@@ -1,91 +1,170 @@
-"""The README cannot drift: its help text and its tables are the tool's own output and the published bundles' content.
+"""The documentation cannot drift: generated parts, links, commands, options, paths and bundles are what they say.
 
-REPRO_UPDATE_DOCS=1 rewrites the blocks instead of comparing them.
+`make docs` (REPRO_UPDATE_DOCS=1) writes the generated parts and the published report instead of comparing them.
 """
 
 import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
+import documents
 import pytest
 
 from repro import jsonio, settings
-from repro.bundle.write import latest
-from repro.report import markdown, model
+from repro.cli import parser
 
-README = settings.ROOT / "README.md"
 PUBLISHED = settings.ARTIFACTS_DIR / "results"
 REPORT = settings.ROOT / "docs" / "report"
-STACKS = {"h200-pinned": "pinned stack", "h200-newer": "newer stack"}
+DOCUMENTS = [settings.ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+    (settings.ROOT / "docs").glob("*.md")
+)
+NAMES = [str(file.relative_to(settings.ROOT)) for file in DOCUMENTS]
+UPDATE = "run `make docs`"
+# Words of the documents' commands that stand for a reader's own files, and what takes their place here.
+STANDS_FOR = {"NUMBER": "36", "DIR": ".", "COPY": ".", "FILE": "f.py", "ID": "L1_36", "…": ""}
 
 
-def help_text():
-    environment = os.environ | {"COLUMNS": "100"}
-    command = [sys.executable, str(settings.ROOT / "entrypoint.py"), "--help"]
-    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.rstrip()
+def updating():
+    return bool(os.environ.get("REPRO_UPDATE_DOCS"))
 
 
-def section(text, title):
-    """One `## ` section of a report, with its title as a bold line."""
-    found = re.search(rf"^## ({title}.*?)\n(.*?)(?=^## |\Z)", text, re.M | re.S)
-    return f"**{found.group(1)}**\n{found.group(2).rstrip()}"
+def text_of(name):
+    return (settings.ROOT / name).read_text()
 
 
-def published(stack, verb):
-    bundle = latest(PUBLISHED / stack, (verb,))
-    return bundle, markdown.render(model.build(bundle))
+def outside_code(text):
+    return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.S)
 
 
-def results_block():
-    parts = []
-    for stack, words in STACKS.items():
-        bundle, text = published(stack, "benchmark")
-        machine = next(iter(model.build(bundle)["machines"].values()))
-        path = bundle.path.relative_to(settings.ROOT)
-        parts.append(
-            f"Artifact study, {words}, one machine ([bundle]({path})): {machine}\n\n" + section(text, "Artifacts")
-        )
-    return "\n\n".join(parts)
+def commands(name, start):
+    """Lines of shell blocks, and pieces of inline code, that begin with a word."""
+    text = text_of(name)
+    blocks = [
+        line for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.replace("\\\n", "").split("\n")
+    ]
+    code = blocks + re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.S))
+    return sorted({line.split("  #")[0].split(" # ")[0].strip() for line in code if line.strip().startswith(start)})
 
 
-def run_block():
-    bundle, text = published("h200-pinned", "run")
-    machine = next(iter(model.build(bundle)["machines"].values()))
-    path = bundle.path.relative_to(settings.ROOT)
-    return f"`make run` on one H200, pinned stack ([bundle]({path})): {machine}\n\n" + section(text, "oracle")
+# -- generated parts ------------------------------------------------------------------------------------------------
 
 
-BLOCKS = {"help": lambda: f"```\n{help_text()}\n```", "run": run_block, "results": results_block}
-
-
-@pytest.mark.parametrize("name", BLOCKS)
-def test_readme_block_is_what_the_tool_says(name):
-    text = README.read_text()
-    pattern = re.compile(rf"(<!-- {name} -->\n)(.*?)(<!-- /{name} -->)", re.S)
-    wanted = BLOCKS[name]() + "\n"
-    if os.environ.get("REPRO_UPDATE_DOCS"):
-        README.write_text(pattern.sub(lambda found: found.group(1) + wanted + found.group(3), text))
+@pytest.mark.parametrize("name, part", [(name, part) for name, parts in documents.PARTS.items() for part in parts])
+def test_a_generated_part_is_what_its_sources_say(name, part):
+    file, pattern = settings.ROOT / name, documents.block(part)
+    text, wanted = file.read_text(), documents.PARTS[name][part]() + "\n"
+    if updating():
+        file.write_text(pattern.sub(lambda found: found.group(1) + wanted + found.group(3), text))
         return
-    assert pattern.search(text).group(2) == wanted, "run REPRO_UPDATE_DOCS=1 pytest tests/test_docs.py"
+    assert pattern.search(text).group(2) == wanted, UPDATE
 
 
-def test_the_published_report_is_what_the_readmes_command_draws(tmp_path):
+@pytest.mark.parametrize("name", documents.FILES)
+def test_a_generated_file_is_what_its_sources_say(name):
+    file, wanted = settings.ROOT / name, documents.FILES[name]()
+    if updating():
+        file.write_text(wanted)
+    assert file.read_text() == wanted, UPDATE
+
+
+def test_every_field_of_a_result_is_documented():
+    assert documents.result_fields() <= documents.RESULT.keys()
+
+
+def test_the_published_report_is_what_the_documented_command_draws(tmp_path):
     """From the published bundles, byte by byte: page, JSON and figures."""
-    text = README.read_text().replace("\\\n", "")
-    (names,) = re.findall(r"^\$repro report (.+) -o docs/report --format html,svg", text, re.M)
+    text = text_of("docs/report.md").replace("\\\n", "")
+    (names,) = re.findall(r"^repro report (.+) -o docs/report --format html,svg", text, re.M)
     bundles = [settings.ROOT / name for name in names.split()]
-    folder = REPORT if os.environ.get("REPRO_UPDATE_DOCS") else tmp_path
+    folder = REPORT if updating() else tmp_path
     command = [sys.executable, str(settings.ROOT / "entrypoint.py"), "report", *map(str, bundles), "-o", str(folder)]
     subprocess.run([*command, "--format", "html,svg"], capture_output=True, check=True)
     drawn = {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     known = {file.relative_to(REPORT): file.read_bytes() for file in REPORT.rglob("*") if file.is_file()}
     assert drawn.keys() == known.keys()
-    assert [name for name in drawn if drawn[name] != known[name]] == [], "run REPRO_UPDATE_DOCS=1 pytest"
-    for picture in re.findall(r"!\[.+\]\((docs/report/\S+)\)", README.read_text()):
-        assert (settings.ROOT / picture).exists()
+    assert [name for name in drawn if drawn[name] != known[name]] == [], UPDATE
+
+
+# -- what is written by hand ----------------------------------------------------------------------------------------
+
+
+def test_the_readme_is_short():
+    assert len(text_of("README.md").encode()) <= 9 * 1024
+
+
+def headings(file):
+    """The anchors that GitHub gives a document's headings."""
+    found = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", file.read_text(), flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in found}
+
+
+def test_every_link_leads_somewhere():
+    wrong = []
+    for file in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)\s]+)\)", outside_code(file.read_text())):
+            if target.startswith(("https://", "../../actions/")):
+                continue
+            path, _, anchor = target.partition("#")
+            there = (file.parent / path).resolve() if path else file
+            if not there.exists() or (anchor and anchor not in headings(there)):
+                wrong.append(f"{file.name}: {target}")
+    assert wrong == []
+
+
+def test_every_path_that_is_named_is_there():
+    wrong = []
+    for name in NAMES:
+        for path in re.findall(r"`((?:artifacts|tests|docs|repro|requirements|problems)/[\w./*-]+)`", text_of(name)):
+            if not list(settings.ROOT.glob(path.rstrip("/"))):
+                wrong.append(f"{name}: {path}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_is_one_and_takes_its_options(name):
+    """A command of two words or three may be a verb that a sentence names, without its arguments."""
+    for command in commands(name, "repro "):
+        words = [STANDS_FOR.get(word, word) for word in shlex.split(command)[1:]]
+        if len(words) <= 2 and not any(word.startswith("-") for word in words):
+            assert words[0] in {*documents.verbs(), "VERB", "cell", "agent", "gateway"}, command
+            continue
+        try:
+            parser().parse_args([word for word in words if word])
+        except Exception as error:
+            pytest.fail(f"{command}: {error}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_make_target_is_one_with_its_variables(name):
+    makefile = text_of("Makefile")
+    for command in commands(name, "make "):
+        for word in shlex.split(command)[1:]:
+            if word == "...":
+                continue
+            variable, is_variable, _ = word.partition("=")
+            pattern = rf"^{variable} [?:]?=" if is_variable else rf"^{variable}:"
+            assert re.search(pattern, makefile, re.M), f"{command}: {word}"
+
+
+def test_every_bundle_that_is_named_is_published():
+    """By its whole name, in the results or in the history of those that are not kept."""
+    kept = {path.name.split(".")[0] for path in PUBLISHED.rglob("*")}
+    history = "".join(file.read_text() for file in settings.ROOT.rglob("artifacts/**/*.csv"))
+    named = {bundle for name in NAMES for bundle in re.findall(r"\d{8}T\d{6}Z-[a-z-]+[a-z]", text_of(name))}
+    assert named and {bundle for bundle in named if bundle not in kept and bundle not in history} == set()
+
+
+def test_the_citation_is_one():
+    text = text_of("CITATION.cff")
+    for field in ("cff-version: 1.2.0", "message:", "title:", "authors:", "  - name: The repro authors"):
+        assert re.search(rf"^{field}", text, re.M), field
+
+
+# -- published bundles ----------------------------------------------------------------------------------------------
 
 
 def test_published_bundles_are_whole():

@@ -1,1 +1,1 @@
-"""Who writes solutions, and the study that compares them."""
+"""The agents that write solutions, and the study that compares them."""
