@@ -1,6 +1,6 @@
-"""Finds words that hide what is meant, in comments, docstrings, messages and documents: `python tests/plain_english.py`.
+"""Finds words that hide what is meant, in comments, docstrings, messages and documents.
 
-The words and what to write instead stand in plain_english.toml. Prints file:line for each finding; exits 1 if there is one.
+The words and what to write instead stand in plain_english.toml. Prints file:line for each finding; exits 1 if any.
 """
 
 from __future__ import annotations
