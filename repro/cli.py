@@ -12,14 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tabulate import tabulate
-
 from repro import __version__, inner, settings, verbs
 from repro.bundle.write import Bundle
 from repro.engines import NAMES, choose
 from repro.engines.base import Engine
 from repro.errors import ReproError, UsageError
 from repro.progress import Progress
+from repro.screen import Column, Screen
 
 SHOWN = 100
 # The verbs that a person may use, as the help groups them. What engines start (`inner`) is in none of them.
@@ -265,13 +264,18 @@ def _fingerprint(args: argparse.Namespace, progress: Progress) -> int:
     if outcome.fingerprint is None:
         raise ReproError("no fingerprint", outcome.error)
     values = outcome.fingerprint["values"]
+    screen = Screen.of(args)
     rows = [[k, _short(v["value"] if v["value"] is not None else v["status"]), v["class"], v["source"]]
-            for k, v in values.items()]  # fmt: skip
-    print(fingerprint.headline(outcome.fingerprint))
-    print(tabulate(rows, headers=["value", "", "class", "source"], tablefmt="github", disable_numparse=True))
+            for k, v in values.items() if screen.verbose or v["value"] is not None]  # fmt: skip
+    columns = (Column("name", whole=True), Column("value"), Column("class", 2, whole=True), Column("source", 1))
+    screen.table(columns, rows)
     observed = outcome.result or {}
     if sampler := observed.get("telemetry", {}).get("sampler"):  # an image of an older release has none
-        print(f"sampler: {sampler['status']}, {sampler['samples']} samples, one in {sampler['period_ms']} ms")
+        screen.line(f"sampler: {sampler['status']}, {sampler['samples']} samples, one in {sampler['period_ms']} ms")
+    absent = sum(value["value"] is None for value in values.values())
+    if absent and not screen.verbose:
+        screen.line(f"{absent} values are absent on this machine; -v lists them with the reason.")
+    screen.last(fingerprint.headline(outcome.fingerprint))
     verbs.write_json(args.json, outcome.fingerprint | {"observed": observed})
     return 0
 
@@ -281,10 +285,8 @@ def _doctor(args: argparse.Namespace, progress: Progress) -> int:
     from repro import doctor
 
     report = doctor.examine(doctor.Setting(args.engine, args.device, args.gpus, args.results))
-    print("\n".join(doctor.lines(report)))
     verbs.write_json(args.json, report)
-    if not report["ready"]:
-        print(f"repro: {doctor.verdict(report)}", file=sys.stderr)
+    doctor.draw(report, Screen.of(args))
     return 0 if report["ready"] else 1
 
 
@@ -416,9 +418,10 @@ def _gc(args: argparse.Namespace, progress: Progress) -> int:
     from repro.engines import docker
 
     removed = docker.collect_garbage(everything=args.all)
+    screen = Screen.of(args)
     for name in removed:
-        print(f"removed {name}")
-    print(f"{len(removed)} removed")
+        screen.line(f"removed {name}")
+    screen.last(f"{len(removed)} removed")
     return 0
 
 
@@ -443,7 +446,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"repro: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("repro: interrupted", file=sys.stderr)
+        print("repro: interrupted. Repeat the command to start again.", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from repro import fixtures, problems, settings
+from repro import fixtures, problems, settings, wording
 from repro.bundle.write import Bundle
 from repro.cells import Cell
 from repro.engines.base import Engine
@@ -210,16 +210,13 @@ def summary(row: dict[str, Any]) -> str:
 
 
 def line(entry: dict[str, Any]) -> str:
-    """One line for one verdict: class and speedups, or the first reason."""
-    text = str(entry["verdict"])
+    """One line for one verdict: class, time and speedups, or the first reason."""
+    text = wording.sentence(entry)
     if entry["verdict"] == "correct":
-        text += f" ({entry['precision_class']}, rel L2 {entry['rel_l2']:.1e})"
+        text += f" ({entry['precision_class']}, relative L2 error {entry['rel_l2']:.1e})"
         if entry["time_ms"] and entry["measurement"]:
             text += f", {entry['time_ms']['median']:.4g} ms"
             text += "".join(f", {v['ratio']:.2f}x {k}" for k, v in entry["speedup"].items() if k != "best_same_class")
-    elif entry["reasons"]:
-        reason = entry["reasons"][0]
-        text += f": {reason['code']} {reason.get('trial', '')} {reason['detail']}".rstrip()
     return text
 
 

@@ -3,39 +3,123 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 
+from rich import progress as bars
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Column
+from rich.text import Text
+
+
+def spoken(seconds: float) -> str:
+    """`0:42`, `12:05`, `1:02:05`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Pace:
+    """How far a job is, and how long the rest will take if it goes on as before."""
+
+    def __init__(self) -> None:
+        self.begin = self.latest = time.monotonic()
+        self.first: int | None = None
+        self.done = self.total = 0
+
+    def at(self, number: int, total: int) -> None:
+        """Unit `number` of `total` runs now. What was there before the first call took no time of this job."""
+        if self.first is None:
+            self.first, self.begin = number - 1, time.monotonic()
+        if number - 1 > self.done or self.total != total:
+            self.latest = time.monotonic()
+        self.done, self.total = max(number - 1, self.done), total
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.begin
+
+    @property
+    def rest_s(self) -> float | None:
+        """Expected rest in seconds, None before the first unit is done."""
+        finished = self.done - (self.first or 0)
+        if finished <= 0 or not self.total:
+            return None
+        each = (self.latest - self.begin) / finished
+        return max(0.0, each * (self.total - self.done) - (time.monotonic() - self.latest))
+
+    def text(self) -> str:
+        """`0:42, about 1:30 left`."""
+        rest = self.rest_s
+        return spoken(self.elapsed_s) + (f", about {spoken(rest)} left" if rest is not None else "")
+
+
+class _Times(bars.ProgressColumn):
+    """Elapsed time and expected rest of a job."""
+
+    max_refresh = 0.5
+
+    def __init__(self, pace: Pace) -> None:
+        super().__init__(Column(no_wrap=True))
+        self.pace = pace
+
+    def render(self, task: bars.Task) -> Text:
+        return Text(self.pace.text(), "cyan")
 
 
 class Progress:
-    """`step` is what happens now, `done` what stays on the screen."""
+    """`step` is what happens now, `done` what stays on the screen. Quiet: neither is shown."""
 
-    def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._status = self.console.status("") if self.console.is_terminal else None
-        self._prefix = ""
+    def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
+        self._live: bars.Progress | None = None
+        self._task = bars.TaskID(0)
+        self._pace = Pace()
+        self._prefix, self._number, self._total = "", 0, 0
+        self._said: set[str] = set()
 
     @contextlib.contextmanager
     def live(self) -> Iterator[Progress]:
         """Shows the live line while the block runs."""
-        with self._status or contextlib.nullcontext():
+        self._pace = Pace()
+        if not self.console.is_terminal or self.console.quiet:
             yield self
+            return
+        what = bars.TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+        columns = (bars.SpinnerColumn(), bars.MofNCompleteColumn(), _Times(self._pace), what)
+        with bars.Progress(*columns, console=self.console, transient=True, expand=True) as self._live:
+            self._task = self._live.add_task("", total=None)
+            try:
+                yield self
+            finally:
+                self._live = None
 
     def at(self, number: int, total: int) -> None:
         """Which unit of work runs now."""
+        self._pace.at(number, total)
+        self._number, self._total = number, total
         self._prefix = f"[{number}/{total}] "
+        if self._live is not None:
+            self._live.update(self._task, completed=number - 1, total=total)
 
     def step(self, line: str) -> None:
         """What happens now; shown on a terminal only."""
-        if self._status is not None:
-            self._status.update(escape(self._prefix + line))
+        if self._live is not None:
+            self._live.update(self._task, description=escape(line))
 
     def done(self, line: str) -> None:
-        """A line that stays."""
-        self.console.print(escape(self._prefix + line))
+        """A line that stays, about the unit of work that has ended. Elsewhere than on a terminal it carries the times
+        that the live line shows there."""
+        self._pace.at(self._number + 1, self._total)
+        times = f" ({self._pace.text()})" if self._total and not self.console.is_terminal else ""
+        self._print(f"{self._prefix}{line}{times}")
 
     def say(self, line: str) -> None:
-        """A line that stays, about the run as a whole."""
-        self.console.print(escape(line))
+        """A line that stays, about the run as a whole; a second time it is not shown."""
+        if line not in self._said:
+            self._said.add(line)
+            self._print(line)
+
+    def _print(self, line: str) -> None:
+        self.console.print(escape(line), soft_wrap=not self.console.is_terminal)

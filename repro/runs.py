@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro import jsonio, problems, settings, signals
+from repro import jsonio, problems, settings, signals, wording
 from repro.bundle.write import Bundle
 from repro.cells import Cell, Outcome
 from repro.engines.base import Engine
@@ -185,4 +185,5 @@ def keep(
         }
         bundle.add(entry)
     kept = bundle.rows[row.id]
-    progress.done(f"{row.id}: {summarise(kept) if outcome.status == 'done' else outcome.status + ': ' + outcome.error}")
+    why = wording.reason({"code": outcome.status, "detail": outcome.error})
+    progress.done(f"{row.id}: {summarise(kept) if outcome.status == 'done' else why}")

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
+from rich.text import Text
 
 from repro import jsonio, settings
 from repro.bundle.write import Bundle, latest
 from repro.errors import UsageError
 from repro.progress import Progress
+from repro.screen import BAD, OPEN, Column, Screen, shortest
 
 Run = Callable[[argparse.Namespace, Progress], int]
 BUNDLES = ("run", "evaluate", "benchmark", "fixtures", "self-test")
@@ -61,7 +62,7 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
     compare.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced, or a solution "
                          "that is correct in A is not in B")  # fmt: skip
     verify = verb("verify", "check bundles: schemas, hashes, plan, solutions, verdicts, times", _verify)
-    verify.add_argument("bundle", type=Path, nargs="*", help="default: the newest")
+    verify.add_argument("bundle", type=Path, nargs="*", help="bundles, or folders of bundles (default: the newest)")
     verify.add_argument("--results", type=Path, default=settings.results_dir(), help="folder of bundles")
     verify.add_argument(
         "--id", default="", metavar="ID", help="the published bundle id, or its beginning, that the bundle must have"
@@ -83,9 +84,13 @@ def problems(args: argparse.Namespace, progress: Progress) -> int:
     """The shipped problems and the suites that hold them."""
     from repro import problems as shipped
 
-    member = {i: ", ".join(s for s, of in shipped.suites().items() if i in of) for i in shipped.ids()}
+    suites = shipped.suites()
+    member = {i: ", ".join(s for s, of in suites.items() if i in of) for i in shipped.ids()}
     rows = [[i, shipped.load(i).name, member[i]] for i in shipped.ids()]
-    print(tabulate(rows, headers=["id", "name", "suites"], tablefmt="github"))
+    screen = Screen.of(args)
+    screen.table((Column("id", whole=True), Column("name"), Column("suites", 1)), rows)
+    sizes = ", ".join(f"{name} ({len(of)})" for name, of in suites.items())
+    screen.last(f"{len(rows)} problems", f"suites: {sizes}")
     return 0
 
 
@@ -106,21 +111,33 @@ def _fetch(args: argparse.Namespace, progress: Progress) -> int:
 
 def _artifacts(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 2 where a finding is an error: the folder does not say what its tables say."""
+    screen = Screen.of(args)
     if args.action == "figure":
         from repro.artifacts import figure
 
         files, left_out = figure.draw(args.folder, args.name, args.output)
-        for file in files:
-            print(f"written: {file}")
         for name, why in left_out.items():
             print(f"repro: no figure of {name}: {why}", file=sys.stderr)
+        for file in files:
+            screen.line(f"written: {shortest(file)}")
+        screen.last(f"{len(files)} figures written")
         return 0
     from repro.artifacts import lint
 
     report = lint.lint(args.folder, args.name)
-    for line in report["lines"]:
-        print(line)
-    print(f"{report['errors']} errors, {len(report['findings'])} findings in {len(report['artifacts'])} artifacts")
+    tones = {lint.ERROR: BAD, lint.WARNING: OPEN, lint.NOTE: ""}
+    columns = (
+        Column("severity", whole=True),
+        Column("where", least=32),
+        Column("what", least=24),
+        Column("why", 1, least=30),
+        Column("code", 2),
+    )
+    rows = [[Text(f["severity"], tones[f["severity"]]), f["where"], f["what"], f["why"], f["code"]]
+            for f in report["findings"]]  # fmt: skip
+    screen.table(columns, rows)
+    findings = f"{len(report['findings'])} findings in {len(report['artifacts'])} artifacts"
+    screen.last(f"{report['errors']} errors", findings)
     write_json(args.json, {name: value for name, value in report.items() if name != "lines"})
     return 2 if report["errors"] else 0
 
@@ -130,32 +147,37 @@ def _compare(args: argparse.Namespace, progress: Progress) -> int:
     from repro.report import claims as drawn
     from repro.report import comparison
 
+    screen = Screen.of(args)
     if args.claims:
         newest = [latest(args.results, (verb,)) for verb in ("run", "benchmark")] if not args.bundle else []
         bundles = [Bundle.open(path) for path in args.bundle] or [bundle for bundle in newest if bundle is not None]
         found = replication.judge(claims.load(), [measured.read(bundle) for bundle in bundles])
-        print(drawn.render(found))
         write_json(args.json, found)
+        drawn.draw(found, screen)
         return 3 if args.strict and not replication.reproduced(found) else 0
     if len(args.bundle) != 2:
         raise UsageError(f"{len(args.bundle)} bundles were named", "two are compared", "Name A and B, or add --claims.")
     found = compare.compare(*(measured.read(Bundle.open(path)) for path in args.bundle))
-    print(comparison.render(found))
     write_json(args.json, found)
+    comparison.draw(found, screen)
     return 3 if args.strict and compare.worse(found) else 0
 
 
 def _verify(args: argparse.Namespace, progress: Progress) -> int:
-    """Exit 2 where a check fails."""
+    """Exit 2 where a check fails. An interrupted bundle is whole as far as it goes, and fails nothing."""
     from repro.bundle import verify
+    from repro.report import verified
 
-    paths = args.bundle or [newest(args.results).path]
+    screen = Screen.of(args)
+    paths = verified.bundles(args.bundle) or [newest(args.results).path]
     if args.id and len(paths) > 1:
         raise UsageError("--id is of one bundle", f"{len(paths)} were named", "Verify them one by one.")
-    reports = [verify.verify(path, args.id) for path in paths]
-    for report in reports:
-        print("\n".join(verify.lines(report)))
+    reports = []
+    for path in paths:
+        reports.append(verify.verify(path, args.id))
+        verified.draw(reports[-1], screen)
     write_json(args.json, {"schema_version": verify.SCHEMA_VERSION, "bundles": reports})
+    screen.last(verified.summary(reports))
     return 0 if all(report["passed"] for report in reports) else 2
 
 
@@ -164,14 +186,16 @@ def _share(args: argparse.Namespace, progress: Progress) -> int:
     from repro.bundle import share
 
     done: list[dict[str, Any]] = share.share(args.bundle, args.output, secrets.token_bytes(16), args.hide)
+    screen = Screen.of(args)
     for told in done:
         counts = ", ".join(f"{n} {kind}" for kind, n in told["shared"]["identities"].items()) or "none"
-        print(f"written: {told['bundle']} (bundle id {told['bundle_id']}); identities replaced: {counts}")
+        screen.line(f"written: {told['bundle']} (bundle id {told['bundle_id']}); identities replaced: {counts}")
         for name, why in told["shared"]["left_out"].items():
-            print(f"  left out {name}: {why}")
+            screen.item(f"left out {name}: {why}")
         for doubt in told["not_judged"]:
-            print(f"  not judged: {doubt['file'] or 'all files'}: {doubt['what']}")
+            screen.item(f"not judged: {doubt['file'] or 'all files'}: {doubt['what']}")
         if told["failed"]:
             print(f"repro: in {told['bundle']} alone these checks fail: {', '.join(told['failed'])}", file=sys.stderr)
     write_json(args.json, {"schema_version": 1, "bundles": done})
+    screen.last(f"{len(done)} bundle{'' if len(done) == 1 else 's'} copied", ", ".join(t["bundle"] for t in done))
     return 2 if any(told["failed"] for told in done) else 0

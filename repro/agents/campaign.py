@@ -197,6 +197,8 @@ class Campaign:
 
     def _keep(self, row: Row, outcome: Outcome) -> None:
         with self._writing:
+            plan = self.bundle.manifest["plan"]
+            self.progress.at(1 + sum(self.bundle.done(name) for name in plan), len(plan))
             keep(self.bundle, row, outcome, self.progress, evaluation.summary)
 
 

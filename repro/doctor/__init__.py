@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rich.text import Text
+
 from repro.doctor import containers, graphics, machine
-from repro.doctor.finding import FAIL, WARN, Finding, Setting, warn
+from repro.doctor.finding import FAIL, OK, SKIP, WARN, Finding, Setting, warn
+from repro.errors import printable
+from repro.screen import BAD, GOOD, OPEN, Column, Screen
 
 SCHEMA_VERSION = 1
+# Status -> its sign and colour.
+SIGNS = {OK: ("✓", GOOD), WARN: ("!", OPEN), FAIL: ("✗", BAD), SKIP: ("–", "dim")}
 
 CHECKS: dict[str, Callable[[Setting], Finding]] = {
     "python": machine.python,
@@ -55,17 +61,21 @@ def verdict(report: dict[str, Any]) -> str:
     if failed:
         return f"not ready: {', '.join(failed)}"
     warned = sum(check["status"] == WARN for check in report["checks"])
-    return "ready" + (f", with {warned} warnings" if warned else "")
+    return "ready" + (f", with {warned} warning{'' if warned == 1 else 's'}" if warned else "")
 
 
-def lines(report: dict[str, Any]) -> list[str]:
-    """The report as text: a check a line, its remedy below it, and the verdict."""
-    wide = max(len(check["check"]) for check in report["checks"])
-    found = [f"engine: {report['engine']}"]
+def draw(report: dict[str, Any], screen: Screen) -> None:
+    """The checks as a table, the remedy under what fails or warns, and the verdict as the last line."""
+    rows = []
     for check in report["checks"]:
-        found.append(f"  {check['status']:<4}  {check['check']:<{wide}}  {check['seen']}")
-        found += [f"  {'':<4}  {'':<{wide}}  -> {check['remedy']}"] if check["remedy"] else []
-    return [*found, verdict(report)]
+        sign, style = SIGNS[check["status"]]
+        seen = Text(printable(check["seen"]))
+        if check["remedy"]:
+            seen.append(f"\n→ {printable(check['remedy'])}", style)
+        rows.append([Text(sign, style), check["check"], seen])
+    screen.title(f"What a run with engine {report['engine']} needs")
+    screen.table((Column("", whole=True), Column("check", whole=True), Column("seen")), rows)
+    screen.last(verdict(report))
 
 
-__all__ = ["CHECKS", "Setting", "examine", "lines", "verdict"]
+__all__ = ["CHECKS", "Setting", "draw", "examine", "verdict"]

@@ -60,7 +60,7 @@ class Setting:
 
             return docker.connect(), ""
         except PrerequisiteError as error:
-            return None, str(error)
+            return None, f"{error.what}: {error.why}" if error.why else error.what
         except ImportError:
             return None, "the docker package is not installed here"
 

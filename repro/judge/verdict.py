@@ -52,7 +52,8 @@ def _excesses(subject: Subject, fixture: dict[str, Any]) -> list[dict[str, Any]]
         name = max(worst, key=lambda n: worst[n] / limits[n])
         if worst[name] > limits[name] or math.isnan(worst[name]):
             detail = f"{worst[name]:.3g} over the limit {limits[name]:.3g} of class {loosest}"
-            found.append({"code": CODES[name], "trial": kind, "detail": detail})
+            numbers = {"value": worst[name], "limit": limits[name], "class": loosest}
+            found.append({"code": CODES[name], "trial": kind, "detail": detail, **numbers})
     return found
 
 

@@ -25,7 +25,7 @@ import torch
 from repro import problems, settings
 from repro.errors import SolutionError
 from repro.inputs import WEIGHT_SEED, torch_dtype
-from repro.judge import baselines, binder, digests, driver, interpreter, provenance, warm
+from repro.judge import baselines, binder, digests, driver, interpreter, no_gpu, provenance, warm
 from repro.judge.buffers import open_ticket, view
 from repro.judge.outputs import address, describe, digest, nbytes, part, sealed, sums
 from repro.judge.protocol import Channel, ChannelClosed
@@ -113,12 +113,17 @@ class Worker:
         try:
             spec.loader.exec_module(self.module)
         except SyntaxError as error:
-            raise SolutionError("syntax_error", f"{error.msg} at line {error.lineno}") from error
+            raise SolutionError("syntax_error", f"line {error.lineno}: {error.msg}") from error
         except BaseException as error:
-            raise SolutionError("import_error", f"{type(error).__name__}: {error}") from error
+            code = self._code(error, "import_error")
+            raise SolutionError(code, f"{type(error).__name__}: {error}") from error
         if not callable(getattr(self.module, entry, None)):
             raise SolutionError("no_entry", f"no {entry} to call: the file must define ModelNew or kernel_function")
         return {}
+
+    def _code(self, error: BaseException, otherwise: str) -> str:
+        """The reason code of an exception: without a GPU, one that asks for a GPU has a code of its own."""
+        return "needs_cuda" if not self.cuda and no_gpu.lacks_gpu(error) else otherwise
 
     def piece(self, name: str, dtype: str, shape: list[int], start: int, count: int) -> dict[str, Any]:
         """Elements [start, start + count) of one tensor of the state dict, from the staging buffer."""
@@ -361,7 +366,8 @@ def answer(worker: Worker, message: dict[str, Any]) -> dict[str, Any]:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         # torch's allocator on the CPU raises a plain RuntimeError
-        code = "out_of_memory" if "DefaultCPUAllocator: can't allocate memory" in str(error) else "exception"
+        full = "DefaultCPUAllocator: can't allocate memory" in str(error)
+        code = "out_of_memory" if full else worker._code(error, "exception")
         return {"error": f"{type(error).__name__}: {error} ({where})", "code": code}
 
 

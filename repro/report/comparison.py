@@ -1,70 +1,84 @@
-"""A comparison of two bundles as markdown: a pure function of what `compare` found."""
+"""A comparison of two bundles on a terminal, drawn from what `compare` found."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-from tabulate import tabulate
+from rich.text import Text
 
-NOTES = """## How to read this
+from repro.screen import BAD, GOOD, OPEN, Column, Screen
 
-- B/A of a speedup divides two speedups, each measured within its own run; SLOWER says that it fell, be it that the
-  kernel is slower or the baseline faster. B/A of a time under 1 is FASTER.
-- Intervals are 95 %; those of A and B, independent, add in quadrature. FASTER and SLOWER lie beyond 1 by more than 1 %
-  and than both A/A controls, SAME within that, everything else is AMBIGUOUS.
-- Fields of a fingerprint: identity (another unit), hard (times do not compare), configuration (may change speed),
-  dynamic (the state at that moment), version."""
-
-
-def render(found: dict[str, Any]) -> str:
-    """The whole comparison."""
-    parts = [f"# compare: {found['a']['bundle']} (A) and {found['b']['bundle']} (B)", _facts(found)]
-    parts += [_changes(found["verdict_changes"])]
-    parts += [text for text in (_speedups(found["rows"]), _times(found["rows"])) if text]
-    for side, other in (("a", "b"), ("b", "a")):
-        rows = [[o["row"], o["variant"] or "–", o["reason"]] for o in found[f"only_{side}"]]
-        if rows:
-            parts.append(f"## Only in {side.upper()}\n\n" + _table(["row", "variant", f"{other.upper()}"], rows))
-    if found["unmeasured"]:
-        rows = [[o["row"], o["a"], o["b"]] for o in found["unmeasured"]]
-        parts.append("## Measured in neither\n\n" + _table(["row", "A", "B"], rows))
-    parts += [_machines(pair) for pair in found["fingerprints"]]
-    return "\n\n".join([*parts, NOTES]) + "\n"
+NOTES = (
+    "B/A of a speedup divides two speedups, each measured within its own run. SLOWER says that the speedup fell: the "
+    "kernel is slower, or the baseline faster. B/A of a time under 1 is FASTER.",
+    "Intervals are 95 %. FASTER and SLOWER lie beyond 1 by more than 1 % and by more than both A/A controls; SAME lies "
+    "within that; everything else is AMBIGUOUS.",
+)
+TONES = {"FASTER": GOOD, "SLOWER": BAD, "SAME": "", "AMBIGUOUS": OPEN}
 
 
-def _table(head: list[str], rows: list[list[Any]]) -> str:
-    return tabulate(rows, headers=head, tablefmt="github", disable_numparse=True)
-
-
-def _facts(found: dict[str, Any]) -> str:
-    lines = []
+def draw(found: dict[str, Any], screen: Screen) -> None:
+    """The whole comparison, and the last line."""
+    screen.title(f"A: {found['a']['bundle']}, B: {found['b']['bundle']}")
     for side in ("a", "b"):
         each = found[side]
         stacks = "; ".join(each["stacks"]) or "nothing measured"
-        lines.append(f"- {side.upper()}: `{each['verb']}`, started {each['started']}, {each['status']}, {stacks}")
-        lines += [f"  - machine `{name}`: {line}" for name, line in each["machines"].items()]
-    return "\n".join(lines + [f"- **{caveat}**" for caveat in found["caveats"]])
+        screen.item(f"repro {each['verb']}, started {each['started']}, {each['status']}, {stacks}", side.upper())
+        for machine in each["machines"].values():
+            screen.item(machine, " ")
+    for caveat in found["caveats"]:
+        screen.item(caveat, "!")
+    screen.line()
+    _changes(found["verdict_changes"], screen)
+    _speedups(found["rows"], screen)
+    _times(found["rows"], screen)
+    for side, other in (("a", "b"), ("b", "a")):
+        rows = [[o["row"], o["variant"], o["reason"]] for o in found[f"only_{side}"]]
+        columns = (Column("row"), Column("variant", 2), Column(f"{other.upper()}", 1))
+        screen.table(columns, rows, f"Only in {side.upper()}")
+    neither = [[o["row"], o["a"], o["b"]] for o in found["unmeasured"]]
+    screen.table((Column("row"), Column("A", 1), Column("B", 2)), neither, "Measured in neither")
+    if screen.verbose:
+        for pair in found["fingerprints"]:
+            _machines(pair, screen)
+        for note in NOTES:
+            screen.item(note)
+    screen.last(*_verdict(found))
 
 
-def _changes(changes: list[dict[str, Any]]) -> str:
+def _verdict(found: dict[str, Any]) -> list[str]:
+    changes = len(found["verdict_changes"])
+    words = Counter(each["word"] for row in found["rows"] for each in row["speedup"].values())
+    parts = [f"{len(found['rows'])} rows compared", f"{changes or 'no'} verdict{'' if changes == 1 else 's'} changed"]
+    counts = ", ".join(f"{n} {name}" for name, n in words.items())
+    return [*parts, f"speedups: {counts}" if counts else "no speedup compared"]
+
+
+def _word(word: str | None) -> Text | None:
+    return Text(word, TONES.get(word, "")) if word else None
+
+
+def _changes(changes: list[dict[str, Any]], screen: Screen) -> None:
     if not changes:
-        return "No verdict changed."
+        return
+    columns = (Column("row"), Column("variant", 2), Column("A", whole=True), Column("B", whole=True), Column("why", 1))
     rows = [[c["row"], c["variant"], *c["verdict"], "; ".join(filter(None, c["why"]))] for c in changes]
-    return "## Verdicts that changed\n\n" + _table(["row", "variant", "A", "B", "why"], rows)
+    screen.table(columns, rows, "Verdicts that changed")
 
 
 def _star(row: dict[str, Any]) -> str:
     return "" if all(row["converged"]) else " *"
 
 
-def _interval(found: dict[str, Any] | None, name: str = "value", unit: str = "") -> str:
+def _interval(found: dict[str, Any] | None, name: str = "value", unit: str = "") -> str | None:
     if found is None or found[name] is None:
-        return "–"
+        return None
     low, high = found["ci95"]
     return f"{found[name]:.4g}{unit} [{low:.4g}, {high:.4g}]"
 
 
-def _speedups(rows: list[dict[str, Any]]) -> str:
+def _speedups(rows: list[dict[str, Any]], screen: Screen) -> None:
     lines = []
     for row in rows:
         for over, found in row["speedup"].items():
@@ -72,38 +86,37 @@ def _speedups(rows: list[dict[str, Any]]) -> str:
             if best and best[0] == best[1] and best[0] in row["speedup"]:
                 continue  # that baseline has a line of its own
             name = f"best ({best[0]} in A, {best[1]} in B)" if best else over
-            lines.append([row["row"], row["variant"] + _star(row), name, _interval(found["a"], unit="x"),
-                          _interval(found["b"], unit="x"), _interval(found, "ratio"), found["word"]])  # fmt: skip
-    if not lines:
-        return ""
-    return "## Speedups\n\n" + _table(["row", "variant", "over", "A", "B", "B/A", "word"], lines)
+            figures = _interval(found["a"], unit="x"), _interval(found["b"], unit="x"), _interval(found, "ratio")
+            lines.append([row["row"], row["variant"] + _star(row), name, *figures, _word(found["word"])])
+    columns = (Column("row", least=12), Column("variant", least=9), Column("over", least=12),
+               Column("A", 3, number=True), Column("B", 2, number=True), Column("B/A", number=True),
+               Column("word", whole=True))  # fmt: skip
+    screen.table(columns, lines, "Speedups")
 
 
-def _times(rows: list[dict[str, Any]]) -> str:
+def _times(rows: list[dict[str, Any]], screen: Screen) -> None:
     lines = [
         [row["row"], row["variant"] + _star(row), _interval(row["time_ms"]["a"]), _interval(row["time_ms"]["b"]),
-         _interval(row["time_ms"], "ratio"), row["time_ms"]["word"] or "–"]
+         _interval(row["time_ms"], "ratio"), _word(row["time_ms"]["word"])]
         for row in rows
         if row["time_ms"] is not None
     ]  # fmt: skip
-    reasons: dict[str, int] = {}
-    for row in rows:
-        if row["time_reason"]:
-            reasons[row["time_reason"]] = reasons.get(row["time_reason"], 0) + 1
-    told = "\n".join(f"- {count} of {len(rows)}: {reason}" for reason, count in reasons.items())
-    text = "## Times\n\n"
-    if lines:
-        text += _table(["row", "variant", "A ms", "B ms", "B/A", "word"], lines)
-    if told:
-        text += ("\n\n" if lines else "") + "Not compared:\n\n" + told
-    return text if lines or told else ""
+    columns = (Column("row", least=12), Column("variant", least=9), Column("A ms", 1, number=True),
+               Column("B ms", 1, number=True), Column("B/A", number=True), Column("word", whole=True))  # fmt: skip
+    screen.table(columns, lines, "Times")
+    reasons = Counter(row["time_reason"] for row in rows if row["time_reason"])
+    for reason, count in reasons.items():
+        screen.item(f"not compared, {count} of {len(rows)}: {reason}")
+    if reasons:
+        screen.line()
 
 
-def _machines(pair: dict[str, Any]) -> str:
+def _machines(pair: dict[str, Any], screen: Screen) -> None:
     """Differences by class; dynamic values in one line, because they differ between any two runs."""
-    title = f"## Fingerprints `{pair['a']}` (A) and `{pair['b']}` (B)\n\n"
     told = [d for d in pair["differences"] if d["class"] != "dynamic"]
-    rows = [[d["class"] + (" !" if d["hard"] else ""), d["name"], d["a"], d["b"]] for d in told]
+    rows = [[d["name"], d["class"] + (" !" if d["hard"] else ""), d["a"], d["b"]] for d in told]
+    columns = (Column("field"), Column("class", 1, whole=True), Column("A"), Column("B"))
+    screen.table(columns, rows, f"Fingerprints {pair['a']} (A) and {pair['b']} (B)")
     dynamic = [f"{d['name']} {d['a']} → {d['b']}" for d in pair["differences"] if d["class"] == "dynamic"]
-    text = title + (_table(["class", "field", "A", "B"], rows) if rows else "Nothing but the machine's state differs.")
-    return text + (f"\n\nState when taken: {', '.join(dynamic)}." if dynamic else "")
+    if dynamic:
+        screen.line(f"State when taken: {', '.join(dynamic)}.")

@@ -1,0 +1,47 @@
+"""Whether an exception of a solution on the CPU says that it cannot run without a GPU.
+
+It decides no verdict: the verdict stays `error`, and the reason code `needs_cuda` says that another machine could judge
+the solution. The text is the worker's, so a solution can claim it; it gains nothing, because it is not `correct`.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import traceback
+
+# What torch, Triton and the driver say where there is no GPU, nvcc or CUDA toolkit.
+MESSAGES = re.compile(
+    r"not compiled with CUDA|No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver"
+    r"|CUDA driver (initialization|version)|CUDA_HOME|CUDA is not available|\bnvcc\b|0 active drivers"
+    r"|(must|to) be (a |on )?(a )?(CUDA|GPU)|(is|are) not (a |on )?(a )?(CUDA|GPU)|CUDA error|libcuda"
+    r"|not supported in interpreter mode|with arguments from the 'CUDA' backend|Ninja is required to load C\+\+",
+    re.IGNORECASE,
+)
+# A solution's own check of its inputs.
+CHECK = re.compile(r"is_cuda|cuda\.is_available|device\.type\s*==|[\"']cuda", re.IGNORECASE)
+# Where the interpreter's missing parts show: its builder lacks the operation that a language function asks for.
+INTERPRETER = re.compile(r"'InterpreterBuilder' object has no attribute")
+
+
+def lacks_gpu(error: BaseException) -> bool:
+    """Whether the error, or one that it came from, is about the missing GPU."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        if _says_so(current):
+            return True
+        current = current.__cause__ or current.__context__
+    return False
+
+
+def _says_so(error: BaseException) -> bool:
+    text = str(error)
+    if MESSAGES.search(text) or INTERPRETER.search(text):
+        return True
+    if not isinstance(error, AssertionError):
+        return False
+    frames = traceback.extract_tb(error.__traceback__)
+    line = linecache.getline(frames[-1].filename, frames[-1].lineno or 0) if frames else ""
+    return bool(CHECK.search(line) or CHECK.search(text))

@@ -1,0 +1,168 @@
+"""What a verb prints on stdout: tables that fit the terminal, and one last line with the verdict.
+
+`-q` prints the last line alone, `-v` everything. Markdown goes to files only. Colour appears on a terminal and nowhere
+else; NO_COLOR turns it off. Solutions, paths and errors reach the terminal without control characters.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from repro.errors import printable
+
+EMPTY = "–"
+SEPARATOR = " · "
+GOOD, BAD, OPEN = "green", "red", "yellow"
+SIGNS = {GOOD: "✓", BAD: "✗", OPEN: "○"}
+GAP = 2  # between two columns
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column. priority: 0 is always shown; of the others the highest goes first where the width does not suffice.
+    number: right-aligned and never wrapped. whole: a text that is never wrapped, as a name or a verdict. least: how
+    narrow another text may become before a column goes."""
+
+    title: str
+    priority: int = 0
+    number: bool = False
+    whole: bool = False
+    least: int = 16
+
+
+def good(text: str) -> Text:
+    """A word with the sign and colour of what is as it should be."""
+    return Text(f"{SIGNS[GOOD]} {printable(text)}", GOOD)
+
+
+def bad(text: str) -> Text:
+    """A word with the sign and colour of a failure."""
+    return Text(f"{SIGNS[BAD]} {printable(text)}", BAD)
+
+
+def doubtful(text: str) -> Text:
+    """A word with the sign and colour of what is neither good nor bad."""
+    return Text(f"{SIGNS[OPEN]} {printable(text)}", OPEN)
+
+
+class Screen:
+    """Draws on stdout. Nothing but the last line where it is quiet."""
+
+    def __init__(self, *, quiet: bool = False, verbose: bool = False, console: Console | None = None) -> None:
+        self.quiet, self.verbose = quiet, verbose and not quiet
+        self.console = console or Console(highlight=False, markup=False, emoji=False)
+
+    @staticmethod
+    def of(args: argparse.Namespace) -> Screen:
+        """The screen that a command line asks for."""
+        return Screen(quiet=getattr(args, "quiet", False), verbose=getattr(args, "verbose", False))
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal; COLUMNS or 80 where there is none."""
+        return self.console.width
+
+    def title(self, text: str) -> None:
+        """A heading."""
+        if not self.quiet:
+            self.console.print(Text(printable(text), "bold"))
+
+    def line(self, text: str | Text = "", style: str = "") -> None:
+        """A sentence, wrapped between words."""
+        if not self.quiet:
+            shown = text if isinstance(text, Text) else Text(printable(text), style)
+            self.console.print(shown, soft_wrap=not self.console.is_terminal)
+
+    def item(self, text: str, mark: str | Text = "-") -> None:
+        """A sentence of a list. On a terminal its further lines are indented; elsewhere it stays one line."""
+        if not self.console.is_terminal:
+            self.line(Text.assemble(mark, " ", printable(text)))
+        elif not self.quiet:
+            grid = Table.grid(padding=(0, 1, 0, 0))
+            grid.add_column(no_wrap=True)
+            grid.add_column(overflow="fold")
+            grid.add_row(mark, Text(printable(text)))
+            self.console.print(grid)
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Any]], caption: str = "") -> None:
+        """A table of the columns that fit. A cell is a string, a Text, or None."""
+        lines = [[_cell(value) for value in row] for row in rows]
+        if self.quiet or not lines:
+            return
+        kept = fitting(columns, lines, self.width)
+        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_edge=False)
+        for at in kept:
+            column = columns[at]
+            fixed = column.number or column.whole
+            drawn.add_column(column.title, justify="right" if column.number else "left", no_wrap=fixed,
+                             overflow="fold" if at == 0 or not fixed else "ellipsis")  # fmt: skip
+        for line in lines:
+            drawn.add_row(*(line[at] for at in kept))
+        if caption:
+            self.title(caption)
+        self.console.print(drawn)
+        if left_out := [column.title for at, column in enumerate(columns) if at not in kept]:
+            self.line(f"Not shown at this width: {', '.join(left_out)}.", "dim")
+        self.console.print()
+
+    def last(self, *parts: str, report: Path | str | None = None) -> None:
+        """The one line that always comes: the verdict, and where the report is. On a terminal that is too narrow it
+        breaks between its parts; elsewhere it is one line."""
+        known = [printable(part) for part in parts if part] + ([f"report: {shortest(report)}"] if report else [])
+        text = SEPARATOR.join(known)
+        if self.console.is_terminal and len(text) > self.width:
+            for part in broken(known, self.width):
+                self.console.print(Text(part, "bold"), soft_wrap=len(part) > self.width and " " not in part)
+        else:
+            self.console.print(Text(text, "bold"), soft_wrap=True)
+
+
+def broken(parts: Sequence[str], width: int) -> list[str]:
+    """The parts of a line put together to lines of at most this width, where they fit."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(SEPARATOR) + len(part) <= width:
+            lines[-1] += SEPARATOR + part
+        else:
+            lines.append(part)
+    return lines
+
+
+def shortest(path: Path | str) -> str:
+    """A path from the working folder where it lies in it, else as it is."""
+    try:
+        return str(Path(path).resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
+def fitting(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
+    """Which columns a table of this width holds: numbers and names whole, texts at least as wide as said."""
+
+    def least(at: int) -> int:
+        widest = max([len(columns[at].title), *(row[at].cell_len for row in rows)])
+        fixed = columns[at].number or columns[at].whole
+        return widest if fixed else min(widest, max(columns[at].least, len(columns[at].title)))
+
+    kept = [at for at, _ in enumerate(columns)]
+    while sum(map(least, kept)) + GAP * (len(kept) - 1) > width:
+        optional = [at for at in kept if columns[at].priority]
+        if not optional:
+            break
+        kept.remove(max(optional, key=lambda at: (columns[at].priority, at)))
+    return kept
+
+
+def _cell(value: Any) -> Text:
+    if value is None or value == "":
+        return Text(EMPTY, "dim")
+    return value if isinstance(value, Text) else Text(printable(str(value)))

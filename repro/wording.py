@@ -1,0 +1,201 @@
+"""Verdicts and their reasons in plain English, for the terminal, reports and progress lines.
+
+JSON keeps verdicts and reason codes. `REASONS` gives every code the judge can produce one sentence: what happened, the
+number and its limit, and what to do. A test collects the codes of the code base and compares them with this table.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from repro.errors import printable
+
+NEEDS_CUDA = "needs_cuda"
+NOT_JUDGED = "not judged"
+# Verdict of the JSON -> the word a reader sees.
+VERDICTS = {
+    "correct": "correct",
+    "incorrect": "wrong",
+    "rejected": "rejected",
+    "error": "error",
+    "timeout": "timed out",
+    "inconclusive": "inconclusive",
+    "not measured": "not measured",
+}
+# Kind of an input case -> which inputs and weights it means.
+CASES = {
+    "native": "on the published inputs",
+    "stress": "on signed inputs",
+    "spiked": "on spiked inputs",
+    "perturbed": "with perturbed weights",
+    "perturbed_stress": "on signed inputs with perturbed weights",
+    "perturbed_spiked": "on spiked inputs with perturbed weights",
+    "neighbour": "at a neighbouring shape",
+    "warmup": "before the first comparison",
+    "import": "while the file was imported",
+    "timing": "while it was timed",
+}
+# Guard -> what it measures. Limits of the loosest precision class decide.
+DISTANCES = {
+    "rel_l2": "relative L2 error",
+    "max": "largest error of one element",
+    "row": "error of the worst row",
+    "zero": "error where the result is exactly 0",
+}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason for people. text: fields in braces are `where` (the input case) and `detail`; remedy: what to do."""
+
+    text: str
+    remedy: str
+
+
+def _distance(guard: str, remedy: str) -> Reason:
+    return Reason(f"wrong: {DISTANCES[guard]} {{detail}}{{where}}", remedy)
+
+
+_SYNTAX = "Mend the file; `python FILE` shows the same error."
+_OUTPUT = "Return what the problem's Model returns: type, dtype, shape, device, dense memory."
+_CRASH = "Run the file alone under compute-sanitizer or faulthandler."
+_MEMORY = "Use less memory, or a smaller size."
+_CALL = "All work of a call must be done, on the current stream, when the call returns."
+_WIRE = "Leave the judge's pipe, its processes and signals alone."
+_TIMER = "Use no own clock and no own stream; all work of a call must be on the current stream."
+
+REASONS: dict[str, Reason] = {
+    # distances to the fp64 reference
+    "rel_l2": _distance("rel_l2", "Compare with the problem's Model in float64."),
+    "max": _distance("max", "Look for single elements that are wrong: edges, masks, overflow."),
+    "row": _distance("row", "Look for rows that are wrong: the last block, masks, reductions."),
+    "zero_region": _distance("zero", "Leave exact zeros (ReLU, padding, masks) at zero."),
+    "not_finite": Reason(
+        "wrong: NaN or infinity where the reference is finite, or elements that were never written{where}",
+        "Write every element; look for overflow and division by zero.",
+    ),
+    "nondeterministic_wrong": Reason(
+        "wrong: a repeated call on the same inputs gave another, wrong output{where} ({detail})",
+        "Look for races, missing synchronisation and state kept between calls.",
+    ),
+    "timed_output_wrong": Reason(
+        "wrong: a call gave a wrong output while it was timed ({detail})",
+        "The output must not depend on the addresses of the inputs or on how often the kernel ran.",
+    ),
+    "trials_missing": Reason("inconclusive: not every input case was run ({detail})", "Repeat with --resume."),
+    # shape and memory of the output
+    "wrong_structure": Reason("wrong: the number or nesting of outputs differs{where}: {detail}", _OUTPUT),
+    "wrong_type": Reason("wrong: the output is no plain tensor{where}: {detail}", _OUTPUT),
+    "wrong_layout": Reason("wrong: the output is no dense tensor{where}: {detail}", _OUTPUT),
+    "wrong_dtype": Reason("wrong dtype of the output{where}: {detail}", _OUTPUT),
+    "wrong_shape": Reason("wrong shape of the output{where}: {detail}", _OUTPUT),
+    "wrong_device": Reason("wrong device of the output{where}: {detail}", _OUTPUT),
+    "not_dense": Reason("wrong: elements of the output overlap or have gaps between them{where}", _OUTPUT),
+    "no_storage": Reason("wrong: the output has no memory of its own for all its elements{where}", _OUTPUT),
+    "aliases_input": Reason(
+        "wrong: the output shares memory with an input{where}", "Return a tensor of its own, not a view of an input."
+    ),
+    "input_modified": Reason("wrong: the call changed its inputs{where}", "Do not write to the inputs."),
+    # the file
+    "syntax_error": Reason("{detail} (syntax error)", _SYNTAX),
+    "import_error": Reason("the file cannot be imported: {detail}", "Import it in a shell; there is no network."),
+    "no_entry": Reason(
+        "the file defines no entry point: {detail}",
+        "Define `class ModelNew` or `def kernel_function`, as the suite asks.",
+    ),
+    "not_a_module": Reason("the entry point is no module: {detail}", "Derive ModelNew from torch.nn.Module."),
+    "state_dict_mismatch": Reason(
+        "the weights of the problem's Model do not fit ModelNew: {detail}",
+        "Give parameters and buffers the names and shapes that Model gives them.",
+    ),
+    "banned": Reason("rejected: the source does what no kernel needs ({detail})", "See docs/judging.md."),
+    # the process
+    "exception": Reason("stopped with an error{where}: {detail}", "Run the file on the problem's inputs in a shell."),
+    NEEDS_CUDA: Reason("not judged: needs CUDA ({detail})", "Judge it on a machine with a GPU: --device cuda."),
+    "out_of_memory": Reason("out of memory{where}: {detail}", _MEMORY),
+    "judge_out_of_memory": Reason("it left no memory on the GPU for the reference{where}", _MEMORY),
+    "segfault": Reason("crashed{where}: {detail}", _CRASH),
+    "killed": Reason("killed{where}: {detail}", _MEMORY),
+    "worker_died": Reason("its process died{where}: {detail}", _CRASH),
+    "worker_exited": Reason("its process ended by itself{where}: {detail}", "Do not call exit; see what it printed."),
+    "worker_closed_pipe": Reason("its process stopped answering{where}: {detail}", _WIRE),
+    "timeout": Reason("timed out{where}: {detail}", "Make it quicker, or raise --timeout-s."),
+    # rules of the measurement
+    "protocol_tampered": Reason("rejected: an answer that the judge did not ask for, or none ({detail})", _WIRE),
+    "deferred_write": Reason("rejected: the output changed after its call had ended{where} ({detail})", _CALL),
+    "background_work": Reason("rejected: it works while it is not called{where} ({detail})", _CALL),
+    "clocks_disagree": Reason("rejected: the judge's clock and the reported time disagree ({detail})", _TIMER),
+    "impossible_time": Reason("rejected: the reported time cannot be one ({detail})", _TIMER),
+    "below_floor": Reason("rejected: faster than this GPU can be ({detail})", "Look for skipped work."),
+    "baseline_disturbed": Reason(
+        "rejected: it slowed the baselines beside it ({detail})", "Free memory and end all work when a call returns."
+    ),
+    "baseline_incorrect": Reason("the torch baseline is wrong itself ({detail})", "Report this problem file."),
+    # rows without a verdict
+    "failed": Reason("not measured: the tool failed ({detail})", "Repeat with --resume."),
+    "unmet": Reason("not measured: {detail}", ""),
+    "lost": Reason("not measured: the engine went away ({detail})", "Repeat with --resume."),
+    "interrupted": Reason("not measured: interrupted", "Repeat with --resume."),
+}  # fmt: skip
+OTHER = Reason("stopped with an error{where}: {detail}", REASONS["exception"].remedy)
+
+
+def reason(entry: dict[str, Any]) -> str:
+    """One reason of a verdict as a sentence. entry: {"code", "trial", "detail", and of a distance "value", "limit",
+    "class"}; bundles written before those numbers were kept have the detail alone."""
+    known = REASONS.get(str(entry.get("code")), OTHER)
+    detail = str(entry.get("detail") or "").strip().rstrip(".")
+    where = CASES.get(str(entry.get("trial") or ""), "")
+    where = f" {where}" if where else ""
+    if "limit" in entry:
+        detail = f"{_number(entry['value'])}"
+        where += f"; even {entry['class']} allows {_number(entry['limit'])}"
+    return printable(known.text.format(detail=detail, where=where)).replace(" ()", "").rstrip(": ")
+
+
+def remedy(entry: dict[str, Any]) -> str:
+    """What the author of a solution can do about a reason, or the empty string."""
+    return REASONS.get(str(entry.get("code")), OTHER).remedy
+
+
+def _number(value: Any) -> str:
+    """Three digits, two where they are small; JSON has a string where a number is not finite."""
+    return f"{value:.{2 if abs(value) < 0.1 else 3}g}" if isinstance(value, int | float) else str(value)
+
+
+def not_judged(entry: dict[str, Any]) -> bool:
+    """Whether a verdict says only that this machine lacks what the solution needs."""
+    return entry["verdict"] == "error" and any(r.get("code") == NEEDS_CUDA for r in entry.get("reasons", []))
+
+
+def word(entry: dict[str, Any]) -> str:
+    """A verdict as one or two words, as a narrow column shows it."""
+    return NOT_JUDGED if not_judged(entry) else VERDICTS.get(entry["verdict"], str(entry["verdict"]))
+
+
+def why(entry: dict[str, Any]) -> str:
+    """Why a verdict is not `correct`, from its first reason; the empty string where it is."""
+    reasons = [r for r in entry.get("reasons", []) if r.get("code") == NEEDS_CUDA] or entry.get("reasons", [])
+    if entry["verdict"] == "correct" or not reasons:
+        return ""
+    return reason(reasons[0])
+
+
+def sentence(entry: dict[str, Any]) -> str:
+    """A verdict with its first reason, on one line."""
+    return why(entry) or word(entry)
+
+
+def counted(entries: Iterable[dict[str, Any]]) -> str:
+    """`9 of 10 correct (1 wrong), 2 not judged: need CUDA`: verdicts of several solutions."""
+    words = Counter(word(entry) for entry in entries)
+    left_out = words.pop(NOT_JUDGED, 0)
+    others = ", ".join(f"{n} {name}" for name, n in words.items() if name != "correct")
+    text = f"{words['correct']} of {words.total()} correct" + (f" ({others})" if others else "")
+    if not words.total():
+        text = ""
+    needs = f"{left_out} not judged: need{'s' if left_out == 1 else ''} CUDA" if left_out else ""
+    return ", ".join(filter(None, (text, needs))) or "nothing judged"

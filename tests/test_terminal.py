@@ -1,0 +1,275 @@
+"""What people read: words of verdicts, tables that fit the terminal, the last line, progress."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from repro import cli, progress, settings, wording
+from repro.doctor import finding
+from repro.screen import Column, Screen, broken, fitting, good
+
+RESULTS = settings.ARTIFACTS_DIR / "results"
+WIDTHS = (80, 100, 200)
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def raised() -> Iterator[str]:
+    """Every reason code that a file of the package gives to a SolutionError, or writes as a `code`."""
+    errors = ("SolutionError", "SolutionRejected", "SolutionTimeout", "SolutionDied")
+    for file in sorted((settings.ROOT / "repro" / "judge").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Call(ast.Name(name), [ast.Constant(str(code)), *_]) if name in errors:
+                    yield code
+                case ast.Dict(keys, values):
+                    for key, value in zip(keys, values, strict=True):
+                        match key, value:
+                            case ast.Constant("code"), ast.Constant(str(code)):
+                                yield code
+                case ast.Assign([ast.Name("DISTURBED_CODE" | "code" | "reason")], value):
+                    yield from (
+                        each.value
+                        for each in ast.walk(value)
+                        if isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value.isidentifier()
+                        and each.value not in ("SIGKILL", "SIGSEGV", "code")
+                    )  # fmt: skip
+                case ast.FunctionDef("_code", body=[*_, ast.Return(value)]):
+                    yield next(each.value for each in ast.walk(value) if isinstance(each, ast.Constant))
+
+
+# Codes that are computed: `wrong_{key}`, the guards of a distance, the status of a row.
+COMPUTED = {"wrong_dtype", "wrong_shape", "rel_l2", "max", "row", "zero_region",
+            "failed", "unmet", "lost", "interrupted"}  # fmt: skip
+
+
+def test_every_reason_code_of_the_judge_has_a_sentence() -> None:
+    known = set(raised()) | COMPUTED
+    assert {"needs_cuda", "timeout", "segfault", "baseline_disturbed", "below_floor"} <= known
+    assert known == set(wording.REASONS)
+
+
+def test_computed_codes_are_those_of_the_judge() -> None:
+    metric = (settings.ROOT / "repro" / "judge" / "metric.py").read_text()
+    assert 'GUARDS = ("rel_l2", "max", "row")' in metric and '"zero_region"' in metric
+    assert set(wording.DISTANCES) == {"rel_l2", "max", "row", "zero"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "sentence"),
+    [
+        (
+            {"code": "rel_l2", "trial": "spiked", "detail": "…", "value": 0.215, "limit": 0.0121, "class": "bf16"},
+            "wrong: relative L2 error 0.215 on spiked inputs; even bf16 allows 0.012",
+        ),
+        (
+            {"code": "rel_l2", "trial": "spiked", "detail": "0.215 over the limit 0.0121 of class bf16"},
+            "wrong: relative L2 error 0.215 over the limit 0.0121 of class bf16 on spiked inputs",
+        ),
+        ({"code": "max", "trial": "native", "value": "nan", "limit": 0.5, "class": "bf16"},
+         "wrong: largest error of one element nan on the published inputs; even bf16 allows 0.5"),
+        ({"code": "syntax_error", "trial": "import", "detail": "line 2: expected ':'"},
+         "line 2: expected ':' (syntax error)"),
+        ({"code": "timeout", "trial": "native", "detail": "run took longer than 3 s"},
+         "timed out on the published inputs: run took longer than 3 s"),
+        ({"code": "needs_cuda", "trial": "import", "detail": ""}, "not judged: needs CUDA"),
+        ({"code": "a code {x} of a worker", "detail": "{where}\x1b[2K\r"}, "stopped with an error: {where}\ufffd[2K"),
+    ],
+)  # fmt: skip
+def test_a_reason_is_a_sentence(reason: dict[str, Any], sentence: str) -> None:
+    assert wording.reason(reason) == sentence
+
+
+def test_every_sentence_stands_without_a_detail() -> None:
+    for code in wording.REASONS:
+        text = wording.reason({"code": code})
+        assert text and "{" not in text and "()" not in text and not text.endswith((":", " ")), (code, text)
+
+
+def test_a_solution_that_needs_cuda_is_counted_apart() -> None:
+    needs = {"verdict": "error", "reasons": [{"code": "needs_cuda", "detail": "AssertionError"}]}
+    entries = [{"verdict": "correct", "reasons": []}, {"verdict": "incorrect", "reasons": []}, needs]
+    assert wording.word(needs) == "not judged" and wording.not_judged(needs)
+    assert wording.counted(entries) == "1 of 2 correct (1 wrong), 1 not judged: needs CUDA"
+    assert wording.counted([needs]) == "1 not judged: needs CUDA"
+    assert wording.counted([]) == "nothing judged"
+
+
+# -- tables and the last line -----------------------------------------------------------------------------------------
+
+
+def screen(width: int, *, terminal: bool = True, **options: bool) -> tuple[Screen, io.StringIO]:
+    """A screen of this width, and what it prints."""
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=terminal, no_color=True, highlight=False, markup=False)
+    return Screen(console=console, **options), out
+
+
+COLUMNS = (Column("problem", least=8), Column("verdict", whole=True), Column("ms", number=True),
+           Column("over eager", number=True), Column("over best", 1, number=True), Column("why", 2))  # fmt: skip
+
+
+def test_a_table_drops_columns_by_priority_and_never_wraps_a_number() -> None:
+    row = ["L2_34_ConvTranspose3d_LayerNorm_GELU_Scaling", good("correct"), "0.1234", "3.97x [3.95, 4.01]",
+           "1.09x [1.08, 1.10]", "a long reason " * 9]  # fmt: skip
+    for width in (60, *WIDTHS):
+        drawn, out = screen(width)
+        drawn.table(COLUMNS, [row])
+        text = ANSI.sub("", out.getvalue())
+        assert max(map(len, text.splitlines())) <= width
+        assert "3.97x [3.95, 4.01]" in text and "0.1234" in text and "✓ correct" in text
+        assert ("1.09x [1.08, 1.10]" in text) == (width >= 80), width
+        assert ("Not shown at this width: over best, why." in text) == (width == 60)
+
+
+def test_columns_without_a_priority_stay() -> None:
+    lines = [[value if not isinstance(value, str) else good(value) for value in ["x" * 90, "ok"]]]
+    assert fitting((Column("a"), Column("b", 3)), lines, 10) == [0]
+
+
+def test_the_last_line_breaks_between_its_parts_on_a_narrow_terminal_alone() -> None:
+    parts = ("10 of 10 correct", "3.97x over eager, 1.09x over the best torch baseline")
+    drawn, out = screen(80)
+    drawn.last(*parts, report="results/20261123T130313Z-run/report.html")
+    assert all(len(ANSI.sub("", line)) <= 80 for line in out.getvalue().splitlines())
+    piped, out = screen(80, terminal=False)
+    piped.last(*parts, report="results/20261123T130313Z-run/report.html")
+    assert out.getvalue() == " · ".join((*parts, "report: results/20261123T130313Z-run/report.html")) + "\n"
+    assert broken(["a", "b", "c" * 9], 10) == ["a · b", "c" * 9]
+
+
+def test_quiet_prints_the_last_line_alone() -> None:
+    drawn, out = screen(80, terminal=False, quiet=True, verbose=True)
+    drawn.title("title")
+    drawn.line("line")
+    drawn.item("item")
+    drawn.table(COLUMNS, [["x"] * 6])
+    drawn.last("done")
+    assert out.getvalue() == "done\n" and not drawn.verbose
+
+
+def test_a_cell_cannot_steer_the_terminal() -> None:
+    drawn, out = screen(80, terminal=False)
+    drawn.table((Column("a"),), [["\x1b[2K\r[bold]x"]])
+    assert "\x1b" not in out.getvalue() and "[bold]x" in out.getvalue()
+
+
+# -- verbs ------------------------------------------------------------------------------------------------------------
+
+
+def bundles(verb: str, device: str = "cuda") -> list[Path]:
+    """The published bundles of a verb, newest last."""
+    found = []
+    for file in RESULTS.rglob("manifest.json"):
+        manifest = json.loads(file.read_text())
+        if manifest["verb"] == verb and manifest["parameters"].get("device") == device:
+            found.append((manifest["started"], file.parent))
+    return [path for _, path in sorted(found)]
+
+
+def shown(argv: list[str], width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a terminal of this width shows of a command, without colour."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    cli.main(argv)
+    return ANSI.sub("", capsys.readouterr().out)
+
+
+def fits(text: str, width: int) -> None:
+    """No line is wider than the terminal, none is markdown."""
+    assert text.strip()
+    for line in text.splitlines():
+        assert len(line) <= width, line
+        assert not line.startswith(("|", "#")), line
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_verbs_that_run_nothing_fit_the_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benchmark, run = bundles("benchmark")[-1], bundles("run")[-1]
+    for argv in (["problems"], ["doctor", "--device", "cpu", "--engine", "local"], ["artifacts", "lint", "artifacts"],
+                 ["compare", str(bundles("benchmark")[0]), str(benchmark)], ["verify", str(run)],
+                 ["compare", "--claims", str(benchmark), str(run)]):  # fmt: skip
+        if argv[:2] == ["artifacts", "lint"]:
+            argv[2] = str(settings.ARTIFACTS_DIR)
+        fits(shown(argv, width, monkeypatch, capsys), width)
+
+
+def test_doctor_shows_the_remedy_under_what_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from repro import doctor
+
+    monkeypatch.setattr(doctor, "CHECKS", {"gpu": lambda _: finding.fail("no GPU here", "Use DEVICE=cpu."),
+                                           "disk": lambda _: finding.ok("71 GiB free")})  # fmt: skip
+    assert cli.main(["doctor", "--engine", "local"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("✗") and "no GPU here" in line)
+    assert "→ Use DEVICE=cpu." in lines[at + 1] and lines[-1] == "not ready: gpu"
+
+
+def test_verify_takes_folders_of_bundles_and_prints_a_line_each_and_a_sum(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = bundles("fixtures")[0].parent
+    held = sorted({file.parent for file in folder.rglob("manifest.json")})
+    cli.main(["verify", str(folder)])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(held) + 1 and lines[-1].startswith(f"{len(held)} bundles: ")
+    for path, line in zip(held, lines, strict=False):
+        assert path.name in line and line.split()[0] in ("ok", "FAILED", "interrupted")
+
+
+# -- progress ---------------------------------------------------------------------------------------------------------
+
+
+def test_progress_elsewhere_than_on_a_terminal_is_plain_lines_with_count_and_times() -> None:
+    out = io.StringIO()
+    told = progress.Progress(console=Console(file=out, width=40, soft_wrap=True))
+    with told.live():
+        told.at(1, 2)
+        told.step("compiling")
+        told.done("L1_36/oracle/0: correct " + "and more " * 9)
+        told.at(2, 2)
+        told.done("L1_82/oracle/0: wrong")
+    told.say("no GPU")
+    told.say("no GPU")
+    first, second, last = out.getvalue().splitlines()
+    assert first.startswith("[1/2] L1_36/oracle/0: correct") and first.endswith("(0:00, about 0:00 left)")
+    assert second == "[2/2] L1_82/oracle/0: wrong (0:00, about 0:00 left)" and last == "no GPU"
+    assert "\x1b" not in out.getvalue()
+
+
+def test_progress_expects_the_rest_from_what_this_run_has_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    pace = progress.Pace()
+    pace.at(6, 10)  # five were there before
+    assert pace.rest_s is None
+    now[0] = 30.0
+    pace.at(7, 10)
+    assert pace.rest_s == pytest.approx(120.0) and pace.text() == "0:30, about 2:00 left"
+    now[0] = 40.0
+    assert pace.rest_s == pytest.approx(110.0)
+    assert progress.spoken(3725) == "1:02:05"
+
+
+def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    told = progress.Progress(quiet=True)
+    with told.live():
+        told.at(1, 1)
+        told.done("x")
+        told.say("y")
+    assert capsys.readouterr().err == ""
