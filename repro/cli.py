@@ -435,18 +435,22 @@ def main(argv: list[str] | None = None) -> int:
     settings.load_dotenv()
     signal.signal(signal.SIGTERM, _terminate)
     words = sys.argv[1:] if argv is None else argv
+    args = argparse.Namespace()
     try:
         _known(words)
         args = parser().parse_args(words)
-        code: int = args.run(args, Progress())
+        code: int = args.run(args, Progress(quiet=getattr(args, "quiet", False)))
         return code
     except SystemExit as stop:  # of --help and --version
         return 1 if stop.code else 0
     except ReproError as error:
+        if getattr(args, "verbose", False):
+            traceback.print_exc()
         print(f"repro: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("repro: interrupted. Repeat the command to start again.", file=sys.stderr)
+        again = "with --resume to go on, or without to start again" if hasattr(args, "resume") else "to start again"
+        print(f"repro: interrupted. Repeat the command {again}.", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 0

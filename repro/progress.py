@@ -42,9 +42,9 @@ class Pace:
 
     @property
     def rest_s(self) -> float | None:
-        """Expected rest in seconds, None before the first unit is done."""
+        """Expected rest in seconds; None before the first unit is done, and after the last."""
         finished = self.done - (self.first or 0)
-        if finished <= 0 or not self.total:
+        if finished <= 0 or self.done >= self.total:
             return None
         each = (self.latest - self.begin) / finished
         return max(0.0, each * (self.total - self.done) - (time.monotonic() - self.latest))

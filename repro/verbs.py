@@ -98,14 +98,17 @@ def _fetch(args: argparse.Namespace, progress: Progress) -> int:
     """Without a name: what can be fetched, and what is here."""
     from repro import sources
 
+    screen = Screen.of(args)
     if not args.name:
         rows = [[s.name, "yes" if s.folder.is_dir() else "no", s.licence, s.purpose] for s in sources.load().values()]
-        print(tabulate(rows, headers=["source", "fetched", "licence", "what it is"], tablefmt="github"))
+        columns = (Column("source", whole=True), Column("fetched"), Column("licence", 1), Column("what it is"))
+        screen.table(columns, rows)
+        screen.last(f"{len(rows)} sources, {sum(row[1] == 'yes' for row in rows)} fetched")
         return 0
     progress.step(f"fetching {args.name}")
     source, before = sources.fetch(args.name, args.origin)
-    print(f"{source.folder}: commit {source.commit[:12]}, tree {source.tree[:12]}, verified{' (was here)' * before}")
-    print(f"licence: {source.licence}")
+    screen.line(f"commit {source.commit[:12]}, tree {source.tree[:12]}, licence {source.licence}")
+    screen.last(f"{source.name} {'was here' if before else 'fetched'} and is verified", shortest(source.folder))
     return 0
 
 

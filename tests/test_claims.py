@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from conftest import Done, Tool, strict_json
 from test_compare import H200, PUBLISHED, folder_of, on
-from test_report import bundle_of, line_with, result
+from test_report import bundle_of, result
+from test_terminal import line_with
 
 from repro import benchmark, claims, cli, problems, replication, settings
 from repro.artifacts.layout import Artifact
@@ -29,7 +30,7 @@ TIME = "artifact-optimized-time/36_RMSNorm"
 
 def judged(tool: Tool, *args: object) -> tuple[Done, dict[str, Any], dict[str, list[dict[str, Any]]]]:
     """Claims against bundles: what was printed, the JSON, and the outcomes by claim."""
-    done = tool("compare", "--claims", *args, "--json", tool.folder / "out.json")
+    done = tool("compare", "--claims", "-v", *args, "--json", tool.folder / "out.json", COLUMNS="800")
     assert done.code in (0, 3), done.err
     found = strict_json((tool.folder / "out.json").read_text())
     return done, found, {claim["id"]: claim["outcomes"] for claim in found["claims"]}
@@ -216,8 +217,8 @@ def test_a_speedup_compares_on_another_gpu_and_a_time_does_not(tool: Tool) -> No
         assert time["verdict"] == "NOT-COMPARABLE" and "an absolute figure of another machine" in time["reason"]
         assert time["measured"] is not None, "told all the same"
     row = line_with(done.out, SPEEDUP)
-    assert "| REPRODUCED" in row and "pinned: torch 2.9.1+cu128, Triton 3.5.1" in row and "2.31x" in row
-    assert found["counts"]["REPRODUCED"] == 1 and done.out.startswith("# claims: 1 REPRODUCED, ")
+    assert "✓ REPRODUCED" in row and "pinned: torch 2.9.1+cu128, Triton 3.5.1" in row and "2.31x" in row
+    assert found["counts"]["REPRODUCED"] == 1 and "claims: 1 REPRODUCED, " in done.out.splitlines()[-1]
 
 
 def test_times_compare_on_the_published_kind_of_machine(tool: Tool) -> None:
@@ -322,7 +323,7 @@ def test_a_speedup_that_the_judges_clock_does_not_vouch_for_is_open(tool: Tool) 
         (THEIRS, {"device": "cpu"}, "it ran on the CPU"),
         (THEIRS, {"parameters": {"size": "smoke"}}, "size smoke"),
         ("signal SIGKILL", {}, "not measured: failed: signal SIGKILL"),
-        (no_kernel("error", "no such attribute"), {}, "not measured: error"),
+        (no_kernel("error", "no such attribute"), {}, "not measured: stopped with an error"),
         ({"eager": 12.879, "optimized": 3.525}, {}, "no speedup of optimized compile"),
         ({"eager": 12.879, "compile": 8.135, "input_kernel": 5.0}, {}, None),
     ],
@@ -411,7 +412,7 @@ def test_hand_written_solutions_are_no_agents_results(tool: Tool, name: str) -> 
 
 def test_without_a_bundle_the_claims_are_a_list_of_work(tool: Tool) -> None:
     done, found, outcomes = judged(tool)
-    assert done.code == 0 and found["bundles"] == [] and done.out.startswith("# claims: 125 BLOCKED")
+    assert done.code == 0 and found["bundles"] == [] and done.out.splitlines()[-1] == "claims: 125 BLOCKED"
     line_with(done.out, "artifact-speedup", "repro benchmark 4 --artifacts DIR --parity")
     line_with(done.out, "agent-gain", "a key for the knowledge base", "repro run --agent claude-code")
     assert tool("compare", "--claims", "--strict").code == 3, "nothing was reproduced"

@@ -186,6 +186,13 @@ def shown(argv: list[str], width: int, monkeypatch: pytest.MonkeyPatch, capsys: 
     return ANSI.sub("", capsys.readouterr().out)
 
 
+def line_with(text: str, *words: str) -> str:
+    """The first line in which all these words stand."""
+    found = [line for line in text.splitlines() if all(word in line for word in words)]
+    assert found, f"no line with {words} in\n{text}"
+    return found[0]
+
+
 def fits(text: str, width: int) -> None:
     """No line is wider than the terminal, none is markdown."""
     assert text.strip()
@@ -248,7 +255,7 @@ def test_progress_elsewhere_than_on_a_terminal_is_plain_lines_with_count_and_tim
     told.say("no GPU")
     first, second, last = out.getvalue().splitlines()
     assert first.startswith("[1/2] L1_36/oracle/0: correct") and first.endswith("(0:00, about 0:00 left)")
-    assert second == "[2/2] L1_82/oracle/0: wrong (0:00, about 0:00 left)" and last == "no GPU"
+    assert second == "[2/2] L1_82/oracle/0: wrong (0:00)" and last == "no GPU"
     assert "\x1b" not in out.getvalue()
 
 
@@ -273,3 +280,27 @@ def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None
         told.done("x")
         told.say("y")
     assert capsys.readouterr().err == ""
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_is_one_line_and_with_v_also_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["verify", "/nowhere"]) == 1
+    assert capsys.readouterr().err == "repro: /nowhere is not a bundle: it holds no manifest.json\n"
+    assert cli.main(["verify", "-v", "/nowhere"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("Traceback") and err.endswith(
+        "\nrepro: /nowhere is not a bundle: it holds no manifest.json\n"
+    )
+
+
+def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "choose", interrupt)
+    assert cli.main(["run"]) == 130
+    assert "Repeat the command with --resume to go on" in capsys.readouterr().err

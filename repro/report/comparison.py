@@ -117,6 +117,8 @@ def _machines(pair: dict[str, Any], screen: Screen) -> None:
     rows = [[d["name"], d["class"] + (" !" if d["hard"] else ""), d["a"], d["b"]] for d in told]
     columns = (Column("field"), Column("class", 1, whole=True), Column("A"), Column("B"))
     screen.table(columns, rows, f"Fingerprints {pair['a']} (A) and {pair['b']} (B)")
+    if not rows:
+        screen.line("Nothing but the machine's state differs.")
     dynamic = [f"{d['name']} {d['a']} → {d['b']}" for d in pair["differences"] if d["class"] == "dynamic"]
     if dynamic:
         screen.line(f"State when taken: {', '.join(dynamic)}.")
