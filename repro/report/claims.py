@@ -35,9 +35,9 @@ def draw(found: dict[str, Any], screen: Screen) -> None:
                Column("verdict", whole=True), Column("why", 2, least=30), Column("stack", 3),
                Column("notes", 4))  # fmt: skip
     screen.table(columns, [_line(*pair) for pair in tried], "Tried")
-    columns = (Column("claims", least=24), Column("n", number=True), Column("verdict", whole=True),
+    grouped = (Column("claims", least=24), Column("n", number=True), Column("verdict", whole=True),
                Column("why", least=30), Column("stack", 2), Column("command of the first", 3, least=40))  # fmt: skip
-    screen.table(columns, _grouped(rest), "Not tried")
+    screen.table(grouped, _grouped(rest), "Not tried")
     if screen.verbose:
         for note in NOTES:
             screen.item(note)
