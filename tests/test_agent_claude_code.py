@@ -202,6 +202,7 @@ def test_a_program_that_ends_without_a_word_is_at_fault(cell: Cell, monkeypatch:
     assert outcome["status"] == "agent_error" and "exit code 9" in outcome["detail"] and "it broke" in outcome["detail"]
 
 
+@pytest.mark.slow
 def test_a_program_that_ignores_signals_is_killed_with_its_children(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def test_the_scripted_agent_errs_is_told_mends_and_ends(cell: Cell, arm: str) ->
     assert outcome["turns"] == len(lines)
 
 
+@pytest.mark.slow
 def test_the_script_of_a_demonstration_can_be_carried_out_without_a_gateway(cell: Cell) -> None:
     shutil.copy(SCRIPTS / "L1_36.baseline.jsonl", cell.folder / "replay.jsonl")
     check(cell, cell.run(agent="replay", **told("baseline")), "baseline")

@@ -122,6 +122,7 @@ def test_programs_left_behind_by_an_agent_that_is_done_are_ended(cell: Cell) -> 
     assert not any(alive(int(pid)) for pid in (cell.folder / "work" / "pids").read_text().split())
 
 
+@pytest.mark.slow
 def test_dead_programs_are_buried_while_the_agent_works(cell: Cell) -> None:
     """Else a shell that starts many in the background uses up a container's process ids."""
     states = "cat /proc/[0-9]*/stat 2>/dev/null | sed 's/.*) //' | while read state parent rest; do "

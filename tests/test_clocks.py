@@ -240,6 +240,7 @@ def test_what_a_driver_does_not_tell_has_no_panel() -> None:
     assert bins["power_w"]["max"] == [None, None, None, 200] and bins["sm_mhz"]["min"][-1] == 1400
 
 
+@pytest.mark.slow
 def test_the_page_holds_a_figure_for_each_bundle_that_was_sampled(tool: Tool) -> None:
     paths = [
         study(tool.folder / "a", sampled=True).path,

@@ -251,6 +251,7 @@ def test_the_published_stacks_are_compared(tool: Tool) -> None:
     assert found["a"]["stacks"][0].startswith("pinned: ") and found["b"]["stacks"][0].startswith("off-pin: ")
 
 
+@pytest.mark.slow
 def test_a_judged_bundle_of_the_cpu_is_compared_with_itself(judge_tool: Tool) -> None:
     """A bundle that the judge itself left, not one made up here."""
     solution = next((ROOT / "artifacts" / "oracle").glob("L1_36_*.py"))

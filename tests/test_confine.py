@@ -431,7 +431,10 @@ def test_everything_is_applied_where_the_kernel_has_it(confined: Run) -> None:
     assert "not bound" not in applied["landlock"], "a thread ran before"
 
 
-@pytest.mark.parametrize("name", ["check_torch", "check_triton", "check_compile", "check_subprocess"])
+@pytest.mark.parametrize(
+    "name",
+    ["check_torch", "check_triton", pytest.param("check_compile", marks=pytest.mark.slow), "check_subprocess"],
+)
 def test_what_a_solution_needs_works(confined: Run, name: str) -> None:
     confined(name)
 

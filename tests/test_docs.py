@@ -75,6 +75,7 @@ def test_every_field_of_a_result_is_documented():
     assert documents.result_fields() <= documents.RESULT.keys()
 
 
+@pytest.mark.slow
 def test_the_published_report_is_what_the_documented_command_draws(tmp_path):
     """From the published bundles, byte by byte: page, JSON and figures."""
     text = text_of("docs/report.md").replace("\\\n", "")

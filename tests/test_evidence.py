@@ -350,6 +350,7 @@ def without_time(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {name: {k: v for k, v in row.items() if k != "ended"} for name, row in found.items()}
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_ten_random_points_resumes_to_the_same_rows(tmp_path: Path) -> None:
     """And between two of them says what is missing."""
     dice = random.Random(2611)
@@ -376,6 +377,7 @@ def test_a_run_killed_at_ten_random_points_resumes_to_the_same_rows(tmp_path: Pa
     assert failed(path) == [] or failed(path) == ["fingerprints"], "made-up rows have no machine"
 
 
+@pytest.mark.slow
 def test_four_runs_at_once_do_not_mix(tmp_path: Path) -> None:
     processes = [start_writer(tmp_path) for _ in range(4)]
     assert [ended(process) for process in processes] == [0] * 4
@@ -386,6 +388,7 @@ def test_four_runs_at_once_do_not_mix(tmp_path: Path) -> None:
         assert lines == [f"row{n}" for n in range(150)] and set(failed(path)) <= {"fingerprints"}
 
 
+@pytest.mark.slow
 def test_a_real_run_killed_at_random_points_resumes_and_verifies(tool: Tool) -> None:
     """`repro fixtures` of two problems at smoke size, killed three times."""
     dice = random.Random(2611)

@@ -1,7 +1,7 @@
 """What a user meets when something goes wrong: one clear line, the right exit code, and nothing measured is lost.
 
-The real command line on real files. What takes seconds is a scenario: a function that runs commands and returns what
-they left, played beside the others while the tests wait for theirs.
+The real command line on real files. What several tests look at is a scenario: a function that runs commands and returns
+what they left.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from conftest import CPU, Done, Tool, attempt, manifest, missing_image, rows, strict_json
+from conftest import CPU, Tool, attempt, manifest, rows, strict_json
 
 from repro import evaluation, problems, settings
 from repro.engines import local
 from repro.errors import EngineGone, PrerequisiteError
 
-pytestmark = pytest.mark.timeout(600)  # a test waits for its scenario, and for those before it
+pytestmark = pytest.mark.timeout(600)
 
 JUDGE = (*CPU, "--no-timing")
 WAIT_S = 120
@@ -206,41 +205,19 @@ def write(folder: Path, solutions: dict[str, Bad]) -> Path:
 
 # -- scenarios --------------------------------------------------------------------------------------------------------
 
-Play = Callable[[Tool], Any]
-SCENARIOS: dict[str, Play] = {}
 
-
-def scenario(play: Play) -> Any:
+def scenario(play: Callable[[Tool], Any]) -> Any:
     """A fixture with what `play` returns; it gets a tool with the smoke fixtures in its results."""
-    SCENARIOS[play.__name__] = play
 
     @pytest.fixture(scope="module", name=play.__name__)
-    def result(request: pytest.FixtureRequest) -> Any:
+    def result(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> Any:
         if play.__name__.startswith("docker_"):
             request.getfixturevalue("image")
-        return request.getfixturevalue("scenarios")[play.__name__].result()
+        tool = Tool(tmp_path_factory.mktemp(play.__name__))
+        shutil.copytree(smoke_results / "fixtures", tool.results / "fixtures")
+        return play(tool)
 
     return result
-
-
-@pytest.fixture(scope="module")
-def pool(request: pytest.FixtureRequest) -> ThreadPoolExecutor:
-    workers = ThreadPoolExecutor(max_workers=min(4, 1 + (os.cpu_count() or 1)))  # some of them mostly wait
-    request.addfinalizer(lambda: workers.shutdown(cancel_futures=True))
-    return workers
-
-
-@pytest.fixture(scope="module")
-def scenarios(
-    request: pytest.FixtureRequest, pool: ThreadPoolExecutor, tmp_path_factory: Any, smoke_results: Path
-) -> dict[str, Future[Any]]:
-    """The scenarios that this session's tests ask for, begun in the order of the tests."""
-    asked = [name for item in request.session.items for name in getattr(item, "fixturenames", ()) if name in SCENARIOS]
-    wanted = [name for name in dict.fromkeys(asked) if not missing_image() or not name.startswith("docker_")]
-    tools = {name: Tool(tmp_path_factory.mktemp(name)) for name in wanted}
-    for tool in tools.values():
-        shutil.copytree(smoke_results / "fixtures", tool.results / "fixtures")
-    return {name: pool.submit(SCENARIOS[name], tool) for name, tool in tools.items()}
 
 
 def wait_for(what: str, condition: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:
@@ -315,35 +292,21 @@ if NO_GPU:
         )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def usage(
-    request: pytest.FixtureRequest, pool: ThreadPoolExecutor, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Future[tuple[Done, list[Path]]]]:
-    """Every wrong command, run in a folder with some files; with what it left in the results folder."""
-
-    def run(name: str, tool: Tool) -> tuple[Done, list[Path]]:
-        command, _, env = USAGE[name]
-        (tool.folder / "empty").mkdir()
-        (tool.folder / "foreign").mkdir()
-        (tool.folder / "foreign" / "manifest.json").write_text('{"name": "something else"}')
-        (tool.folder / "mine.py").write_text(GOOD)
-        (tool.folder / "L1_36.py").write_text(GOOD)
-        (tool.folder / "broken.py").write_text("def (")
-        if name == "folder-without-ids":
-            (tool.folder / "L1_36.py").unlink()
-        return tool(*command.split(), **env), list(tool.results.glob("*"))
-
-    asked = [item.callspec.params["mistake"] for item in request.session.items if hasattr(item, "callspec")
-             and "mistake" in item.callspec.params]  # fmt: skip
-    return {name: pool.submit(run, name, Tool(tmp_path_factory.mktemp("usage"))) for name in asked}
-
-
 @pytest.mark.parametrize("mistake", USAGE)
-def test_wrong_use_exits_1_with_one_line_and_leaves_nothing(mistake: str, usage: Any) -> None:
-    done, left = usage[mistake].result()
+def test_wrong_use_exits_1_with_one_line_and_leaves_nothing(mistake: str, tool: Tool) -> None:
+    """The command runs in a folder with some files."""
+    command, words, env = USAGE[mistake]
+    (tool.folder / "empty").mkdir()
+    (tool.folder / "foreign").mkdir()
+    (tool.folder / "foreign" / "manifest.json").write_text('{"name": "something else"}')
+    (tool.folder / "mine.py").write_text(GOOD)
+    if mistake != "folder-without-ids":
+        (tool.folder / "L1_36.py").write_text(GOOD)
+    (tool.folder / "broken.py").write_text("def (")
+    done = tool(*command.split(), **env)
     assert done.code == 1, done.err
-    assert all(word in done.complaint for word in USAGE[mistake][1]), done.complaint
-    assert not left
+    assert all(word in done.complaint for word in words), done.complaint
+    assert not list(tool.results.glob("*"))
 
 
 def test_an_engine_that_does_not_answer_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -370,7 +333,7 @@ def test_help_exits_0(tool: Tool) -> None:
 
 def _judged(tool: Tool, solutions: dict[str, Bad], *flags: object) -> SimpleNamespace:
     folder = write(tool.folder / "solutions", solutions)
-    done = tool("evaluate", folder, *JUDGE, "--json", "out.json", *flags)
+    done = tool.finish(tool.start("evaluate", folder, *JUDGE, "--json", "out.json", *flags), 500)
     assert len(tool.bundles()) == 1, done.err
     results = strict_json((tool.folder / "out.json").read_text())["results"]
     return SimpleNamespace(
@@ -379,73 +342,49 @@ def _judged(tool: Tool, solutions: dict[str, Bad], *flags: object) -> SimpleName
     )  # fmt: skip
 
 
-def _third(number: int) -> dict[str, Bad]:
-    return dict(list(BAD.items())[number::3])
-
-
-@scenario
-def bad_first(tool: Tool) -> SimpleNamespace:
-    """A third of the bad solutions, with --strict."""
-    return _judged(tool, _third(0), "--strict")
-
-
-@scenario
-def bad_second(tool: Tool) -> SimpleNamespace:
-    """Another one, without."""
-    return _judged(tool, _third(1))
-
-
-@scenario
-def bad_third(tool: Tool) -> SimpleNamespace:
-    """The last one: a command has 240 s, which is short for all of them on a busy machine."""
-    return _judged(tool, _third(2))
-
-
-@scenario
-def bounded(tool: Tool) -> SimpleNamespace:
-    """Solutions that hang in one way or another, with a short timeout."""
-    return _judged(tool, BOUNDED, "--timeout-s", BOUND_S)
+FEW = ("syntax_error", "banned", "zeros", "segfault", "garbage_in_fds", "kills_judge")
+REST = [name for name in BAD if name not in FEW]
+# Which solutions one command judges, with which flags, and its exit code.
+TOGETHER: dict[str, tuple[dict[str, Bad], tuple[object, ...], int]] = {
+    "few": ({name: BAD[name] for name in FEW}, ("--strict",), 3),
+    "half": ({name: BAD[name] for name in REST[::2]}, (), 0),
+    "other half": ({name: BAD[name] for name in REST[1::2]}, (), 0),
+    "bounded": (BOUNDED, ("--timeout-s", BOUND_S), 0),
+}
 
 
 def _check(name: str, bad: Bad, judged: SimpleNamespace) -> None:
     entry = judged.verdicts[f"{bad.problem}_{name}"]
-    assert entry["verdict"] == bad.verdict, entry["reasons"]
+    assert entry["verdict"] == bad.verdict, (name, entry["reasons"])
     if bad.code:
         reason = entry["reasons"][0]
-        assert reason["code"] == bad.code and "\n" not in reason["detail"], entry["reasons"]
-        assert reason["detail"].isprintable(), reason
+        assert reason["code"] == bad.code and "\n" not in reason["detail"], (name, entry["reasons"])
+        assert reason["detail"].isprintable(), (name, reason)
     else:
-        assert not entry["reasons"]
+        assert not entry["reasons"], name
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_solution_gets_its_verdict_and_reason(name: str, bad_first: Any, bad_second: Any, bad_third: Any) -> None:
-    _check(name, BAD[name], (bad_first, bad_second, bad_third)[list(BAD).index(name) % 3])
-
-
-@pytest.mark.parametrize("name", BOUNDED)
-def test_solution_that_takes_too_long_is_ended(name: str, bounded: Any) -> None:
-    _check(name, BOUNDED[name], bounded)
-    took_s = rows(bounded.bundle)[f"L1_36/L1_36_{name}"]["wall_s"]
-    assert took_s < BOUND_S + 45, "starting two processes that import torch takes seconds, the timeout itself three"
-
-
-@pytest.mark.parametrize("which", ["bad_first", "bad_second", "bad_third", "bounded"])
-def test_bad_solutions_do_not_touch_the_next_one(which: str, request: pytest.FixtureRequest) -> None:
-    judged = request.getfixturevalue(which)
+@pytest.mark.parametrize(
+    "which", [which if which == "few" else pytest.param(which, marks=pytest.mark.slow) for which in TOGETHER]
+)
+def test_bad_solutions_get_their_verdicts_and_touch_no_other(which: str, judge_tool: Tool) -> None:
+    """The last solution is right. No process and no temporary folder outlives the command; the bundle is whole."""
+    solutions, flags, code = TOGETHER[which]
+    judged = _judged(judge_tool, solutions, *flags)
+    assert judged.done.code == code, judged.done.err
+    for name, bad in solutions.items():
+        _check(name, bad, judged)
     assert judged.verdicts["L1_82_zz_good"]["verdict"] == "correct"
     assert not judged.left, "processes outlive the command"
     assert not judged.tmp, "temporary folders outlive the command"
-
-
-def test_strict_exits_3_where_a_solution_is_not_correct(bad_first: Any) -> None:
-    assert bad_first.done.code == 3, bad_first.done.err
-    assert manifest(bad_first.bundle)["status"] == "complete"
-
-
-def test_verdicts_are_not_failures_of_the_tool(bad_second: Any) -> None:
-    assert bad_second.done.code == 0, bad_second.done.err
-    assert manifest(bad_second.bundle)["status"] == "complete"
+    facts, found = manifest(judged.bundle), rows(judged.bundle)
+    assert facts["status"] == "complete" and list(found) == facts["plan"]
+    strict_json((judged.bundle / "report.json").read_text())
+    for name, digest in facts["files"].items():
+        assert hashlib.sha256((judged.bundle / name).read_bytes()).hexdigest() == digest, name
+    if which == "bounded":
+        # two processes that import torch start within seconds; the timeout itself is three
+        assert all(found[f"L1_36/L1_36_{name}"]["wall_s"] < BOUND_S + 45 for name in solutions)
 
 
 @scenario
@@ -468,6 +407,7 @@ def judge_killed(tool: Tool) -> dict[str, SimpleNamespace]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["judge", "launcher"])
 def test_row_that_loses_its_judge_is_told_with_exit_2(who: str, judge_killed: Any) -> None:
     """And the next row is judged, and nothing of it stays: neither process nor folder."""
@@ -481,16 +421,6 @@ def test_row_that_loses_its_judge_is_told_with_exit_2(who: str, judge_killed: An
     assert not found.left and not found.tmp
 
 
-@pytest.mark.parametrize("which", ["bad_first", "bad_second", "bad_third", "bounded"])
-def test_bundle_of_bad_solutions_is_strict_and_hashed(which: str, request: pytest.FixtureRequest) -> None:
-    judged = request.getfixturevalue(which)
-    facts = manifest(judged.bundle)
-    assert list(rows(judged.bundle)) == facts["plan"]
-    strict_json((judged.bundle / "report.json").read_text())
-    for name, digest in facts["files"].items():
-        assert hashlib.sha256((judged.bundle / name).read_bytes()).hexdigest() == digest, name
-
-
 @scenario
 def reserved_names(tool: Tool) -> SimpleNamespace:
     """Solutions called as the judge calls its baselines, where --engine auto finds no engine."""
@@ -501,6 +431,7 @@ def reserved_names(tool: Tool) -> SimpleNamespace:
     return SimpleNamespace(done=done, rows=rows(tool.bundles()[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["eager_fp32", "baseline"])
 def test_solution_named_like_a_baseline_is_timed_against_the_baseline(name: str, reserved_names: Any) -> None:
     assert reserved_names.done.code == 0, reserved_names.done.err
@@ -510,6 +441,7 @@ def test_solution_named_like_a_baseline_is_timed_against_the_baseline(name: str,
     assert len(result["samples_ms"]) == 3
 
 
+@pytest.mark.slow
 def test_engine_auto_says_that_it_runs_without_containers(reserved_names: Any) -> None:
     assert "running without containers" in reserved_names.done.err
 
@@ -568,6 +500,7 @@ def broken_fixtures(tool: Tool) -> SimpleNamespace:
     return SimpleNamespace(first=first, before=before, status=status, again=again, tool=tool)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
@@ -587,6 +520,7 @@ def test_unusable_fixture_fails_its_row_with_what_to_do(
     assert row["status"] == "unmet" and all(word in row["error"] for word in words), row["error"]
 
 
+@pytest.mark.slow
 def test_unusable_fixtures_exit_1_and_the_next_problem_still_runs(broken_fixtures: Any) -> None:
     assert broken_fixtures.first.code == 1
     assert "7 of 8 rows" in broken_fixtures.first.complaint and "L1_04" in broken_fixtures.first.complaint
@@ -594,6 +528,7 @@ def test_unusable_fixtures_exit_1_and_the_next_problem_still_runs(broken_fixture
     assert broken_fixtures.status == "incomplete"
 
 
+@pytest.mark.slow
 def test_resume_judges_what_was_mended_and_what_was_edited_meanwhile(broken_fixtures: Any) -> None:
     (bundle,) = broken_fixtures.tool.bundles()
     after = rows(bundle)
@@ -697,12 +632,14 @@ def full_disk(tool: Tool) -> SimpleNamespace:
     return found
 
 
+@pytest.mark.slow
 def test_full_disk_exits_2_and_keeps_the_rows_written_before(full_disk: Any) -> None:
     assert full_disk.full.code == 2
     assert "No space left" in full_disk.full.complaint and "--resume" in full_disk.full.complaint
     assert 1 <= len(full_disk.kept) < 4 and all(row["status"] == "done" for row in full_disk.kept)
 
 
+@pytest.mark.slow
 def test_resume_on_a_freed_disk_completes_with_the_same_rows(full_disk: Any) -> None:
     assert full_disk.again.code == 0, full_disk.again.err
     assert full_disk.count == 1 and full_disk.status == "complete"
@@ -745,6 +682,7 @@ def full_scratch(tool: Tool) -> SimpleNamespace:
     return SimpleNamespace(done=done, rows=rows(tool.bundles()[0]), left=left)
 
 
+@pytest.mark.slow
 def test_solution_that_fills_the_disk_harms_nobody(full_scratch: Any) -> None:
     """What it wrote goes with its worker, before the outcome is written."""
     assert full_scratch.done.code == 0, full_scratch.done.err
@@ -769,6 +707,7 @@ def full_temporary_folder(tool: Tool) -> SimpleNamespace:
     return SimpleNamespace(done=done, rows=rows(tool.bundles()[0]), left=left)
 
 
+@pytest.mark.slow
 def test_full_temporary_folder_fails_its_row_with_the_reason(full_temporary_folder: Any) -> None:
     assert full_temporary_folder.done.code == 2
     assert "No space left" in full_temporary_folder.done.complaint
@@ -783,6 +722,7 @@ def test_json_that_cannot_be_written_exits_1(judge_tool: Tool) -> None:
     assert "L1_04.py/out.json" in done.complaint
 
 
+@pytest.mark.slow
 def test_whoever_ignores_the_end_of_children_gets_the_same_verdicts(judge_tool: Tool) -> None:
     """A program that starts others may ignore SIGCHLD; what it starts inherits that, and is told of no end."""
     (judge_tool.folder / "L1_36_exits.py").write_text(rms_norm(top="os._exit(5)"))
@@ -832,6 +772,7 @@ def test_ctrl_c_leaves_no_process_and_no_temporary_folder(interrupted: Any) -> N
     assert not interrupted.left and not interrupted.tmp
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_rows_of_a_process_that_still_runs(tool: Tool) -> None:
     """Two rows of the self-test share a process; the first is in the bundle while the second hangs."""
     command = ("evaluate", "--self-test", "C02_patch_random", "C08_hang_call", "--engine", "local", "--device", "cpu")
@@ -887,6 +828,7 @@ def two_at_once(tool: Tool) -> SimpleNamespace:
     return SimpleNamespace(done=[tool.finish(first), tool.finish(second)], bundles=tool.bundles())
 
 
+@pytest.mark.slow
 def test_two_runs_in_one_results_folder_do_not_mix(two_at_once: Any) -> None:
     assert [done.code for done in two_at_once.done] == [0, 0], two_at_once.done
     assert len(two_at_once.bundles) == 2, "--resume took over a bundle that another process was writing"
@@ -902,6 +844,7 @@ def _hanging_cell(results: Path, engine: Any) -> Any:
     return evaluation.cell("hang", problem, [submission], results, engine, evaluation.JudgeOptions(timing=False))
 
 
+@pytest.mark.slow
 def test_cell_that_outlives_its_bound_is_killed_whole(judge_tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(judge_tool.tmp))
     engine = local.LocalEngine(gpus="none", device="cpu")

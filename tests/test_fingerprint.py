@@ -99,6 +99,7 @@ def test_ids_are_over_what_does_not_change_while_a_run_lasts(of_fake):
     assert fingerprint.digest(moved, "HCV") == of_fake["fingerprint_id"]
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_not_loaded_is_told(fake_gpu, tool):
     program = "from repro import fingerprint; import json; print(json.dumps(fingerprint.collect('cuda')))"
     done = subprocess.run(

@@ -130,6 +130,7 @@ def test_a_worker_that_nests_folders_is_cleared_away(monkeypatch: pytest.MonkeyP
     assert not list(room.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives workers users of their own")
 @pytest.mark.parametrize("left", ["warden", "nobody"])
 def test_a_workers_user_that_nests_folders_is_cleared_away(

@@ -95,6 +95,7 @@ def test_bedrock_is_reached_by_its_bearer_token() -> None:
         assert cell.meter()["usd"] == pytest.approx((10 * 5 + 5 * 25) / 1e6)
 
 
+@pytest.mark.slow
 def test_events_are_passed_on_as_they_come() -> None:
     with chained([says("a" * 480, pause_s=0.15)]) as (cell, _), cell.client() as client:
         began, seen = time.monotonic(), []
@@ -103,6 +104,7 @@ def test_events_are_passed_on_as_they_come() -> None:
         assert len(seen) == 10 and seen[0] < 1.5 and seen[-1] - seen[0] > 1.0
 
 
+@pytest.mark.slow
 def test_a_provider_that_fails_for_a_moment_is_asked_again() -> None:
     statuses = (408, 409, 429, 500, 503, 529)
     faults = [{"status": status, "headers": {"retry-after": "0.05"}} for status in statuses]
@@ -137,6 +139,7 @@ def test_a_provider_that_keeps_failing_ends_in_one_error_that_the_sdk_does_not_r
         assert cell.meter()["provider_errors"] == {"529": 3}
 
 
+@pytest.mark.clock
 def test_a_wait_longer_than_patience_is_not_begun() -> None:
     retry = {"attempts": 5, "base_s": 0.01, "longest_s": 1, "total_s": 5}
     with chained([{"status": 429, "headers": {"retry-after": "3600"}}], retry=retry) as (cell, _):
@@ -340,6 +343,7 @@ def test_killed_in_the_middle_of_a_request_the_journal_can_be_read_and_names_it(
             cell.end()
 
 
+@pytest.mark.clock
 def test_sigterm_ends_it_cleanly_in_the_middle_of_a_request() -> None:
     with chained([says("a" * 4800, pause_s=0.3, usage={"input_tokens": 44})]) as (cell, _), cell.client() as client:
         with client.messages.stream(model=MODEL, max_tokens=9, messages=HI) as events:
@@ -409,6 +413,7 @@ def resident_mb(pid: int) -> float:
     return float(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
+@pytest.mark.slow
 def test_twenty_large_requests_at_once_are_answered_in_bounded_memory() -> None:
     lines = [{"delay_s": 0.6, "times": 40, **says("x", match={"turn": 0})}]
     with Cell(lines) as cell, ThreadPoolExecutor(20) as pool:
@@ -423,6 +428,7 @@ def test_twenty_large_requests_at_once_are_answered_in_bounded_memory() -> None:
         assert grown < 300, grown
 
 
+@pytest.mark.slow
 def test_who_comes_when_the_queue_is_full_is_told_to_come_again() -> None:
     lines = [{"delay_s": 4.0, "times": 8, **says("x", match={"turn": 0})}]
     with Cell(lines) as cell, ThreadPoolExecutor(90) as pool, contextlib.ExitStack() as stack:

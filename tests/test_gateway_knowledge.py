@@ -48,6 +48,7 @@ def knowing(kind: str = "local", **told: Any) -> Cell:
     return Cell(arm=arm, knowledge={"kind": kind, **told.pop("knowledge", {})}, **told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("kind", ["local", "placebo"])
 def test_the_eight_tools_are_listed_and_answer_to_old_and_new_clients(kind: str, mode: str) -> None:
@@ -73,6 +74,7 @@ def test_the_arm_without_knowledge_has_no_mcp() -> None:
         assert http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).status_code == 404
 
 
+@pytest.mark.slow
 def test_local_and_placebo_tell_different_things() -> None:
     with knowing() as local, knowing("placebo") as placebo:
         assert call(local)[0] != call(placebo)[0]
@@ -86,6 +88,7 @@ def test_a_bad_call_is_an_error_of_the_tool_and_is_counted() -> None:
         assert cell.meter()["kb"] | {"latency_s": []} == {"calls": 2, "hits": 0, "errors": 2, "latency_s": []}
 
 
+@pytest.mark.slow
 def test_knowledge_calls_end_on_their_budget_and_the_agent_goes_on() -> None:
     with knowing(budgets={"kb_calls": 3}) as cell:
         with ThreadPoolExecutor(6) as pool:
@@ -97,6 +100,7 @@ def test_knowledge_calls_end_on_their_budget_and_the_agent_goes_on() -> None:
         assert cell.post(tools=[BASH, *KB]).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_streams_and_sessions_that_would_stay_open_are_not_offered(method: str) -> None:
     with knowing() as cell, cell.http() as http:
@@ -169,6 +173,7 @@ def remote(env: dict[str, str], **told: Any) -> Cell:
     return knowing("leeroopedia", keys={"LEEROOPEDIA_API_KEY": KEY}, env=env, **told)
 
 
+@pytest.mark.slow
 def test_the_published_server_is_bridged_and_alone_has_its_key(package: Callable[..., dict[str, str]]) -> None:
     with remote(package(), knowledge={"url": "http://kb.example"}) as cell:
         text, is_error = call(cell)
@@ -182,6 +187,7 @@ def test_the_published_server_is_bridged_and_alone_has_its_key(package: Callable
         assert KEY not in (cell.journal_dir / "journal.jsonl").read_text() + cell.out + cell.err
 
 
+@pytest.mark.slow
 def test_failures_that_come_as_ordinary_text_are_counted_as_errors(package: Callable[..., dict[str, str]]) -> None:
     with remote(package()) as cell:
         for query in ("limit", "api", "credits", "late", "fine"):
@@ -190,6 +196,7 @@ def test_failures_that_come_as_ordinary_text_are_counted_as_errors(package: Call
         assert cell.meter()["kb"]["errors"] == 4
 
 
+@pytest.mark.slow
 def test_a_slow_knowledge_server_costs_one_call_and_not_the_cell(package: Callable[..., dict[str, str]]) -> None:
     with remote(package(), knowledge={"timeout_s": 1}) as cell:
         text, is_error = call(cell, query="sleep")
@@ -198,6 +205,7 @@ def test_a_slow_knowledge_server_costs_one_call_and_not_the_cell(package: Callab
         assert cell.meter()["kb"]["errors"] == 1
 
 
+@pytest.mark.slow
 def test_a_knowledge_server_that_died_is_told_of_in_every_answer(package: Callable[..., dict[str, str]]) -> None:
     with remote(package(), knowledge={"timeout_s": 5}) as cell:
         assert call(cell, query="die")[1] and call(cell, query="again")[1]
@@ -206,6 +214,7 @@ def test_a_knowledge_server_that_died_is_told_of_in_every_answer(package: Callab
         assert cell.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "told", "said", "code"),
     [

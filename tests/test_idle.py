@@ -172,11 +172,12 @@ print(json.dumps(limit.to_json() | {"passed_s": time.monotonic() - begin}))
     ("device", "settings_", "rests"),
     [
         ("cuda", {"FAKE_NVML_REASONS": "0x4"}, 3),
-        ("cuda", {"FAKE_NVML_REASONS": "0x5"}, 3),
         ("cuda", {"FAKE_NVML_REASONS": "0x1"}, 0),
-        ("cuda", {"FAKE_NVML_REASONS": "0x48"}, 0),  # a fault, not a limit that a rest keeps away from
-        ("cuda", {"FAKE_NVML_DRIVER": "none"}, 0),
-        ("cpu", {"FAKE_NVML_REASONS": "0x4"}, 0),
+        pytest.param("cuda", {"FAKE_NVML_REASONS": "0x5"}, 3, marks=pytest.mark.slow),
+        # a fault, not a limit that a rest keeps away from
+        pytest.param("cuda", {"FAKE_NVML_REASONS": "0x48"}, 0, marks=pytest.mark.slow),
+        pytest.param("cuda", {"FAKE_NVML_DRIVER": "none"}, 0, marks=pytest.mark.slow),
+        pytest.param("cpu", {"FAKE_NVML_REASONS": "0x4"}, 0, marks=pytest.mark.slow),
     ],
 )
 def test_a_timed_call_waits_where_the_power_limit_holds_the_clocks_down(

@@ -82,6 +82,7 @@ def test_philox_known_answers(counter: tuple[int, ...], key: tuple[int, ...], ex
     assert [int(word[0]) for word in words] == list(expected)
 
 
+@pytest.mark.slow
 def test_gpu_kernels_in_the_interpreter_equal_the_cpu_path() -> None:
     """The Triton kernels, launched as on a GPU, make numpy's bits: every kind, seed and start, in float32 and int64."""
     env = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}

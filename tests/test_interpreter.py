@@ -128,12 +128,14 @@ def ends(tmp_path_factory):
     return json.loads(interpreted(tmp_path_factory.mktemp("cases"), source))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_bfloat16_is_what_torch_makes_of_it(name, ends):
     """Constants, casts, comparisons, fma, reductions and scans."""
     assert ends[name] == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_dev_runs_triton_kernels_where_there_is_no_gpu(dtype: str, judge_tool: Tool):
     """In the judge's own process, which nobody told to interpret them, and with the same bfloat16 as in a worker."""

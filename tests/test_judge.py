@@ -34,6 +34,12 @@ KEYS = [p.key for suite in problems.suites() for p in problems.suite(suite, size
 # One key a problem: the agent study's where a problem is in both suites.
 ONCE = [key for key in KEYS if key.partition("@")[0] not in KEYS[: KEYS.index(key)]]
 
+
+def slow_key(key: str) -> Any:
+    """A problem as a parameter; L3_20, whose model is the deepest, takes ten times as long as any other."""
+    return pytest.param(key, marks=pytest.mark.slow) if key == "L3_20" else key
+
+
 # -- metric ---------------------------------------------------------------------------------------------------------
 
 
@@ -1099,7 +1105,7 @@ def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code: str) -> No
 # -- fixtures -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", [slow_key(key) for key in KEYS])
 def test_fixtures_of_every_suite_tell_cheats_from_work(
     key: str, smoke_fixture: Callable[[str], dict[str, Any]]
 ) -> None:
@@ -1205,7 +1211,7 @@ def test_attention_that_clamps_its_values_fails_on_their_spikes(
 FURTHER = {"L1_97": 60, "L2_84": 60, "L3_20": 20}
 
 
-@pytest.mark.parametrize("key", FURTHER)
+@pytest.mark.parametrize("key", [slow_key(key) for key in FURTHER])
 def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_saw(
     key: str, smoke_fixture: Callable[[str], dict[str, Any]]
 ) -> None:

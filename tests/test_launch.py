@@ -563,15 +563,27 @@ def finished(process: subprocess.Popen[str]) -> int:
     return process.returncode
 
 
-@pytest.mark.parametrize("name", CHECKS)
+QUICK = (
+    "check_everything_that_a_worker_started_ends_with_it",
+    "check_who_is_forked_between_two_calls_stands_still_too",
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name in CHECKS
+        if name != "check_bystanders_live"
+    ],
+)
 def test_in_a_divided_process(name: str, start: Any, tmp_path: Path) -> None:
     """As a cell runs under ENGINE=local; nothing is left in the folder of temporary files."""
-    if name == "check_bystanders_live":
-        return
     finished(start("divided", name))
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CHECKS if "warden" not in name])
 def test_where_the_judge_starts_its_workers_itself(name: str, start: Any, tmp_path: Path) -> None:
     """As a program that calls `evaluate` does."""
@@ -782,6 +794,7 @@ CALL(cuDeviceGetCount) CALL(cuDevicePrimaryCtxRetain) CALL(cuCtxCreate_v2) CALL(
 """
 
 
+@pytest.mark.slow
 def test_what_forks_workers_never_calls_the_cuda_driver(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fake_gpu: dict[str, str]
 ) -> None:

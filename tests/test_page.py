@@ -184,6 +184,7 @@ def test_a_command_asks_for_what_its_run_asked(tool: Tool) -> None:
     assert row["command"] == f"{asked} --parity --budget-s 7"
 
 
+@pytest.mark.slow
 def test_a_command_of_a_report_measures_its_row_again(judge_tool: Tool) -> None:
     """A solution that the bundle kept, judged once more from there."""
     solution = settings.ARTIFACTS_DIR / "oracle" / "L1_36_RMSNorm.py"

@@ -61,6 +61,7 @@ def test_kernels_that_fail_leave_the_others_their_times(tmp_path: Path) -> None:
     assert list(found["times_ms"]) == ["eager", "compile", "raising", "not_python", "good"], "the published order"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "words"), [(HANGING, "no answer within 12 s"), (DYING, "it died: last words")])
 def test_a_process_that_ends_ends_the_protocol_with_its_reason(tmp_path: Path, source: str, words: str) -> None:
     """It is one process, as published: who comes after has none."""
@@ -69,6 +70,7 @@ def test_a_process_that_ends_ends_the_protocol_with_its_reason(tmp_path: Path, s
     assert found["times_ms"]["good"] is None and "ended with bad" in found["reasons"]["good"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_a_process_that_reads_no_request_is_not_waited_for(tmp_path: Path) -> None:
     """The judge waited for ever until its request was read, and with it ended what it had judged before."""

@@ -356,6 +356,7 @@ def test_a_kernelbench_file_from_elsewhere_is_judged_unmodified(tmp_path: Path, 
     assert "| 95_elsewhere mine.py | correct " in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_a_problem_with_integer_outputs_is_judged(tmp_path: Path) -> None:
     """argmax gives int64: right indices are correct."""
     entry = judged_by_the_command_line(tmp_path, RANKING, RANKING.replace("class Model(", "class ModelNew("))

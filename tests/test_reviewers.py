@@ -14,6 +14,7 @@ def test_every_claim_is_counted():
     assert listed == len(claims.load()) == 125
 
 
+@pytest.mark.slow
 def test_published_bundles_say_what_is_promised(tool):
     """The commands that need nothing but what is published, as the page gives them."""
     published = settings.ARTIFACTS_DIR / "results"

@@ -166,6 +166,7 @@ print(*found)
 """
 
 
+@pytest.mark.slow
 def test_who_is_timed_has_no_processes_left_that_compile(tmp_path: Path) -> None:
     """One for each core would be stopped and woken with it at every call; what compiles later has them again."""
     environment = settings.worker_env(tmp_path, interpret=False) | {"TORCHINDUCTOR_COMPILE_THREADS": "3"}
@@ -453,6 +454,7 @@ assert float(torch.compile(square, backend="eager")(torch.ones(3))) == 1.0
 """
 
 
+@pytest.mark.slow
 def test_shapes_are_known_without_the_compiler_which_works_afterwards() -> None:
     done = subprocess.run([sys.executable, "-c", SHAPES], capture_output=True, text=True, timeout=120, check=False,
                           env=os.environ | {"PYTHONPATH": str(settings.ROOT)})  # fmt: skip

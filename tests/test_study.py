@@ -117,6 +117,7 @@ def simulated(generator: np.random.Generator, gain: float, n: int, repeats: int)
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "repeats"), [(10, 1), (6, 3)])
 def test_intervals_hold_the_true_gain_as_often_as_they_say(n: int, repeats: int) -> None:
     """95 % of 200 simulated studies, within what 200 can tell: 2 standard deviations are 3 %."""
@@ -130,6 +131,7 @@ def test_intervals_hold_the_true_gain_as_often_as_they_say(n: int, repeats: int)
     assert all(0.91 <= count / 200 <= 0.99 for count in held.values()), held
 
 
+@pytest.mark.slow
 def test_what_is_detectable_is_found_in_four_of_five_studies() -> None:
     generator = np.random.default_rng(2)
     spread = math.sqrt(0.3**2 + 2 * 0.15**2)
@@ -255,6 +257,7 @@ def test_an_agents_fixture_judges_and_holds_nothing_else(smoke_results: Path) ->
     assert {k: v["limits"] for k, v in whole["trials"].items()} == {k: v["limits"] for k, v in given["trials"].items()}
 
 
+@pytest.mark.slow
 def test_a_solution_is_judged_the_same_with_the_fixture_of_an_agent(judge_tool: Tool) -> None:
     file = judge_tool.results / "fixtures" / "smoke-cpu" / "L1_36.json"
     jsonio.write(file, cells.slim(strict_json(file.read_text())))
@@ -508,6 +511,7 @@ def test_an_agents_failure_is_never_tried_again(stub_results: Path, tmp_path: Pa
 # --- one GPU ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_agent_at_a_time_holds_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stub_results: Path) -> None:
     """Three agents as real processes on a machine whose one GPU is a stand-in: their sittings do not overlap."""
     monkeypatch.setenv("REPRO_STATE", str(tmp_path / "state"))
@@ -669,6 +673,7 @@ def test_defaults_are_the_published_ones(monkeypatch: pytest.MonkeyPatch) -> Non
     assert built("--agent", "sdk", "--budget-usd", "0", "--model", "claude-unheard-of").prices["models"] == {}
 
 
+@pytest.mark.slow
 def test_oracle_runs_as_before_and_generate_ends_after_the_fixtures(tool: Tool) -> None:
     done = tool("run", *SMOKE, "--generate", **NO_KEYS)
     assert done.code == 0, done.err

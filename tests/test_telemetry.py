@@ -111,6 +111,7 @@ def test_a_sampler_that_is_killed_leaves_what_it_saw(fake_gpu):
     assert 0 < found["sampler"]["samples"] < 20 and found["windows"]["timing"]["samples"] >= 0
 
 
+@pytest.mark.slow
 def test_it_takes_less_than_a_hundredth_of_one_processor(fake_gpu):
     """Of the library here, which answers at once; what a driver adds is measured on a GPU."""
     with start(fake_gpu, 4) as process:
@@ -183,6 +184,7 @@ def test_the_report_tells_what_was_sampled(tmp_path):
     assert clocks.throttled(source) == "throttling was not recorded."
 
 
+@pytest.mark.slow
 def test_a_run_without_a_gpu_says_that_nothing_was_sampled(judge_tool):
     (solution,) = settings.ORACLE_DIR.glob("L1_36_*.py")
     done = judge_tool("evaluate", solution, "--problem", "L1_36", *CPU)

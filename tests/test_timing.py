@@ -329,6 +329,7 @@ def test_one_narrow_interval_is_luck_and_two_in_a_row_are_none(monkeypatch: pyte
     assert status == "converged" and asked == [25, 33, 41, 49]
 
 
+@pytest.mark.clock
 def test_a_noisy_kernel_takes_twice_the_budget_and_no_more() -> None:
     generator = np.random.default_rng(14)
 

@@ -466,6 +466,7 @@ def test_what_is_not_launched_in_time_is_launched_when_its_inputs_are_there(
         assert outcome(found["fails"]) == ("error", "exception"), found["fails"]
 
 
+@pytest.mark.slow
 def test_a_call_that_is_not_timed_after_all_is_let_go(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -634,6 +635,7 @@ def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(tmp_path: Pat
     assert {modes["grad"] for modes in entry["modes"]} == {False}
 
 
+@pytest.mark.slow
 def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(
     tmp_path: Path, smoke_fixture: Measured
 ) -> None:
@@ -648,6 +650,7 @@ def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(
     assert all(entry["time_ms"] for entry in found.values())
 
 
+@pytest.mark.slow
 def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -818,6 +821,7 @@ def test_each_measurement_is_repeated_once(
     assert [reason["code"] for reason in found["a"]["reasons"]] == [DISTURBED_CODE] and found["a"]["time_ms"] is None
 
 
+@pytest.mark.slow
 def test_who_of_several_holds_the_baselines_up_is_found_out(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -850,6 +854,7 @@ def test_who_of_several_holds_the_baselines_up_is_found_out(
     assert told == [("first", DISTURBED_CODE)] * 2 + each_alone
 
 
+@pytest.mark.slow
 def test_who_holds_the_baselines_up_beside_others_alone_buys_nothing(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -871,6 +876,7 @@ def test_who_holds_the_baselines_up_beside_others_alone_buys_nothing(
     assert outcome(found["a"]) == ("rejected", DISTURBED_CODE) and outcome(found["b"]) == ("correct", "")
 
 
+@pytest.mark.slow
 def test_a_solution_whose_clocks_disagree_a_little_has_another_process(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
