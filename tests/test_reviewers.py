@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from repro import settings
 
 TEXT = (settings.ROOT / "docs" / "reviewers.md").read_text()
