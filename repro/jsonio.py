@@ -58,7 +58,7 @@ def append(path: Path, value: Any) -> None:
 
 
 def mend(path: Path) -> None:
-    """Ends a last line that a crash or a full disk cut short, so that lines can follow: one that is whole is kept."""
+    """Ends or removes a last line that a crash or a full disk cut short, so that lines can follow."""
     if not path.exists():
         return
     data = path.read_bytes()
@@ -75,16 +75,19 @@ def mend(path: Path) -> None:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file of lines; a last line cut short by a crash is left out."""
+    """Returns the objects of a file of lines, as `lines_of`; none where there is no such file."""
+    return lines_of(path.read_text()) if path.exists() else []
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    """Returns the objects of lines; a last line cut short by a crash is left out. Raises ValueError for another."""
     found: list[dict[str, Any]] = []
-    if not path.exists():
-        return found
-    texts = path.read_text().split("\n")
-    for number, text in enumerate(texts):
-        if not text:
+    texts = text.split("\n")
+    for number, line in enumerate(texts):
+        if not line:
             continue
         try:
-            found.append(json.loads(text))
+            found.append(json.loads(line))
         except ValueError:
             if number < len(texts) - 1:
                 raise

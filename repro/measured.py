@@ -140,7 +140,7 @@ def read(bundle: Bundle) -> Measured:
                     f"row {name} of {bundle.path} is damaged", f"{type(error).__name__}: {error}"
                 ) from error
     return Measured(
-        bundle.path.name, manifest["verb"], parameters, str(manifest.get("started", "")), manifest["status"], records,
+        bundle.name, manifest["verb"], parameters, str(manifest.get("started", "")), manifest["status"], records,
         unmeasured, bundle.fingerprints(), why_not,
     )  # fmt: skip
 

@@ -68,16 +68,16 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
         "--id", default="", metavar="ID", help="the published bundle id, or its beginning, that the bundle must have"
     )
     verify.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
-    bundle = verb("bundle", "copy bundles to give them away", _share)
-    bundle.add_argument("action", choices=("share",), help="share: copy with identities replaced by salted hashes")
+    bundle = verb("bundle", "copy bundles to give them away", _bundle)
+    bundle.add_argument("action", choices=("share", "pack"), help="share: copy with identities replaced by salted "
+                        "hashes; pack: copy as one archive beside its manifest and report")  # fmt: skip
     bundle.add_argument("bundle", type=Path, nargs="+", help="bundles to copy")
+    bundle.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder of the copies (default: `shared` or "
+                        "`packed` beside each bundle)")  # fmt: skip
     bundle.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="folder of the copies (default: `shared` beside each bundle)"
+        "--hide", action="append", default=[], metavar="NAME", help="share: replace this name too (repeatable)"
     )
-    bundle.add_argument(
-        "--hide", action="append", default=[], metavar="NAME", help="replace this name too (repeatable)"
-    )
-    bundle.add_argument("--json", type=Path, metavar="FILE", help="write what was replaced as JSON")
+    bundle.add_argument("--json", type=Path, metavar="FILE", help="write a record of each copy as JSON")
 
 
 def problems(args: argparse.Namespace, progress: Progress) -> int:
@@ -184,8 +184,24 @@ def _verify(args: argparse.Namespace, progress: Progress) -> int:
     return 0 if all(report["passed"] for report in reports) else 2
 
 
-def _share(args: argparse.Namespace, progress: Progress) -> int:
-    """Exit 2 where a bundle's files do not verify, or a check fails in the copy alone."""
+def _bundle(args: argparse.Namespace, progress: Progress) -> int:
+    """Shares or packs bundles. Exit 2 where a bundle was changed, or a check fails in the shared copy alone."""
+    return _share(args) if args.action == "share" else _pack(args)
+
+
+def _pack(args: argparse.Namespace) -> int:
+    from repro.bundle import pack
+
+    if args.hide:
+        raise UsageError("--hide is of `bundle share`", "packing replaces nothing", "Share the bundle, then pack it.")
+    packed = pack.pack(args.bundle, args.output)
+    for told in packed:
+        print(f"written: {told['bundle']} (bundle id {told['bundle_id']}, {told['bytes'] / 1e3:.0f} kB)")
+    write_json(args.json, {"schema_version": 1, "bundles": packed})
+    return 0
+
+
+def _share(args: argparse.Namespace) -> int:
     from repro.bundle import share
 
     done: list[dict[str, Any]] = share.share(args.bundle, args.output, secrets.token_bytes(16), args.hide)

@@ -164,7 +164,7 @@ def test_names_and_links_of_an_agent_lead_nowhere() -> None:
 @in_containers
 def test_a_link_in_a_folders_place_does_not_choose_what_is_read() -> None:
     """The engine follows links in the path that it is asked for, and the masks are gone when the agent is."""
-    place = "/opt/repro/artifacts/results/h200-pinned/20261121T050644Z-run"
+    place = "/opt/repro/artifacts/oracle"
     left = attack(f"mv /cell/work /cell/other; ln -s {place} /cell/work; ls -la /cell/work")
     assert "work/solutions" in left.cut and not cells.solutions(left)
     assert cells.judge(left).klass == "agent"

@@ -3,8 +3,6 @@
 `make docs` (REPRO_UPDATE_DOCS=1) writes the generated parts and the published report instead of comparing them.
 """
 
-import hashlib
-import json
 import os
 import re
 import shlex
@@ -14,10 +12,9 @@ import sys
 import documents
 import pytest
 
-from repro import jsonio, settings
+from repro import settings
 from repro.cli import parser
 
-PUBLISHED = settings.ARTIFACTS_DIR / "results"
 REPORT = settings.ROOT / "docs" / "report"
 DOCUMENTS = [settings.ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
     (settings.ROOT / "docs").glob("*.md")
@@ -151,55 +148,7 @@ def test_every_make_target_is_one_with_its_variables(name):
             assert re.search(pattern, makefile, re.M), f"{command}: {word}"
 
 
-def test_every_bundle_that_is_named_is_published():
-    """By its whole name, in the results or in the history of those that are not kept."""
-    kept = {path.name.split(".")[0] for path in PUBLISHED.rglob("*")}
-    history = "".join(file.read_text() for file in settings.ROOT.rglob("artifacts/**/*.csv"))
-    named = {bundle for name in NAMES for bundle in re.findall(r"\d{8}T\d{6}Z-[a-z-]+[a-z]", text_of(name))}
-    assert named and {bundle for bundle in named if bundle not in kept and bundle not in history} == set()
-
-
 def test_the_citation_is_one():
     text = text_of("CITATION.cff")
     for field in ("cff-version: 1.2.0", "message:", "title:", "authors:", "  - name: The repro authors"):
         assert re.search(rf"^{field}", text, re.M), field
-
-
-# -- published bundles ----------------------------------------------------------------------------------------------
-
-
-def test_published_bundles_are_whole():
-    """Every file of a published bundle has the hash that its manifest says, and no file is missing or extra."""
-    manifests = sorted(PUBLISHED.rglob("manifest.json"))
-    assert manifests
-    for manifest in manifests:
-        files = json.loads(manifest.read_text())["files"]
-        found = {
-            str(f.relative_to(manifest.parent)): hashlib.sha256(f.read_bytes()).hexdigest()
-            for f in manifest.parent.rglob("*")
-            if f.is_file() and f != manifest
-        }
-        assert found == files, manifest.parent
-
-
-def test_published_bundles_hold_no_identity():
-    """No UUID, hostname or path of a machine stands in a published bundle."""
-    for file in PUBLISHED.rglob("*"):
-        if file.is_file():
-            text = file.read_text()
-            assert not re.search(r"GPU-[0-9a-f]{8}-", text), file
-            assert not re.search(r"/(root|home|work)/", text), file
-
-
-def test_published_rows_are_complete():
-    """Every planned row of a published bundle was measured, and its fingerprint is there; a bundle whose run was
-    interrupted says so, lies apart from the others, and lacks the last rows alone."""
-    for manifest in PUBLISHED.rglob("manifest.json"):
-        said = json.loads(manifest.read_text())
-        plan, cut = said["plan"], said["status"] == "interrupted"
-        rows = {row["row"]: row for row in jsonio.lines(manifest.parent / "rows.jsonl")}
-        done = [name for name, row in rows.items() if row["status"] == "done"]
-        assert said["status"] == "complete" or manifest.parent.parent.name in ("h200-cut", "h200-busy")
-        assert done == plan[: len(done)] if cut else set(plan) == set(done)
-        for row in rows.values():
-            assert (manifest.parent / "fingerprints" / f"{row['fingerprint_id']}.json").exists()

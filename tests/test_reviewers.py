@@ -29,7 +29,5 @@ def test_published_bundles_say_what_is_promised(tool):
     counts = re.findall(r"(\d+) ([A-Z-]+)", claims.out.split("\n")[0])
     assert sum(int(n) for n, word in counts if word in ("NOT-COMPARABLE", "BLOCKED")) == 125
     verified = tool("verify", *sorted(published.glob("*/*")))
-    failed = [line for line in verified.out.splitlines() if line.startswith("  FAILED")]
-    assert verified.code == 2 and len(failed) == 5, failed
-    assert all(re.match(r"  FAILED  planned against done: [12] of (20|10|5) planned rows", line) for line in failed)
+    assert verified.code == 0 and "FAILED  " not in verified.out
     assert tool("artifacts", "lint", settings.ARTIFACTS_DIR).out.rstrip().split("\n")[-1].startswith("0 errors")

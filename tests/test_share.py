@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Tool, manifest, rows
+from conftest import ROOT, Tool, manifest, rows
 from sampled import seen
 
 from repro import fingerprint, jsonio
@@ -162,7 +162,7 @@ def test_no_planted_identity_is_in_the_copy_and_the_copy_verifies_as_the_bundle_
     assert states(tool, copy) == before
     assert before["telemetry"] == "ok" and PUBLIC_IMAGE in text and f"sha256:{'ab' * 32}" in text
     told = json.loads((tool.folder / "shared.json").read_text())["bundles"][0]
-    assert told["shared"]["left_out"] == {"profile.bin": "it is not text: what it holds could not be judged"}
+    assert told["shared"]["left_out"] == {"profile.bin": "it is not text, so it could hold identities"}
     assert (
         "profile.bin" in done.out
         and {"host", "user", "serial", "uuid", "path", "key"} <= told["shared"]["identities"].keys()
@@ -235,11 +235,9 @@ def test_a_target_that_exists_is_left_alone(talkative: Path, tool: Tool) -> None
     assert done.code == 1 and "exists" in done.complaint
 
 
-def test_a_published_bundle_of_schema_1_is_shared_and_verifies(tool: Tool) -> None:
-    from repro import settings
-
-    source = settings.ARTIFACTS_DIR / "results/h200-pinned/20261121T050644Z-run"
+def test_a_packed_bundle_of_schema_1_is_shared_and_verifies(tool: Tool) -> None:
+    source = ROOT / "tests" / "data" / "schema-1-run.tar.xz"
     done = tool("bundle", "share", source, "-o", "public")
     assert done.code == 0, done.err
-    states_after = states(tool, tool.folder / "public" / source.name)
+    states_after = states(tool, tool.folder / "public" / "20261121T050644Z-run")
     assert "FAILED" not in states_after.values() and states_after["bundle id"] == "ok"

@@ -1,10 +1,9 @@
-"""What must hold of a bundle: small checks, each of which tells all that it finds wrong."""
+"""The checks of a bundle's files, plan and rows. Each returns every fault that it finds."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from repro import fingerprint, jsonio
 from repro.bundle import schema, seal
 from repro.bundle.evidence import Evidence
 from repro.bundle.seal import MANIFEST, STATEMENT
+from repro.bundle.storage import Archive
 from repro.bundle.write import CLAIMS, FINGERPRINTS, INPUTS, ROWS, SCHEMA_VERSION, plan_digest
 from repro.fingerprint import state
 from repro.fingerprint.telemetry import WINDOWS
@@ -20,16 +20,24 @@ SOLUTIONS = "solutions"
 
 
 class Skip(Exception):
-    """A check that says nothing here, and why."""
+    """Raised by a check that does not apply to a bundle, with the reason."""
+
+
+class Unfinished(Exception):
+    """Raised where rows are missing because the run was interrupted or killed, or has not ended. `reasons`: which."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__()
+        self.reasons = reasons
 
 
 def readable(found: Evidence) -> list[str]:
-    """Every JSON file is one, as the standard knows it."""
+    """Every JSON file is strict JSON, and an archive can be read."""
     return [f"{name}: {why}" for name, why in found.damage.items()]
 
 
 def known_schema(found: Evidence) -> list[str]:
-    """The manifest's schema version is one that this release reads."""
+    """This release reads the manifest's schema version."""
     if found.version in range(1, SCHEMA_VERSION + 1):
         return []
     return [f"schema_version is {found.manifest.get('schema_version')!r}, known are 1 to {SCHEMA_VERSION}"]
@@ -59,7 +67,7 @@ def statement_schema(found: Evidence) -> list[str]:
 
 
 def _written(found: Evidence, what: str) -> None:
-    """Skips where this bundle need not have `what`: not where a trace of a later schema is left in the manifest."""
+    """Raises Skip where a bundle of this schema has no `what`, unless the manifest has fields of a later schema."""
     why = schema.lacks(found.version, what)
     if why and not {"bundle_id", "origin", "attempts"} & found.manifest.keys():
         raise Skip(why)
@@ -67,24 +75,24 @@ def _written(found: Evidence, what: str) -> None:
 
 
 def _closed(found: Evidence, what: str) -> None:
-    if found.running and "files" not in found.manifest:
+    if found.open:
         raise Skip(f"no {what}: the run has not ended, or its process was killed")
 
 
 def manifest_text(found: Evidence) -> list[str]:
-    """The manifest is the one text that repro writes for what it says."""
+    """The manifest has exactly the bytes that repro writes for its values."""
     return [] if jsonio.render(found.manifest) == found.manifest_bytes else [f"{MANIFEST} is not as repro writes it"]
 
 
 def bundle_id(found: Evidence) -> list[str]:
-    """The bundle id is the manifest's hash: with the check of its text, one changed byte of it shows."""
+    """The bundle id is the manifest's hash. With the check of its text, any changed byte is found."""
     _written(found, "bundle id")
     told, actual = found.manifest.get("bundle_id"), seal.bundle_id(found.manifest)
     return [] if told == actual else [f"{MANIFEST} says {told or 'none'} and its content has {actual}"]
 
 
 def hashes(found: Evidence) -> list[str]:
-    """Every file of the manifest is there and has its hash."""
+    """Every file of the manifest exists and has its hash."""
     _closed(found, "hashes")
     wrong = []
     for name, known in sorted(found.files.items()):
@@ -97,19 +105,28 @@ def hashes(found: Evidence) -> list[str]:
 
 
 def foreign_files(found: Evidence) -> list[str]:
-    """No file, link or anything else is there that the manifest does not name."""
+    """The bundle holds no file or link that the manifest does not name."""
     _closed(found, "list of files")
+    known = {MANIFEST, *found.files}
+    return [f"{name} is not in the manifest" for name in found.files_in.entries() if name not in known]
+
+
+def copies(found: Evidence) -> list[str]:
+    """Every file beside an archive is a copy of the file of that name in it."""
+    if not isinstance(found.files_in, Archive):
+        raise Skip("the bundle is not packed")
     wrong = []
-    for folder, below, names in os.walk(found.path):
-        for entry in [*names, *(name for name in below if os.path.islink(os.path.join(folder, name)))]:
-            name = os.path.relpath(os.path.join(folder, entry), found.path)
-            if name != MANIFEST and name not in found.files:
-                wrong.append(f"{name} is not in the manifest")
-    return sorted(wrong)
+    for name, content in sorted(found.files_in.beside.items()):
+        inside = found.bytes_of(name)
+        if inside is None:
+            wrong.append(f"{name} lies beside the archive and is not in it")
+        elif inside != content:
+            wrong.append(f"{name} beside the archive differs from the one in it")
+    return wrong
 
 
 def plan(found: Evidence) -> list[str]:
-    """The plan is the one that its digest names, and every row is of it."""
+    """The plan has the digest that the manifest names, and every row was planned."""
     wrong = []
     parameters = found.manifest.get("parameters")
     if plan_digest(found.plan, parameters if isinstance(parameters, dict) else {}) != found.manifest.get("plan_digest"):
@@ -118,7 +135,7 @@ def plan(found: Evidence) -> list[str]:
 
 
 def done(found: Evidence) -> list[str]:
-    """Every planned row was measured, and the status says so."""
+    """Every planned row was measured, and the status agrees. Raises Unfinished where the run was cut short."""
     status, wrong = found.manifest.get("status"), []
     for name in found.plan:
         row = found.rows.get(name)
@@ -128,13 +145,15 @@ def done(found: Evidence) -> list[str]:
             wrong.append(f"{name}: {row.get('status')}: {row.get('error')}")
     if wrong:
         wrong.insert(0, f"{len(wrong)} of {len(found.plan)} planned rows were not measured, status {status}")
+    if status == "interrupted" or found.open:
+        raise Unfinished(wrong or [f"the status is {status}, and every row was measured"])
     if (status == "complete") == bool(wrong):
         wrong.append(f"the status is {status}" + (" and rows are missing" if wrong else ", yet every row is there"))
     return wrong
 
 
 def fingerprints(found: Evidence) -> list[str]:
-    """Every measured row names a fingerprint that is there, and each is the text of its id."""
+    """Every measured row names a stored fingerprint, and each fingerprint has the id of its values."""
     wrong = []
     for name, value in found.fingerprints.items():
         values = value.get("values")
@@ -156,7 +175,7 @@ def fingerprints(found: Evidence) -> list[str]:
 
 
 def solutions(found: Evidence) -> list[str]:
-    """The kept texts are those that the rows were measured from, and each of them was measured."""
+    """The kept sources are those that the rows were measured from, and each belongs to a row."""
     wrong: list[str] = []
     used = set()
     for name, row in found.rows.items():
@@ -181,7 +200,7 @@ def solutions(found: Evidence) -> list[str]:
 
 
 def _solutions_of_1(found: Evidence) -> list[str]:
-    """Schema 1: a row of the agent study has the hash of its one solution, whose place follows from the row."""
+    """Schema 1: a row of the agent study has the hash of its one solution, and the row gives its place."""
     kept = {n: found.bytes_of(n) or b"" for n in found.files if n.startswith(f"{SOLUTIONS}/")}
     if not kept:
         raise Skip(schema.lacks(found.version, "inputs of rows") or "no row has a solution")
@@ -196,7 +215,7 @@ def _solutions_of_1(found: Evidence) -> list[str]:
 
 
 def statement(found: Evidence) -> list[str]:
-    """The statement's subjects are the bundle's files, and every input of a row is among its dependencies."""
+    """The statement's subjects are the bundle's files, and its dependencies hold every input of a row."""
     _written(found, "statement")
     told = found.statement or {}
     try:
@@ -218,7 +237,7 @@ def statement(found: Evidence) -> list[str]:
 
 
 def claims(found: Evidence) -> list[str]:
-    """The claims are the file that was declared, before the first row ended."""
+    """The claims file is the declared one, and it was declared before the first row ended."""
     told = found.manifest.get("claims")
     if told is None:
         raise Skip("no claims file was recorded")
@@ -231,8 +250,10 @@ def claims(found: Evidence) -> list[str]:
 
 
 def telemetry(found: Evidence) -> list[str]:
-    """A series that a row names is there with as many samples as told, and its windows' event reasons are in it: what
-    makes times no measurement cannot be left out of the row alone."""
+    """Every telemetry series that a row names exists and has the stated number of samples.
+
+    The clock event reasons of each window are the series' own, so they cannot be removed from the row alone.
+    """
     wrong: list[str] = []
     named = 0
     for name, row in found.rows.items():
@@ -252,7 +273,8 @@ def _sampled(content: bytes | None, told: dict[str, Any]) -> list[str]:
     times = columns["t_ms"]
     lengths = {len(values) for values in columns.values()}
     if lengths != {told["sampler"]["samples"]}:
-        return [f"{told['sampler']['samples']} samples are told and {', '.join(map(str, sorted(lengths)))} kept"]
+        kept = ", ".join(map(str, sorted(lengths)))
+        return [f"the row states {told['sampler']['samples']} samples, the series has {kept}"]
     marks = {mark["name"]: mark["t_ms"] for mark in told["marks"]}
     wrong = []
     for name, (first, last) in WINDOWS.items():
@@ -273,7 +295,7 @@ def _sampled(content: bytes | None, told: dict[str, Any]) -> list[str]:
 
 Check = Callable[[Evidence], list[str]]
 ABOUT_FILES: dict[str, Check] = {
-    "JSON is readable": readable,
+    "files are readable": readable,
     "schema version": known_schema,
     "schema of the manifest": manifest_schema,
     "schema of rows": row_schema,
@@ -283,6 +305,7 @@ ABOUT_FILES: dict[str, Check] = {
     "bundle id": bundle_id,
     "hashes": hashes,
     "no foreign files": foreign_files,
+    "copies beside the archive": copies,
     "statement": statement,
 }
 ABOUT_ROWS: dict[str, Check] = {

@@ -1,4 +1,4 @@
-"""A bundle as it lies on disk, read once and believed in nothing: what cannot be read is noted, not raised."""
+"""A bundle as it is stored, read once and trusted in nothing: a file that cannot be read is noted, not raised."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from repro.bundle import storage
 from repro.bundle.seal import MANIFEST, STATEMENT
+from repro.bundle.storage import ARCHIVE, Storage
 from repro.bundle.write import FINGERPRINTS, ROWS
-from repro.errors import UsageError
+from repro.errors import BundleError, UsageError
 
 
 def _refuse(token: str) -> None:
@@ -18,9 +20,9 @@ def _refuse(token: str) -> None:
 
 @dataclass
 class Evidence:
-    """`lines` holds every row in order, `rows` the last of each id; `damage` says of a file why it cannot be read."""
+    """`lines` holds every row in order, `rows` the last of each id. `damage` says of a file why it cannot be read."""
 
-    path: Path
+    files_in: Storage
     manifest: dict[str, Any] = field(default_factory=dict)
     manifest_bytes: bytes = b""
     lines: list[dict[str, Any]] = field(default_factory=list)
@@ -30,33 +32,46 @@ class Evidence:
     damage: dict[str, str] = field(default_factory=dict)
 
     @property
+    def path(self) -> Path:
+        """The bundle's folder, or the folder that holds its archive."""
+        return self.files_in.path
+
+    @property
+    def name(self) -> str:
+        """The bundle's name."""
+        return self.files_in.name
+
+    @property
     def version(self) -> int:
+        """The schema version of the manifest, 0 where it has none."""
         found = self.manifest.get("schema_version")
         return found if isinstance(found, int) else 0
 
     @property
     def rows(self) -> dict[str, dict[str, Any]]:
+        """The last row of each id."""
         return {str(row.get("row")): row for row in self.lines}
 
     @property
     def plan(self) -> list[str]:
+        """The ids of the planned rows."""
         plan = self.manifest.get("plan")
         return [str(name) for name in plan] if isinstance(plan, list) else []
 
     @property
     def files(self) -> dict[str, str]:
+        """The file hashes of the manifest, by name."""
         files = self.manifest.get("files")
         return files if isinstance(files, dict) else {}
 
     @property
-    def running(self) -> bool:
-        return self.manifest.get("status") == "running"
+    def open(self) -> bool:
+        """Whether the bundle was never closed: its run has not ended, or its process was killed."""
+        return self.manifest.get("status") == "running" and "files" not in self.manifest
 
     def bytes_of(self, name: str) -> bytes | None:
-        """One file, None where it is not there or lies outside the bundle."""
-        file = self.path / name
-        inside = not Path(name).is_absolute() and ".." not in Path(name).parts
-        return file.read_bytes() if inside and file.is_file() and not file.is_symlink() else None
+        """Returns one file's bytes, or None where it is missing, a link, or outside the bundle."""
+        return self.files_in.read(name)
 
     def _object(self, name: str) -> dict[str, Any]:
         try:
@@ -70,7 +85,8 @@ class Evidence:
 
     def _lines(self) -> list[dict[str, Any]]:
         found = []
-        for number, text in enumerate((self.bytes_of(ROWS) or b"").split(b"\n"), 1):
+        texts = (self.bytes_of(ROWS) or b"").split(b"\n")
+        for number, text in enumerate(texts, 1):
             try:
                 if text:
                     row = json.loads(text.decode(), parse_constant=_refuse)
@@ -78,23 +94,30 @@ class Evidence:
                         raise ValueError("it is no row")
                     found.append(row)
             except (ValueError, RecursionError) as error:
-                self.damage[ROWS] = f"line {number}: {error}"
+                if not (self.open and number == len(texts)):  # a killed process may leave half a line
+                    self.damage[ROWS] = f"line {number}: {error}"
         return found
 
 
 def read(path: Path) -> Evidence:
-    """Reads a bundle. Raises UsageError where the folder holds no manifest."""
-    found = Evidence(path)
+    """Reads a bundle: a folder, a folder with an archive, or an archive. Raises UsageError where it has no manifest."""
+    try:
+        found = Evidence(storage.find(path))
+    except BundleError as error:
+        found = Evidence(storage.Folder(path if path.is_dir() else path.parent))
+        found.damage[ARCHIVE] = f"{error.why}"
     content = found.bytes_of(MANIFEST)
-    if content is None:
+    if content is None and not found.damage:
         raise UsageError(f"{path} is not a bundle", f"it holds no {MANIFEST}")
-    found.manifest_bytes = content
+    found.manifest_bytes = content or b""
     found.manifest = found._object(MANIFEST)
     found.lines = found._lines()
-    for file in sorted((path / FINGERPRINTS).glob("*.json")):
-        found.fingerprints[file.stem] = found._object(f"{FINGERPRINTS}/{file.name}")
-    if (path / STATEMENT).is_file():
+    names = found.files_in.entries()
+    for name in names:
+        if name.startswith(f"{FINGERPRINTS}/") and name.count("/") == 1 and name.endswith(".json"):
+            found.fingerprints[Path(name).stem] = found._object(name)
+    if STATEMENT in names:
         found.statement = found._object(STATEMENT)
-    if (path / "report.json").is_file():
+    if "report.json" in names:
         found.report = found._object("report.json")
     return found

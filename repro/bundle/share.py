@@ -1,7 +1,7 @@
-"""`repro bundle share`: a copy of a bundle that tells nobody who and where, closed anew.
+"""`repro bundle share`: a copy of a bundle without host, user, path, GPU and key, closed anew.
 
-Every identity becomes a salted hash, equal wherever the same identity stood in what is shared together; the salt is
-thrown away. Files that are not text are left out, and what could be an identity but has no form is named.
+Every identity becomes a salted hash. The same identity has the same hash in all bundles that are shared together; the
+salt is not kept. Files that are not text are left out. Text that may be an identity, but has no known form, is listed.
 """
 
 from __future__ import annotations
@@ -17,19 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from repro import fingerprint, jsonio
-from repro.bundle import evidence, seal, verify
-from repro.bundle.checks import ABOUT_FILES
+from repro.bundle import seal, verify
 from repro.bundle.evidence import Evidence
 from repro.bundle.identities import Identities
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.write import FINGERPRINTS, ROWS, plan_digest
-from repro.errors import BundleError, PrerequisiteError, UsageError
+from repro.errors import PrerequisiteError, UsageError
 
 Mask = Callable[[str], str]
 SOURCES = (".py",)
-# What must hold before: a run that is not whole may be shared, a bundle that was edited may not.
-NEEDED = (*ABOUT_FILES, "plan", "fingerprints", "solutions", "claims")
-# What has no form of its own, yet may be an identity: public addresses, hosts of links, long random-looking words.
+# Text that may be an identity but has no form of its own: public addresses, hosts of links, random-looking words.
 DOUBTS = {
     "an address": re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"),
     "a host": re.compile(r"(?<=://)[\w.-]+"),
@@ -40,30 +37,17 @@ PUBLIC_HOSTS = frozenset("github.com arxiv.org slsa.dev in-toto.io json-schema.o
 
 
 def share(paths: list[Path], output: Path | None, salt: bytes, hide: list[str]) -> list[dict[str, Any]]:
-    """Shares bundles together, each as `<output>/<name>`; returns what was done to each, and the checks that `failed`
-    in its copy alone.
+    """Copies bundles, each to `<output>/<name>`, and replaces their identities.
 
+    Returns a record of each copy; its `failed` lists the checks that fail in the copy and not in the original.
     output: a folder, else `shared` beside each bundle. hide: names to replace besides those that are found.
-    Raises UsageError for what is no closed bundle or a target that exists, BundleError for one that does not verify.
+    Raises UsageError for a path without a closed bundle or a target that exists, BundleError for a changed bundle.
     """
-    read = [_whole(path) for path in paths]
+    read = [verify.unchanged(path, "shared") for path in paths]
     who = Identities(salt, hide)
     for found in read:
         _learn(found, who)
-    return [_copy(found, (output or found.path.parent / "shared"), who) for found in read]
-
-
-def _whole(path: Path) -> Evidence:
-    """A closed bundle whose files are as they were closed: closing it anew would hide that they are not."""
-    report = verify.verify(path.resolve())
-    wrong = [c for c in report["checks"] if c["state"] == "FAILED" and c["check"] in NEEDED]
-    if wrong:
-        why = f"{wrong[0]['check']}: {wrong[0]['reasons'][0]}"
-        raise BundleError(f"{path} does not verify and is not shared", why, f"See `repro verify {path}`.")
-    found = evidence.read(path.resolve())
-    if found.running:
-        raise UsageError(f"{path} is not shared", "its run has not ended", "Go on with --resume first.")
-    return found
+    return [_copy(found, (output or found.path.absolute().parent / "shared"), who) for found in read]
 
 
 def _failed(path: Path) -> set[str]:
@@ -71,7 +55,7 @@ def _failed(path: Path) -> set[str]:
 
 
 def _learn(found: Evidence, who: Identities) -> None:
-    """Reads all of a bundle for names: JSON by its fields, anything else as text."""
+    """Learns the identities in all files of a bundle: JSON by its fields, any other file as text."""
     who.walk(found.manifest)
     for name in found.files:
         who.read(name)
@@ -94,7 +78,7 @@ def _text(found: Evidence, name: str) -> str | None:
 
 
 def masked(value: Any, mask: Mask, who: Identities) -> Any:
-    """Parsed JSON without identities, in fields, strings and the numbers that a field told as one."""
+    """Returns parsed JSON without identities: in fields, in strings, and in numbers that a field marks as one."""
     if isinstance(value, dict):
         return {mask(str(name)): masked(inner, mask, who) for name, inner in value.items()}
     if isinstance(value, list):
@@ -107,10 +91,10 @@ def masked(value: Any, mask: Mask, who: Identities) -> Any:
 
 
 def _copy(found: Evidence, output: Path, who: Identities) -> dict[str, Any]:
-    """Writes one bundle anew: whole, or not at all."""
+    """Writes the copy of one bundle, whole or not at all."""
     mask = who.masker()
     machines = _machines(found, mask, who)
-    target = output / mask(found.path.name)
+    target = output / mask(found.name)
     if target.exists():
         raise UsageError(f"{target} exists", "", "Choose another -o.")
     half = output / f".{target.name}.half"
@@ -124,12 +108,12 @@ def _copy(found: Evidence, output: Path, who: Identities) -> dict[str, Any]:
         raise PrerequisiteError(
             f"cannot write to {output}", error.strerror or str(error), "Choose another -o."
         ) from error
-    new = sorted(_failed(target) - _failed(found.path))
+    new = sorted(_failed(target) - _failed(found.files_in.source))
     return {"bundle": str(target), **told, "failed": new}
 
 
 def _machines(found: Evidence, mask: Mask, who: Identities) -> dict[str, dict[str, Any]]:
-    """The fingerprints without identities, by their new ids; the old ids are replaced wherever they stand."""
+    """Returns the fingerprints without identities, by their new ids. The old ids are to be replaced everywhere."""
     machines = {}
     for value in found.fingerprints.values():
         new = masked(value, mask, who)
@@ -144,7 +128,7 @@ def _write(
     found: Evidence, folder: Path, machines: dict[str, dict[str, Any]], mask: Mask, who: Identities
 ) -> dict[str, Any]:
     doubts: list[dict[str, str]] = [
-        {"file": "", "what": f"the name {name!r}, which is also a word of bundles, was left"} for name in who.doubtful()
+        {"file": "", "what": f"the name {name!r} is also a word of bundles and was left"} for name in who.doubtful()
     ]
     left_out: dict[str, str] = {}
     rewritten: list[str] = []
@@ -156,13 +140,13 @@ def _write(
             continue
         text = _text(found, name)
         if text is None:
-            left_out[mask(name)] = "it is not text: what it holds could not be judged"
+            left_out[mask(name)] = "it is not text, so it could hold identities"
             continue
         new = _masked_file(name, text, mask, who)
         if new != text:
             rewritten.append(mask(name))
             if name.endswith(SOURCES) and not _same_code(text, new):
-                doubts.append({"file": mask(name), "what": "its code was changed: it is not what was measured"})
+                doubts.append({"file": mask(name), "what": "its code was changed, so it is not the measured one"})
         jsonio.replace(folder / mask(name), new.encode())
         digests[mask(name)] = seal.sha256(new.encode())
     rows = _rows(found, folder, digests, mask, who)
@@ -185,8 +169,8 @@ def _write(
 
 
 def _masked_file(name: str, text: str, mask: Mask, who: Identities) -> str:
-    """JSON by its strings, so that no escape hides an identity; anything else as it stands."""
-    with contextlib.suppress(ValueError):  # named JSON, and none
+    """Returns a file without identities: JSON by its strings, so that no escape hides one, other files as text."""
+    with contextlib.suppress(ValueError):  # its name says JSON, its content is not
         if name.endswith(".json"):
             return jsonio.render(masked(json.loads(text), mask, who)).decode()
         if name.endswith(".jsonl"):
@@ -196,14 +180,14 @@ def _masked_file(name: str, text: str, mask: Mask, who: Identities) -> str:
 
 
 def _rows(found: Evidence, folder: Path, digests: dict[str, str], mask: Mask, who: Identities) -> list[dict[str, Any]]:
-    """The rows without identities; their hashes are those of the texts that are kept now."""
+    """Returns the rows without identities, with the hashes of the copied sources."""
     rows = []
     for row in found.lines:
         new = masked(row, mask, who)
         for given in new.get("inputs", []):
             if "kept" in given and given["kept"] not in digests:
                 del given["kept"]
-                given["not_kept"] = "it is not text and was left out of what is shared"
+                given["not_kept"] = "it is not text and was left out of the copy"
             given["sha256"] = digests.get(given.get("kept", ""), given["sha256"])
         if new.get("inputs"):
             kept = sorted((given for given in new["inputs"] if "kept" in given), key=lambda given: str(given["name"]))
@@ -226,7 +210,7 @@ def _manifest(found: Evidence, mask: Mask, who: Identities) -> dict[str, Any]:
 
 
 def _same_code(old: str, new: str) -> bool:
-    """Whether two sources differ in nothing but comments and string literals."""
+    """Returns whether two sources differ only in comments and string literals."""
 
     def shape(text: str) -> str:
         tree = ast.parse(text)
@@ -242,7 +226,7 @@ def _same_code(old: str, new: str) -> bool:
 
 
 def _doubts(file: Path) -> list[str]:
-    """What in a shared file could still be an identity, each once."""
+    """Returns each text of a shared file that could still be an identity, once."""
     found: dict[str, None] = {}
     for number, line in enumerate(file.read_text().split("\n"), 1):
         for what, pattern in DOUBTS.items():

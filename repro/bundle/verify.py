@@ -1,8 +1,7 @@
-"""`repro verify`: every check of a bundle, one line each.
+"""`repro verify`: every check of a bundle.
 
-What is found without a signature: any change that was not followed by new hashes of everything, the bundle id last.
-What is not: a bundle whose hashes were all made anew. Against that, compare the bundle id with one that was published
-elsewhere (`--id`).
+Bundles are not signed. The checks find any change, unless all hashes were made anew after it, the bundle id included.
+To find that too, compare the bundle id with one that was published elsewhere (`--id`).
 """
 
 from __future__ import annotations
@@ -12,19 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from repro.bundle import evidence
-from repro.bundle.checks import ABOUT_FILES, ABOUT_ROWS, Skip
+from repro.bundle.checks import ABOUT_FILES, ABOUT_ROWS, Skip, Unfinished
 from repro.bundle.evidence import Evidence
 from repro.bundle.records import ABOUT_RECORDS
+from repro.errors import BundleError, UsageError
 
 SCHEMA_VERSION = 1
 CHECKS = ABOUT_FILES | ABOUT_ROWS | ABOUT_RECORDS
-# Complaints of one check that a line shows; the JSON has them all.
+# A bundle is `failed` where a check fails, else `running` while a process holds its lock, else `interrupted` where its
+# run was stopped or killed, else `ok`.
+STATES = ("ok", "interrupted", "running", "failed")
+# Checks that a copy needs: a run that is not whole may be copied, a bundle that was edited may not.
+NEEDED = (*ABOUT_FILES, "plan", "fingerprints", "solutions", "claims")
+# Reasons of one check that a line shows; the JSON has them all.
 SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: ok, FAILED or skipped, and every reason."""
+    """One check's result and every reason. state: ok, FAILED, skipped, interrupted or running."""
 
     check: str
     state: str
@@ -33,13 +38,14 @@ class Finding:
     def line(self) -> str:
         told = "; ".join(self.reasons[:SHOWN])
         more = f"; and {len(self.reasons) - SHOWN} more" if len(self.reasons) > SHOWN else ""
-        return f"{self.state:<8}{self.check}" + (f": {told}{more}" if told else "")
+        return f"{self.state:<7} {self.check}" + (f": {told}{more}" if told else "")
 
 
 def verify(path: Path, expected_id: str = "") -> dict[str, Any]:
-    """All checks of a bundle: {"bundle", "bundle_id", "schema_version", "passed", "checks"}.
+    """Runs all checks. Returns {"bundle", "bundle_id", "schema_version", "state", "passed", "checks"}.
 
-    expected_id: a bundle id from elsewhere, or its beginning. Raises UsageError where the folder is no bundle.
+    state: one of STATES; `passed` is whether it is not `failed`. expected_id: a bundle id from elsewhere, or its
+    beginning. Raises UsageError where the path holds no bundle.
     """
     found = evidence.read(path)
     findings = [_run(name, found) for name in CHECKS]
@@ -47,30 +53,52 @@ def verify(path: Path, expected_id: str = "") -> dict[str, Any]:
     if expected_id:
         wrong = [] if str(own or "").startswith(expected_id) else [f"expected {expected_id}, found {own or 'none'}"]
         findings.append(Finding("expected bundle id", "FAILED" if wrong else "ok", wrong))
+    states = {finding.state for finding in findings}
+    state = "failed" if "FAILED" in states else next((s for s in ("running", "interrupted") if s in states), "ok")
     return {
         "bundle": str(path),
         "bundle_id": own,
         "schema_version": found.version,
-        "passed": all(finding.state != "FAILED" for finding in findings),
+        "state": state,
+        "passed": state != "failed",
         "checks": [asdict(finding) for finding in findings],
     }
 
 
+def unchanged(path: Path, use: str) -> Evidence:
+    """Reads a closed bundle that is to be copied; a copy of a changed one would hide the change.
+
+    use: `shared` or `packed`. Raises BundleError where a check of NEEDED fails, UsageError for a bundle that was never
+    closed.
+    """
+    wrong = [c for c in verify(path)["checks"] if c["state"] == "FAILED" and c["check"] in NEEDED]
+    if wrong:
+        why = f"{wrong[0]['check']}: {wrong[0]['reasons'][0]}"
+        raise BundleError(f"{path} does not verify and is not {use}", why, f"See `repro verify {path}`.")
+    found = evidence.read(path)
+    if found.open:
+        raise UsageError(f"{path} is not {use}", "its run has not ended", "Go on with --resume first.")
+    return found
+
+
 def _run(name: str, found: Evidence) -> Finding:
-    """One check; what it cannot make sense of is a failure of the bundle, not of the tool."""
+    """Runs one check. Content that the check cannot parse is a failure of the bundle, not of the tool."""
     try:
         wrong = CHECKS[name](found)
     except Skip as skip:
         return Finding(name, "skipped", [str(skip)])
+    except Unfinished as cut:
+        return Finding(name, "running" if found.files_in.held() else "interrupted", cut.reasons)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError) as error:
-        return Finding(name, "FAILED", [f"the bundle is not as it must be for this: {type(error).__name__}: {error}"])
+        return Finding(name, "FAILED", [f"it holds what this check cannot read: {type(error).__name__}: {error}"])
     return Finding(name, "FAILED" if wrong else "ok", wrong)
 
 
 def lines(report: dict[str, Any]) -> list[str]:
-    """What is printed of one bundle."""
+    """Returns the lines that are printed of one bundle."""
     states = [check["state"] for check in report["checks"]]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in ("ok", "FAILED", "skipped"))
+    cut = [state for state in ("interrupted", "running") if state in states]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in ("ok", "FAILED", "skipped", *cut))
     known = report["bundle_id"] or f"none, schema {report['schema_version']}"
     head = f"{report['bundle']} (bundle id {known})"
     return [head, *(f"  {Finding(**check).line()}" for check in report["checks"]), f"  {counts}"]

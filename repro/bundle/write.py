@@ -1,4 +1,4 @@
-"""A bundle while it grows: rows are appended and synced one by one, everything else is written whole or not at all."""
+"""A bundle while it grows. Rows are appended and synced one by one; every other file is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from repro import jsonio, signals
-from repro.bundle import seal
+from repro.bundle import seal, storage
 from repro.bundle.origin import origin
 from repro.bundle.seal import MANIFEST
 from repro.bundle.settle import settled
+from repro.bundle.storage import Storage
 from repro.errors import BundleError, PrerequisiteError, UsageError
 
 # 1: no inputs a row, no statement, no bundle id. 2: these.
@@ -29,15 +30,20 @@ def _now() -> str:
 
 
 def plan_digest(plan: list[str], parameters: dict[str, Any]) -> str:
-    """What two runs must share for one to continue the other."""
+    """Returns the hash of plan and parameters. A run continues another only where both have the same."""
     return seal.sha256(jsonio.dumps([plan, parameters]).encode())[:16]
 
 
 class Bundle:
-    """One bundle on disk. `rows` holds the last row of every id, as `settled` leaves it."""
+    """One bundle on disk. `rows` holds the last row of every id, as `settled` leaves it.
 
-    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
-        self.path, self.manifest = path, manifest
+    A packed bundle is only read. `path` is its folder, or the folder that holds its archive.
+    """
+
+    def __init__(self, path: Path, manifest: dict[str, Any], files: Storage | None = None) -> None:
+        files = files or storage.Folder(path)
+        self.path, self.name, self.packed = files.path, files.name, files.packed
+        self._files, self.manifest = files, manifest
         self.rows: dict[str, dict[str, Any]] = {}
         self._touched: set[str] = set()
         self._kept: dict[str, str] = {}
@@ -45,7 +51,7 @@ class Bundle:
 
     @staticmethod
     def create(results: Path, verb: str, plan: list[str], parameters: dict[str, Any]) -> Bundle:
-        """A new bundle `<results>/<utc>-<verb>`. Raises PrerequisiteError where the folder is not writable."""
+        """Makes a bundle `<results>/<utc>-<verb>`. Raises PrerequisiteError where the folder is not writable."""
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         for attempt in range(1000):
             path = results / (f"{stamp}-{verb}" + (f"-{attempt}" if attempt else ""))
@@ -83,9 +89,16 @@ class Bundle:
 
     @staticmethod
     def open(path: Path) -> Bundle:
-        """An existing bundle. Raises UsageError where the folder is none."""
+        """Opens a bundle: its folder, a folder that holds its archive, or the archive.
+
+        Raises UsageError where the path holds no bundle, BundleError where rows or archive are damaged.
+        """
+        files = storage.find(path)
         try:
-            manifest = json.loads((path / MANIFEST).read_text())
+            content = files.read(MANIFEST)
+            if content is None:
+                raise UsageError(f"{path} is not a bundle", f"it holds no {MANIFEST}")
+            manifest = json.loads(content.decode())
         except (OSError, ValueError) as error:
             raise UsageError(f"{path} is not a bundle", str(error)) from error
         if not isinstance(manifest, dict) or not {"plan", "plan_digest", "status", "verb"} <= manifest.keys():
@@ -93,16 +106,17 @@ class Bundle:
         if manifest.get("schema_version") not in range(1, SCHEMA_VERSION + 1):
             why = f"its schema is {manifest.get('schema_version')!r}, this is schema {SCHEMA_VERSION}"
             raise UsageError(f"{path} cannot be read", why, "Use the release of repro that wrote it.")
-        bundle = Bundle(path, manifest)
+        bundle = Bundle(path, manifest, files)
         try:
-            bundle.rows = {row["row"]: settled(row) for row in jsonio.lines(path / ROWS)}
+            text = (files.read(ROWS) or b"").decode()
+            bundle.rows = {row["row"]: settled(row) for row in jsonio.lines_of(text)}
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise BundleError(f"{path / ROWS} is damaged", str(error), "Measure again without --resume.") from error
         return bundle
 
     @staticmethod
     def resume(results: Path, verb: str, plan: list[str], parameters: dict[str, Any]) -> Bundle | None:
-        """The newest unfinished bundle of the same plan that no other process is writing, or None."""
+        """Takes the newest unfinished bundle of the same plan that no other process is writing, else returns None."""
         digest = plan_digest(plan, parameters)
         for path in sorted(results.glob(f"*-{verb}*"), reverse=True):
             if (path / MANIFEST).exists():
@@ -112,10 +126,13 @@ class Bundle:
         return None
 
     def _take(self) -> bool:
-        """Goes on with this bundle, unless it is complete or another process has it."""
-        if self.manifest["status"] == "complete" or not self._hold():
+        """Takes this bundle for writing; returns False where it is complete or another process is writing it."""
+        if self.manifest["status"] == "complete":
             return False
-        now = Bundle.open(self.path)  # whoever held it may have written since
+        self._writable("resumed")
+        if not self._hold():
+            return False
+        now = Bundle.open(self.path)  # the process that held it may have written since
         if now.manifest["status"] == "complete":
             self._release()
             return False
@@ -133,14 +150,14 @@ class Bundle:
         return True
 
     def _tidy(self) -> None:
-        """Ends a line that was cut short and removes files that were never whole, after a process that was killed."""
+        """Ends a line that a killed process cut short, and removes the files that it had half written."""
         jsonio.mend(self.path / ROWS)
         for half in self.path.rglob(".*"):
             if half.is_file():
                 half.unlink()
 
     def _attempt(self) -> None:
-        """Notes that this process's code writes from now on."""
+        """Records in the manifest that this process's code writes from now on."""
         self.manifest.setdefault("origin", {name: value for name, value in origin().items() if name != "tool"})
         first = {"started": self.manifest["started"], "tool": self.manifest["tool"]}
         known = self.manifest.setdefault("attempts", [first])  # of schema 1, which did not record the code's hash
@@ -154,7 +171,7 @@ class Bundle:
         return isinstance(self._release, weakref.finalize) and self._release.alive
 
     def _hold(self) -> bool:
-        """Takes the bundle for this process until it is finished or the process ends; False where another has it."""
+        """Locks the bundle until it is finished or this process ends; returns False where another process holds it."""
         lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         self._release = weakref.finalize(self, os.close, lock)
         try:
@@ -166,6 +183,16 @@ class Bundle:
             return True
         return True
 
+    def _writable(self, use: str) -> None:
+        """Raises UsageError for a packed bundle, which is never written to."""
+        if self.packed:
+            archive = self.path / storage.ARCHIVE
+            remedy = {"resumed": f"Unpack it into another results folder: tar -xf {archive} -C DIR"}
+            raise UsageError(
+                f"{self.path} is not {use}", "it is packed as an archive, which is only read",
+                remedy.get(use, "Add -o DIR to write elsewhere."),
+            )  # fmt: skip
+
     def _guard(self, call: Any) -> None:
         try:
             call()
@@ -174,18 +201,18 @@ class Bundle:
             raise BundleError(f"cannot write to {self.path}", error.strerror or str(error), kept) from error
 
     def done(self, row: str, content: str | None = None) -> bool:
-        """Whether a row was measured; content: the hash of what it must be the result of."""
+        """Returns whether a row was measured. content: the hash of the inputs that it must be the result of."""
         found = self.rows.get(row, {})
         return found.get("status") == "done" and (content is None or found.get("content") == content)
 
     def add(self, row: dict[str, Any]) -> None:
-        """Appends one row and syncs it. Raises BundleError where the disk refuses."""
+        """Appends one row and syncs it. Raises BundleError where it cannot be written."""
         self._guard(lambda: jsonio.append(self.path / ROWS, row))
         self._touched.add(ROWS)
         self.rows[row["row"]] = settled(row)
 
     def declare(self, claims: bytes) -> None:
-        """Keeps the claims file that a run is held to. Raises BundleError once rows are there: claims come first."""
+        """Stores the claims that a run is held to. Raises BundleError where rows exist: claims come first."""
         known = self.manifest.get("claims", {}).get("sha256")
         if known == seal.sha256(claims):
             return
@@ -207,25 +234,34 @@ class Bundle:
         return name
 
     def fingerprints(self) -> dict[str, dict[str, Any]]:
-        """All fingerprints of this bundle by id."""
-        return {f.stem: json.loads(f.read_text()) for f in sorted((self.path / FINGERPRINTS).glob("*.json"))}
+        """Returns all fingerprints of this bundle by id."""
+        names = [name for name in self._files.entries() if re.fullmatch(rf"{FINGERPRINTS}/[^/.][^/]*\.json", name)]
+        return {Path(name).stem: json.loads(self._files.read(name) or b"") for name in names}
+
+    def read(self, name: str) -> bytes | None:
+        """Returns one file's bytes, or None where it is missing, a link, or outside the bundle."""
+        return self._files.read(name)
 
     def file(self, name: str, content: bytes) -> None:
-        """A file beside the rows: a solution, a report."""
+        """Writes a file beside the rows: a solution, a report. Raises UsageError for a packed bundle."""
+        self._writable("written to")
         self._guard(lambda: jsonio.replace(self.path / name, content))
         self._touched.add(name)
         self._kept[seal.sha256(content)] = name
 
     def keep(self, name: str, content: bytes) -> str:
-        """Keeps a text that a row was measured from, once, and returns its place in the bundle."""
+        """Stores a source that a row was measured from, once, and returns its name in the bundle."""
         digest = seal.sha256(content)
         if digest not in self._kept:
             self.file(f"{INPUTS}/{digest[:16]}-{re.sub(r'[^A-Za-z0-9._-]+', '_', name)[-80:]}", content)
         return self._kept[digest]
 
     def finish(self, status: str, **facts: Any) -> None:
-        """Sets the status (complete, incomplete, interrupted, failed), hashes what this process wrote and closes the
-        bundle: statement, then manifest; Ctrl-C waits for it. One that another process is writing is left to it."""
+        """Sets the status (complete, incomplete, interrupted, failed) and closes the bundle.
+
+        Hashes the files that this process wrote, then writes statement and manifest. Ctrl-C waits until that is done.
+        Does nothing where another process is writing the bundle.
+        """
         with signals.held():
             if not self._holds and not self._hold():
                 return
@@ -246,7 +282,7 @@ class Bundle:
 
 
 def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:
-    """The newest bundle of these verbs below a results folder."""
+    """Returns the newest bundle of these verbs in a results folder, or None."""
     pattern = re.compile(r"^\d{8}T\d{6}Z-(" + "|".join(verbs) + r")(-\d+)?$")
     folders = sorted(p for p in results.glob("*") if pattern.match(p.name) and (p / MANIFEST).exists())
     return Bundle.open(folders[-1]) if folders else None

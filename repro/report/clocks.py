@@ -10,6 +10,7 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
+from repro.bundle.write import Bundle
 from repro.fingerprint import series, state
 from repro.report import parts
 from repro.report.parts import Part
@@ -75,7 +76,7 @@ def _series(source: Source) -> tuple[list[Row], dict[str, list[str]]]:
     for row in source.done:
         told = _told(row)
         try:
-            columns = _columns(source.bundle.path, told)
+            columns = _columns(source.bundle, told)
         except (OSError, ValueError, TypeError, KeyError) as error:
             missing.setdefault(str(error), []).append(row["row"])
             continue
@@ -84,7 +85,7 @@ def _series(source: Source) -> tuple[list[Row], dict[str, list[str]]]:
     return found, missing
 
 
-def _columns(folder: Path, told: dict[str, Any]) -> dict[str, list[Any]]:
+def _columns(bundle: Bundle, told: dict[str, Any]) -> dict[str, list[Any]]:
     """A row's series, without what could not be queried as None. Raises ValueError with why there is none."""
     name = told.get("file")
     if not name:
@@ -93,7 +94,7 @@ def _columns(folder: Path, told: dict[str, Any]) -> dict[str, list[Any]]:
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise ValueError("the file that its row names lies outside the bundle")
     try:
-        columns: dict[str, list[Any]] = json.loads((folder / name).read_text())["columns"]
+        columns: dict[str, list[Any]] = json.loads(bundle.read(name) or b"")["columns"]
         times = columns["t_ms"]
         whole = bool(times) and times == sorted(times) and all(len(values) == len(times) for values in columns.values())
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

@@ -18,7 +18,7 @@ def build(bundle: Bundle) -> dict[str, Any]:
     rows = [bundle.rows[name] for name in manifest["plan"] if name in bundle.rows]
     report: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
-        "bundle": bundle.path.name,
+        "bundle": bundle.name,
         "verb": manifest["verb"],
         "status": manifest["status"],
         "error": manifest.get("error", ""),

@@ -71,9 +71,9 @@ def build(bundle: Bundle, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 def _records(bundle: Bundle, design: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for name in design["order_of_cells"]:
-        file = bundle.path / "agents" / name / "cell.json"
-        if file.is_file():
-            found.append(json.loads(file.read_text()))
+        content = bundle.read(f"agents/{name}/cell.json")
+        if content is not None:
+            found.append(json.loads(content))
     return found
 
 

@@ -1,0 +1,46 @@
+"""`repro bundle pack`: a bundle as one archive beside its manifest and report, to publish it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from repro import jsonio
+from repro.bundle import storage, verify
+from repro.bundle.evidence import Evidence
+from repro.bundle.seal import MANIFEST
+from repro.bundle.storage import ARCHIVE
+from repro.errors import PrerequisiteError, UsageError
+
+# Files that are copied beside the archive, where the bundle has them.
+BESIDE = (MANIFEST, "report.md")
+
+
+def pack(paths: list[Path], output: Path | None) -> list[dict[str, Any]]:
+    """Packs bundles, each into a folder `<output>/<name>`. Returns {"bundle", "bundle_id", "bytes"} of each.
+
+    output: a folder, else `packed` beside each bundle. Raises UsageError for a path without a closed bundle or a target
+    that exists, BundleError for a changed bundle, PrerequisiteError where the folder cannot be written.
+    """
+    return [_pack(verify.unchanged(path, "packed"), output) for path in paths]
+
+
+def _pack(found: Evidence, output: Path | None) -> dict[str, Any]:
+    """Writes one packed bundle, whole or not at all."""
+    target = (output or found.path.absolute().parent / "packed") / found.name
+    if target.exists():
+        raise UsageError(f"{target} exists", "", "Choose another -o.")
+    archive = storage.pack(found.files_in)
+    beside = {name: content for name in BESIDE if (content := found.bytes_of(name)) is not None}
+    half = target.with_name(f".{target.name}.half")
+    try:
+        shutil.rmtree(half, ignore_errors=True)
+        for name, content in {ARCHIVE: archive, **beside}.items():
+            jsonio.replace(half / name, content)
+        half.rename(target)
+    except OSError as error:
+        shutil.rmtree(half, ignore_errors=True)
+        why = error.strerror or str(error)
+        raise PrerequisiteError(f"cannot write to {target.parent}", why, "Choose another -o.") from error
+    return {"bundle": str(target), "bundle_id": found.manifest.get("bundle_id"), "bytes": len(archive)}

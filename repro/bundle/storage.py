@@ -1,0 +1,170 @@
+"""How a bundle is stored: as a folder while it grows, or packed as one archive beside its manifest and report.
+
+    20261123T130313Z-run/bundle.tar.xz     every file, below one folder named as the bundle
+    20261123T130313Z-run/manifest.json     a copy of the file in the archive, so that people and `git` can read it
+    20261123T130313Z-run/report.md         the same
+
+An archive is read into memory and never extracted. Archives may come from strangers, so size, count, types and names
+of their files are bounded.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import lzma
+import os
+import re
+import tarfile
+from pathlib import Path
+
+from repro.errors import BundleError
+
+ARCHIVE = "bundle.tar.xz"
+MAGIC = b"\xfd7zXZ\x00"
+# The largest published bundle holds 361 files and 3.4 MB; a run of all of KernelBench by an agent some hundred MB.
+MAX_BYTES = 1 << 29
+MAX_FILES = 50_000
+# Decompression of what `pack` writes takes a dictionary of 16 MiB and little else.
+MAX_MEMORY = 128 << 20
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 16 << 20}]
+REMEDY = "Pack the bundle again, or fetch the archive again."
+
+
+class Folder:
+    """The files of a bundle that is a folder. `path` and `source` are that folder."""
+
+    packed = False
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.source, self.name = path, path, path.absolute().name
+
+    def read(self, name: str) -> bytes | None:
+        """Returns one file's bytes, or None where it is missing, a link, or outside the bundle."""
+        file = self.path / name
+        inside = not Path(name).is_absolute() and ".." not in Path(name).parts
+        return file.read_bytes() if inside and file.is_file() and not file.is_symlink() else None
+
+    def entries(self) -> list[str]:
+        """Returns the names of everything below the folder but folders, links included, sorted."""
+        found = []
+        for folder, below, names in os.walk(self.path):
+            links = (name for name in below if os.path.islink(os.path.join(folder, name)))
+            found += [os.path.relpath(os.path.join(folder, name), self.path) for name in [*names, *links]]
+        return sorted(found)
+
+    def held(self) -> bool:
+        """Whether a process holds the lock that a bundle's writer takes. False on a file system without locks."""
+        lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            os.close(lock)
+        return False
+
+
+class Archive:
+    """The files of a packed bundle. Raises BundleError where the archive is damaged or breaks a bound.
+
+    `source` is the archive, `path` the folder that holds it. `beside` are the copies there, by name.
+    """
+
+    packed = True
+
+    def __init__(self, file: Path) -> None:
+        self.path, self.source = file.parent, file
+        try:
+            self.name, self._files = unpack(file.read_bytes())
+        except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError) as error:
+            raise BundleError(f"{file} cannot be read", str(error), REMEDY) from error
+        own = file.name == ARCHIVE and (self.path / "manifest.json").exists()
+        around = Folder(self.path)
+        self.beside = {name: around.read(name) for name in around.entries() if name != ARCHIVE} if own else {}
+
+    def read(self, name: str) -> bytes | None:
+        """Returns one file's bytes, or None where it is missing."""
+        return self._files.get(name)
+
+    def entries(self) -> list[str]:
+        """Returns the names of all files, sorted."""
+        return sorted(self._files)
+
+    def held(self) -> bool:
+        """Returns False: nothing writes to an archive."""
+        return False
+
+
+Storage = Folder | Archive
+
+
+def find(path: Path) -> Storage:
+    """Returns the files of a bundle, named by its folder or by its archive. Raises BundleError as `Archive`."""
+    file = path if path.is_file() else path / ARCHIVE
+    if not file.is_file():
+        return Folder(path)
+    with file.open("rb") as stream:
+        if file == path and stream.read(len(MAGIC)) != MAGIC:
+            return Folder(path)  # a file of another kind, which holds no manifest
+    return Archive(file)
+
+
+def pack(bundle: Storage) -> bytes:
+    """Returns the archive of a bundle. The same files give the same bytes, whoever packs them and when."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in bundle.entries():
+            content = bundle.read(name)
+            if content is None:
+                raise BundleError(f"{bundle.path / name} cannot be packed", "it is a link or no file", "Remove it.")
+            member = tarfile.TarInfo(f"{bundle.name}/{name}")  # time 0, user 0 and mode 644 are its defaults
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return lzma.compress(plain.getvalue(), format=lzma.FORMAT_XZ, check=lzma.CHECK_CRC64, filters=FILTERS)
+
+
+def unpack(archive: bytes) -> tuple[str, dict[str, bytes]]:
+    """Returns the bundle's name, and name -> bytes of its files. Writes nothing to disk.
+
+    Raises ValueError where the archive breaks a bound, lzma.LZMAError or tarfile.TarError where it is damaged.
+    """
+    decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=MAX_MEMORY)
+    plain = decompressor.decompress(archive, max_length=MAX_BYTES)
+    if not decompressor.eof:
+        raise ValueError("it is cut short" if decompressor.needs_input else f"it holds more than {MAX_BYTES:,} bytes")
+    if decompressor.unused_data:
+        raise ValueError(f"{len(decompressor.unused_data)} bytes follow its end")
+    files: dict[str, bytes] = {}
+    tops = set()
+    with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as opened:
+        for member in opened:
+            top, inner = _place(member)
+            if inner in files:
+                raise ValueError(f"{inner} is in it twice")
+            if len(files) == MAX_FILES:
+                raise ValueError(f"it holds more than {MAX_FILES} files")
+            stream = opened.extractfile(member)
+            files[inner] = stream.read() if stream is not None else b""
+            tops.add(top)
+    if len(tops) != 1:
+        raise ValueError(f"it holds {len(tops)} bundles, not one")
+    return tops.pop(), files
+
+
+def _place(member: tarfile.TarInfo) -> tuple[str, str]:
+    """Returns the top folder of a member and its name below that. Raises ValueError for all but plain files inside."""
+    if member.type != tarfile.REGTYPE or member.issparse():
+        raise ValueError(f"{member.name!r} is not a plain file")
+    top, _, inner = member.name.partition("/")
+    parts = inner.split("/")
+    if (
+        not re.fullmatch(r"[\w.-]{1,200}", top, re.ASCII)
+        or not inner.isprintable()
+        or "\\" in inner
+        or {"", ".", ".."} & {top, *parts}
+    ):
+        raise ValueError(f"{member.name!r} is not a name below one folder")
+    return top, inner

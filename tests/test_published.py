@@ -1,0 +1,134 @@
+"""What is published under artifacts/results: packed bundles, and two tables of all bundles that were ever published."""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from repro import fingerprint, settings
+from repro.bundle import storage, verify
+from repro.bundle.storage import ARCHIVE, Archive
+from repro.bundle.write import Bundle
+
+ROOT, PUBLISHED = settings.ROOT, settings.ARTIFACTS_DIR / "results"
+BUNDLES = sorted(file.parent for file in PUBLISHED.glob("*/*/manifest.json"))
+# A name of a bundle in a document, with its folder or without.
+NAMED = re.compile(r"\b\d{8}T\d{6}Z-(?:run|benchmark|fixtures|evaluate|self-test)\b")
+RATIOS = {"eager": "speedup_eager", "compile": "speedup_compile", "best_same_class": "speedup_best"}
+COLUMNS = ["bundle", "problem", "solution", "verdict", "class", "time_ms", "time_low_ms", "time_high_ms", "eager_ms",
+           "compile_ms", "speedup_eager", "speedup_compile", "speedup_best", "best", "floor_share", "hot_ms",
+           "published_protocol_ms", "control", "control_low", "control_high"]  # fmt: skip
+
+
+def number(value: float | None) -> str:
+    """Five significant digits, or nothing."""
+    return "" if value is None else f"{value:.5g}"
+
+
+def facts(bundle: Bundle) -> dict[str, str]:
+    """The line of a bundle in bundles.csv."""
+    told = bundle.manifest
+    stacks = [fingerprint.stack(machine)["label"] for machine in bundle.fingerprints().values()]
+    machines = [str(machine["values"]["gpu_name"]["value"]) for machine in bundle.fingerprints().values()]
+    ends = [datetime.fromisoformat(str(told[name])) for name in ("started", "finished")]
+    done = sum(row["status"] == "done" for row in bundle.rows.values())
+    return {
+        "bundle": f"{bundle.path.parent.name}/{bundle.name}",
+        "bundle_id": str(told.get("bundle_id") or ""),
+        "date": str(told["started"])[:10],
+        "verb": str(told["verb"]),
+        "machine": "; ".join(dict.fromkeys(machines)),
+        "stack": "; ".join(dict.fromkeys(stacks)),
+        "fingerprint": "; ".join(bundle.fingerprints()),
+        "status": str(told["status"]),
+        "rows": f"{done} of {len(told['plan'])}",
+        "wall_s": f"{(ends[1] - ends[0]).total_seconds():.0f}",
+    }
+
+
+def figures(bundle: Bundle) -> list[dict[str, str]]:
+    """The lines of a bundle in history.csv: one a solution that is no negative control. Self-tests have none."""
+    found = []
+    for row in bundle.rows.values() if bundle.manifest["verb"] in ("run", "benchmark", "evaluate") else ():
+        result = row["result"] if row["status"] == "done" and not row.get("control") else {"results": []}
+        for entry in result["results"]:
+            found.append(line(f"{bundle.path.parent.name}/{bundle.name}", row, result, entry))
+    return found
+
+
+def line(name: str, row: dict[str, Any], result: dict[str, Any], entry: dict[str, Any]) -> dict[str, str]:
+    time, speedup, control = entry["time_ms"] or {}, entry["speedup"], result["timing"].get("aa") or {}
+    baselines = {base: told["time_ms"]["median"] for base, told in result["baselines"].items()}
+    values = {
+        "time_ms": time.get("median"),
+        "time_low_ms": time["ci95"][0] if time else None,
+        "time_high_ms": time["ci95"][1] if time else None,
+        "eager_ms": baselines.get("eager"),
+        "compile_ms": baselines.get("compile"),
+        **{column: speedup.get(base, {}).get("ratio") for base, column in RATIOS.items()},
+        "floor_share": entry["floor_fraction"],
+        "hot_ms": entry.get("hot_ms"),
+        "published_protocol_ms": (result.get("parity") or {}).get("times_ms", {}).get(entry["solution"]),
+        "control": control.get("ratio"),
+        "control_low": control["ci95"][0] if control else None,
+        "control_high": control["ci95"][1] if control else None,
+    }
+    words = {
+        "bundle": name,
+        "problem": row["problem"],
+        "solution": entry["solution"],
+        "verdict": entry["verdict"],
+        "class": entry["precision_class"] or "",
+        "best": speedup.get("best_same_class", {}).get("baseline", ""),
+    }
+    return words | {column: number(value) for column, value in values.items()}  # fmt: skip
+
+
+def table(name: str) -> list[dict[str, str]]:
+    with (PUBLISHED / name).open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def documents() -> list[Path]:
+    return [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("artifacts/*/NOTES.md")]
+
+
+def test_bundles_are_packed_and_verify() -> None:
+    """An interrupted one says so and has no other fault; no archive holds a machine's identity."""
+    assert 8 <= len(BUNDLES) <= 14
+    for path in BUNDLES:
+        found = verify.verify(path)
+        assert found["state"] == ("interrupted" if Bundle.open(path).manifest["status"] == "interrupted" else "ok")
+        files = storage.find(path)
+        assert isinstance(files, Archive) and files.name == path.name
+        assert {file.name for file in path.iterdir()} - {"report.md"} == {ARCHIVE, "manifest.json"}
+        for name in files.entries():
+            text = (files.read(name) or b"").decode()
+            assert not re.search(r"GPU-[0-9a-f]{8}-|/(root|home|work)/", text), f"{path.name}: {name}"
+
+
+def test_documents_name_bundles_that_exist() -> None:
+    """A link leads to a packed bundle; a bundle that is only named is at least in bundles.csv."""
+    known = {entry["bundle"].partition("/")[2] for entry in table("bundles.csv")}
+    for document in documents():
+        text = document.read_text()
+        for path in re.findall(r"artifacts/results/([\w-]+/\d{8}T\d{6}Z-[\w-]+)", text):
+            assert PUBLISHED / path in BUNDLES, f"{document.name} names {path}"
+        for name in NAMED.findall(text):
+            assert name in known, f"{document.name} names {name}"
+
+
+def test_tables_of_all_bundles_agree_with_the_bundles() -> None:
+    """bundles.csv has a line a bundle, history.csv one a solution. Lines of kept bundles are computed again."""
+    bundles, history = table("bundles.csv"), table("history.csv")
+    by_name = {entry["bundle"]: entry for entry in bundles}
+    assert len(by_name) == len(bundles) and list(history[0]) == COLUMNS
+    assert {entry["bundle"] for entry in history} <= by_name.keys()
+    for path in BUNDLES:
+        bundle = Bundle.open(path)
+        wanted = facts(bundle)
+        assert by_name[wanted["bundle"]] == wanted
+        assert [entry for entry in history if entry["bundle"] == wanted["bundle"]] == figures(bundle)
