@@ -318,7 +318,7 @@ def test_max_autotune_has_its_time_from_when_the_solutions_were_verified(monkeyp
     begin = time.monotonic()
     each.wait(begin)
     assert 1 <= time.monotonic() - begin < 5 and tuner.dead.is_set() and ended == ["max_autotune_tf32"]
-    assert each.why == {"max_autotune_tf32": "timeout: it took longer than 1 s"}
+    assert each.why == {"max_autotune_tf32": "timeout: compilation took longer than 1 s"}
 
 
 def test_what_has_compiled_or_not_begun_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,7 +338,7 @@ def test_a_third_worker_waits_where_there_is_room_for_two(monkeypatch: pytest.Mo
     evaluation.subjects[0].distances = {"class": "fp32"}
     ahead.foresee(evaluation, [each])
     each.wait(time.monotonic())
-    assert exact.ran == [] and each.told == [] and each.why == {}
+    assert exact.ran == [] and each.asked == [] and each.why == {}
 
 
 def test_only_what_the_correct_solutions_are_compared_with_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""A nursery and its workers: `python -m repro.judge FD DEVICE [baselines]`, FD its connection to the launcher.
+"""A nursery and its workers: `python -m repro.judge FD DEVICE [baselines]`. FD connects it to the launcher.
 
-A worker is confined before it reads anything of its judge. Landlock binds the thread that asks for it and what that
-starts, and a fork has one thread, whatever the imports started.
+A worker is confined before it reads anything from its judge. Landlock binds the calling thread and what it starts; a
+fork has one thread, whatever the imports started.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from repro.judge import confine, nursery
 
 
 def main() -> None:
-    """Forks workers; in each, confines that process, then serves the judge."""
+    """Fork workers. In each, confine the process, then serve the judge."""
     connection, device = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
     us = nursery.serve(connection, device, compiles=nursery.COMPILES in sys.argv[3:])
     scratch = Path(us.scratch)
     os.chdir(scratch)
-    if os.geteuid() == 0:  # confined root has no CUDA in child processes, where torch would compile
+    if os.geteuid() == 0:  # child processes of confined root, in which torch compiles, have no CUDA
         settings.compile_alone()
     confined = confine.confine(scratch, [], us.shielded)
     if us.serves == "parity":

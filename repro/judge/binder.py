@@ -1,6 +1,6 @@
 """Calls of a solution: `ModelNew(*inputs)`, or `kernel_function` with the model's parameters bound by name.
 
-The one binder of the project: verification, timing and profiling all call solutions through it.
+Verification, timing and profiling all call solutions through this binder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import nn
 
 from repro.judge.signatures import parameters_of
 
-# What a kernel with **kwargs is given, and what any kernel may ask for by name, of the first layer that has it.
+# Values of the first layer that has them: all are passed to a kernel with **kwargs, any may be requested by name.
 CONFIGURATION = ("stride", "padding", "dilation", "output_padding", "groups", "kernel_size", "eps", "num_groups")
 LAYER = (*CONFIGURATION, "normalized_shape", "num_features", "num_channels", "in_channels", "out_channels",
          "in_features", "out_features", "ceil_mode", "running_mean", "running_var")  # fmt: skip
@@ -31,22 +31,22 @@ ALIASES = {
     "epsilon": "eps",
 }
 PLAIN = (int, float, str, tuple, list)
-# A parameter whose name ends so is a tensor: what is left of the constructor's arguments is none.
+# A parameter with such an ending is a tensor: it never takes one of the remaining constructor arguments.
 TENSORS = ("weight", "bias", "mean", "var")
 
 
 def _scalar(value: Any) -> Any:
-    """A tuple of equal numbers as the number: published kernels take either."""
+    """Return a tuple of equal numbers as the number, since published kernels accept either."""
     if isinstance(value, tuple) and value and all(v == value[0] for v in value):
         return value[0]
     return value
 
 
 def model_values(model: nn.Module) -> dict[str, Any]:
-    """Names a kernel may ask for -> the model's values.
+    """Return the model's values by the names that a kernel may request.
 
-    The first convolution or linear layer gives weight, bias and configuration; norms add weight, bias, eps and
-    groups; pooling layers their window; plain attributes of the model and its direct parameters are found by name.
+    The first convolution or linear layer gives weight, bias and configuration; norms add weight, bias, eps and groups;
+    pooling layers their window. Plain attributes of the model and its direct parameters keep their names.
     """
     values: dict[str, Any] = {}
     for name, value in vars(model).items():
@@ -68,8 +68,10 @@ def model_values(model: nn.Module) -> dict[str, Any]:
 
 
 def _by_name(model: nn.Module, values: dict[str, Any]) -> dict[str, Any]:
-    """`values` and what is found by name alone: sizes and statistics of layers, and every parameter and buffer under
-    its full name with underscores, `fc1_weight`."""
+    """Return `values` with those found by name only: layers' sizes and statistics, and every parameter and buffer.
+
+    Parameters and buffers have their full names with underscores, such as `fc1_weight`.
+    """
     found = dict(values)
     for module in model.modules():
         for name in LAYER:
@@ -82,8 +84,11 @@ def _by_name(model: nn.Module, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _constructor(model: nn.Module, found: dict[str, Any], init: Sequence[Any] | None) -> dict[str, Any]:
-    """The model's constructor arguments in their order: those of `init` and the defaults, in place of a None what the
-    layers made of it; without `init` what the model kept, up to the first that it did not keep."""
+    """Return the model's constructor arguments in order.
+
+    With `init`: its values and the defaults; for a None, the value that the layers chose. Without `init`: the
+    attributes that the model kept, up to the first argument that it did not keep.
+    """
     signature = inspect.signature(type(model).__init__)
     plain = {name: value for name, value in found.items() if not isinstance(value, torch.Tensor)}
     if init is None:
@@ -100,8 +105,11 @@ def _constructor(model: nn.Module, found: dict[str, Any], init: Sequence[Any] | 
 
 
 def _with_constructor(model: nn.Module, found: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """`found` with the constructor's arguments: before what the layers have under these names, behind tensors and the
-    model's own attributes. Whether there is a bias is no bias."""
+    """Return `found` with the constructor's arguments.
+
+    They replace layers' values of the same name, but not tensors or the model's own attributes. A boolean `bias`
+    argument is not used as a bias.
+    """
     kept = {name for name, value in found.items() if name in vars(model) or isinstance(value, torch.Tensor)}
     kept |= {name for name, value in given.items() if ALIASES.get(name, name) == "bias" and isinstance(value, bool)}
     return found | {name: value for name, value in given.items() if name not in kept}
@@ -110,15 +118,16 @@ def _with_constructor(model: nn.Module, found: dict[str, Any], given: dict[str, 
 def bind(
     function: Callable[..., Any], model: nn.Module, count: int, init: Sequence[Any] | None = None
 ) -> Callable[..., Any]:
-    """`function` as a callable of the problem's `count` inputs alone. init: what the model was built with.
+    """Bind everything but the problem's `count` inputs, and return a callable of these. init: the model's arguments.
 
-    Named parameters: the model's value where it has one of that name, else the next input, else the default; what is
-    still missing then takes the constructor's arguments in their order, as in `kernel_function(*inputs, *init_inputs)`,
-    unless its name is that of a constructor argument or of a tensor. `bias` is the first layer's, the model's own where
-    another parameter takes that.
-    `*args`: all inputs, then the weights, and by keyword the configuration; `**kwargs` after named parameters: weights
-    and configuration that no parameter took. A None bias is passed as None. What a partial filled stays as it is.
-    Raises TypeError where a parameter without a default stays unbound, or nothing tells what `function` takes.
+    A named parameter takes the model's value of that name, else the next input, else its default. A parameter that is
+    still missing takes the remaining constructor arguments in order, as in `kernel_function(*inputs, *init_inputs)`,
+    unless it has the name of a constructor argument or of a tensor. `bias` is the first layer's; it is the model's own
+    if another parameter takes the layer's.
+
+    `*args` takes all inputs and then the weights; keyword-only parameters take configuration. `**kwargs` takes weights
+    and configuration that no parameter took. A None bias is passed as None. Arguments that a partial filled are kept.
+    Raises TypeError if a parameter without a default stays unbound, or the signature cannot be determined.
     """
     parameters, filled = parameters_of(function)
     values = model_values(model)
@@ -156,7 +165,7 @@ def _order(
     model: nn.Module,
     count: int,
 ) -> list[tuple[str, int | None, Any]]:
-    """For every parameter that is passed its name, and which input or what value. Raises TypeError."""
+    """Return (parameter name, input index or None, value) for every parameter that is passed. Raises TypeError."""
     order: list[tuple[str, int | None, Any]] = []
     used = 0
     names = {ALIASES.get(p.name, p.name) for p in parameters}
@@ -191,7 +200,7 @@ def _order(
                 raise TypeError(f"parameter {parameter.name!r} of kernel_function {why}")
             order.append((parameter.name, None, left_over.pop(0)))
         elif parameter.kind is Parameter.POSITIONAL_ONLY:
-            order.append((parameter.name, None, parameter.default))  # else what follows would take its place
+            order.append((parameter.name, None, parameter.default))  # keeps the position of later parameters
     if used < count:
         raise TypeError(f"kernel_function takes {used} of the problem's {count} inputs")
     return order

@@ -1,7 +1,7 @@
-"""Memory that judge and worker share: CUDA IPC on a GPU, an anonymous file in memory on the CPU.
+"""Memory shared by judge and worker: CUDA IPC on a GPU, an anonymous file in memory on the CPU.
 
 The judge allocates; a worker opens by ticket. On a GPU every buffer is an allocation of its own, so that a handle never
-maps memory in which the judge keeps a reference.
+maps other memory of the judge, such as a reference.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import torch
 
 from repro.judge import driver
 
-# A small allocation lies beside others of its process in one piece of memory, and a handle opens all of that.
+# The driver packs small allocations of a process into one piece of memory, and a handle opens the whole piece.
 GATE_BYTES = 2 << 20
-# A worker that could cut a shared file would take the judge down with SIGBUS at the judge's next look at it.
+# Without seals a worker could shrink a shared file, and the judge's next access would end it by SIGBUS.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
@@ -26,7 +26,7 @@ def _map(fd: int, nbytes: int) -> torch.Tensor:
 
 
 class SharedBuffer:
-    """Judge side. `bytes` is the flat uint8 tensor; `fd` must be inherited by workers where it is not None."""
+    """The judge's side. `bytes`: the flat uint8 tensor. `fd`: a descriptor that workers must inherit, or None."""
 
     def __init__(self, nbytes: int, device: torch.device) -> None:
         self.nbytes = max(int(nbytes), 1)
@@ -41,19 +41,19 @@ class SharedBuffer:
             self.bytes = _map(self.fd, self.nbytes)
 
     def ticket(self, fd: int | None = None) -> dict[str, Any]:
-        """What one worker needs to open this buffer. fd: its number in the worker, where it is another one there."""
+        """Return what a worker needs to open this buffer. fd: the descriptor's number in the worker, if different."""
         return {"fd": self.fd if fd is None else fd, "handle": self._handle, "nbytes": self.nbytes}
 
     def view(self, dtype: torch.dtype, shape: tuple[int, ...], offset: int = 0) -> torch.Tensor:
-        """The first elements behind byte `offset` as a tensor of this dtype and shape."""
+        """Return the first elements from byte `offset` on, as a tensor of this dtype and shape."""
         return view(self.bytes, dtype, shape, offset)
 
     def poison(self) -> None:
-        """Fills with ones: NaN in every float format, so that what nobody writes is never finite."""
+        """Fill with one bits, which are NaN in every float format, so that unwritten output is never finite."""
         self.bytes.fill_(0xFF)
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Free the memory."""
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
@@ -63,8 +63,10 @@ class SharedBuffer:
 
 
 class Gate(SharedBuffer):
-    """A number that timed calls of one worker wait for on the GPU. Who opens it early, or does not wait, computes from
-    inputs that are not there."""
+    """A number that one worker's timed calls wait for on the GPU.
+
+    A solution that opens it early, or does not wait, computes from inputs that do not exist yet.
+    """
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(GATE_BYTES, device)
@@ -72,18 +74,18 @@ class Gate(SharedBuffer):
         self.bytes.zero_()
 
     def next(self) -> int:
-        """The number that opens it the next time."""
+        """Return the number that opens the gate the next time."""
         self.number += 1
         return self.number
 
     def open(self) -> None:
-        """What waits for the last number goes on. On the CPU nothing waits."""
+        """Release the streams that wait for the last number. On the CPU nothing waits."""
         if self.device.type == "cuda":
             driver.write(self.bytes, self.number, torch.cuda.current_stream(self.device))
 
 
 def view(data: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], offset: int = 0) -> torch.Tensor:
-    """A flat uint8 tensor's bytes from `offset` on, as dtype and shape."""
+    """Return the bytes of a flat uint8 tensor from `offset` on, as dtype and shape."""
     count = 1
     for size in shape:
         count *= size
@@ -91,7 +93,7 @@ def view(data: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], offset:
 
 
 def open_ticket(ticket: dict[str, Any], device: torch.device) -> torch.Tensor:
-    """Worker side: the flat uint8 tensor behind a ticket."""
+    """Return the flat uint8 tensor behind a ticket, in the worker."""
     if ticket["fd"] is not None:
         return _map(ticket["fd"], ticket["nbytes"])
     return driver.open_handle(ticket["handle"], ticket["nbytes"], device)

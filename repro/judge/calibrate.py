@@ -1,8 +1,8 @@
 """Calibration: measures the fixture of one problem on one device.
 
-A fixture holds public seeds, checksums of inputs and weights, a sketch of the reference, how far honest kernels of each
-precision class are from it, how far cheats are, the limits that follow, and reference timings. One that a cheat passes,
-or whose margin is too small, is refused: it is written with its reason and judges nothing.
+A fixture holds public seeds, checksums of inputs and weights, a sketch of the reference, the distances of honest
+kernels of each precision class and of cheats, the limits that follow, and reference timings. A fixture that a cheat
+passes, or whose margin is too small, is refused: it is written with its reason and is never used to judge.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from repro.recipes import Recipe
 HEAD_BYTES = 1 << 20
 SKETCH_ROWS = 8
 CHECKSUM_STEP = 1 << 25
-# From a trial's seed to that of the outputs which a stale answer gives.
+# From a trial's seed to the seed of the outputs that a stale answer returns.
 OTHER_SEED = 8
-# Trials whose sensitivity is that of the same weights without spikes, and on which cheats are not measured.
+# Trials that use the sensitivity of the same weights without spikes, and on which cheats are not measured.
 SHARED = ("spiked", "perturbed_spiked")
-# The error of an honest kernel differs from draw to draw, by a factor of two where little is drawn or one rounding in a
-# chain of layers decides: limits come from the worst of so many draws as hold DRAWN elements, but of no more than
-# MOST_DRAWS. Of 300 other draws at smoke size, against limits of one draw, an honest bf16 kernel was over them in 4 to
-# 23 % (L3_20, L2_84); against those of 16 in 0 to 0.2 %.
+# Limits come from the worst error over several draws: as many as hold DRAWN elements, at most MOST_DRAWS. The error of
+# an honest kernel varies by a factor of two between draws if these are small, or if one rounding in a chain of layers
+# decides. At smoke size, an honest bf16 kernel exceeded the limits of one draw in 4 to 23 % of 300 other draws (L3_20,
+# L2_84), and those of 16 draws in 0 to 0.2 %.
 DRAWN, MOST_DRAWS = 1 << 27, 16
-# From a draw's seed to the next one's: further than trials and OTHER_SEED reach.
+# From a draw's seed to the next: larger than the range of trials and OTHER_SEED.
 DRAW_STEP = 1 << 20
-# fp64 differences of squares under this fraction of them are rounding.
+# fp64 differences of squares below this fraction of them are rounding errors.
 ROUNDING = 1e-13
 
 Progress = Callable[[str], None]
 
 
 def checksum(tensor: torch.Tensor) -> str:
-    """The digest of a tensor's bits as text."""
+    """Return the digest of a tensor's bits as hexadecimal text."""
     return f"{digest(tensor):016x}"
 
 
 def head_digest(recipe: Recipe, seed: int, device: torch.device) -> str:
-    """sha256 of the first MiB that a recipe makes."""
+    """Return the sha256 of the first MiB that a recipe makes."""
     count = min(recipe.numel, HEAD_BYTES // recipe.dtype.itemsize)
     data = recipe.fill(torch.empty(count, dtype=recipe.dtype, device=device), seed)
     return hashlib.sha256(data.view(torch.uint8).cpu().numpy().tobytes()).hexdigest()
@@ -79,7 +79,7 @@ def _input_facts(plan: Plan, seed: int, device: torch.device) -> list[dict[str, 
 
 
 def _sketch(first: list[torch.Tensor]) -> dict[str, Any]:
-    """Row norms and sampled elements of the first chunk's fp64 outputs: enough to recognise a reference."""
+    """Return row norms and sampled elements of the first chunk's fp64 outputs, to recognise a reference."""
     value = first[0]
     rows = value.reshape(max(1, value.shape[0]) if value.dim() else 1, -1)[:SKETCH_ROWS]
     flat = rows.reshape(-1)
@@ -92,9 +92,9 @@ def _sketch(first: list[torch.Tensor]) -> dict[str, Any]:
 
 @dataclass
 class Means:
-    """What answers without an input would be, and how far they are, from sums over the batch alone.
+    """Distances of answers that ignore the input, computed from sums over the batch.
 
-    `other` are the outputs of another seed, from which the means are taken; `sums` and `square` are of the reference.
+    `other`: outputs of another seed, from which the means are taken. `sums` and `square`: of the reference.
     """
 
     rows: int = 0
@@ -103,7 +103,7 @@ class Means:
     other: list[torch.Tensor] = field(default_factory=list)
 
     def add(self, expected: list[torch.Tensor], others: list[torch.Tensor]) -> None:
-        """Both lists: one fp64 tensor (rows, ...) an output. What is not finite counts as 0."""
+        """Add outputs; each list has one fp64 tensor (rows, ...) an output. Non-finite elements count as 0."""
         known, others = ([x.nan_to_num(0.0, 0.0, 0.0) for x in outputs] for outputs in (expected, others))
         self.rows += known[0].shape[0] if known[0].dim() else 1
         self.square += sum(float(x.square().sum()) for x in known)
@@ -112,7 +112,7 @@ class Means:
             kept[:] = [a + b for a, b in zip(kept, columns, strict=True)] if kept else columns
 
     def distances(self) -> dict[str, dict[str, float]]:
-        """Relative L2 of `constant` and of `feature_mean`."""
+        """Return the relative L2 distances of `constant` and `feature_mean`."""
         features = [x / self.rows for x in self.other]
         mean = sum(float(x.sum()) for x in features) / sum(x.numel() for x in features)
         found = {}
@@ -125,7 +125,7 @@ class Means:
 
 
 def draws(plan: Plan, spec: Any) -> int:
-    """How many draws of a trial's inputs the limits of this problem come from."""
+    """Return how many draws of a trial's inputs this problem's limits come from."""
     shapes = [plan.spec[i][0] for i in plan.tensors] + [leaf["shape"] for _, leaf in leaves(spec)]
     elements = sum(int(math.prod(shape)) for shape in shapes)
     return max(1, min(MOST_DRAWS, DRAWN // max(1, elements)))
@@ -139,8 +139,10 @@ def _draw(
     models: dict[str, Reference],
     honest: dict[str, list[Distance]],
 ) -> Iterator[tuple[slice | None, list[Any], list[torch.Tensor]]]:
-    """Adds how far honest kernels are on one draw of a trial's inputs; yields each chunk, its inputs and its outputs in
-    fp64."""
+    """Add the honest kernels' distances on one draw of a trial's inputs.
+
+    Yields each chunk, its inputs and its outputs in fp64.
+    """
     for part in chunks(plan, rows):
         values = plan.chunk(part, seed, models["fp64"].device, trial.stress)
         expected = models["fp64"](list(values))
@@ -157,9 +159,9 @@ def _measure(
     models: dict[str, Reference],
     sensitivity: float | None = None,
 ) -> dict[str, Any]:
-    """Honest and cheating distances of one trial kind, the former over several draws. models: precision -> model.
+    """Return honest and cheating distances of one trial kind, the honest ones over several draws.
 
-    sensitivity: known from a like trial; cheats are not measured then.
+    models: precision -> model. sensitivity: if known from a similar trial, cheats are not measured.
     """
     for model in models.values():
         model.load(state)
@@ -215,7 +217,7 @@ def _measure(
 
 
 def _short(values: dict[str, float]) -> dict[str, float]:
-    """Six digits are enough, and a quarter of a fixture's size less."""
+    """Round to six digits, which makes a fixture a quarter smaller."""
     return {name: float(f"{value:.6g}") for name, value in values.items()}
 
 
@@ -225,7 +227,7 @@ def _add(distances: list[Distance], outputs: list[torch.Tensor], expected: list[
 
 
 def build(problem: Problem, device: torch.device, progress: Progress = lambda _: None) -> dict[str, Any]:
-    """Measures one fixture on `device`. Raises JudgeError where the problem file is at fault."""
+    """Measure one fixture on `device`. Raises JudgeError if the problem file is at fault."""
     begin = time.monotonic()
     plan = inputs.plan(problem)
     native = inputs.weights(problem, plan.module)
@@ -274,7 +276,7 @@ def build(problem: Problem, device: torch.device, progress: Progress = lambda _:
 def _neighbour(
     problem: Problem, trial: trials.Trial, state: Weights, models: dict[str, Reference], sensitivity: float
 ) -> dict[str, Any]:
-    """Limits at the neighbouring shape. They inform, so that cheats are not measured there."""
+    """Measure the limits at the neighbouring shape. They only inform, so cheats are not measured."""
     other = problem.neighbouring()
     assert other is not None
     plan = inputs.plan(other)
@@ -284,7 +286,7 @@ def _neighbour(
 
 
 def _eager_ms(plan: Plan, reference: Reference, state: Weights, device: torch.device, calls: int = 7) -> dict[str, Any]:
-    """Median of a few eager calls (ms): an orientation, never a denominator."""
+    """Return the median of a few eager calls in ms, for orientation: no speedup divides by it."""
     if device.type != "cuda":
         return {"eager_ms": None, "reason": "no GPU: times on the CPU are not a measurement"}
     reference.load(state)

@@ -1,7 +1,7 @@
-"""What this GPU really reaches, and the times that follow for a problem: the floor, and what is impossible.
+"""Measured ceilings of this GPU, and two times of a problem that follow: the floor, and the impossible time.
 
-Ceilings are measured once and kept for a week in a file of the state folder, one a GPU, driver and torch version; what
-is kept is measured again where the GPU's limits have changed or a short copy disagrees with it.
+Ceilings are kept for a week in the state folder, in one file for each GPU, driver and torch version. They are measured
+again earlier if the GPU's limits changed or a short copy disagrees with them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from repro.judge.memory import handle
 from repro.judge.precision import exact_float32
 from repro.problems import ITEMSIZE, Problem
 
-# What is copied, read or written: large enough that starting and ending it is under 0.3 % of 1 ms.
+# Size of copied, read or written memory: starting and ending such a kernel is less than 0.3 % of its time of 1 ms.
 COPY_BYTES, COPY_SHARE = 2 << 30, 16
 MATMUL_SIZE = 8192
 BURST = 8
-# A time under this fraction of what the ceilings allow is impossible, not good: they are known to a few per cent.
+# A time below this fraction of what the ceilings allow is impossible. They are known to a few per cent.
 IMPOSSIBLE = 0.9
-# Changes with what is measured and how, so that an older file is not taken for a newer one.
+# Changes with the measurement, so that older files are ignored.
 CACHE_VERSION = 2
 KEPT_S = 7 * 86400.0
 # Copies of the check of a kept entry: 24 ms at 4.3 TB/s.
@@ -50,7 +50,7 @@ RATES = (
 
 
 def _median_ms(call: Callable[[], Any], repeats: int) -> float:
-    """Median over `repeats` of BURST calls back to back: a single one of 0.25 ms reads 3 % slow."""
+    """Return the median of `repeats` bursts of BURST calls, ms a call. A single call of 0.25 ms reads 3 % high."""
     call()
     samples: list[float] = []
     for _ in range(repeats):
@@ -65,12 +65,12 @@ def _median_ms(call: Callable[[], Any], repeats: int) -> float:
 
 
 def _copy_bytes(device: torch.device) -> int:
-    """COPY_BYTES, or less on a small GPU."""
+    """Return COPY_BYTES, or less on a small GPU."""
     return int(min(COPY_BYTES, torch.cuda.get_device_properties(device).total_memory // COPY_SHARE >> 20 << 20))
 
 
 def _copy_tb_s(device: torch.device, repeats: int) -> float:
-    """Bytes read plus bytes written."""
+    """Measure the rate of a copy: bytes read plus bytes written, TB/s."""
     size = _copy_bytes(device)
     source = torch.randn(size // 4, device=device)
     target = torch.empty_like(source)
@@ -78,11 +78,11 @@ def _copy_tb_s(device: torch.device, repeats: int) -> float:
 
 
 def _rates(device: torch.device) -> dict[str, float]:
-    """Copy, read, write and matmul ceilings: TB/s and TFLOP/s on random data."""
+    """Measure copy, read, write and matmul ceilings, TB/s and TFLOP/s, on random data."""
     result = {"copy_tb_s": _copy_tb_s(device, 20)}
     size = _copy_bytes(device)
     source = torch.randn(size // 4, device=device)
-    # a sum over half of the elements, twice as wide, is bound by memory where one over all of them is by additions
+    # A float64 sum over half as many elements is bound by memory where a float32 sum may be bound by additions.
     wide = source.view(torch.float64)
     result["read_tb_s"] = size / min(_median_ms(s.sum, 20) for s in (source, wide)) / 1e9
     result["write_tb_s"] = size / _median_ms(lambda: source.fill_(1.0), 20) / 1e9
@@ -106,7 +106,7 @@ def _rates(device: torch.device) -> dict[str, float]:
 
 
 def _identity(device: torch.device) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(what an entry is of, the clocks in MHz now). What NVML does not tell is None."""
+    """Return (the identity of an entry, the clocks in MHz now). Values that NVML does not report are None."""
     uuid = str(torch.cuda.get_device_properties(device).uuid)
     of: dict[str, Any] = {"gpu": uuid, "torch": torch.__version__, "driver": None}
     now: dict[str, Any] = {}
@@ -141,7 +141,7 @@ def _file(of: dict[str, Any]) -> Path:
 
 
 def _kept(path: Path, of: dict[str, Any], now_s: float) -> dict[str, Any] | None:
-    """The entry of a file, or None where it is missing, broken, old, of other limits, or not this user's alone."""
+    """Return the entry of a file; None if it is missing, broken, old, of other limits, or writable by other users."""
     try:
         with path.open() as stream:
             facts = os.fstat(stream.fileno())
@@ -158,7 +158,7 @@ def _kept(path: Path, of: dict[str, Any], now_s: float) -> dict[str, Any] | None
 
 
 def _keep(path: Path, entry: dict[str, Any]) -> None:
-    """Writes an entry; a folder that cannot be written costs the next run a measurement and no more."""
+    """Write an entry. If the folder cannot be written, the next run measures again."""
     try:
         jsonio.write(path, entry)
         path.chmod(0o644)
@@ -168,7 +168,7 @@ def _keep(path: Path, entry: dict[str, Any]) -> None:
 
 @functools.cache
 def measure(device: torch.device) -> dict[str, Any]:
-    """TB/s and TFLOP/s under the names of RATES, with `cached`, `measured_at` (UTC), the limits and the clocks."""
+    """Return TB/s and TFLOP/s by the names of RATES, with `cached`, `measured_at` (UTC), the limits and the clocks."""
     of, clocks = _identity(device)
     path, now_s = _file(of), time.time()
     entry = _kept(path, of, now_s)
@@ -190,7 +190,7 @@ def measure(device: torch.device) -> dict[str, Any]:
 
 
 def rate(klass: str, ceilings: Mapping[str, Any]) -> float:
-    """TFLOP/s that bound a result of this precision class.
+    """Return the TFLOP/s that bound a result of this precision class.
 
     The tf32 class also holds fp16 kernels, so its rate is fp16's. An honest fp32 product can be split into three of
     half the mantissa (tf32 or bf16), so its rate is at least a third of theirs.
@@ -206,8 +206,11 @@ def _bytes(problem: Problem) -> int:
 
 
 def _memory_ms(problem: Problem, ceilings: Mapping[str, Any]) -> float:
-    """Compulsory bytes at the rate of their mix of reads and writes: those of reading, copying, writing are measured,
-    between them the time of a byte is interpolated. (Memory that is only read is faster than in a copy.)"""
+    """Return the time of the compulsory bytes, ms, at the rate of their mix of reads and writes.
+
+    Reading, copying and writing are measured; the time of a byte is interpolated between them. Memory that is only read
+    is faster than in a copy.
+    """
     assert problem.work is not None
     read, written = problem.work.read_elements, problem.work.written_elements
     copy = float(ceilings["copy_tb_s"])
@@ -217,16 +220,22 @@ def _memory_ms(problem: Problem, ceilings: Mapping[str, Any]) -> float:
 
 
 def floor_ms(problem: Problem, klass: str, ceilings: Mapping[str, Any]) -> float | None:
-    """The larger of compulsory bytes at the rate of their mix and operations at the class's rate, in ms: what a floor
-    fraction divides. None where the problem's work is not known. Problems without contractions are bound by memory."""
+    """Return the lower bound of an efficient kernel's time, ms; None if the problem's work is unknown.
+
+    It is the larger of the bytes' time and the operations' time at the class's rate. Problems without contractions are
+    bound by memory.
+    """
     if problem.work is None:
         return None
     return max(_memory_ms(problem, ceilings), problem.work.flop / rate(klass, ceilings) / 1e9)
 
 
 def impossible_ms(problem: Problem, klass: str, ceilings: Mapping[str, Any]) -> float | None:
-    """The time in ms under which no honest kernel can be: bytes at the fastest of the memory rates, and the share of
-    the operations that the best known algorithm needs, less the ceilings' uncertainty. None as for `floor_ms`."""
+    """Return the time in ms below which no honest kernel can be; None if the problem's work is unknown.
+
+    It takes the bytes at the fastest memory rate and the operations of the best known algorithm, less the ceilings'
+    uncertainty.
+    """
     if problem.work is None:
         return None
     fastest = max(float(ceilings[name]) for name in ("copy_tb_s", "read_tb_s", "write_tb_s"))

@@ -1,9 +1,10 @@
-"""Answers that do not do the work: a fixture that one of them passes is refused.
+"""Cheats: answers that skip the work. A fixture that one of them passes is refused.
 
-zeros, constant (the mean of all outputs), feature_mean (the mean over the batch, per position) and stale (another
-input's output) exist for every problem; `answers` adds, per problem, answers that leave a sub-operation out. Each is
-made on the trials where it is meant to fail: what takes weights for granted under perturbed ones, the rest under native
-ones where the problem has those. An epsilon left out and a GELU in its tanh form are below every class and no cheats.
+Every problem has zeros, constant (the mean of all outputs), feature_mean (the mean over the batch, per position) and
+stale (another input's output). `answers` adds, per problem, answers that leave a sub-operation out. Each runs on the
+trials where it must fail: those that take weights for granted under perturbed weights, the others under native weights
+if the problem has native trials. An omitted epsilon and a GELU in tanh form stay within every class; they are no
+cheats.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from torch import nn
 from torch.nn import functional
 
 Answers = Iterator[tuple[str, torch.Tensor]]
-# model (fp64), inputs (fp64), perturbed
+# Arguments: model (fp64), inputs (fp64), whether the weights are perturbed.
 Maker = Callable[[Any, list[Any], bool], Answers]
 
 
 def answers(problem_id: str, model: nn.Module, inputs: list[Any], kind: str) -> Answers:
-    """(name, output) of every cheat of a problem that is measured on this trial kind, one at a time."""
+    """Yield (name, output) of every cheat of a problem that is measured on this trial kind, one at a time."""
     if kind in ("native", "stress", "perturbed", "perturbed_stress") and problem_id in MAKERS:
         yield from MAKERS[problem_id](model, inputs, kind.startswith("perturbed"))
 
@@ -49,7 +50,7 @@ def _max_pool(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
 
 
 def _kept(parameter: nn.Parameter, change: Callable[[torch.Tensor], object], answer: Callable[[], Any]) -> torch.Tensor:
-    """An answer under a parameter that is changed in place for it."""
+    """Return an answer computed while a parameter is changed in place."""
     kept = parameter.data.clone()
     change(parameter.data)
     try:
@@ -143,7 +144,7 @@ def _gelu_softmax(model: Any, inputs: list[Any], perturbed: bool) -> Answers:
 
 
 def _heads(attn: Any, x: torch.Tensor) -> list[torch.Tensor]:
-    """q, k and v of a causal self-attention, each (batch, heads, length, width of a head)."""
+    """Return q, k and v of a causal self-attention, each (batch, heads, length, width of a head)."""
     batch, length, width = x.shape
     heads = (batch, length, attn.n_head, width // attn.n_head)
     return [part.view(heads).transpose(1, 2) for part in attn.c_attn(x).split(width, dim=2)]
@@ -154,7 +155,7 @@ def _joined(attn: Any, y: torch.Tensor) -> torch.Tensor:
 
 
 def _running_mean(v: torch.Tensor) -> torch.Tensor:
-    """What causal attention gives where every score is the same."""
+    """Return the output of causal attention with equal scores."""
     steps = torch.arange(1, v.shape[2] + 1, device=v.device, dtype=v.dtype).view(1, 1, -1, 1)
     return v.cumsum(2) / steps
 

@@ -1,4 +1,4 @@
-"""Where time goes: laps of a stopwatch, seconds."""
+"""A stopwatch with named laps, and the age of a process, in seconds."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from repro.judge.procfs import stat
 
 
 class Clock:
-    """Laps since it was made, seconds by name."""
+    """Seconds by name, since it was made."""
 
     def __init__(self) -> None:
         self.begin = self.last = time.monotonic()
         self.laps: dict[str, float] = {}
 
     def lap(self, name: str = "") -> None:
-        """Everything since the last lap belongs to `name`; without one to nothing."""
+        """Add the time since the last lap to `name`, or drop it without a name."""
         now = time.monotonic()
         if name:
             self.laps[name] = round(self.laps.get(name, 0.0) + now - self.last, 3)
         self.last = now
 
     def total(self) -> float:
-        """Everything so far."""
+        """Return the seconds since it was made."""
         return round(time.monotonic() - self.begin, 3)
 
 
 def age_s(pid: int) -> float:
-    """How long a process has lived, seconds; 0 where nothing tells."""
+    """Return how long a process has lived, seconds; 0 if unknown."""
     try:
         begun = int(stat(f"/proc/{pid}/stat")[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):

@@ -1,13 +1,13 @@
-"""What the kernel lets an ordinary user give up: a worker calls `confine` before it reads a solution.
+"""Confinement of a worker with what an ordinary user may give up: called before the worker reads a solution.
 
-No image, no root and no helper program are needed, so it holds in a container and under ENGINE=local alike. Landlock
-bounds files, TCP and signals; a seccomp filter bounds system calls; capabilities, core files, file sizes and the ways
-to win privileges back go. What a kernel refuses is reported and never fatal: the judge writes it beside the result.
-Everything is inherited by threads and processes that start later, and none of it can be undone.
+It needs no image, no root and no helper program, so it works in a container and under ENGINE=local alike. Landlock
+bounds files, TCP and signals. A seccomp filter bounds system calls. Capabilities, core files, large files and the ways
+to regain privileges are removed. A measure that the kernel refuses is never fatal: the judge writes it beside the
+result. All measures are inherited by later threads and processes, and none can be undone.
 
-Neither sees a change of mode, owner or times: whoever owns a file may still make one. Landlock binds the calling thread
-and what that starts, so a worker calls `confine` while it has one thread, as every fork has. Sources: landlock(7),
-seccomp(2), prctl(2), and the kernel's userspace-api/landlock and userspace-api/seccomp_filter.
+Landlock and seccomp do not control changes of mode, owner or times of a file that the process owns. Landlock binds the
+calling thread and what it starts. A worker therefore calls `confine` while it has one thread, as every fork has.
+Sources: landlock(7), seccomp(2), prctl(2), and the kernel's userspace-api/landlock and userspace-api/seccomp_filter.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def prctl(option: int, *values: int) -> int:
-    """prctl(2) with unsigned longs; raises OSError."""
+    """Call prctl(2) with unsigned longs. Raises OSError."""
     padded = [*values, 0, 0, 0, 0][:4]
     done = int(_libc.prctl(option, *map(ctypes.c_ulong, padded)))
     if done < 0:
@@ -45,7 +45,7 @@ def prctl(option: int, *values: int) -> int:
 
 
 def _syscall(number: int, *values: int | ctypes._Pointer[ctypes.Structure] | None) -> int:
-    """syscall(2); numbers go as longs, which a variadic function needs. Raises OSError."""
+    """Call syscall(2), with numbers as longs, which a variadic function needs. Raises OSError."""
     given = [ctypes.c_long(v) if isinstance(v, int) else v for v in values]
     done = int(_libc.syscall(ctypes.c_long(number), *given))
     if done < 0:
@@ -60,12 +60,12 @@ RULESET_VERSION, RULE_PATH_BENEATH = 1, 1
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 MAKE_CHAR, MAKE_BLOCK, REFER, TRUNCATE, IOCTL_DEV = 1 << 6, 1 << 11, 1 << 13, 1 << 14, 1 << 15
 READ = EXECUTE | READ_FILE | READ_DIR
-OWN = (1 << 15) - 1 & ~(MAKE_CHAR | MAKE_BLOCK)  # everything up to TRUNCATE, but no device nodes
+OWN = (1 << 15) - 1 & ~(MAKE_CHAR | MAKE_BLOCK)  # everything up to TRUNCATE, except device nodes
 DEVICE = READ_FILE | WRITE_FILE | IOCTL_DEV | READ_DIR
-ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # what a rule for a file may name
+ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # rights that a rule for a file may contain
 NET_TCP = 1 << 0 | 1 << 1  # bind, connect
-SCOPE_SIGNAL = 1 << 1  # sockets are left to the filter
-OLDEST_ABI = 2  # the first one lets nobody rename from folder to folder, which Triton's cache does
+SCOPE_SIGNAL = 1 << 1  # sockets are bounded by the seccomp filter
+OLDEST_ABI = 2  # version 1 forbids renaming between folders, which Triton's cache does
 
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/sys")
 OWN_THREADS = Path("/proc/self/task")
@@ -82,18 +82,18 @@ class _PathBeneath(ctypes.Structure):
 
 
 def _abi() -> int:
-    """The version of Landlock that this kernel speaks. Raises OSError where it speaks none."""
+    """Return the version of Landlock that this kernel supports. Raises OSError if it supports none."""
     return _syscall(CREATE_RULESET, None, 0, RULESET_VERSION)
 
 
 def _ruleset(abi: int) -> _Ruleset:
-    """All that a kernel of this version can handle; it refuses what it does not know."""
+    """Return all rights that this version handles; the kernel refuses unknown ones."""
     newest = {1: 12, 2: 13, 3: 14, 4: 14}.get(abi, 15)
     return _Ruleset((2 << newest) - 1, NET_TCP if abi >= 4 else 0, SCOPE_SIGNAL if abi >= 6 else 0)
 
 
 def _hidden() -> list[Path]:
-    """Folders of which only named parts may be read: the user's own, and the checkout with its results."""
+    """Return folders of which only named parts may be read: the user's home, and the checkout with its results."""
     found = [settings.ROOT] if (settings.ROOT / "pyproject.toml").exists() else []
     try:
         found.append(Path(pwd.getpwuid(os.getuid()).pw_dir).resolve())
@@ -103,7 +103,7 @@ def _hidden() -> list[Path]:
 
 
 def _around(path: Path, hidden: list[Path]) -> Iterator[Path]:
-    """`path`, or where a hidden folder lies at or below it, what lies around that one: Landlock has no exceptions."""
+    """Yield `path`; if it contains a hidden folder, everything around that. Landlock rules have no exceptions."""
     if path in hidden:
         return
     if not any(folder.is_relative_to(path) for folder in hidden):
@@ -119,7 +119,7 @@ def _around(path: Path, hidden: list[Path]) -> Iterator[Path]:
 
 
 def _rules(scratch: Path, readable: Iterable[Path]) -> Iterator[tuple[Path, int]]:
-    """(path, what is allowed at and below it)."""
+    """Yield (path, rights at and below it)."""
     hidden = _hidden()
     for name in (*SYSTEM, sys.prefix, sys.base_prefix, *filter(None, sys.path)):
         path = Path(name).resolve()
@@ -129,8 +129,8 @@ def _rules(scratch: Path, readable: Iterable[Path]) -> Iterator[tuple[Path, int]
     yield settings.ROOT / "repro", READ
     yield from ((path, READ) for path in readable)
     yield Path("/proc"), READ_FILE | READ_DIR
-    # The CUDA driver writes to /proc/self/task/*/comm and gives up where it may not, in child processes too. To root no
-    # more of /proc than its own threads: even without capabilities it owns /proc/sys.
+    # The CUDA driver writes to /proc/self/task/*/comm and fails without that right, in child processes too. Root gets
+    # only its own threads in /proc, because it owns /proc/sys even without capabilities.
     yield OWN_THREADS if os.geteuid() == 0 else Path("/proc"), READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE
     yield Path("/dev"), READ_DIR
     for pattern in DEVICES:
@@ -140,7 +140,7 @@ def _rules(scratch: Path, readable: Iterable[Path]) -> Iterator[tuple[Path, int]
 
 
 def _landlock(scratch: Path, readable: Iterable[Path]) -> str:
-    """Applies the rules; returns what they cover. Raises OSError where the kernel refuses."""
+    """Apply the rules. Return what they cover. Raises OSError if the kernel refuses."""
     abi = _abi()
     if abi < OLDEST_ABI:
         return f"not applied: ABI {abi} is too old"
@@ -163,7 +163,7 @@ def _landlock(scratch: Path, readable: Iterable[Path]) -> str:
                 left_out.append(f"{path} ({error.strerror})")
             finally:
                 os.close(at)
-        os.open(OWN_THREADS, os.O_PATH | os.O_CLOEXEC)  # stays open: /proc may make the folder anew, without its rule
+        os.open(OWN_THREADS, os.O_PATH | os.O_CLOEXEC)  # kept open: else /proc may recreate the folder without its rule
         _syscall(RESTRICT_SELF, fd, 0)
     finally:
         os.close(fd)
@@ -179,14 +179,14 @@ LOAD, JUMP_EQUAL, JUMP_GE, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BP
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 NR_OFFSET, ARCH_OFFSET, ARGS_OFFSET = 0, 4, 16  # struct seccomp_data; both machines are little-endian
 SECCOMP_SET_MODE_FILTER, MODE_FILTER = 1, 2
-TSYNC, SPEC_ALLOW = 1 << 0, 1 << 2  # every thread; without slowing the processor down, which would show in the times
+TSYNC, SPEC_ALLOW = 1 << 0, 1 << 2  # apply to every thread; do not slow the processor down, which would affect times
 X32_BIT = 0x40000000
 NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
 AF_UNIX, AF_NETLINK = 1, 16
 
-# name: numbers on x86_64 and aarch64. Memory and descriptors of other processes; the kernel itself; mounts and
-# namespaces; keys; clocks; io_uring, which runs system calls that no filter sees; signals that hide their sender;
-# connections to a container engine or a bus, which would act for the caller: Landlock does not see their sockets.
+# name: numbers on x86_64 and aarch64. These reach memory and descriptors of other processes, the kernel itself, mounts
+# and namespaces, keys and clocks. io_uring runs system calls that no filter sees. Some signals hide their sender.
+# Connections to a container engine or a bus could act for the caller, and Landlock does not bound their sockets.
 DENIED = {
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "pidfd_getfd": (438, 438), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "bpf": (321, 280),
@@ -199,7 +199,8 @@ DENIED = {
     "io_uring_setup": (425, 425), "tkill": (200, 130), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
     "pidfd_send_signal": (424, 424), "connect": (42, 203),
 }  # fmt: skip
-# name: (numbers, argument that must be 0: the caller itself). A worker could starve or end the others of its user.
+# name: (numbers, argument that must be 0: the caller itself). Otherwise a worker could slow or end its user's
+# processes.
 ON_ITSELF_ALONE = {
     "prlimit64": ((302, 261), 0), "sched_setaffinity": ((203, 122), 0), "sched_setscheduler": ((144, 119), 0),
     "sched_setparam": ((142, 118), 0), "sched_setattr": ((314, 274), 0), "setpriority": ((141, 140), 1),
@@ -214,25 +215,25 @@ class _Program(ctypes.Structure):
 
 
 def _bpf(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """One struct sock_filter."""
+    """Return one struct sock_filter."""
     return struct.pack("=HBBI", code, yes, no, value & 0xFFFFFFFF)
 
 
 def _on_argument(number: int, argument: int, *tests: bytes) -> bytes:
-    """For this call alone: loads an argument's lower half and runs the tests; what passes them all is allowed."""
+    """Return a test of one system call: load an argument's lower half, run the tests, allow what passes them all."""
     body = [_bpf(LOAD, ARGS_OFFSET + 8 * argument), *tests, _bpf(RETURN, ALLOW)]
     return _bpf(JUMP_EQUAL, number, 0, sum(map(len, body)) // 8) + b"".join(body)
 
 
 def filter_program(machine: str, untouchable: Iterable[int]) -> bytes:
-    """The filter of one machine as an array of struct sock_filter. untouchable: what kill(2) may not name."""
+    """Return the filter of one machine, an array of struct sock_filter. untouchable: ids that kill(2) may not name."""
     column, arch = MACHINES[machine]
     refuse, allow = _bpf(RETURN, REFUSE | errno.EPERM), _bpf(RETURN, ALLOW)
     parts = [_bpf(LOAD, ARCH_OFFSET), _bpf(JUMP_EQUAL, arch, 1, 0), refuse, _bpf(LOAD, NR_OFFSET)]
     parts += [_bpf(JUMP_GE, X32_BIT, 0, 1), refuse]
     for numbers in DENIED.values():
         parts += [_bpf(JUMP_EQUAL, numbers[column], 0, 1), refuse]
-    # clone3 keeps its flags where no filter can look; told that there is none, the C library takes clone
+    # A filter cannot read clone3's flags. If the call does not exist, the C library falls back to clone.
     parts += [_bpf(JUMP_EQUAL, CLONE3[column], 0, 1), _bpf(RETURN, REFUSE | errno.ENOSYS)]
     parts.append(_on_argument(CLONE[column], 0, _bpf(JUMP_SET, NAMESPACES, 0, 1), refuse))
     known = [_bpf(JUMP_EQUAL, AF_UNIX, 2, 0), _bpf(JUMP_EQUAL, AF_NETLINK, 1, 0), refuse]
@@ -245,7 +246,7 @@ def filter_program(machine: str, untouchable: Iterable[int]) -> bytes:
 
 
 def _seccomp(shielded: Iterable[int]) -> str:
-    """Installs the filter in every thread. Raises OSError."""
+    """Install the filter in every thread. Raises OSError."""
     machine = platform.machine()
     if machine not in MACHINES:
         return f"not applied: no table for {machine}"
@@ -273,7 +274,7 @@ def _seccomp(shielded: Iterable[int]) -> str:
 
 
 def _capabilities() -> str:
-    """Drops every capability, and from the bounding set, so that not even a file can give one back."""
+    """Drop every capability, also from the bounding set, so that no file can give one back."""
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     kept = []
     for capability in range(last + 1):
@@ -290,7 +291,7 @@ def _capabilities() -> str:
 
 
 def _limits() -> str:
-    """No core files, bounded files. Processes are not bounded: the kernel counts them by user, not by worker."""
+    """Disable core files and bound file sizes. Processes are not bounded: the kernel counts them by user."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     size = MAX_FILE_BYTES if hard == resource.RLIM_INFINITY else min(MAX_FILE_BYTES, hard)
@@ -309,7 +310,7 @@ def _do(option: int, value: int) -> str:
 
 
 def _tried(measure: Callable[[], str]) -> str:
-    """What a measure says, or why the kernel refused it."""
+    """Return the result of a measure, or why the kernel refused it."""
     try:
         return measure()
     except (OSError, ValueError) as error:
@@ -317,9 +318,9 @@ def _tried(measure: Callable[[], str]) -> str:
 
 
 def confine(scratch: Path, readable: list[Path], shielded: Iterable[int] = ()) -> dict[str, str]:
-    """Confines this process for good; says of each measure that it was applied, or why not.
+    """Confine this process for good. Return for each measure that it was applied, or why not.
 
-    scratch: the one folder, beside shared memory, that it may write. readable: files and folders that it may read
+    scratch: the only folder, beside shared memory, that it may write. readable: files and folders that it may read
     beyond the system's and Python's own. shielded: processes that it may not signal, beside its parent.
     """
     measures = {
@@ -335,8 +336,10 @@ def confine(scratch: Path, readable: list[Path], shielded: Iterable[int] = ()) -
 
 
 def shield() -> dict[str, str]:
-    """For the judge and for trusted workers: no process of the same user may trace this one or read its memory,
-    environment and descriptors; processes that lose their parent become this one's children."""
+    """Protect the judge or a trusted worker from other processes of the same user.
+
+    These may not trace it or read its memory, environment and descriptors. It also adopts orphaned descendants.
+    """
     return {
         "undumpable": _tried(lambda: _do(PR_SET_DUMPABLE, 0)),
         "subreaper": _tried(lambda: _do(PR_SET_CHILD_SUBREAPER, 1)),

@@ -1,13 +1,13 @@
-"""What binds a worker to a whole output: states of its segments, told under a key while a clock of the judge runs.
+"""Commitment of a worker to a whole output: keyed states of its segments, sent while a clock of the judge runs.
 
-The key comes when the call has ended, so that no kernel can digest what it writes. A worker tells the root, a hash of
-all states, at once and the states later; the judge computes those of the segments whose bytes it fetches. So who
-answers before the work is done must guess states, and must later find bytes that have them.
+The key arrives after the call has ended, so that no kernel of the call can digest what it writes. The worker sends the
+root, a hash of all states, at once and the states later. The judge computes the states of the segments that it fetches.
+A worker that answers before its work is done must guess states, and must later supply bytes that have them.
 
-A segment is taken by LANES lanes, 16 bytes each in turn. A lane's state of four words takes four words in by two of
-ChaCha's quarter-rounds between which they are added once more, and what it was before; the lanes' states are taken
-into one another, half by half, each twice. That is no function that cryptographers have looked at: it has to withstand
-somebody for the seconds of a call, not for years. The root is BLAKE2b.
+Each segment is read by LANES lanes, 16 bytes a lane in turn. A lane's state of four words absorbs four words by two
+ChaCha quarter-round steps; the words are added again between these, and the previous state at the end. Then the lanes'
+states are combined pairwise, half by half, each absorbed twice. Cryptographers have not examined this function: it must
+resist an attack for the seconds of a call, not for years. The root is BLAKE2b.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ import torch
 from repro.judge import driver
 
 LANES, QUAD_BYTES, STATE_BYTES, ROOT_BYTES = 256, 16, 16, 32
-# A turn is one load of every lane; a segment has so many at least, and outputs have so many segments at most.
+# A turn is one load of every lane. LEAST_TURNS is the least a segment has, MOST_SEGMENTS the most an output has.
 TURN_BYTES, LEAST_TURNS, MOST_SEGMENTS = LANES * QUAD_BYTES, 8, 4096
 KEY_BYTES = 16
 Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 def turns(nbytes: int) -> int:
-    """How many turns a segment of an output of so many bytes has: a power of two."""
+    """Return how many turns a segment has in an output of `nbytes` bytes: a power of two."""
     wanted = max(LEAST_TURNS, -(-nbytes // (TURN_BYTES * MOST_SEGMENTS)))
     return 1 << (wanted - 1).bit_length()
 
 
 def segment_bytes(nbytes: int) -> int:
-    """Bytes of a segment of an output of so many bytes."""
+    """Return the bytes of a segment in an output of `nbytes` bytes."""
     return turns(nbytes) * TURN_BYTES
 
 
@@ -45,7 +45,7 @@ def _kernel(device: torch.device) -> driver.Digest:
 
 
 def prepare(device: torch.device) -> None:
-    """Loads the kernel, so that no timed call waits for that."""
+    """Load the kernel, so that no timed call waits for that."""
     if device.type == "cuda":
         states(torch.zeros(64, dtype=torch.uint8, device=device), LEAST_TURNS, 0, bytes(KEY_BYTES))
 
@@ -68,8 +68,11 @@ def _absorb(s: list[Words], w: list[Words]) -> list[Words]:
 
 
 def states(flat: torch.Tensor, turns_: int, first: int, key: bytes) -> bytes:
-    """The states of the segments of flat bytes (uint8, dense, aligned to 16 bytes), of which the first is segment
-    number `first` of its output: STATE_BYTES each. What lacks of the last one counts as zeros. key: KEY_BYTES."""
+    """Return the states of the segments of flat bytes, STATE_BYTES each.
+
+    flat: uint8, dense, aligned to 16 bytes. first: the number of its first segment in the output. key: KEY_BYTES bytes.
+    The last segment is padded with zeros.
+    """
     if flat.device.type == "cuda":
         return _kernel(flat.device)(flat, turns_, first, key)
     size = turns_ * TURN_BYTES
@@ -92,10 +95,10 @@ def states(flat: torch.Tensor, turns_: int, first: int, key: bytes) -> bytes:
 
 
 def root(states_: bytes, nbytes: int, key: bytes) -> str:
-    """What stands for all states of an output of so many bytes."""
+    """Return the hash (hexadecimal) of all states of an output of `nbytes` bytes."""
     return hashlib.blake2b(nbytes.to_bytes(8, "little") + states_, digest_size=ROOT_BYTES, key=key).hexdigest()
 
 
 def of(flat: torch.Tensor, key: bytes) -> bytes:
-    """All states of an output's bytes."""
+    """Return all states of an output's bytes."""
     return states(flat, turns(flat.numel()), 0, key)

@@ -1,8 +1,7 @@
-"""The CUDA driver through ctypes: memory that other processes can open, what holds a stream, the states that
-`digests.py` describes, persisting lines.
+"""The CUDA driver through ctypes: memory shared with other processes, stream waits, digests and persisting L2 lines.
 
-Raw allocations and handles, because torch's own sharing keeps its reference counts in files of one user, and judge and
-worker are two. Everything raises JudgeError with the driver's own words.
+It uses raw allocations and handles: torch's own sharing keeps reference counts in files of one user, but judge and
+worker are different users. Every failure raises JudgeError with the driver's message. `digests.py` describes digests.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from repro.errors import JudgeError
 
 HANDLE_BYTES = 64
 LAZY_PEER_ACCESS = 1
-# A stream waits until what lies at an address has reached a number (cyclically).
+# Wait until the value at an address has reached a number (compared cyclically).
 AT_LEAST = 0
 # Two blocks of 1024 threads fill the thread slots of a multiprocessor, so that nothing runs beside the gate.
 GATE_BLOCKS_PER_SM, GATE_THREADS = 2, 1024
-# Of a digest: threads of a block, bytes that each reads at once, bytes that a block writes.
+# Of a digest kernel: threads of a block, bytes of each load, bytes that a block writes.
 DIGEST_THREADS, READ_BYTES, STATE_BYTES = 256, 16, 16
 
 
@@ -47,7 +46,7 @@ def _check(code: int, what: str) -> None:
 
 
 class _Memory:
-    """What torch needs to see foreign memory as a tensor."""
+    """Foreign memory in the form that torch accepts as a tensor."""
 
     def __init__(self, address: int, nbytes: int) -> None:
         self.__cuda_array_interface__ = {
@@ -60,9 +59,9 @@ def _tensor(address: int, nbytes: int, device: torch.device) -> torch.Tensor:
 
 
 def allocate(nbytes: int, device: torch.device) -> tuple[torch.Tensor, str]:
-    """A flat uint8 tensor in an allocation of its own, and the ticket (base64) by which another process opens it.
+    """Allocate a flat uint8 tensor, and return it with the ticket (base64) by which another process opens it.
 
-    Raises torch.cuda.OutOfMemoryError where the device has no room.
+    Raises torch.cuda.OutOfMemoryError if the device has no room.
     """
     torch.cuda.init()
     torch.empty(1, device=device)  # the context must exist and be current
@@ -80,13 +79,13 @@ def allocate(nbytes: int, device: torch.device) -> tuple[torch.Tensor, str]:
 
 
 def free(tensor: torch.Tensor) -> None:
-    """Gives an allocation back. Nothing may use the tensor afterwards."""
+    """Free an allocation. Nothing may use the tensor afterwards."""
     torch.cuda.synchronize()
     _check(_cuda().cuMemFree_v2(ctypes.c_uint64(tensor.data_ptr())), "freeing shared memory")
 
 
 def open_handle(ticket: str, nbytes: int, device: torch.device) -> torch.Tensor:
-    """The memory behind a ticket, in this process."""
+    """Open the memory behind a ticket in this process, as a flat uint8 tensor."""
     address = ctypes.c_uint64()
     handle = _Handle.from_buffer_copy(base64.b64decode(ticket))
     _check(_cuda().cuIpcOpenMemHandle_v2(ctypes.byref(address), handle, LAZY_PEER_ACCESS), "opening an IPC handle")
@@ -94,27 +93,29 @@ def open_handle(ticket: str, nbytes: int, device: torch.device) -> torch.Tensor:
 
 
 def reset_persisting() -> None:
-    """Turns persisting lines of the L2 back into ordinary ones, which a flush evicts."""
+    """Turn persisting lines of the L2 into ordinary ones, which a flush evicts."""
     _cuda().cuCtxResetPersistingL2Cache()
 
 
 def wait_for(flag: torch.Tensor, number: int, stream: Any) -> None:
-    """Holds a torch stream until the number (32 bits) at the beginning of `flag` has come to `number`. That takes no
-    multiprocessor: whoever else is on the GPU works on."""
+    """Hold a torch stream until the 32-bit number at the beginning of `flag` has reached `number`.
+
+    Waiting occupies no multiprocessor, so other work on the GPU goes on.
+    """
     address, handle = ctypes.c_uint64(flag.data_ptr()), ctypes.c_void_p(stream.cuda_stream)
     code = _cuda().cuStreamWaitValue32_v2(handle, address, ctypes.c_uint32(number), ctypes.c_uint(AT_LEAST))
     _check(code, "having a stream wait")
 
 
 def write(flag: torch.Tensor, number: int, stream: Any) -> None:
-    """Writes a number there in its turn in a torch stream: who waits for it goes on."""
+    """Write a number to `flag`, in its turn in a torch stream. This releases streams that wait for it."""
     address, handle = ctypes.c_uint64(flag.data_ptr()), ctypes.c_void_p(stream.cuda_stream)
     code = _cuda().cuStreamWriteValue32_v2(handle, address, ctypes.c_uint32(number), ctypes.c_uint(0))
     _check(code, "ending a stream's wait")
 
 
 class _Kernel:
-    """The one kernel of a PTX file beside this one, of the file's name."""
+    """A kernel loaded from the PTX file of the same name in this folder."""
 
     def __init__(self, name: str, device: torch.device, threads: int) -> None:
         torch.empty(1, device=device)
@@ -126,7 +127,7 @@ class _Kernel:
         self._launch = _cuda().cuLaunchKernel
 
     def __call__(self, stream: Any, blocks: int, *values: Any) -> None:
-        """Enqueues it on a torch stream. values: ctypes numbers, in the order of its parameters."""
+        """Enqueue the kernel on a torch stream. values: ctypes numbers, in the order of its parameters."""
         arguments = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         handle = ctypes.c_void_p(stream.cuda_stream)
         code = self._launch(self._function, blocks, 1, 1, self.threads, 1, 1, 0, handle, arguments, None)
@@ -134,10 +135,10 @@ class _Kernel:
 
 
 class Gate:
-    """A kernel that keeps every multiprocessor busy for a time, so that what is enqueued behind it waits: the launch
-    latency of a call is hidden while it runs, and no other stream can work meanwhile.
+    """A kernel that keeps every multiprocessor busy for a time, so that work enqueued behind it waits.
 
-    For long it holds a solution in the judge's own process alone, whose stream cannot wait for the judge (`wait_for`).
+    It hides the launch latency of a call; no other stream can work meanwhile. Long gates are only used for a solution
+    in the judge's own process, whose stream cannot wait for the judge (`wait_for`).
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -145,19 +146,21 @@ class Gate:
         self._blocks = GATE_BLOCKS_PER_SM * torch.cuda.get_device_properties(device).multi_processor_count
 
     def __call__(self, microseconds: float, stream: Any) -> None:
-        """Enqueues the gate on a torch stream."""
+        """Enqueue the gate on a torch stream."""
         self._kernel(stream, self._blocks, ctypes.c_uint64(int(microseconds * 1000)))
 
 
 class Digest:
-    """States of segments of memory, in one kernel that reads it once."""
+    """Computes the states of segments of memory, in one kernel that reads it once."""
 
     def __init__(self, device: torch.device) -> None:
         self._kernel = _Kernel("digest", device, DIGEST_THREADS)
-        self._states = torch.empty(1 << 16, dtype=torch.uint8, device=device)  # no timed call waits for memory
+        self._states = torch.empty(
+            1 << 16, dtype=torch.uint8, device=device
+        )  # ahead, so that no timed call allocates it
 
     def __call__(self, flat: torch.Tensor, turns: int, first: int, key: bytes) -> bytes:
-        """`digests.states` of bytes on the device. Waits for them. Raises JudgeError where they are not aligned."""
+        """Return `digests.states` of bytes on the device. Raises JudgeError if they are not aligned to 16 bytes."""
         address, size = flat.data_ptr(), turns * DIGEST_THREADS * READ_BYTES
         if address % READ_BYTES:
             raise JudgeError("a digest of memory that is not aligned to 16 bytes", hex(address))

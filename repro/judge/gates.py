@@ -1,7 +1,8 @@
-"""Hard gates on what a solution returned. They fail closed: what is not known to be right is refused.
+"""Hard gates on what a solution returned. They fail closed: anything not known to be right is rejected.
 
 Reason codes: wrong_structure, wrong_type, wrong_layout, wrong_dtype, wrong_device, wrong_shape, not_dense,
-no_storage, aliases_input. The worker reports these facts, so they are tripwires; the bytes are judged apart.
+no_storage, aliases_input. The worker reports these facts, so the gates only catch accidents and simple cheats. The
+bytes are judged separately.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from repro.errors import SolutionRejected
 
 
 def check(described: Any, spec: Any, device: str) -> None:
-    """Compares a worker's description with the expected output spec. Raises SolutionRejected at the first gate."""
+    """Compare a worker's description with the expected output spec. Raises SolutionRejected at the first mismatch."""
     for path, expected in _pairs(described, spec):
         _tensor(path, expected, device)
 
@@ -54,4 +55,4 @@ def _tensor(got: dict[str, Any], expected: dict[str, Any], device: str) -> None:
     if got.get("aliases_input") is not False:
         raise SolutionRejected("aliases_input", "the output shares memory with an input")
     if not _permutes(got.get("order"), len(expected["shape"])):
-        raise SolutionRejected("wrong_layout", "the output does not say in which order its dimensions lie in memory")
+        raise SolutionRejected("wrong_layout", "the description lacks the memory order of the output's dimensions")

@@ -1,8 +1,8 @@
-"""bfloat16 in Triton's interpreter, which holds it as uint16 bits: mended, so that a CPU judges what a GPU would do.
+"""Fixes bfloat16 in Triton's interpreter, which stores it as uint16 bits, so that a CPU judges what a GPU computes.
 
-As shipped (3.5.1) float32 -> bfloat16 truncates, there are no bfloat16 constants, and arithmetic, comparisons, casts,
-reductions, scans and `tl.dot` work on the bit patterns as if they were integers. Here values are widened to float32
-first and rounded to nearest even once.
+In Triton 3.5.1 float32 -> bfloat16 truncates, bfloat16 constants are missing, and arithmetic, comparisons, casts,
+reductions, scans and `tl.dot` treat the bit patterns as integers. The patch widens values to float32 first and rounds
+the result once, to nearest even.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 
 def narrow(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """float32 -> bfloat16 bits (uint16), to nearest even; a NaN stays a NaN."""
+    """Convert float32 to bfloat16 bits (uint16), to nearest even; a NaN stays a NaN."""
     single = np.ascontiguousarray(values, dtype=np.float32)
     bits = single.view(np.uint32).astype(np.uint64)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
@@ -23,13 +23,13 @@ def narrow(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def widen(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """bfloat16 bits (uint16) -> float32, exact."""
+    """Convert bfloat16 bits (uint16) to float32, exactly."""
     return (np.ascontiguousarray(bits).astype(np.uint32) << 16).view(np.float32).reshape(bits.shape)
 
 
 @functools.cache
 def mend() -> None:
-    """Patches the interpreter of this process. Does nothing where its functions have other names."""
+    """Patch the interpreter of this process. Raises AttributeError if Triton's functions have other names."""
     import triton.language as tl
     from triton.runtime import interpreter
 

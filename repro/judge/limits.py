@@ -1,7 +1,7 @@
 """Precision classes and their limits: how far from the fp64 reference an honest kernel of each class may be.
 
-fp32 float32 operands and sums; tf32 10-bit mantissa operands (TF32, or fp16 with float32 sums); bf16 end to end.
-A problem in bf16 admits the bf16 class alone.
+fp32: float32 operands and sums. tf32: 10-bit mantissa operands (TF32, or fp16 with float32 sums). bf16: bfloat16 end to
+end. A problem in bf16 admits the bf16 class only.
 """
 
 from __future__ import annotations
@@ -12,25 +12,29 @@ from repro.judge.metric import ZERO, score
 
 CLASSES = {"float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("tf32",)}
 
-# Relative L2 limits: four times the honest error, but not under FLOOR (honest kernels sum in other orders) and not over
-# CAP unless the honest error itself is close to it. Source: honest maxima over ten problems were fp32 3e-6, tf32 and
-# fp16 2.3e-3, bf16 1.9e-2.
+# Relative L2 limits: four times the honest error, but at least FLOOR (honest kernels sum in different orders) and at
+# most CAP, unless the honest error itself is close to it. Over ten problems the largest honest errors were 3e-6 for
+# fp32, 2.3e-3 for tf32 and fp16, and 1.9e-2 for bf16.
 FLOOR = {"fp32": 5e-6, "tf32": 1e-3, "bf16": 8e-3}
 CAP = {"fp32": 2e-5, "tf32": 3e-3, "bf16": 2e-2}
 HEADROOM, MIN_HEADROOM = 4.0, 1.5
-# An output must follow its inputs: an error of this fraction of the distance between two inputs' outputs is too much.
+# An output must follow its inputs: an error of this fraction of the distance between the outputs of two inputs is too
+# much.
 SENSITIVITY = 0.35
-# Max-norm and row guards look at extremes, which vary more from kernel to kernel than the average does.
+# Max-norm and row guards measure extremes, which vary more between kernels than the average does.
 EXTREME_HEADROOM = 8.0
 MIN_MARGIN = 1.5
-# Where a share of the reference is exactly 0 and every honest kernel leaves it so, a solution must too: a region of
-# zeros that is filled with garbage hides in every average. In units of the rms of the other elements.
+# If a share of the reference is exactly 0 and every honest kernel leaves it so, a solution must do so too: garbage in a
+# region of zeros hides in every average. In units of the rms of the other elements.
 ZERO_LIMIT, MIN_ZERO_SHARE = 1e-6, 0.01
 
 
 def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str, float]:
-    """The limits of one class on one trial. honest: the honest kernel's distances; sensitivity: relative L2 distance
-    between the outputs of two independent inputs."""
+    """Return the limits of one class on one trial.
+
+    honest: the honest kernel's distances. sensitivity: relative L2 distance between the outputs of two independent
+    inputs.
+    """
     error = honest["rel_l2"]
     rel = max(FLOOR[klass], min(HEADROOM * error, CAP[klass]), MIN_HEADROOM * error)
     by_sensitivity = SENSITIVITY * sensitivity
@@ -41,15 +45,17 @@ def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str
 
 
 def zero_limit(honest: dict[str, dict[str, float]], share: float) -> dict[str, float]:
-    """The limit on zeros that all classes of a trial share, or none. honest: class -> distances; share: of the
-    reference's elements that are exactly 0."""
+    """Return the limit on zeros that all classes of a trial share, or none.
+
+    honest: class -> distances. share: fraction of the reference's elements that are exactly 0.
+    """
     if share >= MIN_ZERO_SHARE and all(ZERO in v and v[ZERO] <= ZERO_LIMIT for v in honest.values()):
         return {ZERO: ZERO_LIMIT}
     return {}
 
 
 def _margin(measured: dict[str, Any], klass: str) -> tuple[str, float, float, float]:
-    """The best cheat by one class's limits, its score, the worst honest score and the margin between the two."""
+    """Return the best cheat by one class's limits, its score, the worst honest score, and their ratio."""
     strength: dict[str, float] = {}
     for trial in measured.values():
         for name, values in trial["cheats"].items():
@@ -60,11 +66,11 @@ def _margin(measured: dict[str, Any], klass: str) -> tuple[str, float, float, fl
 
 
 def separation(measured: dict[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
-    """How far the best cheat is from the worst honest kernel, in units of the loosest class's limits.
+    """Return how far the best cheat is from the worst honest kernel, in units of the loosest class's limits.
 
-    measured: deciding trial kind -> {"honest", "cheats", "limits"}; a cheat counts on the trials that it was measured
-    on. The margin counts an honest kernel as at least a quarter of its limit, so that a problem with an exact answer
-    has a finite one; `margins` has it by each class's own limits. `refused` says why a fixture must not judge.
+    measured: deciding trial kind -> {"honest", "cheats", "limits"}; a cheat counts on the trials where it was measured.
+    The margin counts an honest kernel as at least a quarter of its limit, so that a problem with an exact answer has a
+    finite margin. `margins`: the margin by each class's own limits. `refused`: why the fixture must not judge, or "".
     """
     best, strength, honest, margin = _margin(measured, classes[-1])
     refused = ""
@@ -83,7 +89,7 @@ def separation(measured: dict[str, Any], classes: tuple[str, ...]) -> dict[str, 
 
 
 def class_of(distances: dict[str, list[dict[str, float]]], fixture: dict[str, Any]) -> str | None:
-    """The most precise class whose limits every deciding trial meets, or None. Other kinds are ignored."""
+    """Return the most precise class whose limits every deciding trial meets, or None. Other kinds are ignored."""
     deciding = {kind: values for kind, values in distances.items() if kind in fixture["trials"]}
     for klass in CLASSES[fixture["dtype"]]:
         limit = {kind: trial["limits"][klass] for kind, trial in fixture["trials"].items()}

@@ -1,10 +1,10 @@
-"""How far an output is from the fp64 reference, accumulated over chunks of rows; and the digest of its bits.
+"""Distances of an output from the fp64 reference, accumulated over chunks of rows; and the digest of its bits.
 
 rel_l2   ||y - r|| / ||r|| over everything
 max      max |y - r| / rms(r): one destroyed element cannot hide in the average
 row      max over rows of ||y_i - r_i||, over the root mean square row norm of r: one destroyed row cannot hide
-zero     max |y| where r is exactly 0, over the rms of the other elements of r: a region of zeros that is filled with
-         something small cannot hide; there only where the reference has zeros, and limited only where a fixture says so
+zero     max |y| where r is exactly 0, over the rms of the other elements of r: a region of zeros filled with small
+         values cannot hide. Only where the reference has zeros, and limited only where a fixture sets a limit.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 import torch
 
-# Measured of every output. `zero` joins them in the values of a reference that has zeros.
+# Measured for every output. `zero` joins them where the reference has zeros.
 GUARDS = ("rel_l2", "max", "row")
 ZERO = "zero"
 # Guard -> reason code of an output that exceeds its limit.
 CODES = {name: name for name in GUARDS} | {ZERO: "zero_region"}
 LEGACY = {"allclose_1e-2": 1e-2, "allclose_1e-4": 1e-4}
-# fp64 elements that are compared at once: 32 MiB a temporary.
+# fp64 elements that are compared at once: 32 MiB for each temporary.
 SLICE_ELEMENTS = 1 << 22
 # Elements that are digested at once: two temporaries of 64 MiB.
 DIGEST_STEP = 1 << 23
@@ -31,7 +31,10 @@ GOLDEN, MIX = 0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64)
 
 @dataclass
 class Distance:
-    """Running sums over chunks. Rows are the entries of dimension 0. Empty `legacy` saves its comparisons."""
+    """Running sums over chunks.
+
+    Rows are the entries of dimension 0. With an empty `legacy` its comparisons are skipped.
+    """
 
     error_sq: float = 0.0
     reference_sq: float = 0.0
@@ -45,7 +48,10 @@ class Distance:
     legacy: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(LEGACY, True))
 
     def add(self, output: torch.Tensor, reference: torch.Tensor) -> None:
-        """output: any float dtype; reference: fp64; both (rows, ...), on one device. Works in slices of a row."""
+        """Add a chunk, in slices of columns.
+
+        output: any float dtype; reference: fp64; both (rows, ...), on one device.
+        """
         rows = max(1, reference.shape[0]) if reference.dim() else 1
         ours, expected = output.reshape(rows, -1), reference.reshape(rows, -1)
         self.rows += rows
@@ -58,7 +64,7 @@ class Distance:
         self.max_row_sq = max(self.max_row_sq, float(row_sq.max()))
 
     def _slice(self, ours: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-        """Adds one slice (rows, columns) and returns its squared error a row."""
+        """Add one slice (rows, columns) and return the squared error of each row."""
         magnitude, known = (ours.to(torch.float64) - expected).abs_(), expected
         largest = float(magnitude.max())
         if not math.isfinite(largest):
@@ -81,11 +87,11 @@ class Distance:
 
     @property
     def zero_share(self) -> float:
-        """The share of the reference's elements that are exactly 0."""
+        """Return the share of the reference's elements that are exactly 0."""
         return self.zeros / self.elements if self.elements else 0.0
 
     def values(self) -> dict[str, float]:
-        """The guards; infinity where the output is not finite while the reference is."""
+        """Return the guards; infinity if the output is not finite where the reference is."""
         if not self.finite or self.elements == 0:
             return dict.fromkeys(GUARDS, math.inf)
         norm = math.sqrt(self.reference_sq)
@@ -102,7 +108,7 @@ class Distance:
 
 
 def worst(distances: list[Distance]) -> dict[str, float]:
-    """Each guard's largest value over several outputs."""
+    """Return each guard's largest value over several outputs."""
     found: dict[str, float] = {}
     for values in (d.values() for d in distances):
         for name, value in values.items():
@@ -111,16 +117,16 @@ def worst(distances: list[Distance]) -> dict[str, float]:
 
 
 def score(values: dict[str, float], limits: dict[str, float]) -> float:
-    """The worst guard as a fraction of its limit: at most 1 passes."""
+    """Return the worst guard as a fraction of its limit: at most 1 passes."""
     return max((values[name] / limit for name, limit in limits.items() if name in values), default=math.inf)
 
 
 def digest(tensor: torch.Tensor, start: int = 0) -> int:
-    """64 bits that depend on every bit of the tensor and on its place: exact, so equal on every device and chunking.
+    """Return 64 bits that depend on every bit of the tensor and its position, equal on every device and chunking.
 
-    A sum modulo 2**64, so that the digests of the pieces of a flat tensor add up to the whole's; `start` is a piece's
-    first element. The bits are mixed with their place before they are added, because plain weights let small
-    differences cancel. Two tensors of unequal type are not compared by it.
+    It is a sum modulo 2**64: digests of the pieces of a flat tensor add up to the whole's. `start`: a piece's first
+    element. Bits are mixed with their position before they are added, because plain weights let small differences
+    cancel. Do not compare digests of tensors of different dtypes.
     """
     flat = tensor.contiguous().view(-1)
     flat = flat.view(BITS.get(flat.element_size(), torch.uint8))

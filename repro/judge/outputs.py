@@ -1,4 +1,4 @@
-"""What a worker can tell of what a solution returned: structure, memory, digests. All of it is a tripwire."""
+"""A worker's facts about a solution's output: structure, memory, digests. The judge uses them as tripwires only."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import torch
 
 from repro.judge import digests
 
-# Bytes of an output that lies across words of eight of which a digest is taken.
+# Bytes sampled of an output that is not aligned to 8 bytes, for its digest.
 SMALL_BYTES = 1 << 20
-# An output of more values than this is told by that alone: a digest each of a million took a worker 72 s on an H200.
+# An output of more values is described by that fact alone: digests of a million values took 72 s on an H200.
 MOST_VALUES = 1024
-# Sequences in each other beyond which an output is told by that alone; on the wire each takes two of its levels.
+# Output nested more deeply is described by that fact alone; each level takes two of the wire's levels.
 MOST_LEVELS = 8
 
 
 def wide(value: Any) -> bool:
-    """Whether a structure has more than MOST_VALUES parts, or contains itself."""
+    """Return whether a structure has more than MOST_VALUES parts, or contains itself."""
     todo, seen = [value], 0
     while todo:
         item = todo.pop()
@@ -30,7 +30,7 @@ def wide(value: Any) -> bool:
 
 
 def deep(value: Any) -> bool:
-    """Whether a structure that is not wide has more than MOST_LEVELS levels."""
+    """Return whether a structure that is not wide has more than MOST_LEVELS levels."""
     todo = [(value, 0)]
     while todo:
         item, level = todo.pop()
@@ -42,7 +42,7 @@ def deep(value: Any) -> bool:
 
 
 def values(value: Any) -> list[Any]:
-    """The values of an output's structure in order; none of a wide or deep one, which `describe` refuses."""
+    """Return an output's values in order; none of a wide or deep structure, which `describe` refuses."""
     return [] if wide(value) or deep(value) else _values(value)
 
 
@@ -51,9 +51,9 @@ def _values(value: Any) -> list[Any]:
 
 
 def sums(value: Any) -> list[torch.Tensor]:
-    """Sums of an output's bits as integers, enqueued and not waited for: enough to see that it changes afterwards.
+    """Enqueue sums of an output's bits as integers, without waiting: they show whether it changes afterwards.
 
-    Eight bytes at a time, because torch would first make a whole copy of narrower integers.
+    Eight bytes at a time, because torch would first copy the whole of narrower integers.
     """
     return [part for item in values(value) for part in _sums(item)]
 
@@ -72,7 +72,7 @@ def _sums(value: Any) -> list[torch.Tensor]:
 
 
 def sealed(value: Any, key: bytes) -> list[tuple[bytes, int]]:
-    """The states (`digests.py`) and bytes of every tensor of an output; of what is no plain tensor, nothing."""
+    """Return the states (`digests.py`) and byte count of every plain tensor of an output."""
     return [part for item in values(value) for part in _sealed(item, key)]
 
 
@@ -88,14 +88,14 @@ def _sealed(value: Any, key: bytes) -> list[tuple[bytes, int]]:
 
 
 def memory(value: torch.Tensor, order: list[int]) -> torch.Tensor:
-    """The bytes of a tensor with its dimensions in this order; its own memory where they lie so."""
+    """Return a tensor's bytes with its dimensions in this order, without a copy if they lie so in memory."""
     dense = value.detach().permute(order).contiguous()
     flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any strides
     return flat.view(torch.uint8)
 
 
 def part(value: Any, path: list[int], start: int, count: int, order: list[int] | None) -> torch.Tensor:
-    """Elements [start, start + count) of one tensor of an output; order: of its dimensions, if not their own."""
+    """Return elements [start, start + count) of one tensor of an output. order: of dimensions, None for their own."""
     for index in path:
         value = value[index]
     tensor: torch.Tensor = value.detach()
@@ -103,17 +103,17 @@ def part(value: Any, path: list[int], start: int, count: int, order: list[int] |
         return memory(tensor, order).view(tensor.dtype)[start : start + count]
     if tensor.is_contiguous() or tensor.dim() == 0:
         return tensor.reshape(-1)[start : start + count]
-    row = tensor[0].numel()  # only the rows asked for: the whole would be copied
+    row = tensor[0].numel()  # only these rows are copied, not the whole tensor
     return tensor[start // row : -(-(start + count) // row)].reshape(-1)[start % row :][:count]
 
 
 def digest(parts: list[torch.Tensor]) -> list[int]:
-    """Waits for the sums."""
+    """Wait for the sums and return them."""
     return [int(part) for part in parts]
 
 
 def describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
-    """Structure, type and memory of what a solution returned."""
+    """Return the structure, types and memory layout of a solution's output."""
     if wide(value):
         return {"kind": "other", "type": f"a structure of more than {MOST_VALUES} values"}
     if deep(value):
@@ -143,12 +143,12 @@ def _describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
 
 
 def _dense(value: torch.Tensor) -> bool:
-    """Whether the elements fill their memory without gaps or overlap, in some order of the dimensions."""
+    """Return whether the elements fill their memory without gaps or overlap, in some order of the dimensions."""
     return value.permute(order(value)).is_contiguous()
 
 
 def order(value: torch.Tensor) -> list[int]:
-    """The dimensions as they lie in memory, from the outermost; those of one element where they are or at the end."""
+    """Return the dimensions by decreasing stride; dimensions of one element stay in place or go last."""
     if value.is_contiguous():
         return list(range(value.dim()))
     return sorted(range(value.dim()), key=lambda d: (value.shape[d] > 1, value.stride(d)), reverse=True)

@@ -1,11 +1,11 @@
-"""The published script's protocol, run beside ours so that a reader sees what the protocol changes.
+"""The published script's protocol, run beside ours to show what the protocol changes.
 
-`triton.testing.do_bench(warmup=500, rep=100)`, both milliseconds, mean; eager, torch.compile, input and optimised
-kernel in this order, in one process, on one unseeded draw of inputs that all of them share and may change; nothing is
-verified. Grad mode is torch's default, enabled: whether the published script turns it off is not known here.
+It is the mean of `triton.testing.do_bench(warmup=500, rep=100)`, both in milliseconds. Eager, torch.compile, input and
+optimised kernel run in this order, in one process, on one unseeded draw of inputs that all share and may change.
+Nothing is verified. Grad mode is torch's default, enabled; whether the published script turns it off is unknown.
 
-It runs when all judging of a problem is over, in a confined process of its own, started as workers are. What that
-process says is reported as its bare word and decides nothing.
+It runs after a problem is judged, in a confined process of its own that is started as workers are. Its numbers are that
+process's own claim and decide nothing.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from repro.problems import Problem
 
 WARMUP_MS, REP_MS = 500, 100
 BASELINES = ("eager", "compile")
-# Starting, drawing inputs and compiling take seconds; do_bench runs 0.6 s and at least six calls.
+# Starting, drawing inputs and compiling take seconds; do_bench takes 0.6 s and at least six calls.
 TIMEOUT_S = 90.0
-# What is run again: a kernel that hung, died or broke a rule is not.
+# Verdicts of kernels that are run here: a kernel that hung, died or broke a rule is not run again.
 RUNNABLE = ("correct", "incorrect")
 PROTOCOL = {
     "timer": "triton.testing.do_bench",
@@ -53,10 +53,10 @@ def measure(
     progress: Callable[[str], None],
     timeout_s: float = TIMEOUT_S,
 ) -> dict[str, Any]:
-    """Times eager, torch.compile and the solutions (name, file, entry; in this order) of one problem.
+    """Time eager, torch.compile and the solutions (name, file, entry; in this order) of one problem.
 
-    Returns {"times_ms": {name: ms or None}, "reasons": {name: why it has none}, "protocol", "grad", "measurement",
-    "wall_s"}. A fault is a reason, never an error. timeout_s bounds one variant.
+    Return {"times_ms": {name: ms or None}, "reasons": {name: why it has none}, "protocol", "grad", "measurement",
+    "wall_s"}. A fault becomes a reason; no error is raised. timeout_s bounds one variant.
     """
     begin = time.monotonic()
     found: dict[str, Any] = {"times_ms": {}, "reasons": {}, "protocol": PROTOCOL, "grad": None}
@@ -65,7 +65,7 @@ def measure(
     child: Child | None = None
     why = ""
     if device == "cuda":
-        torch.cuda.empty_cache()  # what the judge's own allocator kept
+        torch.cuda.empty_cache()  # cached by the judge's allocator
     try:
         child = Child(device)
         answer = child.ask({"op": "prepare", "problem": _told(problem)}, timeout_s)
@@ -84,7 +84,7 @@ def measure(
                 try:
                     answer = child.ask({"op": "time", "variant": name, "source": source}, timeout_s)
                 except Ended as error:
-                    why = f"the process of the protocol ended with {name}: {error}"
+                    why = f"the protocol's process ended with {name}: {error}"
                     answer = {"error": str(error)}
                 _note(found, name, answer)
     except Ended as error:
@@ -111,11 +111,11 @@ def _note(found: dict[str, Any], name: str, answer: dict[str, Any]) -> None:
 
 
 class Ended(Exception):
-    """The process ended, or was ended because it took too long or did not keep to the wire."""
+    """The process ended, or was ended because it took too long or broke the protocol of messages."""
 
 
 class Child:
-    """The judge's end of the process: started, confined and ended as a worker is."""
+    """The judge's client of the process, which is started, confined and ended as a worker is."""
 
     def __init__(self, device: str) -> None:
         self.launcher = launch.current()
@@ -130,7 +130,7 @@ class Child:
         self.channel = Channel(to_judge, from_judge)
 
     def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """One request and its answer. Raises Ended."""
+        """Send one request and return its answer. Raises Ended."""
         try:
             self.channel.send(message, timeout_s)
             return self.channel.receive(timeout_s)
@@ -146,7 +146,7 @@ class Child:
             raise Ended(f"it did not answer in JSON ({error})") from None
 
     def close(self) -> None:
-        """Ends it and removes what it wrote."""
+        """End the process and remove its files."""
         self.launcher.remove(self.started.pid)
         self.started.close()
         self.channel.close()
@@ -157,7 +157,7 @@ class Child:
 
 
 class Bench:
-    """One problem's model and inputs, and the times of what is called on them."""
+    """One problem's model and inputs, and the timing of calls on them."""
 
     def __init__(self, device: torch.device, scratch: Path) -> None:
         self.device, self.scratch = device, scratch
@@ -167,7 +167,7 @@ class Bench:
         self.inputs: list[Any] = []
 
     def prepare(self, problem: dict[str, Any]) -> dict[str, Any]:
-        """Draws the inputs and builds the model, both in the problem's dtype."""
+        """Draw the inputs and build the model, both in the problem's dtype."""
         file = self.scratch / "problem.py"
         file.write_bytes(base64.b64decode(problem["source"]))
         overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in problem["overrides"].items()}
@@ -177,7 +177,7 @@ class Bench:
         self.model = module.Model(*self.init).to(dtype).to(self.device)
         with self.device:
             drawn = list(module.get_inputs())
-        while drawn:  # one at a time: in float32 the largest take twice their place
+        while drawn:  # one at a time: in float32 the largest inputs take twice their memory
             value = drawn.pop(0)
             if isinstance(value, torch.Tensor):
                 value = value.to(device=self.device, dtype=dtype if value.is_floating_point() else value.dtype)
@@ -185,7 +185,7 @@ class Bench:
         return {"grad": torch.is_grad_enabled()}
 
     def time(self, variant: str, source: str | None) -> dict[str, Any]:
-        """Mean milliseconds of one variant; source (base64): of a file that defines kernel_function."""
+        """Return the mean milliseconds of one variant. source (base64): a file that defines kernel_function."""
         assert self.model is not None
         call: Callable[..., Any] = self.model
         if variant == "compile":
@@ -215,7 +215,7 @@ def _do_bench() -> Callable[[Callable[[], Any]], float]:
 
 
 def _host_clock(call: Callable[[], Any], calls: int = 3) -> float:
-    """Where there is no GPU there is no do_bench: the host's clock, which is not a measurement."""
+    """Return ms by the host's clock, where there is no GPU for do_bench; this is not a measurement."""
     call()
     begin = time.perf_counter()
     for _ in range(calls):
@@ -224,7 +224,7 @@ def _host_clock(call: Callable[[], Any], calls: int = 3) -> float:
 
 
 def serve(read_fd: int, write_fd: int, device: str, scratch: Path) -> None:
-    """Answers requests until the judge closes the pipe. A kernel's exception is an answer."""
+    """Answer requests until the judge closes the pipe. A kernel's exception becomes an answer."""
     channel = Channel(read_fd, write_fd, from_judge=True)
     for fd in (read_fd, write_fd):
         os.set_inheritable(fd, False)

@@ -15,7 +15,7 @@ CONTRACTIONS = frozenset(
 
 
 def round_mantissa(value: torch.Tensor) -> torch.Tensor:
-    """float32 rounded to 10 mantissa bits (nearest even): what TF32 and fp16 operands keep."""
+    """Round float32 to 10 mantissa bits (nearest even), which TF32 and fp16 operands keep."""
     bits = value.view(torch.int32)
     rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF
     return rounded.view(torch.float32)

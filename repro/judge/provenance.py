@@ -1,17 +1,17 @@
-"""What a solution's source uses (`labels`), what none may do (`bans`), and whose kernels ran (`profile`, `share`).
+"""Labels of a solution's source (`labels`), bans (`bans`), and origins of its kernels (`profile`, `share`).
 
-Labels and shares inform; they never decide. The bans are a tripwire: a string that is put together at run time gets
-past them. They are there because an attack in plain words should end with its line number and not with a measurement.
-What holds against the rest is that seeds, limits, expected values and the verdict are not in the worker's process.
+Labels and shares inform; they never decide. The bans are a tripwire: a string that is assembled at run time gets past
+them. They exist so that a plain attack is rejected with its line number, without a measurement. Other attacks are
+stopped by keeping seeds, limits, expected values and the verdict out of the worker's process.
 
-The list is short, so that it never meets an honest kernel. Each entry, and what it would buy:
+The list is short, so that it never matches an honest kernel. Each entry, and why it is banned:
 - writing to attributes of torch, triton, time, builtins, sys, os, json: the worker reads clocks, waits for the device
   and speaks to the judge through them. Flags that tune a library stay open (`OPEN`);
 - importing repro or __main__, finding them in sys.modules, writing to sys.modules: the worker's own program;
-- sys._getframe, f_back, tb_frame, inspect.stack and their like: the callers' variables, clocks among them;
-- gc.get_objects and its like, sys.settrace, sys.setprofile: the same objects by another way;
+- sys._getframe, f_back, tb_frame, inspect.stack and similar: the callers' variables, clocks among them;
+- gc.get_objects and similar, sys.settrace, sys.setprofile: the same objects by another way;
 - ptrace, process_vm_readv, process_vm_writev, mprotect, /proc/*/mem: memory of the judge, or native code in the worker;
-- LD_PRELOAD: code in the next process; os.kill of os.getppid(): the end of whoever judges.
+- LD_PRELOAD: code in the next process; os.kill of os.getppid(): ending the judge's processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from repro.judge.source import Source, imports, is_jit, parsed, text
 
 # -- labels ----------------------------------------------------------------------------------------------------------
 
-# label: dotted names; each stands for all below it too
+# label: dotted names; each includes all names below it
 USES = {
     "torch_compile": ("torch.compile", "torch._dynamo.optimize", "torch._inductor.compile"),
     "cuda_graph": ("torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables"),
@@ -58,7 +58,7 @@ HEAVY_MODULES = ("Linear", "Bilinear", "Conv", "MultiheadAttention", "Transforme
 
 
 def _by_torch(source: Source, node: ast.AST) -> bool:
-    """Whether a node lets torch do work that a kernel could do."""
+    """Return whether a node lets torch do work that a kernel could do."""
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ast.MatMult) and not source.jitted
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute | ast.Name):
@@ -131,7 +131,7 @@ def _labels(source: Source) -> set[str]:
 
 
 def labels(path: Path | None) -> list[str]:
-    """Sorted labels of a file: triton, torch_compile, cuda_graph, torch_fallback, sets_tf32, ... or `unreadable`."""
+    """Return the sorted labels of a file: triton, torch_compile, torch_fallback, sets_tf32, ... or `unreadable`."""
     source = parsed(path)
     if source is None:
         return [] if path is None else ["unreadable"]
@@ -144,7 +144,7 @@ def labels(path: Path | None) -> list[str]:
 # -- bans ------------------------------------------------------------------------------------------------------------
 
 PROTECTED = ("torch", "triton", "time", "builtins", "sys", "os", "json")
-MODULES = {*PROTECTED} - {"triton"}  # what lies behind such a name is no flag; torch's compiler has flags of triton
+MODULES = {*PROTECTED} - {"triton"}  # below such a name nothing is a flag; torch's compiler has flags named triton
 OPEN = re.compile(r"torch\.(backends|_\w+\.config|_inductor\.config|utils\._config\w*)\.|triton\.knobs\."
                   r"|torch\.(compiler\.config|fx\.experimental\._config)\.[^.]+$"
                   r"|sys\.(path|argv|dont_write_bytecode)$")  # fmt: skip
@@ -155,18 +155,19 @@ FRAMES, NATIVE = {"f_back", "tb_frame"}, {"ptrace", "process_vm_readv", "process
 NATIVE_CALL = re.compile(rf"\b({'|'.join(sorted(NATIVE))})\s*\(")
 MEMORY = re.compile(r"/proc/[\w{}%$*-]+(/task/[\w{}%$*-]+)?/mem(?!\w)")
 UPDATES = {"update", "setdefault", "pop", "popitem", "clear", "__setitem__", "__delitem__", "__ior__"}
+UNREADABLE = "the source is nested too deeply or is too long to be checked"
 JUDGE = re.compile(r"(repro|__main__)(\.|$)")
 
 
 def _protected(path: str) -> str:
-    """The attribute that a dotted name writes to, where it is one of those that nobody may write to; else ""."""
+    """Return the protected attribute that a dotted name writes to, or ""."""
     plain = path.replace(".__dict__", "")
     first, *names = plain.split(".")
     return plain if first in PROTECTED and names and not (OPEN.match(plain) and MODULES.isdisjoint(names)) else ""
 
 
 def _writes(source: Source, node: ast.AST) -> str:
-    """The protected attribute that a node assigns to, deletes or patches; else ""."""
+    """Return the protected attribute that a node assigns to, deletes or patches, or ""."""
     match node:
         case ast.Attribute(_, _, ast.Store() | ast.Del()):
             path = source.dotted(node)
@@ -189,7 +190,7 @@ def _writes(source: Source, node: ast.AST) -> str:
                 return _protected(f"{source.dotted(first)}.{second or '?'}")
             if path.endswith(("mock.patch", "mock.patch.dict")):
                 target = text(first) or source.dotted(first)
-                if target == "os.environ" and path.endswith(".dict"):  # its items, not itself
+                if target == "os.environ" and path.endswith(".dict"):  # patches its items only
                     return ""
                 target += ".?" * target.endswith(".__dict__")
                 return "sys.modules[...]" if target == "sys.modules" else _protected(target)
@@ -199,7 +200,7 @@ def _writes(source: Source, node: ast.AST) -> str:
 
 
 def _reason(source: Source, node: ast.AST) -> str:
-    """Why a node is banned, or ""."""
+    """Return why a node is banned, or ""."""
     if written := _writes(source, node):
         return f"writes to {written}"
     for path in imports(node):
@@ -225,9 +226,11 @@ def _reason(source: Source, node: ast.AST) -> str:
 
 
 def bans(path: Path | None) -> list[dict[str, str]]:
-    """What of the short list a file does: {"code": "banned", "detail": "line 12: writes to torch.cuda.Event.record"}.
+    """Return the banned operations of a file.
 
-    A file that is no Python has none: it fails when it is imported.
+    Each is {"code": "banned", "detail": "line 12: writes to torch.cuda.Event.record"}.
+
+    A file that is not Python has none: it fails when it is imported.
     """
     source = parsed(path)
     if source is None:
@@ -239,13 +242,13 @@ def bans(path: Path | None) -> list[dict[str, str]]:
                 line = getattr(node, "lineno", 0)
                 found.setdefault(f"line {line}: {reason}", line)
     except RecursionError:
-        found["nested too deep or too long to be read"] = 0
+        found[UNREADABLE] = 0
     return [{"code": "banned", "detail": detail} for detail in sorted(found, key=found.__getitem__)]
 
 
 # -- kernels that ran ------------------------------------------------------------------------------------------------
 
-# class: names of its kernels as CUPTI gives them; the first that matches counts
+# class: patterns of its kernels' names as CUPTI gives them; the first match counts
 LIBRARIES = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in {
     "memory": r"^\[?(CUDA )?mem(cpy|set)\b",
     "inductor": r"^triton_(poi|red|per|tem|mm|bmm|for|spl|mix|nop|unk|flex|convolution|\d|$)",
@@ -260,12 +263,12 @@ LIBRARIES = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in {
 FOREIGN = re.compile(r"\b(at|cub|thrust|cutlass|cudnn|cublasLt|pytorch_flash)::")
 PLAIN = re.compile(r"[A-Za-z_]\w*")  # Triton's kernels have no C++ signature
 GLOBAL = re.compile(r"__global__(?:\s+(?:__launch_bounds__\s*\([^()]*\)|extern|static|inline|void))+\s+(\w+)\s*\(")
-COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)")  # one that does not end is not looked for again
+COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)")  # `\Z`: an unclosed comment is scanned only once
 KEPT, NAME_CHARS, MOST_KERNELS = 12, 400, 200
 
 
 def own_names(path: Path | None) -> set[str]:
-    """Names under which a file's own kernels run: functions under triton.jit, `__global__` ones in its strings."""
+    """Return the names of a file's own kernels: functions under triton.jit, `__global__` ones in its strings."""
     source = parsed(path)
     try:
         return _own_names(source) if source is not None else set()
@@ -287,13 +290,13 @@ def _own_names(source: Source) -> set[str]:
 
 
 def _base(kernel: str) -> str:
-    """The bare name in `void ns::name<int>(float*)`."""
+    """Return the bare name in `void ns::name<int>(float*)`."""
     bare = re.sub(r"\(anonymous namespace\)::|<unnamed>::", "", kernel).removeprefix("void ")
     return re.split(r"[<(]", bare, maxsplit=1)[0].rpartition("::")[2].strip()
 
 
 def classify(kernel: str, own: set[str]) -> str:
-    """Whose kernel it is: own, inductor, cublas, cudnn, aten, cutlass, memory, other_triton or other."""
+    """Return a kernel's origin: own, inductor, cublas, cudnn, aten, cutlass, memory, other_triton or other."""
     mangled = kernel.startswith("_Z") and any(f"{len(name)}{name}" in kernel for name in own)
     if mangled or _base(kernel) in own and not FOREIGN.search(kernel.split("(", 1)[0]):
         return "own"
@@ -304,8 +307,10 @@ def classify(kernel: str, own: set[str]) -> str:
 
 
 def share(kernels: list[Any], path: Path | None) -> dict[str, Any]:
-    """Shares of the device's time by class, the longest kernels, what does not fit the source. kernels: as `profile`
-    gives them, but from a process that may lie: what is no kernel is left out."""
+    """Return shares of GPU time by class, the longest kernels, and contradictions between source and kernels.
+
+    kernels: as `profile` returns them, but from an untrusted process, so malformed entries are left out.
+    """
     own = own_names(path)
     told: list[dict[str, Any]] = []
     spent: dict[str, float] = {}
@@ -317,12 +322,12 @@ def share(kernels: list[Any], path: Path | None) -> dict[str, Any]:
                 told.append({"name": name[:NAME_CHARS], "class": kind, "us": us, "count": count})
                 spent[kind] = spent.get(kind, 0.0) + us
     total, order = sum(spent.values()), sorted(spent, key=spent.__getitem__, reverse=True)
-    doubtful = [f"{name} is called like a kernel of {found}" for name in sorted(own)
+    doubtful = [f"{name} has a name like a kernel of {found}" for name in sorted(own)
                 if (found := classify(name, set())) not in ("other", "other_triton")]  # fmt: skip
     if not told:
-        doubtful.append("no kernel was seen")
+        doubtful.append("the profiler saw no kernel")
     elif own and "own" not in spent:
-        doubtful.append("the source defines kernels, and none of them ran")
+        doubtful.append("the source defines kernels, but none of them ran")
     return {
         "own": round(spent.get("own", 0.0) / total, 4) if total else None,
         "by_class": {kind: round(spent[kind] / total, 4) for kind in order if total},
@@ -332,10 +337,10 @@ def share(kernels: list[Any], path: Path | None) -> dict[str, Any]:
 
 
 def profile(call: Callable[[], object]) -> tuple[list[dict[str, Any]], str]:
-    """Device activities of one call, [{"name", "us", "count"}] by time, or none and the reason.
+    """Return the device activities of one call, [{"name", "us", "count"}] by time, or none and the reason.
 
-    It runs in the worker, where a solution can make it say anything. Call it after timing: CUPTI slows launches down.
-    This is what torch.profiler is made of, without the seconds of imports that it begins with.
+    It runs in the worker, where a solution can falsify it. Call it after timing: CUPTI slows launches down. It uses the
+    base of torch.profiler directly, which saves seconds of imports.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""The reference: the problem's own Model in fp64, computed in chunks of rows; and honest kernels at each precision."""
+"""The problem's own Model at each precision, computed in chunks of rows. At fp64 it is the reference."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from repro.errors import JudgeError
 from repro.inputs import Plan, Weights, build, torch_dtype
 from repro.judge.precision import TF32Operands, exact_float32
 
-# What a chunk may take on the device, the reference's intermediates and the comparison included.
+# Device memory for one chunk, with the reference's intermediates and the comparison.
 CHUNK_BYTES = 384 << 20
 CPU_CHUNK_BYTES = 256 << 20
-# A chunk's fp64 output lives several times at once while it is compared.
+# Copies of a chunk's fp64 output that exist at once during the comparison.
 COMPARISON_COPIES = 2
 
 
@@ -34,7 +34,7 @@ class Reference:
         self.load(weights)
 
     def load(self, weights: Weights) -> None:
-        """Takes these weights; a new model is built only where the constructor arguments differ.
+        """Load these weights. A new model is built only if the constructor arguments differ.
 
         Building draws all initial values on the CPU, 0.7 s for 67 million of them; loading does not.
         """
@@ -46,10 +46,10 @@ class Reference:
         self.model.load_state_dict(weights.state, strict=True)
 
     def __call__(self, inputs: list[Any]) -> list[torch.Tensor]:
-        """Outputs in the model's precision (integers in fp64), as a flat list.
+        """Return the outputs in the model's precision (integers in fp64), as a flat list.
 
-        `inputs` is emptied: each input goes as soon as it is cast, 0.2 GB of L1_97's chunk. Raises JudgeError where the
-        problem itself fails.
+        `inputs` is emptied: each input is freed as soon as it is cast, which saves 0.2 GB of L1_97's chunk. Raises
+        JudgeError if the problem itself fails.
         """
         cast = []
         while inputs:
@@ -71,7 +71,7 @@ class Reference:
 
 
 def flatten(value: Any) -> list[torch.Tensor]:
-    """The tensors of a reference's return value, depth first. Raises JudgeError for anything else in it."""
+    """Return the tensors of a reference's return value, depth first. Raises JudgeError for any other value."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, tuple | list):
@@ -81,8 +81,11 @@ def flatten(value: Any) -> list[torch.Tensor]:
 
 @contextmanager
 def _uncompiled() -> Iterator[None]:
-    """Meta functions that torch writes in Python import torch._dynamo at their first call, which takes a second, to be
-    left out of what that compiles. Nothing is compiled here: a stand-in leaves them out as well."""
+    """Replace torch._dynamo by a stand-in, to save a second of importing it.
+
+    Meta functions that torch writes in Python import it at their first call, to exclude themselves from compilation.
+    Nothing is compiled here, so a stand-in is enough.
+    """
     name = "torch._dynamo"
     if name in sys.modules:
         yield
@@ -101,23 +104,23 @@ def _uncompiled() -> Iterator[None]:
     finally:
         if sys.modules.get(name) is stand_in:
             del sys.modules[name]
-        for function in asked:  # each notes that it was left out
+        for function in asked:  # each was marked as excluded
             with suppress(AttributeError):
                 del function.__dynamo_disable
 
 
 def output_spec(plan: Plan, weights: Weights) -> Any:
-    """Structure, shapes and dtypes that a solution must return: a meta run of the Model in the problem's dtype."""
+    """Return the structure, shapes and dtypes that a solution must return, by a meta run in the problem's dtype."""
     return _spec(_meta_run(plan, weights)[1])
 
 
 def changes_inputs(plan: Plan, weights: Weights) -> bool:
-    """Whether the problem's own Model writes to what it is given, by a meta run."""
+    """Return whether the problem's own Model writes to its inputs, by a meta run."""
     return any(x._version for x in _meta_run(plan, weights)[0] if isinstance(x, torch.Tensor))
 
 
 def _meta_run(plan: Plan, weights: Weights) -> tuple[list[Any], Any]:
-    """The Model's inputs and what it returns for them, without memory."""
+    """Return the Model's inputs and outputs on the meta device, without memory."""
     with torch.device("meta"):
         model = plan.module.Model(*weights.init)
     model = model.to(torch_dtype(plan.problem.dtype)).eval()
@@ -126,7 +129,7 @@ def _meta_run(plan: Plan, weights: Weights) -> tuple[list[Any], Any]:
         try:
             with torch.no_grad(), _uncompiled():
                 return inputs, model(*inputs)
-        except Exception:  # its own, or one that the stand-in brought about
+        except Exception:  # the Model's own, or caused by the stand-in
             with torch.no_grad():
                 return inputs, model(*inputs)
     except Exception as error:
@@ -143,14 +146,14 @@ def _spec(value: Any) -> Any:
 
 
 def leaves(spec: Any, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], dict[str, Any]]]:
-    """(path, tensor spec) of every tensor in an output spec."""
+    """Return (path, tensor spec) of every tensor in an output spec."""
     if isinstance(spec, dict):
         return [(path, spec)]
     return [leaf for i, item in enumerate(spec) for leaf in leaves(item, (*path, i))]
 
 
 def _row_bytes(plan: Plan, spec: Any) -> int | None:
-    """What a row of inputs and its comparison take in fp64; None where the problem cannot be split into rows."""
+    """Return the bytes of a row of inputs and its comparison in fp64; None if the problem cannot be split into rows."""
     outputs, dims = leaves(spec), plan.problem.batch_dims
     if plan.batch is None:
         return None
@@ -162,7 +165,7 @@ def _row_bytes(plan: Plan, spec: Any) -> int | None:
 
 
 def most_rows(plan: Plan, spec: Any, device: torch.device) -> int | None:
-    """No chunk has more rows than these, whatever the Model's intermediates take."""
+    """Return the most rows of a chunk, before the Model's intermediates are known; None if it cannot be split."""
     estimate = _row_bytes(plan, spec)
     if plan.batch is None or estimate is None:
         return None
@@ -171,7 +174,7 @@ def most_rows(plan: Plan, spec: Any, device: torch.device) -> int | None:
 
 
 def rows_per_chunk(plan: Plan, reference: Reference, spec: Any) -> int | None:
-    """How many rows of the batch fit a chunk; None where the problem cannot be split, so that all is one chunk.
+    """Return how many rows of the batch fit a chunk; None if the problem cannot be split, so that all is one chunk.
 
     On a GPU one row is run and its peak measured; on the CPU it is estimated from the sizes.
     """
@@ -181,7 +184,7 @@ def rows_per_chunk(plan: Plan, reference: Reference, spec: Any) -> int | None:
     if reference.device.type != "cuda":
         return most_rows(plan, spec, reference.device)
     rows = 1
-    reference(plan.chunk(slice(0, rows), 0, reference.device, None))  # a library's workspace comes with its first call
+    reference(plan.chunk(slice(0, rows), 0, reference.device, None))  # libraries allocate workspace at their first call
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -192,7 +195,7 @@ def rows_per_chunk(plan: Plan, reference: Reference, spec: Any) -> int | None:
 
 
 def chunks(plan: Plan, rows: int | None) -> Iterator[slice | None]:
-    """Ranges of rows that cover the batch, or a single None for the whole."""
+    """Yield ranges of rows that cover the batch, or a single None for the whole."""
     if rows is None or plan.batch is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""What a worker told of a timed output before the judge's clock stopped, held against the bytes that it hands out."""
+"""Checks the bytes of a timed output against the digests that the worker sent before the judge's clock stopped."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from repro.errors import SolutionRejected
 from repro.judge import digests
 from repro.judge.outputs import memory
 
-# Fetches elements [start, start + count) of a tensor, its dimensions in an order, as a flat tensor in shared memory.
+# Fetches elements [start, start + count) of a tensor, with its dimensions in the given order, as flat shared memory.
 Fetch = Callable[[int, int, list[int]], torch.Tensor]
 
 
 @dataclass
 class _Tensor:
-    """One tensor of the output. kept: what was fetched last, and checked: its first element and the elements."""
+    """One tensor of the output. kept: the first element and the data of the last fetch, already checked."""
 
     shape: list[int]
     size: int
@@ -36,7 +36,7 @@ class _Tensor:
 
     @property
     def each(self) -> int:
-        """Elements of a segment."""
+        """Return the elements of a segment."""
         return digests.segment_bytes(self.count * self.size) // self.size
 
     @property
@@ -47,7 +47,7 @@ class _Tensor:
         return found
 
     def runs(self, dims: int, rows: slice | None) -> list[tuple[int, int]]:
-        """Where in memory rows begin, and how many follow with the stride of the last of `dims`."""
+        """Return (start in memory, count) of each run of rows along the last of the first `dims` dimensions."""
         if rows is None or dims == 0:
             return [(0, 1)]
         found, row = [], rows.start
@@ -63,8 +63,10 @@ class _Tensor:
 
 
 class Seal:
-    """The roots of one output, later the states that they stand for. dims: how many dimensions make its rows, 0 where
-    it has none; most: bytes that are fetched at once, or a segment."""
+    """The root of each tensor of one output, later the states behind it.
+
+    dims: how many leading dimensions make the rows, 0 if it has none. most: bytes fetched at once, at least a segment.
+    """
 
     def __init__(self, dims: int, most: int) -> None:
         self.dims, self.most, self.key = dims, most, secrets.token_bytes(digests.KEY_BYTES)
@@ -73,11 +75,13 @@ class Seal:
         self._tensors: list[_Tensor] = []
 
     def open(self, leaves: list[tuple[tuple[int, ...], dict[str, Any]]], described: Any) -> None:
-        """Takes the states and the order of every tensor's memory. Raises SolutionRejected where they are not those
-        that the roots stand for. described: the output, which passed the gates."""
+        """Take the states and the memory order of every tensor. described: the output, which passed the gates.
+
+        Raises SolutionRejected if the states do not match the roots.
+        """
         roots, told, self._tensors = self.roots, self.told, []
         if not isinstance(roots, list) or not isinstance(told, list) or not len(roots) == len(told) == len(leaves):
-            raise SolutionRejected("deferred_write", "a call did not tell what its output is")
+            raise SolutionRejected("deferred_write", "the answer to a call has no digest for each output tensor")
         for (path, leaf), root, text in zip(leaves, roots, told, strict=True):
             item = described
             for index in path:
@@ -89,16 +93,16 @@ class Seal:
             except (TypeError, ValueError, binascii.Error):
                 states = b""
             if len(states) != -(-nbytes // digests.segment_bytes(nbytes)) * digests.STATE_BYTES:
-                raise SolutionRejected("deferred_write", "the output is of another size than what the call told of it")
+                raise SolutionRejected("deferred_write", "the digests are for an output of another size")
             if digests.root(states, nbytes, self.key) != root:
-                raise SolutionRejected("deferred_write", "what is told of the output is not what the call told")
+                raise SolutionRejected("deferred_write", "the digests changed after the call was answered")
             self._tensors.append(_Tensor(leaf["shape"], size, item["order"], states))
 
     def rows(self, position: int, rows: slice | None, fetch: Fetch) -> torch.Tensor:
-        """Rows of one tensor (all where None), from a copy of whole segments that have the states that were told. Rows
-        that do not lie together are fetched with what lies between them.
+        """Return rows of one tensor (all if None), copied from whole segments whose states match.
 
-        Raises SolutionRejected where a segment does not have its state.
+        Rows that are not contiguous are fetched with the data between them. Raises SolutionRejected if a state does not
+        match.
         """
         tensor = self._tensors[position]
         strides, dims = tensor.strides, self.dims if rows is not None else 0
@@ -113,7 +117,7 @@ class Seal:
         return (parts[0] if len(parts) == 1 else torch.cat(parts))[slice(None) if dims else 0]
 
     def _segments(self, tensor: _Tensor, first: int, end: int, fetch: Fetch) -> tuple[int, torch.Tensor]:
-        """The segments of elements [first, end): their first element, and a copy that their worker cannot change."""
+        """Return the segments of elements [first, end): first element, and a copy that the worker cannot change."""
         if tensor.kept is not None and tensor.kept[0] <= first and end <= tensor.kept[0] + tensor.kept[1].numel():
             return tensor.kept
         tensor.kept = None
@@ -135,4 +139,4 @@ class Seal:
         found = digests.states(memory(data, [0]), turns, number, self.key)
         at = number * digests.STATE_BYTES
         if found != tensor.states[at : at + len(found)]:
-            raise SolutionRejected("deferred_write", "the output is not what it was when the call was answered")
+            raise SolutionRejected("deferred_write", "the output changed after the call was answered")

@@ -1,4 +1,4 @@
-"""What a callable can be given, also where it is no plain function."""
+"""The parameters of a callable, also of one that is no plain function."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ GIVEN_IN_ORDER = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[list[Parameter], set[str]]:
-    """The parameters that a call can fill, and the names of those that a partial has filled.
+    """Return the parameters that a call can fill, and the names that a partial has filled.
 
-    Wrappers, partials, modules, custom operators, TorchScript and the `apply` of an autograd function have those of the
-    function behind them. Raises TypeError where nothing tells.
+    Wrappers, partials, modules, custom operators, TorchScript and the `apply` of an autograd function have the
+    parameters of the function behind them. Raises TypeError if they cannot be determined.
     """
     function = inspect.unwrap(function, stop=lambda f: hasattr(f, "__signature__"))
     owner = getattr(function, "__self__", None)
@@ -42,11 +42,11 @@ def parameters_of(function: Callable[..., Any]) -> tuple[list[Parameter], set[st
     try:
         return list(inspect.signature(function).parameters.values()), set()
     except ValueError:
-        raise TypeError("kernel_function does not tell its parameters: define it with def") from None
+        raise TypeError("kernel_function has no readable signature: define it with def") from None
 
 
 def _of_apply(owner: type[torch.autograd.Function]) -> list[Parameter]:
-    """Those of its `forward` behind the context, none by keyword: apply takes no keywords."""
+    """Return the parameters of its `forward` after the context, positional only: `apply` takes no keywords."""
     found, _ = parameters_of(owner.forward)
     if owner.setup_context is torch.autograd.Function.setup_context:
         found = found[1:]

@@ -1,7 +1,7 @@
-"""A solution's source as a tree whose names are resolved: `E.record` is `torch.cuda.Event.record` where E is that.
+"""A solution's source as a tree with resolved names: `E.record` is `torch.cuda.Event.record` if E is that class.
 
-Torch-free, and it runs nothing of what it reads. What a name stands for is followed through imports, simple
-assignments, getattr, vars, `__dict__` and sys.modules with constant names; whatever is computed is not.
+It needs no torch and never runs the source. Names are followed through imports, simple assignments, getattr, vars,
+`__dict__` and sys.modules with constant names, but not through computed values.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-# Names as most files import them, for files that leave the import out; and what is there without one.
+# Names as most files import them, for files that leave the import out, and builtins.
 USUAL = {"F": "torch.nn.functional", "functional": "torch.nn.functional", "nn": "torch.nn", "tl": "triton.language",
          "np": "numpy", "__builtins__": "builtins"}  # fmt: skip
-DEEPEST = 40  # calls and sums inside each other that are followed
-# Steps of looking names up after which a source is too long to be read; torch's own longest module takes a quarter.
+DEEPEST = 40  # nested calls and sums that are followed
+# Steps of resolving names after which a source is too long to be checked; torch's own longest module takes a quarter.
 MOST_STEPS = 500_000
 BLOCKS = ast.stmt | ast.ExceptHandler | ast.match_case
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
@@ -25,28 +25,31 @@ FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 class Source:
     """A parsed file whose names are resolved through imports and simple assignments, in the order of execution.
 
-    What is asked of it raises RecursionError where that takes MOST_STEPS: who judges waits for it without a bound."""
+    Its methods raise RecursionError after MOST_STEPS, because the judge waits for them without a time limit.
+    """
 
     def __init__(self, path: Path) -> None:
-        with warnings.catch_warnings():  # a doubtful escape in a solution is not our warning
+        with warnings.catch_warnings():  # warnings on the solution's code are not ours
             warnings.simplefilter("ignore")
             self.tree = ast.parse(path.read_bytes())
-        self.names: dict[str, str] = {}  # what a name stands for, dotted; "" where that cannot be seen
-        self.jitted = False  # whether the node at hand belongs to a Triton kernel
+        self.names: dict[str, str] = {}  # name -> the dotted name behind it, "" if unknown
+        self.jitted = False  # whether the current node belongs to a Triton kernel
         self.steps = 0
         self.docstrings = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
         changes = [node for node in ast.walk(self.tree) if isinstance(node, ast.AugAssign)]
-        self.merged = {id(node.target) for node in changes if isinstance(node.op, ast.BitOr)}  # a dict stays the same
+        self.merged = {id(node.target) for node in changes if isinstance(node.op, ast.BitOr)}  # `|=` keeps the dict
 
     def nodes(self) -> Iterator[ast.AST]:
-        """Every node; while one is held, `dotted` resolves names as they stand there. Functions come after the code
-        around them, as they run."""
+        """Yield every node; meanwhile `dotted` resolves names as they stand there.
+
+        Functions come after the code around them, as they run.
+        """
         self.names, self.jitted = dict(USUAL), False
         self.pending: deque[tuple[FUNCTIONS, dict[str, str], bool]] = deque()
         yield from self._statements(self.tree.body, self.names)
         while self.pending:
             function, around, self.jitted = self.pending.popleft()
-            self._step(len(around) // 16)  # that many names are copied in the time of a step
+            self._step(len(around) // 16)  # copying 16 names takes the time of a step
             self.names = around | {node.arg: "" for node in ast.walk(function.args) if isinstance(node, ast.arg)}
             yield from self._statements(function.body, self.names)
 
@@ -67,7 +70,7 @@ class Source:
                 self.pending.append((statement, closure, self.jits(statement)))
                 continue
             outside = self.names
-            if isinstance(statement, ast.ClassDef):  # methods do not see the names of their class
+            if isinstance(statement, ast.ClassDef):  # methods do not see the names in their class
                 self._step(len(outside) // 16)
                 self.names = dict(outside)
             for block in blocks:
@@ -82,14 +85,14 @@ class Source:
     def _step(self, count: int) -> None:
         self.steps += count
         if self.steps > MOST_STEPS:
-            raise RecursionError("too long to be read")
+            raise RecursionError("too long to be checked")
 
     def jits(self, function: FUNCTIONS) -> bool:
-        """Whether a function is a Triton kernel."""
+        """Return whether a function is a Triton kernel."""
         return any(is_jit(self.dotted(d.func if isinstance(d, ast.Call) else d)) for d in function.decorator_list)
 
     def _bind(self, statement: ast.stmt) -> None:
-        """What a statement does to names."""
+        """Record what a statement does to names."""
         match statement:
             case ast.Import(names):
                 for alias in names:
@@ -120,8 +123,10 @@ class Source:
                 self._assign(element, values[i] if len(values) == len(target.elts) else None)
 
     def dotted(self, node: ast.AST | None, depth: int = 0) -> str:
-        """What an expression names, `torch.cuda.Event`, or "" where that cannot be seen. What is looked up by a name
-        that is not constant reads `?`."""
+        """Return the dotted name of an expression, `torch.cuda.Event`, or "" if unknown.
+
+        A part that is looked up by a name that is not constant reads `?`.
+        """
         parts: list[str] = []
         while depth < DEEPEST:
             self._step(1)
@@ -158,12 +163,12 @@ class Source:
 
 
 def is_jit(path: str) -> bool:
-    """Whether a dotted name is one of Triton's kernel decorators."""
+    """Return whether a dotted name is one of Triton's kernel decorators."""
     return path.startswith("triton.") and path.endswith("jit")
 
 
 def text(node: ast.AST | None, depth: int = 0) -> str:
-    """The string that constants make; what is not constant becomes `{}`; "" where it is no string."""
+    """Return the string that constants make, with `{}` for other parts; "" if it is no string."""
     match node:
         case ast.Constant(str(value)):
             return value
@@ -178,15 +183,15 @@ def text(node: ast.AST | None, depth: int = 0) -> str:
 
 
 def parsed(path: Path | None) -> Source | None:
-    """The file, or None where it cannot be read as Python."""
+    """Return the parsed file, or None if it is not readable Python."""
     try:
         return Source(path) if path is not None else None
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deeply
         return None
 
 
 def imports(node: ast.AST) -> list[str]:
-    """The dotted names that an import statement brings."""
+    """Return the dotted names that an import statement brings."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):

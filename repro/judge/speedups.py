@@ -1,7 +1,7 @@
-"""What paired samples say: a speedup with its interval, and a word for it.
+"""Speedups of paired samples with their intervals, and a word for each.
 
-The interval holds what blocks leave open, what differs between two processes of the same code, and, where the GPU waits
-for launches, what the host does.
+The interval includes the uncertainty of the blocks, the difference between two processes of the same code, and the
+host's variation where the GPU waits for launches.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from typing import Any
 from repro.judge import stats
 from repro.judge.timing import SYSTEMATIC, Series, slack_ms
 
-# A speedup that falls by more than this where inputs are not the published ones is the one on those.
+# If a speedup falls by more than this with inputs other than the published ones, that lower speedup counts.
 INPUT_DEPENDENT = 0.05
-# Beside SYSTEMATIC every time differs by so much, which only short kernels feel: 23 A/A controls of 5 to 18 us, each
-# known to 0.1 us, lay 0.5 us (rms) from 1. 0.75 us for either side make that a 95 % interval.
+# A time's absolute uncertainty beside SYSTEMATIC, ms, which matters for short kernels only. 23 A/A controls of 5 to
+# 18 us, each known to 0.1 us, differed from 1 by 0.5 us (rms). 0.75 us for either side give a 95 % interval of that.
 SYSTEMATIC_MS = 0.00075
-# Where the GPU waits for launches a time is the host's, and of what it varies by from call to call, one process keeps a
-# part for its life (docs/judging.md). So much of either side's deviation explains how far A/A controls on such hosts
-# lay from 1.
+# Where the GPU waits for launches, a time is the host's, and part of its variation between calls stays the same during
+# a process's life (docs/judging.md). This share of either side's deviation explains the distance from 1 of A/A controls
+# on such hosts.
 HOST_SHARE = 0.45
-# Deviation of the log times from which on a solution's calls vary as those do. Of other kernels it is under 0.03.
+# Calls whose log times deviate by more than this vary as calls with visible launches do. Other kernels stay below 0.03.
 VARYING = 0.05
 
 
 def host_term(series: Series, *, trusted: bool = True) -> float:
-    """How far from its true log the median of a variant may lie for the host's sake, at 95 %: nothing where most calls
-    were launched before their inputs were there. A solution, which could say so of calls that were not, has it too
-    where its calls vary as only those do."""
+    """Return how far the median of a variant's log times may be off because of the host, at 95 %.
+
+    It is 0 if most calls were launched before their inputs existed. A solution could falsely report that, so it also
+    needs calls that vary little.
+    """
     told = [s.hidden for s in series.gated if s.hidden is not None]
     if not told:
         return 0.0
@@ -42,17 +44,17 @@ def host_term(series: Series, *, trusted: bool = True) -> float:
 def speedup(
     base_ms: list[float], ours_ms: list[float], host_terms: Sequence[float] = (), *, trusted: bool = True
 ) -> dict[str, Any]:
-    """stats.paired_ratio with the difference between processes added to its interval, and the `host_term` of both;
-    capped where ours are not torch's.
+    """Return stats.paired_ratio with the difference between processes and both `host_terms` added to its interval.
 
-    at_least: the speedup that the judge's own clock vouches for, if all the time that it cannot tell from overhead were
-    the solution's. blocks_ci95: the interval without the host's part, where it has one.
+    The times are capped unless both are torch's (`trusted`). at_least: the speedup that the judge's own clock confirms,
+    if all time that it cannot tell from overhead were the solution's. blocks_ci95: the interval without the host's
+    part, if there is one.
     """
-    count = min(len(base_ms), len(ours_ms))  # a variant that decided nothing may have been left behind
+    count = min(len(base_ms), len(ours_ms))  # a variant that decides nothing may have fewer blocks
     found = stats.paired_ratio(base_ms[:count], ours_ms[:count], capped=not trusted)
     middle = math.log(found["ratio"])
     base, ours = statistics.median(base_ms), statistics.median(ours_ms)
-    apart = (SYSTEMATIC, *(min(1.0, SYSTEMATIC_MS / time_ms) for time_ms in (base, ours)))  # nobody knows a nanosecond
+    apart = (SYSTEMATIC, *(min(1.0, SYSTEMATIC_MS / time_ms) for time_ms in (base, ours)))  # at most 100 % each
 
     def interval(*terms: float) -> list[float]:
         low, high = (math.hypot(math.log(edge) - middle, *apart, *terms) for edge in found["ci95"])
@@ -65,19 +67,19 @@ def speedup(
 
 
 def gated(base: Series, ours: Series, *, trusted: bool = True) -> dict[str, Any]:
-    """`speedup` over the gated blocks of two variants. trusted: the second is torch's too."""
+    """Return `speedup` over the gated blocks of two variants. trusted: the second is torch's too."""
     terms = [host_term(base), host_term(ours, trusted=trusted)]
     return speedup(base.device_ms, ours.device_ms, terms, trusted=trusted)
 
 
 def compare(base: Series, ours: Series) -> dict[str, Any]:
-    """`speedup` over the gated blocks, and `other_inputs`, that over the blocks with other inputs.
+    """Return `speedup` over the gated blocks, with `other_inputs`, the speedup over the blocks with other inputs.
 
-    inputs: `published`, or `other` where the speedup there is lower by more than INPUT_DEPENDENT: then that one is
-    told, because what is fast on recognised inputs alone is not fast. The median block decides whether it is lower.
+    inputs: `published`, or `other` if the speedup there is lower by more than INPUT_DEPENDENT. Then the lower one is
+    returned, since a solution that is fast only on recognised inputs is not fast. The median block decides this.
     """
     found = gated(base, ours, trusted=False) | {"inputs": "published"}
-    pairs = list(zip(base.other, ours.other, strict=False))  # of different lengths where a variant was left behind
+    pairs = list(zip(base.other, ours.other, strict=False))  # a variant that decides nothing may have fewer blocks
     if not pairs:
         return found
     theirs, mine = [b.device_ms for b, _ in pairs], [o.device_ms for _, o in pairs]
@@ -89,10 +91,10 @@ def compare(base: Series, ours: Series) -> dict[str, Any]:
 
 
 def word(ratio: dict[str, Any], noise: float) -> str:
-    """FAST, SLOW, SAME or AMBIGUOUS, from a speedup's interval and the half-width of the A/A control's; UNCONFIRMED for
-    what would be fast, where the judge's clock vouches for less than 1.
+    """Return FAST, SLOW, SAME, AMBIGUOUS or UNCONFIRMED, from a speedup's interval and the noise of the A/A control.
 
-    SAME: the whole interval lies within the noise, or 1 % where that is larger.
+    UNCONFIRMED: it would be FAST, but the judge's clock confirms less than 1. SAME: the whole interval lies within the
+    noise, or within 1 % if that is larger.
     """
     low, high = ratio["ci95"]
     if low > 1 + noise:
@@ -104,5 +106,5 @@ def word(ratio: dict[str, Any], noise: float) -> str:
 
 
 def noise(control: dict[str, Any] | None) -> float:
-    """How far from 1 the A/A control's interval reaches; the host's part is in the interval of whom it concerns."""
+    """Return how far the A/A control's interval reaches from 1, as a log, without the host's part."""
     return max(abs(math.log(edge)) for edge in control.get("blocks_ci95", control["ci95"])) if control else 0.0

@@ -1,4 +1,4 @@
-"""Medians, spreads and intervals of samples that follow each other. Deterministic: the resampling is seeded."""
+"""Medians, spreads and intervals of consecutive samples. Deterministic: the resampling is seeded."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import numpy as np
 
 RESAMPLES = 2000
 SEED = 20251121
-# From so many samples on their autocorrelation and the bootstrap of their t tell something.
+# With fewer samples, their autocorrelation and the bootstrap of their t say nothing.
 TELLING = 12
-# An autocorrelation beyond this widens no further: nothing is known to a few permille there anyway.
+# A larger autocorrelation does not widen intervals further: such data is known to a few permille at best.
 MOST_CORRELATED = 0.6
 NORMAL = 1.959964
-# How far under its median a time of a solution counts: 5 %, or 3.4 standard deviations of what is normal.
+# How far below its median a solution's time counts: 5 %, or CAP_DEVIATIONS median deviations (3.4 standard deviations
+# of a normal distribution).
 CAP, CAP_DEVIATIONS = 0.05, 5.0
-# 97.5 % points of Student's t with 1 to 4 degrees of freedom; above these an expansion is good to a permille.
+# 97.5 % points of Student's t with 1 to 4 degrees of freedom; above these a series is accurate to a permille.
 STUDENT = (12.706205, 4.302653, 3.182446, 2.776445)
 
 
@@ -25,7 +26,7 @@ def _drawn(count: int) -> np.ndarray[Any, Any]:
 
 
 def student(freedom: int) -> float:
-    """The 97.5 % point of Student's t."""
+    """Return the 97.5 % point of Student's t with `freedom` degrees of freedom."""
     if freedom <= len(STUDENT):
         return STUDENT[freedom - 1]
     z = NORMAL
@@ -34,8 +35,11 @@ def student(freedom: int) -> float:
 
 
 def inflation(values: np.ndarray[Any, Any]) -> float:
-    """How much wider than for independent samples an interval of their mean must be: the root of (1 + r) / (1 - r) with
-    r their lag-1 autocorrelation where that is positive, corrected for how much too small so few samples show it."""
+    """Return how much wider than for independent samples an interval of their mean must be.
+
+    This is sqrt((1 + r) / (1 - r)) with r the lag-1 autocorrelation if it is positive, corrected for its bias in few
+    samples.
+    """
     count = len(values)
     around = values - values.mean()
     power = float(around @ around)
@@ -47,10 +51,10 @@ def inflation(values: np.ndarray[Any, Any]) -> float:
 
 
 def summary(samples_ms: list[float]) -> dict[str, Any]:
-    """median, its 95 % percentile-bootstrap interval, interquartile range and n, all in milliseconds. The interval is
-    as much wider as samples on one side of the median follow each other.
+    """Return median, its 95 % percentile-bootstrap interval, interquartile range and n, in milliseconds.
 
-    Raises ValueError without samples.
+    The interval is widened if consecutive samples tend to lie on the same side of the median. Raises ValueError without
+    samples.
     """
     if not samples_ms:
         raise ValueError("no samples")
@@ -68,8 +72,10 @@ def summary(samples_ms: list[float]) -> dict[str, Any]:
 
 
 def mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:
-    """The 95 % interval of a mean: on either side the wider of Student's and the studentised bootstrap's, which few
-    samples, heavy tails and skew each ask for, times the inflation. A single sample has no interval: the point itself.
+    """Return the 95 % interval of a mean; for a single sample the point itself.
+
+    Each side takes the wider of Student's and the studentised bootstrap's interval, times the inflation. Few samples
+    need the former, heavy tails and skew the latter.
     """
     count, mean = len(values), float(values.mean())
     spread = float(values.std(ddof=1)) if count > 1 else 0.0
@@ -88,12 +94,12 @@ def mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:
 
 
 def paired_ratio(base_ms: list[float], ours_ms: list[float], *, capped: bool = False) -> dict[str, Any]:
-    """Speedup over paired blocks: exp of the mean log ratio, and its 95 % interval over blocks (`mean_interval`).
+    """Return the speedup over paired blocks: exp of the mean log ratio, and its 95 % interval (`mean_interval`).
 
-    base_ms, ours_ms: one time (ms) a block, in the same order. Raises ValueError where they do not pair up.
-    capped: no time of ours counts as shorter than the median one by more than CAP, or CAP_DEVIATIONS median deviations
-    where they are more, and `capped_blocks` says how many were: a few calls carry no speedup that the others do not
-    have. What the base does in a block counts as it is. Few samples, which tell no deviation, are not capped.
+    base_ms, ours_ms: one time (ms) a block, in the same order. Raises ValueError if they do not pair up. capped: our
+    times count as at least the median less CAP, or less CAP_DEVIATIONS median deviations if that is more. So a few
+    calls cannot make a speedup that the others do not have. `capped_blocks`: how many were raised. The base's times are
+    never changed, and few samples, whose deviation is unknown, are not capped.
     """
     if not base_ms or len(base_ms) != len(ours_ms):
         raise ValueError(f"{len(base_ms)} and {len(ours_ms)} blocks do not pair up")
@@ -110,9 +116,10 @@ def paired_ratio(base_ms: list[float], ours_ms: list[float], *, capped: bool = F
 
 
 def geometric_mean(ratios: list[dict[str, Any]]) -> dict[str, Any]:
-    """Geometric mean of independent ratios with the interval that their own intervals imply.
+    """Return the geometric mean of independent ratios, with the interval that their own intervals imply.
 
-    Each ratio's log is taken as normal with the width of its interval; the product's log adds in quadrature.
+    Each ratio's log is taken as normal with the width of its interval; the logs' errors add in quadrature. Raises
+    ValueError without ratios.
     """
     if not ratios:
         raise ValueError("no ratios")

@@ -1,16 +1,16 @@
-"""Trials: which inputs and which weights a solution must get right.
+"""Trials: the inputs and weights on which a solution must be right.
 
 native            the published distribution and weights (two secret seeds)
-stress            signed normal inputs with the problem's deviation, in runs of equal ones where it says so, or the
-                  published ones with their sign turned
+stress            signed normal inputs with the problem's standard deviation, in runs of equal values where the problem
+                  says so, or the published inputs negated
 spiked            published inputs with one element in 8191 far outside their range, of either sign
 perturbed         published inputs; every parameter and running statistic away from its default, so that an output
                   that ignores a sub-operation or assumes scale 1 and bias 0 is wrong
-perturbed_stress  both
+perturbed_stress  stress inputs with perturbed weights
 perturbed_spiked  spiked inputs with perturbed weights, where the published weights carry no signal
 
-Two more kinds decide nothing: `neighbour`, published inputs of the problem's neighbouring shape with perturbed weights,
-informs; `warmup`, the published weights where no trial has them, makes the weights change under a solution.
+Two more kinds decide nothing. `neighbour` uses published inputs of the problem's neighbouring shape with perturbed
+weights, and informs. `warmup` uses the published weights where no trial has them, so that a solution's weights change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PUBLIC_SEED = 20251121
 PERTURBATION_SEED = 77
 NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-# Rows of the batch that calibrate running statistics; enough for a per-layer scalar.
+# Rows of the batch that calibrate running statistics: enough for one scalar a layer.
 CALIBRATION_ROWS = 8
 
 
@@ -38,8 +38,8 @@ CALIBRATION_ROWS = 8
 class Trial:
     """One set of inputs and weights.
 
-    neighbour: its inputs are those of `problem.neighbouring()`, its weights the problem's own, and it informs only.
-    judged: whether the output is compared; where not, it must pass the gates alone.
+    neighbour: it uses the inputs of `problem.neighbouring()` and the problem's own weights, and only informs.
+    judged: whether the output is compared; if not, it only has to pass the gates.
     """
 
     kind: str
@@ -51,12 +51,12 @@ class Trial:
 
     @property
     def decides(self) -> bool:
-        """Whether the verdict depends on its distances."""
+        """Return whether the verdict depends on its distances."""
         return self.judged and not self.neighbour
 
 
 def kinds(plan: Plan) -> dict[str, str]:
-    """Deciding trial kind -> why it is left out, or the empty string where it is run."""
+    """Return deciding trial kind -> why it is left out, or the empty string if it is run."""
     problem = plan.problem
     constant = not weights_vary(plan)
     dead = "" if problem.native_signal else "the published weights carry no signal"
@@ -73,7 +73,7 @@ def kinds(plan: Plan) -> dict[str, str]:
 
 
 def weights_vary(plan: Plan) -> bool:
-    """Whether the problem has parameters or running statistics to perturb."""
+    """Return whether the problem has parameters or running statistics to perturb."""
     with torch.device("meta"):
         model = plan.module.Model(*plan.problem.init_inputs(plan.module))
     statistics = any(isinstance(m, BATCH_NORMS) for m in model.modules())
@@ -81,25 +81,25 @@ def weights_vary(plan: Plan) -> bool:
 
 
 def secret_seed() -> int:
-    """63 fresh random bits."""
+    """Return 63 fresh random bits."""
     return secrets.randbits(63)
 
 
 def others(plan: Plan, perturbed: bool) -> list[str]:
-    """The deciding trials with the published, or the perturbed, weights whose inputs are not the published ones."""
+    """Return the deciding trials with published (or perturbed) weights whose inputs are not the published ones."""
     run = [kind for kind, why in kinds(plan).items() if not why and stress_of(plan, kind) is not None]
     return [kind for kind in run if kind.startswith("perturbed") == perturbed]
 
 
 def stress_of(plan: Plan, kind: str) -> Stress | None:
-    """How the inputs of a trial of this kind differ from the published ones."""
+    """Return how the inputs of a trial of this kind differ from the published ones."""
     if kind.endswith("spiked"):
         return "spike"
     return plan.problem.stress if kind.endswith("stress") else None
 
 
 def make(plan: Plan, *, public: bool = False, count_native: int = 2) -> list[Trial]:
-    """The trials of an evaluation under secret seeds, or those of a fixture under public ones (without a warm-up).
+    """Return the trials of an evaluation (secret seeds), or those of a fixture (public seeds, no warm-up).
 
     A warm-up comes first, a neighbour last.
     """
@@ -124,12 +124,14 @@ def _draw(shape: torch.Size, kind: str, index: int, seed: int, std: float = 1.0)
 
 
 def perturbed_weights(plan: Plan, device: torch.device, seed: int = PERTURBATION_SEED) -> Weights:
-    """The published weights moved: norm weights U(.5, 1.5) (batch norms U(.75, 1.25)), biases plus .2 (.1) normal,
-    constant parameters times 1.37 or plus .2 normal where they are zero, vectors plus .2 normal, and all others in
-    reversed order, so that their distribution stays; running statistics calibrated on a few rows (one scalar mean
-    square a layer, means of a tenth of that deviation).
+    """Return the published weights, perturbed.
 
-    The scalar variance keeps a deep untrained net well conditioned: per-channel statistics amplify rounding.
+    Norm weights are U(.5, 1.5), those of batch norms U(.75, 1.25); norm biases are normal with deviation .2, of batch
+    norms .1. Constant parameters are multiplied by 1.37, or become normal with deviation .2 if they are zero. Vectors
+    get normal noise of deviation .2. All other parameters are reversed, which keeps their distribution.
+
+    Running statistics are calibrated on a few rows: one scalar mean square a layer, and means of a tenth of that
+    deviation. The scalar keeps a deep untrained net well conditioned, since per-channel statistics amplify rounding.
     """
     init = plan.problem.init_inputs(plan.module, perturbed=True)
     model = build(plan.problem, plan.module, init).float()
@@ -164,7 +166,7 @@ def perturbed_weights(plan: Plan, device: torch.device, seed: int = PERTURBATION
 
 
 def _calibrate(model: nn.Module, plan: Plan, device: torch.device, seed: int) -> None:
-    """Sets every batch norm's running statistics from the inputs that reach it, layer after layer."""
+    """Set every batch norm's running statistics from the inputs that reach it, layer after layer."""
     model.to(device)
 
     def before(module: nn.Module, args: tuple[torch.Tensor, ...]) -> None:

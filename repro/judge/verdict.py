@@ -1,4 +1,4 @@
-"""From distances and times to a verdict. Words: correct incorrect rejected error timeout inconclusive."""
+"""Makes verdicts from distances and times. Words: correct incorrect rejected error timeout inconclusive."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from repro.problems import Problem
 if TYPE_CHECKING:
     from repro.judge.subject import Subject
 
-# Baselines that the published speedups divide by, and their names in a result.
+# Baselines of the published speedups, by their names in a result.
 PUBLISHED_BASELINES = ("eager", "compile")
-# What is kept of a worker's word on itself, which decides nothing: these names, and so much of a text.
+# Facts that a worker reports of itself and that decide nothing: their names, and the most characters kept of a text.
 PEAK = ("allocated", "reserved")
 MODES = ("grad", "cudnn_tf32", "matmul_tf32", "cudnn_benchmark", "default_dtype", "allocator", "threads")
 SAID_CHARS = 400
@@ -24,7 +24,7 @@ NOT_TIMED = "only correct solutions are timed"
 
 
 def judge(subject: Subject, fixture: dict[str, Any]) -> dict[str, Any]:
-    """Verdict, class and reasons from a solution's trials. Every planned kind must have been judged."""
+    """Return verdict, class and reasons from a solution's trials. Every planned kind must have been judged."""
     reasons = list(subject.reasons)
     worst = {name: max((v[name] for t in subject.distances.values() for v in t), default=None) for name in GUARDS}
     facts = {"precision_class": None, "rel_l2": worst["rel_l2"], "distances": subject.distances}
@@ -41,7 +41,7 @@ def judge(subject: Subject, fixture: dict[str, Any]) -> dict[str, Any]:
 
 
 def _excesses(subject: Subject, fixture: dict[str, Any]) -> list[dict[str, Any]]:
-    """One reason a deciding trial kind: the guard that is furthest over the loosest class's limit."""
+    """Return a reason for each deciding trial kind: the guard that exceeds the loosest class's limit most."""
     loosest = CLASSES[fixture["dtype"]][-1]
     found = []
     for kind, values in subject.distances.items():
@@ -58,7 +58,7 @@ def _excesses(subject: Subject, fixture: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def baseline(series: timing.Series) -> dict[str, Any]:
-    """Times of one torch baseline, in ms: device (cold), latency (cold, launch included) and hot."""
+    """Return the times of a torch baseline, ms: device (cold), latency (cold, with launch) and hot."""
     return {"time_ms": stats.summary(series.device_ms)} | _others(series)
 
 
@@ -76,7 +76,7 @@ def result(
     reached: dict[str, Any] | None,
     trust: str,
 ) -> dict[str, Any]:
-    """One entry of `results` as design.md draws it; what is missing has its reason beside it."""
+    """Return one entry of `results`; what is missing has its reason beside it."""
     legacy_kinds = [k for k in ("native", "perturbed") if k in subject.legacy][:1] or list(subject.legacy)[:1]
     uid = subject.hello.get("uid")
     entry: dict[str, Any] = {
@@ -118,7 +118,7 @@ def result(
     if any(alone.get(name, 1.0) > 1 + timing.HELD_UP for name in ratio):
         entry["labels"] = sorted({*entry["labels"], "baselines_slower_beside_it"})
     for name, found in ratio.items():
-        if alone.get(name, 1.0) > 1 + timing.HELD_UP:  # by the host, or it would be rejected
+        if alone.get(name, 1.0) > 1 + timing.HELD_UP:  # slowed by the host, else the solution would be rejected
             found["at_least"] /= alone[name]
         found["word"] = speedups.word(found, speedups.noise(facts.get("aa")))
         if series[name].latency_ms and ours.latency_ms:
@@ -133,21 +133,21 @@ def result(
 
 
 def _said(told: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """The plain values of these names."""
+    """Return the plain values of these names."""
     known = [(name, told[name]) for name in names if name in told] if isinstance(told, dict) else []
     plain = {name: value for name, value in known if value is None or isinstance(value, int | float | str)}
     return {name: value[:SAID_CHARS] if isinstance(value, str) else value for name, value in plain.items()}
 
 
 def _separation(trust: str, uid: int | None) -> str:
-    """What lies between judge and solution: nothing (one process), a process, or a process of another user."""
+    """Return what separates judge and solution: none (one process), process, or user (a process of another user)."""
     if trust == "dev":
         return "none"
     return "process" if uid is None or uid == os.geteuid() else "user"
 
 
 def _provenance(subject: Subject) -> dict[str, Any]:
-    """Share of GPU time in the solution's own kernels, as its process's profiler told it."""
+    """Return the share of GPU time in the solution's own kernels, as the profiler in its process reported it."""
     kernels, reason = subject.profile.get("kernels"), subject.profile.get("reason", "")
     if not isinstance(kernels, list) or not kernels:
         return {"own_kernel_share": None, "own_kernel_share_reason": str(reason or "not profiled")[:200]}
@@ -156,7 +156,7 @@ def _provenance(subject: Subject) -> dict[str, Any]:
 
 
 def _best(problem: Problem, judged: dict[str, Any], facts: dict[str, Any], ratio: dict[str, Any]) -> dict[str, Any]:
-    """Speedup over the fastest torch baseline that is at least as precise as the solution."""
+    """Return the speedup over the fastest torch baseline that is at least as precise as the solution."""
     order = CLASSES[problem.dtype]
     allowed = order[: order.index(judged["precision_class"]) + 1]
     same = {n: r for n, r in ratio.items() if facts["baseline_classes"][n] in allowed}
@@ -167,19 +167,19 @@ def _best(problem: Problem, judged: dict[str, Any], facts: dict[str, Any], ratio
 
 
 def _floor(problem: Problem, entry: dict[str, Any], reached: dict[str, Any] | None) -> None:
-    """Adds the floor; a time under what any algorithm could reach rejects the solution."""
+    """Add the floor. A time that no algorithm can reach rejects the solution."""
     if reached is None:
-        entry["floor_reason"] = "no GPU: there is no floor for a time on the CPU"
+        entry["floor_reason"] = "no GPU: a time on the CPU has no floor"
         return
     floor = ceilings.floor_ms(problem, entry["precision_class"], reached)
     impossible = ceilings.impossible_ms(problem, entry["precision_class"], reached)
     if floor is None or impossible is None:
-        entry["floor_reason"] = "the work of this problem at this size is not known"
+        entry["floor_reason"] = "the work of this problem at this size is unknown"
         return
     median = entry["time_ms"]["median"]
     entry["floor_ms"] = floor
     entry["floor_fraction"] = floor / median
     if median < impossible:
         entry["verdict"] = "rejected"
-        detail = f"{median:.4g} ms is under {impossible:.4g} ms, less than this GPU's measured ceilings allow"
+        detail = f"{median:.4g} ms is impossible: this GPU's measured ceilings allow {impossible:.4g} ms at best"
         entry["reasons"] = [*entry["reasons"], {"code": "below_floor", "detail": detail}]

@@ -1,4 +1,4 @@
-"""Correctness: every planned trial of every subject, its output compared with the fp64 reference chunk by chunk."""
+"""Correctness: runs every planned trial of every subject and compares outputs with the fp64 reference in chunks."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from repro.judge.slots import Slots
 from repro.judge.subject import RUNS, Options, Progress, Subject, moved
 from repro.problems import Problem
 
-# Calls on the same inputs in every trial: one that differs from the first is judged like it. A kernel that is wrong at
-# every second call is right in all of them once in 2 ** (REPEATS * trials), before anything is timed.
+# Calls on the same inputs in every trial; one that differs from the first is judged like it. A kernel that is wrong at
+# half of its calls, by chance, passes all of them with a probability of 2 ** -(REPEATS * trials) before timing.
 REPEATS = 3
 
 
 def meets(values: dict[str, float], fixture: dict[str, Any], kind: str, klass: str) -> bool:
-    """Whether distances are within a class's limits on a trial."""
+    """Return whether distances are within a class's limits on a trial."""
     return score(values, fixture["trials"][kind]["limits"][klass]) <= 1
 
 
 @dataclass
 class Shape:
-    """A problem at one shape: what its inputs are, what it returns, and how many rows fit a chunk."""
+    """A problem at one shape: its inputs, its output spec, and how many rows fit a chunk."""
 
     plan: Plan
     spec: Any
@@ -50,7 +50,7 @@ class Shape:
 
 
 class Evaluation:
-    """State of one evaluation: plan, buffers, references, subjects."""
+    """State of one evaluation: plan, buffers, reference, subjects."""
 
     def __init__(
         self, problem: Problem, fixture: dict[str, Any], subjects: list[Subject], options: Options,
@@ -73,23 +73,23 @@ class Evaluation:
         self.spent_s: dict[str, float] = {}
         self.parts = Clock()
         self.perturbed: Weights | None = None
-        self.noted: Callable[[], None] = lambda: None  # called when a solution has shown how right it is
+        self.noted: Callable[[], None] = lambda: None  # called after each recorded distance of a solution
 
     def refer(self) -> None:
-        """Builds the fp64 reference. Workers may start before: on a GPU its first call takes a second or two."""
+        """Build the fp64 reference. Workers may start before: on a GPU its first call takes a second or two."""
         self.reference = Reference(self.plan, self.native, self.device)
         self.reference_of = "native"
         self.own.rows = rows_per_chunk(self.plan, self.reference, self.own.spec)
 
     @property
     def plan(self) -> Plan:
-        """The problem at its own shape."""
+        """Return the plan of the problem at its own shape."""
         return self.own.plan
 
     # -- workers and weights --------------------------------------------------------------------------------------
 
     def seat(self, *subjects: Subject) -> None:
-        """Gives each that has none a worker's process, a staging buffer and a gate."""
+        """Give a worker process, a staging buffer and a gate to each subject without a worker."""
         for subject in subjects:
             if subject.worker is not None:
                 continue
@@ -103,7 +103,7 @@ class Evaluation:
                 subject.worker = WorkerProcess(subject.name, self.device, buffers, trusted=subject.trusted, kind=kind)
 
     def start(self, *subjects: Subject) -> None:
-        """Starts workers side by side and has each import its file; a fault becomes the subject's."""
+        """Start workers side by side, and have each import its file. A fault becomes the subject's."""
         self.seat(*subjects)
         source = base64.b64encode(self.problem.path.read_bytes()).decode()
         problem = {"source": source} | {name: getattr(self.problem, name) for name in ("id", "dtype", "overrides")}
@@ -129,8 +129,8 @@ class Evaluation:
                 self.end(subject)
 
     def end(self, *subjects: Subject) -> None:
-        """Ends the workers of subjects that are done with: what they hold of the GPU is free for the others."""
-        if len(subjects) > 1:  # taking a CUDA context down takes a while, which several do side by side
+        """End workers that are no longer needed, which frees their GPU memory."""
+        if len(subjects) > 1:  # destroying a CUDA context takes a while, so several end side by side
             for subject in subjects:
                 if subject.worker is not None:
                     subject.worker.doom()
@@ -145,7 +145,7 @@ class Evaluation:
             subject.staging = subject.gate = None
 
     def weights(self, perturbed: bool) -> tuple[str, Weights]:
-        """The name of the native or the perturbed weights, and the weights."""
+        """Return the name of the native or the perturbed weights, and the weights."""
         if not perturbed:
             return "native", self.native
         if self.perturbed is None:
@@ -153,7 +153,7 @@ class Evaluation:
         return "perturbed", self.perturbed
 
     def use(self, perturbed: bool) -> tuple[str, Weights]:
-        """Makes the fp64 reference one of the native or the perturbed weights; returns their name and the weights."""
+        """Load the native or the perturbed weights into the fp64 reference; return their name and the weights."""
         name, state = self.weights(perturbed)
         if self.reference_of != name:
             self.reference.load(state)
@@ -161,8 +161,10 @@ class Evaluation:
         return name, state
 
     def load(self, subject: Subject, name: str, state: Weights, timeout_s: float = 0.0) -> None:
-        """Hands the weights to a worker, piece by piece through the staging buffer, and has it load them within
-        timeout_s (0: that of every request)."""
+        """Send the weights to a worker in pieces through the staging buffer, and have it load them.
+
+        timeout_s bounds the loading; 0 uses the usual limit.
+        """
         if self.loaded.get(subject.name) == name:
             return
         self._hand(subject, state)
@@ -185,10 +187,10 @@ class Evaluation:
                              "start": start, "count": part.numel()}, self.options.timeout_s)  # fmt: skip
 
     def still(self, but: Subject | None = None) -> None:
-        """Stops every solution, or all but one: the slots are open to all of them."""
+        """Stop every solution, or all but one, since all of them can access the slots."""
         for subject in self.subjects:
             if subject is not but and subject.worker is not None:
-                with contextlib.suppress(SolutionError):  # told when its own turn comes
+                with contextlib.suppress(SolutionError):  # reported when its own turn comes
                     subject.worker.stop()
 
     # -- outputs --------------------------------------------------------------------------------------------------
@@ -196,8 +198,10 @@ class Evaluation:
     def _fetched(
         self, subject: Subject, part: slice | None, shapes: list[tuple[int, ...]], bound: Seal | None = None
     ) -> list[Callable[[], Any]]:
-        """For each output a function that has the rows `part` copied into the poisoned staging buffer. bound: the bytes
-        are held against it, and are a copy then that the worker cannot change any more."""
+        """Return for each output a function that fetches the rows `part` through the poisoned staging buffer.
+
+        bound: check the bytes against this seal, and return a copy that the worker cannot change.
+        """
         staging = subject.staging
         assert staging is not None
         found: list[Callable[[], Any]] = []
@@ -224,8 +228,11 @@ class Evaluation:
         self, subject: Subject, described: Any, only: slice | None = None, *, whole: bool = True,
         bound: Seal | None = None,
     ) -> tuple[Distance, list[int]]:  # fmt: skip
-        """The worker's kept output against the reference, all rows or those of `only`, and digests of the bytes, one a
-        chunk. bound: what the worker told of its bytes before, which they must have; then there are no digests."""
+        """Return the distance of the worker's kept output from the reference, and digests of its bytes, one a chunk.
+
+        only: rows to compare if not `whole`. bound: a seal that the bytes must match; then there are no digests. Raises
+        SolutionRejected.
+        """
         if not subject.trusted:
             gates.check(described, self.shape.spec, self.device.type)
         if bound is not None:
@@ -245,25 +252,25 @@ class Evaluation:
         return distance, bits
 
     def bits(self, subject: Subject) -> list[int]:
-        """Digests of the worker's kept output, chunk by chunk as `compare` takes them, without a reference."""
+        """Return digests of the worker's kept output, in the same chunks as `compare`, without a reference."""
         parts = chunks(self.shape.plan, self.shape.rows)
         return [metric.digest(fetch()) for p in parts for fetch in self._fetched(subject, p, self._shapes(p))]
 
     def taken(self, subject: Subject, described: Any, part: slice | None, bound: Seal) -> None:
-        """Fetches some rows of the worker's kept output as `compare` does, and compares them with nothing."""
+        """Fetch rows of the worker's kept output as `compare` does, without comparing them."""
         bound.open(leaves(self.shape.spec), described)
         for fetch in self._fetched(subject, part, self._shapes(part), bound):
             fetch()
 
     def _shapes(self, part: slice | None) -> list[tuple[int, ...]]:
-        """Of the rows `part` of every output."""
+        """Return the shapes of the rows `part` of every output."""
         dims, specs = self.problem.batch_dims, [leaf["shape"] for _, leaf in leaves(self.shape.spec)]
         if part is None:
             return [tuple(shape) for shape in specs]
         return [(part.stop - part.start, *[1] * (dims - 1), *shape[dims:]) for shape in specs]
 
     def settled(self, subject: Subject, answered: Any) -> None:
-        """Raises SolutionRejected where the output is not what it was right after its call."""
+        """Raise SolutionRejected if the output changed since its call ended."""
         now = subject.ask({"op": "again"}, self.options.timeout_s).get("digest")
         if now is None or now != answered:
             raise SolutionRejected("deferred_write", "the output changed after its call had ended")
@@ -271,8 +278,11 @@ class Evaluation:
     # -- trials ---------------------------------------------------------------------------------------------------
 
     def trial(self, subject: Subject, trial: trials.Trial) -> None:
-        """One trial of one solution; its faults become reasons. It is made again where another one, which could have
-        written to the inputs, ran meanwhile: that one is rejected, and this one begins anew."""
+        """Run one trial of one solution; its faults become reasons.
+
+        The trial is repeated if another solution ran meanwhile, since that one could have written to the inputs. The
+        other one is rejected, and this one starts in a new worker.
+        """
         before = subject.noted()
         self._trial(subject, trial)
         while self._somebody_ran(subject, trial):
@@ -284,7 +294,7 @@ class Evaluation:
             self._trial(subject, trial)
 
     def _somebody_ran(self, subject: Subject, trial: trials.Trial) -> bool:
-        """Rejects the other solutions that do not stand still; whether there are any."""
+        """Reject the other solutions that are not at rest. Return whether there are any."""
         found = moved(s for s in self.subjects if s is not subject)
         for other in found:
             other.fail(SolutionRejected("background_work", RUNS), trial.kind)
@@ -355,7 +365,7 @@ class Evaluation:
         self.noted()
 
     def verify(self, planned: list[trials.Trial]) -> None:
-        """All deciding trials of all solutions. Trials that share weights follow each other, in secret order."""
+        """Run all deciding trials of all solutions in secret order, grouped by weights."""
         order = list(planned)
         random.SystemRandom().shuffle(order)
         order.sort(key=lambda t: (t.judged, t.perturbed))
@@ -373,9 +383,9 @@ class Evaluation:
     # -- baselines ------------------------------------------------------------------------------------------------
 
     def class_now(self, subject: Subject, variant: str, kind: str, timeout_s: float) -> str:
-        """Runs a trusted variant on what lies in the slots and returns its precision class.
+        """Run a trusted variant on the inputs in the slots and return its precision class.
 
-        Raises SolutionRejected (`baseline_incorrect`) where it has none.
+        Raises SolutionRejected (`baseline_incorrect`) if it meets no class.
         """
         message = {"op": "run", "variant": variant, "inputs": self.slots.told()}
         answer = subject.ask(message, timeout_s)
@@ -387,13 +397,13 @@ class Evaluation:
         return klass
 
     def random_row(self) -> tuple[slice | None, bool]:
-        """One row of the batch that nobody can guess, or (None, True) for the whole where it cannot be split."""
+        """Return a secret random row of the batch, or (None, True) for the whole if it cannot be split."""
         if self.own.rows is None or self.plan.batch is None:
             return None, True
         row = random.SystemRandom().randrange(self.plan.batch)
         return slice(row, row + 1), False
 
     def close(self) -> None:
-        """Ends every worker and gives the buffers back."""
+        """End every worker and free the buffers."""
         self.end(*self.subjects)
         self.slots.close()

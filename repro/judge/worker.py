@@ -1,8 +1,8 @@
-"""The untrusted process: imports one solution and runs it on what the judge hands it.
+"""The untrusted process: imports one solution and runs it on the judge's inputs.
 
-`__main__.py` starts it, confined. It answers one JSON line to each request. It holds no expected value, no threshold
-and no result: what it says of its own outputs is a tripwire, the bytes that it copies into the judge's buffer are what
-counts. Trusted instances of the same program hold the torch baselines.
+`__main__.py` starts it, confined. It answers each request with one JSON line. It holds no expected value, threshold or
+result. Its description of outputs is a tripwire; the judge decides by the bytes copied into its own buffer. Trusted
+instances of the same program run the torch baselines.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from repro.judge.buffers import open_ticket, view
 from repro.judge.outputs import address, describe, digest, nbytes, part, sealed, sums
 from repro.judge.protocol import Channel, ChannelClosed
 
-# Bound before a solution is imported, so that patching torch.cuda.Event or time later changes nothing here.
+# Bound before a solution is imported, so that a solution cannot change them by patching torch.cuda.Event or time.
 _Event = torch.cuda.Event
 _elapsed = torch.cuda.Event.elapsed_time
 _record = torch.cuda.Event.record
@@ -39,26 +39,28 @@ _stream = torch.cuda.current_stream
 _clock_ns = time.perf_counter_ns
 _no_grad = torch.no_grad
 
-# A mode that a solution leaves switched on would do its work when the judge first touches the output.
+# A torch mode that a solution leaves on could do its work when the judge first touches the output.
 _MODES = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack)
 
-# What a process may hold beside the judge's own memory is left to it; this much stays free for the judge's chunks.
+# Memory that a worker must leave free for the judge's chunks; the worker may use the rest.
 JUDGE_RESERVE_BYTES = 3 << 30
-# Outputs up to this size are held while the next call runs, to see whether it returns the same memory.
+# Outputs up to this size are kept during the next call, to see whether it returns the same memory.
 HOLD_BYTES = 256 << 20
-# A kernel of so many microseconds runs between the wait for the inputs and the first event, so that the GPU has turned
-# from the judge's context to this one before the clock of the call begins.
+# Microseconds of a kernel between the wait for the inputs and the first event. Meanwhile the GPU switches from the
+# judge's context to this one, before the call's clock begins.
 LEAD_US = 20.0
 
 
 def no_modes() -> None:
-    """Raises SolutionError where a torch mode is still active after a call."""
+    """Raise SolutionError if a torch mode is still active after a call."""
     if any(count() for count in _MODES):
-        raise SolutionError("deferred_write", "the call left a torch mode switched on, as torch.set_default_device is")
+        raise SolutionError(
+            "deferred_write", "the call left a torch mode switched on, as torch.set_default_device does"
+        )
 
 
 class Worker:
-    """State of one worker: opened buffers, the solution's module, its callables, its last output."""
+    """State of one worker: open buffers, the solution's module, its callables, its last output."""
 
     def __init__(self, device: torch.device, scratch: Path | None, confined: dict[str, str] | None = None) -> None:
         self.device, self.confined = device, confined or {}
@@ -79,13 +81,13 @@ class Worker:
         self.states: list[bytes] = []
 
     def hello(self) -> dict[str, Any]:
-        """Who this is, and what confines it."""
+        """Return the ids of this process, its torch version, and how it is confined."""
         return {"pid": os.getpid(), "uid": os.getuid(), "torch": torch.__version__, "confined": self.confined}
 
     def attach(self, buffers: dict[str, Any]) -> dict[str, Any]:
-        """Opens the shared buffers."""
+        """Open the shared buffers."""
         if self.cuda:
-            torch.cuda.init()  # opening an IPC handle before the context exists is a segmentation fault
+            torch.cuda.init()  # opening an IPC handle without a context is a segmentation fault
             torch.empty(1, device=self.device)
             total = torch.cuda.get_device_properties(self.device).total_memory
             torch.cuda.set_per_process_memory_fraction(max(0.1, 1 - JUDGE_RESERVE_BYTES / total))
@@ -93,7 +95,7 @@ class Worker:
         return {}
 
     def define(self, source: str | None, entry: str, problem: dict[str, Any], inputs: int) -> dict[str, Any]:
-        """Imports the problem and, where `source` (base64) is given, the solution; checks that `entry` is there."""
+        """Import the problem, and the solution if `source` (base64) is given; check that it defines `entry`."""
         overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in problem["overrides"].items()}
         file = self.scratch / "problem.py"
         file.write_bytes(base64.b64decode(problem["source"]))
@@ -126,18 +128,18 @@ class Worker:
         return "needs_cuda" if not self.cuda and no_gpu.lacks_gpu(error) else otherwise
 
     def piece(self, name: str, dtype: str, shape: list[int], start: int, count: int) -> dict[str, Any]:
-        """Elements [start, start + count) of one tensor of the state dict, from the staging buffer."""
+        """Copy elements [start, start + count) of one tensor of the state dict from the staging buffer."""
         kind = getattr(torch, dtype)
         if start == 0:
             self.state[name] = torch.empty(shape, dtype=kind, device=self.device)
         flat = self.state[name].view(-1)
         flat[start : start + count].copy_(view(self.buffers["staging"], kind, (count,)))
         if self.device.type == "cuda":
-            _synchronize()  # the judge writes the next piece over this one as soon as it is answered
+            _synchronize()  # the judge overwrites the staging buffer after the answer
         return {}
 
     def load(self, init: list[Any], variants: list[str]) -> dict[str, Any]:
-        """Builds the model where it is new or its constructor arguments changed, then loads the weights strictly."""
+        """Build the model if it is new or its constructor arguments changed, then load the weights strictly."""
         init = [tuple(v) if isinstance(v, list) else v for v in init]
         state, self.state = self.state, {}
         name = "Model" if self.entry == "kernel_function" else self.entry
@@ -158,7 +160,7 @@ class Worker:
         return {}
 
     def bind(self, variants: list[str]) -> None:
-        """A callable for each variant."""
+        """Make a callable for each variant."""
         assert self.model is not None
         for variant in variants:
             if self.entry == "Model":
@@ -181,7 +183,7 @@ class Worker:
             baselines.set_flags(variant)
 
     def modes(self) -> dict[str, Any]:
-        """The global modes that change what a call computes or costs."""
+        """Return the global modes that change a call's result or cost."""
         return {
             "grad": torch.is_grad_enabled(),
             "cudnn_tf32": torch.backends.cudnn.allow_tf32,
@@ -193,7 +195,7 @@ class Worker:
         }
 
     def run(self, variant: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """One call; its output is kept for `fetch`."""
+        """Make one call and keep its output for `fetch`."""
         values = self._inputs(inputs)
         before = address(self.output)
         held = self.output if before is not None and nbytes(self.output) <= HOLD_BYTES else None
@@ -209,13 +211,13 @@ class Worker:
         return {"output": describe(self.output, values), "digest": bits, "static": self.static}
 
     def again(self) -> dict[str, Any]:
-        """The digest of the kept output as it is now."""
+        """Return the digest of the kept output as it is now."""
         if self.cuda:
             _synchronize()
         return {"digest": digest(sums(self.output))}
 
     def fetch(self, path: list[int], start: int, count: int, order: list[int] | None = None) -> dict[str, Any]:
-        """Some elements of one output tensor (`outputs.part`) into the staging buffer."""
+        """Copy some elements of one output tensor (`outputs.part`) into the staging buffer."""
         flat = part(self.output, path, start, count, order)
         view(self.buffers["staging"], flat.dtype, (count,)).copy_(flat)
         if self.device.type == "cuda":
@@ -223,14 +225,14 @@ class Worker:
         return {}
 
     def release(self) -> dict[str, Any]:
-        """Lets go of the output and of cached memory, so that the next variant finds it free."""
+        """Free the output and cached memory for the next variant."""
         self.output = None
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         return {}
 
     def peak(self) -> dict[str, Any]:
-        """Peak bytes that this process's tensors held since the last call, and what its allocator reserved."""
+        """Return the peak bytes since the last such request: of tensors, and reserved by the allocator."""
         if self.device.type != "cuda":
             return {"allocated": None, "reserved": None}
         facts = {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}
@@ -238,7 +240,7 @@ class Worker:
         return facts
 
     def arm(self, variant: str, inputs: list[dict[str, Any]], gate_us: float) -> dict[str, Any]:
-        """Everything of a timed call that can be done before its inputs are there, but to launch it."""
+        """Prepare a timed call as far as possible before its inputs exist, without launching it."""
         self.output = self.launched = None
         self._flags(variant)
         events = (_Event(enable_timing=True), _Event(enable_timing=True)) if self.cuda else None
@@ -249,8 +251,10 @@ class Worker:
         return {}
 
     def launch(self, number: int) -> dict[str, Any]:
-        """Enqueues the armed call behind a wait for the judge's gate to come to `number`, before its inputs are there;
-        milliseconds that took. Elsewhere than on a GPU nothing can wait, and `go` makes the call."""
+        """Enqueue the armed call behind a wait for the judge's gate to reach `number`, before its inputs exist.
+
+        Return how long that took, ms. Without a GPU nothing is enqueued; `go` makes the call.
+        """
         with _no_grad():
             before, begin = self.modes(), _clock_ns()
             if self.cuda:
@@ -269,9 +273,11 @@ class Worker:
         _record(events[1], stream)
 
     def go(self) -> dict[str, Any]:
-        """One timed call, milliseconds by events, by the host's clock and until all of it was launched; or the end of
-        the one that `launch` began, with the host's time from now on. Where nothing hides the launches, that shows the
-        whole latency from a waiting device to a waiting host."""
+        """Make one timed call, or wait for the call that `launch` enqueued.
+
+        Return milliseconds: device_ms by CUDA events, host_ms by the host's clock from now on, launch_ms until
+        everything was launched. Without a gate, host_ms is the whole latency from an idle device to a waiting host.
+        """
         values, call, gate_us, events = self.armed
         with _no_grad():
             before, launch_ms = self.launched or (self.modes(), 0.0)
@@ -294,7 +300,7 @@ class Worker:
             return times | {"modes": [before, self.modes()]}
 
     def seal(self, key: str) -> dict[str, Any]:
-        """What binds this process to the output of the call that was just made."""
+        """Return the root of each tensor of the last timed output, which commits this process to it."""
         secret = bytes.fromhex(key)
         with _no_grad():
             found = sealed(self.output, secret)
@@ -302,12 +308,12 @@ class Worker:
         return {"roots": [digests.root(states, size, secret) for states, size in found]}
 
     def look(self) -> dict[str, Any]:
-        """What the last timed call returned, and the states of which the roots are."""
+        """Return the description of the last timed output, and the states behind the roots."""
         told = [base64.b64encode(states).decode() for states in self.states]
         return {"output": describe(self.output, self.armed[0]), "states": told}
 
     def prepare(self) -> dict[str, Any]:
-        """Loads the gate and the digest, and ends what compiled."""
+        """Load the gate and digest kernels, and end compilation processes."""
         warm.quiet()
         if self.cuda and self.gate is None:
             self.gate = driver.Gate(self.device)
@@ -317,7 +323,7 @@ class Worker:
         return {}
 
     def hot(self, variant: str, inputs: list[dict[str, Any]], calls: int) -> dict[str, Any]:
-        """Mean milliseconds of `calls` calls back to back on the same inputs, caches as they are."""
+        """Return the mean of `calls` calls back to back on the same inputs, ms, without flushing caches."""
         self.output = None
         self._flags(variant)
         values, call = self._inputs(inputs), self.calls[variant]
@@ -334,7 +340,7 @@ class Worker:
         return {"ms": float(_elapsed(start, end)) / calls}
 
     def profile(self, variant: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """The kernels of one call, as the profiler names them."""
+        """Return the kernels of one call, as the profiler names them."""
         self.output = None
         self._flags(variant)
         values = self._inputs(inputs)
@@ -343,7 +349,7 @@ class Worker:
         return {"kernels": kernels[: provenance.MOST_KERNELS], "reason": reason}
 
     def drop(self) -> dict[str, Any]:
-        """Lets go of everything."""
+        """Free everything."""
         self.output = self.model = None
         self.calls.clear()
         self.state.clear()
@@ -351,7 +357,7 @@ class Worker:
 
 
 def answer(worker: Worker, message: dict[str, Any]) -> dict[str, Any]:
-    """Runs one request; an exception becomes an answer with a reason code."""
+    """Answer one request; an exception becomes an answer with a reason code."""
     op = message.pop("op")
     try:
         result: dict[str, Any] = getattr(worker, op)(**message)
@@ -365,7 +371,7 @@ def answer(worker: Worker, message: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
-        # torch's allocator on the CPU raises a plain RuntimeError
+        # torch's CPU allocator raises a plain RuntimeError
         full = "DefaultCPUAllocator: can't allocate memory" in str(error)
         code = "out_of_memory" if full else worker._code(error, "exception")
         return {"error": f"{type(error).__name__}: {error} ({where})", "code": code}
@@ -374,7 +380,7 @@ def answer(worker: Worker, message: dict[str, Any]) -> dict[str, Any]:
 def serve(
     read_fd: int, write_fd: int, device: str, scratch: Path, confined: dict[str, str], *, compiles: bool = False
 ) -> None:
-    """Answers requests until the judge closes the pipe. compiles: torch.compile will be asked for."""
+    """Answer requests until the judge closes the pipe. compiles: the judge will ask for torch.compile."""
     channel = Channel(read_fd, write_fd, from_judge=True)
     for fd in (channel.read_fd, channel.write_fd):
         os.set_inheritable(fd, False)
