@@ -1,4 +1,4 @@
-"""Where cells run. `choose` is the only door; only `engines/docker.py` knows the docker SDK."""
+"""Engines: where cells run. Call `choose`; only this folder's docker modules import the docker SDK."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ NAMES = ("auto", "docker", "local")
 
 
 def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None]) -> Engine:
-    """The engine called `name`; `auto` takes docker where an engine answers and has the image, else local.
+    """Return the engine called `name`; `auto` takes docker if an engine answers and has the image, else local.
 
-    gpus: all, none, or indices or UUIDs separated by commas. device: auto, cuda or cpu.
+    gpus: all, none, or indices or UUIDs separated by commas. device: auto, cuda or cpu. say: prints a notice. Raises
+    UsageError for an unknown name, PrerequisiteError if the engine cannot run here.
     """
     from repro.engines import local
 

@@ -1,4 +1,4 @@
-"""What an engine is given to run an agent, and what it hands back: an agent's cell and a gateway beside it."""
+"""Records of an agent's run on an engine: the cell with its gateway's configuration, and its outcome."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ OUTCOME, EVENTS, TRANSCRIPT, SOLUTIONS = "agent-outcome.json", "events.jsonl", "
 JOURNAL, METER, RECORDING = "journal.jsonl", "meter.json", "record.jsonl"
 READY = "ready"
 READY_S = 180.0
-# After its own wall budget an agent has so long to hand in before its container is killed.
+# Time to finish after an agent's own wall budget, before its container is killed.
 ALLOWANCE_S = 120.0
-# After SIGTERM.
+# Time to end after SIGTERM.
 GRACE_S = 20.0
-# Of one file, and of all that a cell leaves: beyond it the end is cut off and named.
+# Most bytes of one file and of all files of a cell; beyond them the rest is cut off and named.
 FILE_BYTES, CELL_BYTES = 32 << 20, 96 << 20
 LOG_BYTES = 64 << 10
-# An agent names and counts its files as it likes; the bundle's machine has to write them.
+# Bounds on the files of an agent, which the bundle's machine must be able to write.
 MOST_FILES, LONGEST_NAME = 1000, 200
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]{0,119}")
 
 
 @dataclass(frozen=True)
 class AgentCell:
-    """One agent at work. gateway, agent: the two JSON files without the paths that only the engine knows. files: name
-    below the cell's folder -> content; script: of a replay. online: whether the gateway needs a network. share: of the
-    machine's memory that the agent may use."""
+    """One agent to run.
+
+    gateway, agent: the two JSON files, without the paths that only the engine knows. files: name below the cell's
+    folder -> content. script: of a replay. online: whether the gateway needs a network. share: the fraction of the
+    machine's memory that the agent may use.
+    """
 
     id: str
     gateway: dict[str, Any]
@@ -50,8 +53,11 @@ class AgentCell:
 
 @dataclass
 class AgentOutcome:
-    """What a cell left. ending: how the agent's process ended, "" for well; cause: whose doing that was: "" (its own),
-    timeout, memory, stopped (this run was interrupted), infrastructure. Files are read even where it was killed."""
+    """Outcome of an agent's cell.
+
+    ending: how the agent's process ended, "" if well. cause: who caused it to end, "" for the agent itself, or timeout,
+    memory, stopped (this run was interrupted) or infrastructure. Files are read even if it was killed.
+    """
 
     cell: str
     ending: str = ""
@@ -65,8 +71,10 @@ class AgentOutcome:
 
 
 def refused(code: int | None, said: str) -> ReproError:
-    """What a gateway's end before it listened means: exit code 1 says that something is missing or wrong, which a
-    second attempt would not mend. said: its last line, after `: `."""
+    """Return the error for a gateway that ended before it listened. said: its last line, after `: `.
+
+    Exit code 1 means that something is missing or wrong, which a second attempt cannot mend.
+    """
     said = said.removeprefix(": repro: ")
     if code == 1 and said:
         return PrerequisiteError("the gateway cannot start", said)
@@ -74,12 +82,12 @@ def refused(code: int | None, said: str) -> ReproError:
 
 
 def secret_line(secrets: dict[str, str]) -> bytes:
-    """The one line that a gateway reads from its standard input."""
+    """Return the one line with the keys that a gateway reads from its standard input."""
     return (jsonio.dumps(secrets) + "\n").encode()
 
 
 def pack(files: dict[str, bytes], folders: Iterable[str] = ()) -> bytes:
-    """A tar archive whose files and folders belong to the container's user."""
+    """Return a tar archive of files and folders that belong to the container's user."""
     every = {str(parent) for name in files for parent in PurePosixPath(name).parents if str(parent) != "."}
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
@@ -103,14 +111,14 @@ def _own(info: tarfile.TarInfo) -> None:
 
 @dataclass
 class Basket:
-    """Collects files up to the bounds of a cell; what does not fit is cut and named."""
+    """Collects files up to a cell's bounds; files beyond them are cut and named."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
     left: int = CELL_BYTES
 
     def put(self, name: str, read: Any) -> None:
-        """read: a function of how many bytes to read at most."""
+        """Add a file. read: a function of the most bytes to read."""
         if len(self.files) >= MOST_FILES:
             self.drop("more files")
             return
@@ -123,19 +131,19 @@ class Basket:
         self.files[name] = content
 
     def drop(self, name: str) -> None:
-        """Names what is left out, as far as its name can be told."""
+        """Name a file that is left out."""
         told = printable(name)
         if told not in self.cut and len(self.cut) < MOST_FILES:
             self.cut.append(told)
 
 
 def printable(text: str, limit: int = LONGEST_NAME) -> str:
-    """What an agent wrote, on one line and without what steers a terminal."""
+    """Return an agent's text on one line, without terminal control characters."""
     return plain(text[: 4 * limit])[:limit]
 
 
 def wanted(name: str) -> bool:
-    """Whether a file of a cell's folder is kept: its record, the raw transcript and the solutions."""
+    """Return whether a file of a cell's folder is kept: its record, the raw transcript or a solution."""
     if name in (OUTCOME, EVENTS):
         return True
     path = PurePosixPath(name)
@@ -146,5 +154,5 @@ def wanted(name: str) -> bool:
 
 
 def storable(name: str) -> bool:
-    """Whether any file system takes a name, and no reader of one trips over it."""
+    """Return whether every file system and reader accepts a name."""
     return len(name) <= LONGEST_NAME and all(NAME.fullmatch(part) for part in name.split("/"))

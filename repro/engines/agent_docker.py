@@ -1,7 +1,8 @@
-"""An agent in a container without a network, and its gateway in another: a socket on a volume is all they share.
+"""Runs an agent in a container without a network, and its gateway in another. They share one socket on a volume.
 
-Three volumes: the gateway's folder (configuration, journal), the socket's (the agent mounts it read-only) and the
-agent's. Keys go through the gateway's attached standard input: no file, environment variable or inspect has them.
+There are three volumes: the gateway's folder (configuration, journal), the socket's (read-only for the agent) and the
+agent's folder. Keys are sent to the gateway's attached standard input, so that no file, environment variable or inspect
+shows them.
 """
 
 from __future__ import annotations
@@ -55,23 +56,23 @@ from repro.errors import EngineError
 
 GATEWAY_FOLDER, SOCKET_FOLDER, AGENT_FOLDER = "/gateway", "/gateway-sock", "/cell"
 SOCKET = f"{SOCKET_FOLDER}/gw.sock"
-# The solutions that ship, the tests and the pages: an agent's container has empty folders in their place.
+# Shipped solutions, tests and pages: an agent's container has empty folders in their place.
 MASKED = ("artifacts", "tests", "repro/knowledge")
 MASK = "ro,noexec,nosuid,nodev,size=4k,mode=0555"
 TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
 GATEWAY_TMPFS = "rw,noexec,nosuid,nodev,size=64m,mode=1777"
 AGENT_PIDS, GATEWAY_PIDS = 1024, 128
 GATEWAY_MEMORY = 768 << 20
-# Of the processors, where they are scarce; every other container has 1024. An agent that keeps all of them busy takes
-# them from no gateway and from no other cell's judge.
+# Weight when processors are scarce; every other container has 1024. A busy agent cannot slow its gateway or the judge
+# of another cell.
 AGENT_CPU_SHARES = 128
 AGENT_SHM = 1 << 30
 MEMORY_SHARE = 0.9
-# No one file on the engine's disk may be larger; volumes have no quota.
+# Most bytes of one file on the engine's disk, since volumes have no quota.
 FILE_LIMIT = 8 << 30
-# Of one archive that the engine sends: headers and padding are more than the files.
+# Most bytes of one archive from the engine, with headers and padding.
 ARCHIVE_BYTES = CELL_BYTES + (8 << 20)
-# Go's own bit of a file's mode for a folder.
+# The bit by which Go marks a folder in a file mode.
 GO_FOLDER = 1 << 31
 LOGS = {"max-size": "8m", "max-file": "2"}
 POLL_S = 0.5
@@ -79,7 +80,7 @@ POLL_S = 0.5
 
 @dataclass
 class Room:
-    """The engine's side of one agent's cell."""
+    """Runs agents' cells on one Docker engine."""
 
     client: docker.DockerClient
     image: str
@@ -90,7 +91,7 @@ class Room:
     stopping: threading.Event
 
     def run(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        """Runs a cell to its end and reads what it left. Raises EngineError where a container cannot be made."""
+        """Run a cell to its end and read its files. Raises EngineError if a container cannot be made."""
         name = f"{self.prefix}-{uuid.uuid4().hex[:8]}"
         begin, outcome = time.monotonic(), AgentOutcome(cell.id)
         with contextlib.ExitStack() as stack:
@@ -166,7 +167,7 @@ class Room:
         requests_ = [DeviceRequest(device_ids=[self.gpu], capabilities=[["gpu"]])] if self.gpu is not None else []
         return self._shared("agent") | {
             "name": f"{name}-agent",
-            "init": False,  # the session is the first process: what kills all others cannot kill that
+            "init": False,  # the session is process 1, which processes inside the container cannot kill
             "command": ["agent", AGENT_FOLDER],
             "network_mode": "none",
             "tmpfs": {"/tmp": TMPFS} | masks,  # noqa: S108
@@ -180,8 +181,11 @@ class Room:
         }
 
     def _await(self, gateway: Any) -> None:
-        """Waits for the gateway's word that it listens. Raises EngineError where it ends or stays silent,
-        PrerequisiteError where something is missing that no second attempt would find."""
+        """Wait until the gateway listens.
+
+        Raises EngineError if it ends or stays silent, PrerequisiteError if something is missing that a second attempt
+        would not find either.
+        """
         late = time.monotonic() + READY_S
         while time.monotonic() < late and not self.stopping.is_set():
             if READY in gateway.logs(stdout=True, stderr=False, tail=20).decode(errors="replace").split():
@@ -193,7 +197,7 @@ class Room:
         raise EngineError("the gateway did not start", f"it was silent for {READY_S:.0f} s{_tail(gateway)}")
 
     def _watch(self, agent: Any, gateway: Any, cell: AgentCell, outcome: AgentOutcome, progress: Progress) -> None:
-        """Follows both containers until the agent's has ended, which every way out of here makes sure of."""
+        """Follow both containers until the agent's has ended. Every path out of here makes sure that it ends."""
         late, since = time.monotonic() + cell.wall_s + ALLOWANCE_S, time.time()
         kill_at: float | None = None
         while True:
@@ -207,7 +211,7 @@ class Room:
             elif now > late:
                 reason, cause = f"it ran {cell.wall_s:.0f} s and did not end by itself", "timeout"
             elif not (told := _state(gateway)).get("Running"):
-                if told.get("OOMKilled"):  # only what the agent sends fills it
+                if told.get("OOMKilled"):  # its memory holds only the agent's requests
                     reason, cause = "the agent's requests filled the gateway's memory", "memory"
                 else:
                     reason = f"the gateway ended with exit code {told.get('ExitCode')}{_tail(gateway)}"
@@ -232,7 +236,7 @@ class Room:
             outcome.ending = f"the agent's container ended with exit code {state['ExitCode']}{_tail(agent)}"
 
     def _killed(self, container: Any, since: float) -> bool:
-        """Whether the engine was asked to signal a container: what happens within it is no such event."""
+        """Return whether the engine was asked to signal a container. Signals inside the container are no such event."""
         until = time.time() + 1
         filters = {"container": container.id, "event": "kill"}
         return any(True for _ in self.client.events(since=int(since), until=int(until), filters=filters))
@@ -244,7 +248,7 @@ def _gateway_files(cell: AgentCell) -> dict[str, bytes]:
 
 
 def _start(gateway: Any, secrets: dict[str, str]) -> None:
-    """Starts a gateway with its keys on an attached standard input."""
+    """Start a gateway and send its keys to its attached standard input."""
     api = gateway.client.api
     stream = api.attach_socket(gateway.id, params={"stdin": 1, "stream": 1})
     try:
@@ -252,11 +256,12 @@ def _start(gateway: Any, secrets: dict[str, str]) -> None:
         raw = getattr(stream, "_sock", stream)
         (raw.sendall if hasattr(raw, "sendall") else raw.send)(secret_line(secrets))
     finally:
-        getattr(stream, "_response", stream).close()  # what holds the connection; the stream itself is of no use then
+        # the response holds the connection; closing the stream is not enough
+        getattr(stream, "_response", stream).close()
 
 
 def _state(container: Any) -> dict[str, Any]:
-    """The engine's word on a container; one that is gone is not running."""
+    """Return the engine's state of a container; a removed one counts as not running."""
     try:
         state: dict[str, Any] = container.client.api.inspect_container(container.id)["State"]
         return state
@@ -265,7 +270,7 @@ def _state(container: Any) -> dict[str, Any]:
 
 
 def _tail(container: Any) -> str:
-    """The last line that a container wrote to stderr, as the end of a sentence."""
+    """Return the last line that a container wrote to stderr, as the end of a sentence."""
     try:
         text = container.logs(stdout=False, stderr=True, tail=1).decode(errors="replace").strip()
     except NotFound:
@@ -274,7 +279,7 @@ def _tail(container: Any) -> str:
 
 
 def _isolation(agent: Any, gateway: Any) -> dict[str, Any]:
-    """What the engine says of both containers, as evidence: nothing in it is secret."""
+    """Return the engine's description of both containers, as evidence; it holds no secret."""
     found: dict[str, Any] = {"isolation": "containers"}
     for role, container in (("agent", agent), ("gateway", gateway)):
         container.reload()
@@ -295,8 +300,11 @@ def _isolation(agent: Any, gateway: Any) -> dict[str, Any]:
 
 
 def _members(container: Any, path: str, cut: list[str]) -> Iterator[tuple[str, Callable[[int], bytes]]]:
-    """(name below the folder that `path` lies in, reader) of every plain file at a path, of as much of the engine's
-    archive as is read: an agent may leave a file of any size here. cut: takes the path where there was more."""
+    """Yield (name below the folder above `path`, reader) of every plain file at `path` in the container.
+
+    An agent may leave files of any size, so the archive is read up to ARCHIVE_BYTES. cut: receives the path if there is
+    more.
+    """
     try:
         parts, _ = container.get_archive(path)
     except (NotFound, APIError):
@@ -318,12 +326,12 @@ def _members(container: Any, path: str, cut: list[str]) -> Iterator[tuple[str, C
                     stream = archive.extractfile(member) if member.isreg() else None
                     if stream is not None:
                         yield str(above / member.name), stream.read
-        except (tarfile.TarError, EOFError):  # it was longer than is read
+        except (tarfile.TarError, EOFError):  # the archive was cut off above
             return
 
 
 def _is_folder(container: Any, path: str) -> bool:
-    """Whether a folder is one and not a link, by which an agent would choose what the engine reads."""
+    """Return whether a path is a real folder. Through a link the agent would choose what the engine reads."""
     try:
         parts, facts = container.get_archive(path)
     except (NotFound, APIError):
@@ -348,8 +356,10 @@ def _collect(agent: Any, part: str, basket: Basket) -> None:
 
 
 def _read_gateway(gateway: Any, secrets: dict[str, str], cut: list[str]) -> dict[str, bytes]:
-    """Journal, meter, configuration and log of a gateway, without any value of `secrets`. cut: takes the names of what
-    was longer than is kept."""
+    """Return journal, meter, configuration and log of a gateway, with the values of `secrets` removed.
+
+    cut: receives the names of files that were cut.
+    """
     basket = Basket(cut=cut)
     for name in (f"journal/{METER}", f"journal/{JOURNAL}", f"journal/{RECORDING}", GATEWAY_JSON):
         for path, read in _members(gateway, f"{GATEWAY_FOLDER}/{name}", cut):
@@ -364,7 +374,7 @@ def _read_gateway(gateway: Any, secrets: dict[str, str], cut: list[str]) -> dict
 
 
 def _quietly(call: Callable[[], Any]) -> None:
-    """What is gone already is fine, and an engine that is gone is reported elsewhere."""
+    """Call, and ignore errors: the object may be gone already, and a lost engine is reported elsewhere."""
     try:
         call()
     except (APIError, DockerException, OSError, urllib3.exceptions.HTTPError):

@@ -1,5 +1,7 @@
-"""An agent and its gateway as child processes of this one. This isolates nothing: it is for machines without an engine,
-and every result of it says so."""
+"""Runs an agent and its gateway as child processes. This isolates nothing and is for machines without an engine.
+
+Every result states it.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ from repro.judge.procfs import descendants
 
 POLL_S = 0.2
 NOTICE = (
-    "ENGINE=local: the agent runs as this user without a container; nothing keeps it from the network or your files"
+    "ENGINE=local: the agent runs as this user without a container, and can reach the network and all of your files"
 )
 
 
@@ -56,13 +58,13 @@ def _free_port() -> int:
 
 @dataclass
 class Room:
-    """One agent's cell as processes below a temporary folder."""
+    """Runs one agent's cell as processes below a temporary folder."""
 
     gpu: str | None
     stopping: threading.Event
 
     def run(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        """Runs a cell to its end and reads what it left. Raises EngineError where a folder cannot be made."""
+        """Run a cell to its end and read its files. Raises EngineError if a folder cannot be made."""
         begin, outcome = time.monotonic(), AgentOutcome(cell.id, isolation={"isolation": "processes"})
         try:
             root = Path(tempfile.mkdtemp(prefix="repro-agent-"))
@@ -104,7 +106,7 @@ class Room:
             folders.remove(root)
 
     def _write(self, cell: AgentCell, address: Path, gateway: Path, folder: Path) -> bytes:
-        """Fills both folders; returns what the agent's session is told."""
+        """Fill both folders; return the configuration of the agent's session."""
         paths = {"socket": str(address), "journal": str(gateway / "journal")}
         jsonio.write(gateway / GATEWAY_JSON, cell.gateway | paths)
         if cell.script:
@@ -118,8 +120,10 @@ class Room:
         return told
 
     def _greet(self, gateway: subprocess.Popen[bytes], folder: Path, secrets: dict[str, str]) -> None:
-        """Hands a gateway its keys and waits for its word. Raises EngineError, PrerequisiteError where it ends before
-        or stays silent."""
+        """Send a gateway its keys and wait until it listens.
+
+        Raises EngineError or PrerequisiteError if it ends before, EngineError if it stays silent.
+        """
         assert gateway.stdin is not None
         try:
             gateway.stdin.write(secret_line(secrets))
@@ -161,7 +165,7 @@ class Room:
 
 
 def _child(verb: str, folder: Path, env: dict[str, str], *, stdin: int) -> subprocess.Popen[bytes]:
-    """`repro VERB FOLDER`, with what it prints beside the folder's files."""
+    """Start `repro VERB FOLDER`; its output goes to files in the folder."""
     command = [sys.executable, "-P", str(settings.ROOT / "entrypoint.py"), verb, str(folder)]
     out, err = _log(folder, "stdout"), _log(folder, "stderr")
     with out, err:
@@ -180,7 +184,7 @@ def _tail(folder: Path) -> str:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ends a child, politely first where it still runs, and all that it started."""
+    """End a child, first by SIGTERM, and kill every process that it started."""
     started = descendants(child.pid) if child.poll() is None else []
     if child.poll() is None:
         child.terminate()

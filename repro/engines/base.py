@@ -1,4 +1,4 @@
-"""What every engine does: run a list of cells, one outcome each, whatever happens to a cell."""
+"""The interface of engines: run a list of cells and yield one outcome for each, whatever happens to a cell."""
 
 from __future__ import annotations
 
@@ -15,54 +15,56 @@ from repro.engines.agent import AgentCell, AgentOutcome
 from repro.errors import EngineGone, PrerequisiteError
 
 Progress = Callable[[str], None]
-#: One outcome after the other as the cells end, then how the process or container ended ("" is well).
+#: Yields outcomes as the cells end; returns how the process or container ended ("" if well).
 Attempt = Generator[Outcome, None, str]
 START_ALLOWANCE_S = 120.0
 
 
 class Engine(abc.ABC):
-    """Runs cells. Cells handed over together share a process and a container; a caller that wants them apart calls
-    `run` for each."""
+    """Runs cells. Cells given together share a process and a container; call `run` for each to separate them."""
 
     name: str
     device: str
 
     @abc.abstractmethod
     def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> Attempt:
-        """Runs cells in one process or container. Closed before its end, it ends that too.
+        """Run cells in one process or container, which is ended too if the generator is closed early.
 
-        Raises EngineGone where the engine itself no longer answers.
+        Raises EngineGone if the engine itself no longer answers.
         """
 
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Name, version and isolation, for the bundle."""
+        """Return name, version and isolation, for the bundle."""
 
     def run_agent(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        """Runs one agent beside its gateway, with a GPU of its own where this engine has any. Safe to call from several
-        threads. secrets: go to the gateway's standard input alone.
+        """Run one agent beside its gateway, with a GPU of its own if this engine has any.
 
-        Raises EngineError where the engine refuses, EngineGone where it no longer answers.
+        Safe to call from several threads. secrets: keys, which only the gateway's standard input receives. Raises
+        EngineError if the engine refuses, EngineGone if it no longer answers.
         """
         raise PrerequisiteError(f"no agent runs on the engine {self.name}")
 
     def look(self, program: str) -> str:
-        """What a short Python program, standard library alone, prints where this engine's agents and gateways run.
+        """Run a short Python program (standard library alone) in the environment of agents and gateways; return its output.
 
-        Raises EngineError where it fails.
+        Raises EngineError if it fails.
         """
         raise PrerequisiteError(f"no agent runs on the engine {self.name}")
 
     def halt(self) -> None:  # noqa: B027
-        """Ends what `run_agent` and `attempt` run in other threads: agents by SIGTERM, then what they left is read."""
+        """End what `run_agent` and `attempt` run in other threads.
+
+        Agents get SIGTERM, and their files are still read.
+        """
 
     def kill(self) -> None:  # noqa: B027
-        """Kills and removes whatever this run still has, at once."""
+        """Kill and remove everything of this run at once."""
 
     def run(self, cells: list[Cell], progress: Progress) -> Generator[Outcome]:
-        """One outcome for every cell, in order, each as soon as it ended: it is not lost with the rest.
+        """Yield one outcome for every cell, in order, each as soon as the cell ends.
 
-        A cell that takes its process down fails alone.
+        A cell that ends its process fails alone; the remaining cells run in a new one.
         """
         pending = list(cells)
         while pending:
@@ -80,7 +82,7 @@ class Engine(abc.ABC):
 
     @staticmethod
     def _first(attempt: Attempt, left: dict[str, Cell]) -> Attempt:
-        """An attempt's outcomes, the first of every cell that is left, which it then is not."""
+        """Yield an attempt's first outcome of each cell in `left`, and remove that cell from it."""
         ending = ""
         with contextlib.closing(attempt):
             while True:
@@ -95,7 +97,7 @@ class Engine(abc.ABC):
 
 
 def inbox(cells: list[Cell]) -> dict[str, bytes]:
-    """The files of a cell folder: the cells and everything that they name, apart from each other's."""
+    """Return the files of a cell folder: the cells and the files that they name, under separate names for each."""
     if len(cells) > 1:
         cells = [cell.apart(f"{at}_") for at, cell in enumerate(cells)]
     files = {CELLS: "".join(jsonio.dumps(cell.to_json()) + "\n" for cell in cells).encode()}
@@ -105,8 +107,11 @@ def inbox(cells: list[Cell]) -> dict[str, bytes]:
 
 
 def follow(lines: Iterable[str], progress: Progress, read: Callable[[], str]) -> Iterator[Outcome]:
-    """The outcomes of a cell process, by what it prints: when it says that a cell ended, and at its end, those that
-    `read` has of the outcomes file and had not before. All other lines are progress."""
+    """Yield the outcomes of a cell process while it prints.
+
+    At each line that says that a cell ended, and at the end, yield the new outcomes of the text that `read` returns.
+    Other lines are progress.
+    """
     told = 0
     for line in itertools.chain(lines, [ENDED]):
         if line != ENDED:
@@ -118,7 +123,7 @@ def follow(lines: Iterable[str], progress: Progress, read: Callable[[], str]) ->
 
 
 def outcomes(text: str) -> list[Outcome]:
-    """The outcomes in the text of an outcomes file; a last line cut short is left out."""
+    """Return the outcomes in an outcomes file's text; an incomplete last line is left out."""
     found = []
     for line in text.splitlines():
         try:

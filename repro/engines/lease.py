@@ -1,4 +1,4 @@
-"""An exclusive lease of one GPU: two cells on one GPU would time each other."""
+"""An exclusive lease of one GPU, since two cells on one GPU would disturb each other's times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POLL_S = 0.5
 
 
 def visible() -> list[str]:
-    """UUIDs of this machine's GPUs through NVML, in index order; empty where there is none."""
+    """Return the UUIDs of this machine's GPUs by NVML, in index order; empty if there is none."""
     import pynvml
 
     try:
@@ -28,7 +28,7 @@ def visible() -> list[str]:
 
 
 def select(gpus: str) -> list[str]:
-    """The GPUs that `GPUS` names: `all`, `none`, indices or UUIDs. Indices stay as they are where NVML is silent."""
+    """Return the GPUs that `GPUS` names: `all`, `none`, indices or UUIDs. Indices are kept if NVML does not answer."""
     if gpus == "none":
         return []
     known = visible()
@@ -45,9 +45,9 @@ def select(gpus: str) -> list[str]:
 def hold(
     candidates: list[str], progress: Callable[[str], None], stopping: threading.Event | None = None
 ) -> Iterator[str | None]:
-    """Holds the first free GPU of `candidates` while the block runs; waits where all are taken. None: no GPU.
+    """Hold the first free GPU of `candidates` while the block runs; wait if all are taken.
 
-    Raises EngineError where `stopping` is set while it waits.
+    Yields None without candidates. Raises EngineError if `stopping` is set while it waits.
     """
     if not candidates:
         yield None

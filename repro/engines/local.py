@@ -1,4 +1,4 @@
-"""Cells as child processes of this one: a session of their own, no container."""
+"""Runs cells as child processes in sessions of their own, without a container."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from repro.engines.base import Attempt, Engine, Progress, follow, inbox
 from repro.errors import EngineError, PrerequisiteError
 from repro.judge.procfs import descendants
 
-# A disk with less than this left is full.
+# A disk with less free space than this counts as full.
 FULL_BYTES = 64 << 10
 
 
 class LocalEngine(Engine):
-    """`python entrypoint.py cell FOLDER` in a temporary folder. What it does not isolate: docs/judging.md."""
+    """Runs `python entrypoint.py cell FOLDER` in a temporary folder. docs/judging.md says what it does not isolate."""
 
     name = "local"
 
@@ -39,7 +39,8 @@ class LocalEngine(Engine):
             raise PrerequisiteError(
                 "no NVIDIA GPU here", "NVML reports none", "Use DEVICE=cpu SIZE=smoke (--device cpu --size smoke)."
             )
-        if importlib.util.find_spec("torch") is None:  # importing it takes seconds, and this process has no use for it
+        # not imported: that takes seconds, and this process does not use it
+        if importlib.util.find_spec("torch") is None:
             raise PrerequisiteError("torch is not installed here", "", "Run `make setup ENGINE=local`.")
         self.stopping = threading.Event()
         self.children: set[subprocess.Popen[str]] = set()
@@ -49,7 +50,7 @@ class LocalEngine(Engine):
 
     def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> Attempt:
         try:
-            # the cell's files are its alone; what workers write lies beside them, whoever their user is
+            # only the cell's process may read its files; workers of any user write their temporary files beside them
             root = Path(tempfile.mkdtemp(prefix="repro-cell-"))
             folder, scratch = root / "cell", root / "tmp"
             folder.mkdir(0o700)
@@ -94,9 +95,9 @@ class LocalEngine(Engine):
                 os.kill(pid, signal.SIGKILL)
 
     def _serve(self, folder: Path, gpu: str | None, timeout_s: float, progress: Progress) -> Attempt:
-        """Runs the cell process to its end."""
+        """Run the cell process to its end."""
         file = folder / OUTCOMES
-        # temporary files lie beside the cell's folder, so that they go with it however it ends
+        # temporary files lie beside the cell's folder, so that they are removed with it in every case
         environment = settings.cell_env({"CUDA_VISIBLE_DEVICES": gpu or "", "TMPDIR": str(folder.parent / "tmp")})
         command = [sys.executable, "-P", str(settings.ROOT / "entrypoint.py"), "cell", str(folder)]
         with (folder / "stderr").open("wb") as stderr:
@@ -135,7 +136,7 @@ class LocalEngine(Engine):
         if code == 0:
             return ""
         tail = (folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
-        if shutil.disk_usage(folder).free < FULL_BYTES:  # then the reason could not be written either
+        if shutil.disk_usage(folder).free < FULL_BYTES:  # the process could not write its reason then
             tail = [f"No space left in {folder.parent}"]
         signals = {s.value: s.name for s in signal.Signals}  # real-time ones have no name
         how = f"signal {signals.get(-code, -code)}" if code < 0 else f"exit code {code}"
@@ -143,7 +144,7 @@ class LocalEngine(Engine):
 
 
 def _kill(child: subprocess.Popen[str]) -> None:
-    """Kills the cell and its workers: those are sessions of their own, found as children before the parent dies."""
+    """Kill the cell and its workers. These are in sessions of their own and are found as children, while it lives."""
     for pid in descendants(child.pid):
         try:
             os.kill(pid, signal.SIGKILL)
