@@ -46,7 +46,7 @@ class Engine(abc.ABC):
         raise PrerequisiteError(f"no agent runs on the engine {self.name}")
 
     def look(self, program: str) -> str:
-        """Run a short Python program (standard library alone) in the environment of agents and gateways; return its output.
+        """Run a short Python program (standard library alone) where agents and gateways run; return its output.
 
         Raises EngineError if it fails.
         """
