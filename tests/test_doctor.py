@@ -75,7 +75,7 @@ def test_a_gpu_that_another_run_holds(tool, fake_gpu):
 def test_a_compiler_that_makes_nothing_matters_where_kernels_are_compiled(tool, fake_gpu):
     assert examined(tool, *LOCAL, CC="/bin/false")["compiler"]["status"] == "warn"
     found = examined(tool, *LOCAL, CC="/bin/false", code=1, **fake_gpu)["compiler"]
-    assert found["status"] == "fail" and "makes no shared object" in found["seen"]
+    assert found["status"] == "fail" and "cannot make a shared object" in found["seen"]
     found = examined(tool, *LOCAL, CC="/no/such/compiler", code=1, **fake_gpu)["compiler"]
     assert "does not run" in found["seen"]
 

@@ -31,7 +31,7 @@ def test_a_tree_without_history_says_that_its_commit_is_unknown(tmp_path, monkey
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     assert git.values()["git_commit"]["status"] == "unknown: the tree has no commit"
     monkeypatch.setattr(settings, "container_facts", lambda: {"git_sha": "unknown"})
-    assert git.values()["git_dirty"]["status"] == "unknown: the image was built without saying it"
+    assert git.values()["git_dirty"]["status"] == "unknown: the image was built without this build argument"
 
 
 def test_every_field_has_its_class_in_the_one_table():

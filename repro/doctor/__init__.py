@@ -1,7 +1,7 @@
-"""`repro doctor`: is this machine fit for what `make run` and `make benchmark` do by default? Small checks, all run.
+"""`repro doctor`: checks whether this machine can run what `make run` and `make benchmark` do by default.
 
-A check that fails names what the default use needs and this machine lacks; one that warns, what makes results slower,
-less certain or less complete. `machine`, `containers` and `graphics` hold the checks.
+All checks run. A failed check names something missing that the default use needs. A warning names something that makes
+results slower, less certain or less complete. `machine`, `containers` and `graphics` hold the checks.
 """
 
 from __future__ import annotations
@@ -42,13 +42,16 @@ CHECKS: dict[str, Callable[[Setting], Finding]] = {
 
 
 def examine(setting: Setting) -> dict[str, Any]:
-    """Runs every check. Returns {"schema_version", "ready", "engine", "checks": [{"check", "status", "seen",
-    "remedy"}]}; ready: nothing failed."""
+    """Run every check.
+
+    Return {"schema_version", "ready", "engine", "checks": [{"check", "status", "seen", "remedy"}]}. ready: nothing
+    failed.
+    """
     checks = []
     for name, check in CHECKS.items():
         try:
             found = check(setting)
-        except Exception as error:  # all run: a check with a fault of its own must not hide the others
+        except Exception as error:  # an error in one check must not hide the others
             found = warn(f"the check itself failed: {type(error).__name__}: {error}", "Report this.")
         checks.append({"check": name, **found.to_json()})
     ready = not any(check["status"] == FAIL for check in checks)
@@ -56,7 +59,7 @@ def examine(setting: Setting) -> dict[str, Any]:
 
 
 def verdict(report: dict[str, Any]) -> str:
-    """One line: what fails, or that nothing does."""
+    """Return one line: which checks fail, or that none does."""
     failed = [check["check"] for check in report["checks"] if check["status"] == FAIL]
     if failed:
         return f"not ready: {', '.join(failed)}"
@@ -65,7 +68,7 @@ def verdict(report: dict[str, Any]) -> str:
 
 
 def draw(report: dict[str, Any], screen: Screen) -> None:
-    """The checks as a table, the remedy under what fails or warns, and the verdict as the last line."""
+    """Print the checks as a table with remedies below failures and warnings, and the verdict as the last line."""
     rows = []
     for check in report["checks"]:
         sign, style = SIGNS[check["status"]]

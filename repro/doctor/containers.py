@@ -1,4 +1,4 @@
-"""Checks of the Docker engine, its image and its way to the GPU."""
+"""Checks of the Docker engine, its image and its access to the GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TOOLKIT = "Install the NVIDIA Container Toolkit and run `nvidia-ctk runtime conf
 
 
 def engine(setting: Setting) -> Finding:
-    """An engine answers; without one jobs run as processes, which isolate less."""
+    """Check that an engine answers; without one jobs run as processes, which are less isolated."""
     if setting.wanted == "local" or settings.in_container():
         return skip("ENGINE=local" if setting.wanted == "local" else "this is a container")
     client, why = setting.client
@@ -21,7 +21,7 @@ def engine(setting: Setting) -> Finding:
 
 
 def image(setting: Setting) -> Finding:
-    """The image is there and is of this checkout's commit."""
+    """Check that the image exists and was built from this checkout's commit."""
     if setting.wanted == "local" or setting.client[0] is None:
         return skip("no engine is used")
     if setting.image is None:
@@ -38,7 +38,7 @@ def image(setting: Setting) -> Finding:
 
 
 def toolkit(setting: Setting) -> Finding:
-    """The engine can hand a GPU to a container."""
+    """Check that the engine can give a GPU to a container."""
     if setting.engine != "docker" or setting.client[0] is None:
         return skip("no containers are used")
     remote = settings.docker_host().startswith(("ssh://", "tcp://"))

@@ -1,4 +1,4 @@
-"""What a check found, and what all checks share."""
+"""The result of a check, and the facts that several checks need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
 
 @dataclass(frozen=True)
 class Finding:
-    """status: ok, warn, fail or skip; seen: what was there, or why nothing was looked at; remedy: what to do."""
+    """status: ok, warn, fail or skip. seen: what was found, or why the check was skipped. remedy: what to do."""
 
     status: str
     seen: str
@@ -44,8 +44,10 @@ def skip(why: str) -> Finding:
 
 @dataclass
 class Setting:
-    """What the user would run: engine auto, docker or local; device auto, cuda or cpu; gpus as `--gpus`; results: the
-    folder of bundles. What is asked of the machine more than once is asked once."""
+    """What the user wants to run, and facts of this machine, each determined once.
+
+    wanted: engine auto, docker or local. device: auto, cuda or cpu. gpus: as `--gpus`. results: the folder of bundles.
+    """
 
     wanted: str = "auto"
     device: str = "auto"
@@ -54,7 +56,7 @@ class Setting:
 
     @cached_property
     def client(self) -> tuple[Any, str]:
-        """(a client of the Docker engine, why there is none)."""
+        """Return (a client of the Docker engine or None, why there is none)."""
         try:
             from repro.engines import docker
 
@@ -66,7 +68,7 @@ class Setting:
 
     @cached_property
     def image(self) -> Any:
-        """The image that cells would run in, or None."""
+        """Return the image that cells would run in, or None."""
         client, _ = self.client
         if client is None:
             return None
@@ -76,12 +78,15 @@ class Setting:
 
     @cached_property
     def torch(self) -> bool:
-        """Whether torch is installed here, which processes without a container need."""
+        """Return whether torch is installed here, which processes without a container need."""
         return find_spec("torch") is not None
 
     @cached_property
     def engine(self) -> str:
-        """Where `--engine` leads: docker where an engine answers and has the image, or could have it, else local."""
+        """Return the engine that `--engine` selects.
+
+        `auto` is docker if an engine answers and has the image or torch is missing here, else local.
+        """
         if self.wanted != "auto":
             return self.wanted
         client, _ = self.client
@@ -89,12 +94,12 @@ class Setting:
 
     @cached_property
     def silent(self) -> str:
-        """Why NVML tells nothing here, or the empty string."""
+        """Return why NVML does not answer here, or the empty string."""
         return nvml.start()
 
     @cached_property
     def handles(self) -> list[Any]:
-        """The GPUs of this machine that a run could take; empty where there is none."""
+        """Return the GPUs of this machine that a run could use; empty if there is none."""
         from repro.engines import lease
 
         if self.silent or self.device == "cpu":
@@ -104,7 +109,7 @@ class Setting:
 
     @property
     def no_gpu(self) -> str:
-        """Why checks of a GPU are skipped, or the empty string."""
+        """Return why checks of a GPU are skipped, or the empty string."""
         if self.device == "cpu":
             return "device cpu"
         return "" if self.handles else "no GPU here"

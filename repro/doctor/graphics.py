@@ -1,4 +1,4 @@
-"""Checks of driver and GPU: what is there, who else uses it, what holds it back, and whether it may be profiled."""
+"""Checks of driver and GPU: what there is, other users of it, limits on its clocks, and whether it can be profiled."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from repro.fingerprint import gpu as facts
 from repro.fingerprint import state
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
-# CUDA 12.8 as NVML writes it, and the oldest driver whose CUDA runs anything built for 12.
+# CUDA 12.8 as NVML writes it, and the oldest CUDA of a driver that runs anything built for 12.
 PINNED_CUDA, OLDEST_CUDA = 12080, 12000
 MIN_CAPABILITY = (8, 0)
-# A GPU that nobody uses holds a few hundred MB for the driver.
+# An unused GPU holds a few hundred MB for the driver.
 IDLE_BYTES = 1 << 30
 POWER_SHARE, HOT_C = 0.9, 85
 SLOWED = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
-SMOKE = "Without one: DEVICE=cpu SIZE=smoke, where verdicts are real and times are no measurement."
+SMOKE = "Without a GPU use DEVICE=cpu SIZE=smoke: verdicts are real there, but times are not a measurement."
 
 
 def _each(setting: Setting, names: tuple[str, ...], source: Any) -> list[dict[str, Any]]:
-    """The values of these fields of every GPU; None where NVML does not tell."""
+    """Return these fields of every GPU; None where NVML does not report one."""
     found = []
     for handle in setting.handles:
         values = source(handle)
@@ -37,7 +37,7 @@ def _lines(complaints: list[list[str]]) -> str:
 
 
 def driver(setting: Setting) -> Finding:
-    """A driver whose CUDA is at least the pinned one's."""
+    """Check that the driver's CUDA is at least the pinned one."""
     if setting.device == "cpu":
         return skip("device cpu")
     if setting.silent:
@@ -51,7 +51,7 @@ def driver(setting: Setting) -> Finding:
 
 
 def gpu(setting: Setting) -> Finding:
-    """A GPU that knows bfloat16 and TF32, whole and not virtual."""
+    """Check for a GPU with bfloat16 and TF32, undivided and not virtual."""
     if setting.device == "cpu":
         return skip("device cpu")
     if not setting.handles:
@@ -64,38 +64,44 @@ def gpu(setting: Setting) -> Finding:
     )
     capability = [tuple(map(int, str(f["compute_capability"] or "0.0").split("."))) for f in found]
     if min(capability) < MIN_CAPABILITY:
-        return warn(seen, "Before compute capability 8.0 there is no bfloat16 and no TF32: such solutions fail.")
+        return warn(
+            seen, "Below compute capability 8.0 there is no bfloat16 and no TF32: solutions that use them fail."
+        )
     if any(f["mig_mode"] for f in found):
-        return warn(f"{seen}; MIG is on", "A slice is another machine: its times compare with no other's.")
+        return warn(f"{seen}; MIG is on", "Times of a MIG slice compare only with those of the same kind of slice.")
     return ok(seen)
 
 
 def memory(setting: Setting) -> Finding:
-    """Nobody holds memory of the GPU. Asked before anything of ours runs on it."""
+    """Check that the GPU's memory is unused. This runs before the checks use the GPU themselves."""
     if setting.no_gpu:
         return skip(setting.no_gpu)
     found = _each(setting, ("memory_used_bytes",), state.values)
     used = [f["memory_used_bytes"] or 0 for f in found]
     seen = ", ".join(f"{u / 2**30:.1f} GiB used" for u in used)
-    return warn(seen, "End what holds it, or name another GPU in GPUS.") if max(used) > IDLE_BYTES else ok(seen)
+    return (
+        warn(seen, "End the processes that use it, or name another GPU in GPUS.")
+        if max(used) > IDLE_BYTES
+        else ok(seen)
+    )
 
 
 def processes(setting: Setting) -> Finding:
-    """Nobody computes or draws on the GPU. A container may not see who does; then used memory tells."""
+    """Check that no process computes or draws on the GPU. A container may not see them; then used memory shows it."""
     if setting.no_gpu:
         return skip(setting.no_gpu)
     names = ("compute_processes", "graphics_processes", "mps_processes")
     found = _each(setting, names, state.values)
     complaints = [[f"{count} {name.replace('_', ' ')}" for name, count in f.items() if count] for f in found]
     if any(complaints):
-        return warn(_lines(complaints), "They share the GPU with what is timed: end them, or name another in GPUS.")
+        return warn(_lines(complaints), "They would disturb the timing: end them, or name another GPU in GPUS.")
     if all(count is None for f in found for count in f.values()):
         return skip("NVML lists no processes here")
     return ok("none" + (", as far as a container sees" if settings.in_container() else ""))
 
 
 def lease_free(setting: Setting) -> Finding:
-    """No other run of repro holds the GPU."""
+    """Check that no other run of repro holds the GPU."""
     if setting.no_gpu:
         return skip(setting.no_gpu)
     held = []
@@ -111,7 +117,7 @@ def lease_free(setting: Setting) -> Finding:
 
 
 def settings_of(setting: Setting) -> Finding:
-    """Power limit, ECC and persistence are as they come."""
+    """Check that power limit, ECC and persistence have their usual values."""
     if setting.no_gpu:
         return skip(setting.no_gpu)
     names = ("power_limit_w", "power_limit_default_w", "ecc", "persistence")
@@ -124,13 +130,13 @@ def settings_of(setting: Setting) -> Finding:
         told += ["persistence is off"] if f["persistence"] is False else []
         complaints.append(told)
     if any(complaints):
-        remedy = "As root: nvidia-smi -pm 1, -pl WATTS, -e 1; or take it as it is: every result says so."
+        remedy = "As root: nvidia-smi -pm 1, -pl WATTS, -e 1. Or leave it: every result states it."
         return warn(_lines(complaints), remedy)
     return ok(", ".join(f"{f['power_limit_w'] or 0:.0f} W, ECC {'on' if f['ecc'] else 'not told'}" for f in found))
 
 
 def clocks(setting: Setting) -> Finding:
-    """Nothing holds the clocks down now, and the GPU is not hot before it works."""
+    """Check that nothing holds the clocks down now, and that the GPU is not hot before it works."""
     if setting.no_gpu:
         return skip(setting.no_gpu)
     found = _each(setting, ("sm_mhz", "temperature_c", "clock_event_reasons"), state.values)
@@ -140,14 +146,14 @@ def clocks(setting: Setting) -> Finding:
         for f, why in zip(found, reasons, strict=True)
     )
     if any(name in SLOWED for why in reasons for name in why) or any((f["temperature_c"] or 0) > HOT_C for f in found):
-        return warn(seen, "It is slowed before it works: see to cooling and power, or wait.")
+        return warn(seen, "The GPU is slowed while it is idle: check cooling and power, or wait.")
     if any("clocks_setting" in why for why in reasons):
-        return warn(seen, "Its clocks are set: times do not compare with those of a GPU that is left alone.")
+        return warn(seen, "The clocks are set by hand: times do not compare with those of a GPU with default clocks.")
     return ok(seen)
 
 
 def profiling(setting: Setting) -> Finding:
-    """Counters may be read, and ncu is there. Nothing by default needs either."""
+    """Check that performance counters may be read and that ncu is installed. Nothing needs either by default."""
     if setting.no_gpu:
         return skip(setting.no_gpu)
     program = shutil.which("ncu")
@@ -157,9 +163,9 @@ def profiling(setting: Setting) -> Finding:
     except OSError as error:
         return skip(f"{PARAMETERS}: {error.strerror}")
     if admin == "0":
-        return ok("everybody may profile" + ("" if program else "; ncu is not installed"))
+        return ok("all users may profile" + ("" if program else "; ncu is not installed"))
     remedy = (
-        "As root: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, then load the driver again; "
-        "or give the profiled container CAP_PERFMON (driver 565 or newer), else SYS_ADMIN. Not needed for times."
+        "As root: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, then load the driver again. "
+        "Or give the profiled container CAP_PERFMON (driver 565 or newer), else SYS_ADMIN. Timing does not need it."
     )
-    return warn(f"RmProfilingAdminOnly is {admin or 'not told'}" + ("" if program else "; no ncu"), remedy)
+    return warn(f"RmProfilingAdminOnly is {admin or 'unknown'}" + ("" if program else "; no ncu"), remedy)

@@ -16,13 +16,13 @@ from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
 
 PYTHONS = ((3, 11), (3, 12))
 GIB = 1 << 30
-# A bundle of a whole run is some MB; the image is 8 GB without what its CUDA base adds.
+# A bundle of a whole run takes some MB; the image takes 8 GB plus its CUDA base.
 NEEDED_BYTES, GOOD_BYTES, IMAGE_BYTES = 1 * GIB, 5 * GIB, 20 * GIB
 COMPILE_TIMEOUT_S = 60
 
 
 def python(setting: Setting) -> Finding:
-    """A Python that the pinned packages exist for."""
+    """Check for a Python that the pinned packages support."""
     seen = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] in PYTHONS:
         return ok(seen)
@@ -37,14 +37,14 @@ def _version(name: str) -> str | None:
 
 
 def _plain(version: str | None) -> str:
-    """Without the part that names a build: 2.9.1+cu128 is 2.9.1."""
+    """Return a version without its build part: 2.9.1+cu128 is 2.9.1."""
     return (version or "").split("+")[0]
 
 
 def pins(setting: Setting) -> Finding:
-    """torch and Triton are the pinned ones, where processes of this Python would use them."""
+    """Check that torch and Triton are the pinned ones, if this Python's processes use them."""
     if setting.engine == "docker":
-        return skip("the image holds its own")
+        return skip("the image has its own")
     found = {name: _version(name) for name in ("torch", "triton")}
     if found["torch"] is None:
         return fail("torch is not installed here", "Run `make setup ENGINE=local`.")
@@ -53,19 +53,19 @@ def pins(setting: Setting) -> Finding:
     ]
     if off:
         return warn(
-            "; ".join(off), "Allowed: every table says off-pin. For the pinned stack: make setup or make image."
+            "; ".join(off), "You may go on: every table says off-pin. For the pinned stack: make setup or make image."
         )
     return ok(", ".join(f"{name} {version}" for name, version in found.items()))
 
 
 def compiler(setting: Setting) -> Finding:
-    """A C compiler that makes a shared object: Triton compiles the launcher of each kernel when it first runs."""
+    """Check for a C compiler that makes a shared object: Triton compiles each kernel's launcher at its first run."""
     if setting.engine == "docker":
-        return skip("the image holds its own")
+        return skip("the image has its own")
     needed = fail if setting.handles else warn
     program = settings.compiler() or next(filter(None, map(shutil.which, ("gcc", "clang", "cc"))), "")
     if not program:
-        return needed("no C compiler", "Install gcc, or name a compiler in CC. Triton's interpreter needs none.")
+        return needed("no C compiler", "Install gcc, or name a compiler in CC. Triton's interpreter does not need one.")
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "empty.c", Path(folder) / "empty.so"
         source.write_text("int repro(void) { return 0; }\n")
@@ -77,22 +77,22 @@ def compiler(setting: Setting) -> Finding:
         except (OSError, subprocess.TimeoutExpired) as error:
             return needed(f"{program} does not run: {error}", "Install gcc, or name a compiler in CC.")
         if done.returncode or not made.exists():
-            return needed(f"{program} makes no shared object: {done.stderr.strip()[:200]}", "Install libc6-dev.")
+            return needed(f"{program} cannot make a shared object: {done.stderr.strip()[:200]}", "Install libc6-dev.")
     return ok(program)
 
 
 def headers(setting: Setting) -> Finding:
-    """Python.h, which the launchers include."""
+    """Check for Python.h, which the launchers include."""
     if setting.engine == "docker":
-        return skip("the image holds its own")
+        return skip("the image has its own")
     file = Path(sysconfig.get_paths()["include"]) / "Python.h"
     if file.exists():
         return ok(str(file))
-    return (fail if setting.handles else warn)(f"no {file}", "Install python3-dev of this Python.")
+    return (fail if setting.handles else warn)(f"{file} is missing", "Install python3-dev for this Python.")
 
 
 def _existing(path: Path) -> Path:
-    """The path itself, or the nearest folder above it that is there."""
+    """Return the path itself, or the nearest existing folder above it."""
     path = path.absolute()
     while not path.exists():
         path = path.parent
@@ -100,7 +100,7 @@ def _existing(path: Path) -> Path:
 
 
 def results(setting: Setting) -> Finding:
-    """Bundles can be written where they are wanted."""
+    """Check that bundles can be written to the results folder."""
     where = _existing(setting.results)
     if where.is_dir() and os.access(where, os.W_OK | os.X_OK):
         return ok(str(setting.results))
@@ -108,7 +108,7 @@ def results(setting: Setting) -> Finding:
 
 
 def disk(setting: Setting) -> Finding:
-    """Room for bundles and for what cells compile; for the image too, where it is still to be built."""
+    """Check for space for bundles and compiled kernels; for the image too, if it must still be built."""
     places = {"results": _existing(setting.results)}
     if setting.engine == "local":
         places["temporary files"] = Path(tempfile.gettempdir())
@@ -117,6 +117,6 @@ def disk(setting: Setting) -> Finding:
     if min(free.values()) < NEEDED_BYTES:
         return fail(seen, "Free disk space, or choose other folders with --results and TMPDIR.")
     if setting.engine == "docker" and setting.image is None and min(free.values()) < IMAGE_BYTES:
-        return warn(seen, f"Building the image wants {IMAGE_BYTES // GIB} GiB where Docker keeps its layers.")
-    remedy = "What cells compile lies there while they run, and a full disk ends them."
+        return warn(seen, f"Building the image needs {IMAGE_BYTES // GIB} GiB where Docker stores its layers.")
+    remedy = "Cells put compiled kernels there while they run, and a full disk ends them."
     return ok(seen) if min(free.values()) >= GOOD_BYTES else warn(seen, remedy)

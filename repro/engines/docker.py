@@ -1,8 +1,8 @@
 """Cells in hardened containers of the one image, through the Docker SDK; `DOCKER_HOST=ssh://...` works too.
 
 Nothing is mounted from the host: a cell's folder is a named volume, filled and read as an archive. The container has
-no network, a read-only root, no new privileges, bounded processes and memory. It starts as root without any right but
-to become others: the launcher makes itself a judge and its workers, each of a user of its own (judge/launch.py).
+no network, a read-only root, no new privileges, and bounded processes and memory. It starts as root with one right, to
+change users: the launcher then makes a judge and workers, each with a user of its own (judge/launch.py).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ GONE = (
     requests.exceptions.ConnectionError,
     requests.exceptions.ReadTimeout,
     requests.exceptions.ChunkedEncodingError,
-    urllib3.exceptions.HTTPError,  # a stream that is followed is read past requests
+    urllib3.exceptions.HTTPError,  # raised when a followed stream breaks
     ConnectionError,
 )
 
@@ -81,7 +81,7 @@ def _reach(client: docker.DockerClient) -> None:
 
 
 def find_image(client: docker.DockerClient) -> Any:
-    """The image that cells run in, or None where the engine has none of that name."""
+    """Return the image that cells run in, or None if the engine has none of that name."""
     try:
         return client.images.get(settings.image())
     except ImageNotFound:
@@ -89,13 +89,13 @@ def find_image(client: docker.DockerClient) -> Any:
 
 
 def _without_host(name: str) -> str:
-    """The name of an image without its registry: a private one tells where it is from."""
+    """Return the name of an image without its registry, since a private registry's address reveals where it is from."""
     first, slash, rest = name.partition("/")
     return rest if slash and (set(first) & set(".:") or first == "localhost") else name
 
 
 def toolkit_version() -> str:
-    """The first line of `nvidia-ctk --version`; empty where it is not installed or the engine is elsewhere."""
+    """Return the first line of `nvidia-ctk --version`; empty if it is not installed or the engine is remote."""
     program = shutil.which("nvidia-ctk")
     if program is None or settings.docker_host().startswith(("ssh://", "tcp://")):
         return ""
@@ -107,18 +107,18 @@ def toolkit_version() -> str:
 
 
 def _owner() -> str:
-    """This process, so that `gc` can tell live runs from dead ones: host boot, pid, start time."""
+    """Return an id of this process (host boot, pid, start time), by which `gc` tells live runs from dead ones."""
     return f"{_boot()}-{os.getpid()}-{stat('/proc/self/stat')[19]}"
 
 
 def _boot() -> str:
-    """This machine's current boot."""
+    """Return the id of this machine's current boot."""
     with open("/proc/sys/kernel/random/boot_id") as stream:
         return stream.read().strip()[:8]
 
 
 def alive(owner: str) -> bool:
-    """Whether the process that an owner label names still runs on this machine."""
+    """Return whether the process that an owner label names still runs on this machine."""
     try:
         boot, pid, start = owner.split("-")
         return _boot() == boot and stat(f"/proc/{int(pid)}/stat")[19] == start
@@ -127,7 +127,7 @@ def alive(owner: str) -> bool:
 
 
 class DockerEngine(Engine):
-    """One container for each call of `attempt`."""
+    """Runs cells in containers, one container for each call of `attempt`."""
 
     name = "docker"
 
@@ -158,7 +158,7 @@ class DockerEngine(Engine):
         self.stopping = threading.Event()
 
     def _facts(self, info: dict[str, Any]) -> dict[str, str]:
-        """What a container cannot see of itself; what is not known is left out."""
+        """Return facts that a container cannot see of itself, without unknown ones."""
         labels = self.image.labels or {}
         version = self.client.version()
         told = {
@@ -230,7 +230,7 @@ class DockerEngine(Engine):
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
-        """Turns the SDK's exceptions into ours: an engine that no longer answers, or one that refuses."""
+        """Turn the SDK's exceptions into ours: the engine no longer answers, or it refuses."""
         try:
             yield
         except GONE as error:
@@ -273,7 +273,7 @@ class DockerEngine(Engine):
             "name": name,
             "labels": labels | {LABEL_ROLE: "cell"},
             "environment": environment,
-            # root with the right to become others and nothing else: the cell gives it up for the judge and the workers
+            # root with only the rights to change users, which the cell drops for the judge and the workers
             "user": "0:0",
             "network_mode": "none",
             "read_only": True,
@@ -292,7 +292,7 @@ class DockerEngine(Engine):
         }
 
     def _watch(self, container: Any, timeout_s: float, progress: Progress) -> Attempt:
-        """Follows a container to its end."""
+        """Follow a container to its end."""
         late = threading.Event()
 
         def expire() -> None:
@@ -319,7 +319,7 @@ class DockerEngine(Engine):
 
 
 def _lines(container: Any) -> Iterator[str]:
-    """What a container prints, until it ends."""
+    """Yield the lines that a container prints, until it ends."""
     pending = b""
     for data in container.logs(stream=True, follow=True, stdout=True, stderr=False):
         *lines, pending = (pending + data).split(b"\n")
@@ -338,7 +338,7 @@ def _tar(files: dict[str, bytes]) -> bytes:
 
 
 def _read(container: Any, path: str) -> str:
-    """A file of a container as text; empty where it does not exist."""
+    """Return a file of a container as text; empty if it does not exist."""
     try:
         parts, _ = container.get_archive(path)
     except NotFound:
@@ -349,7 +349,7 @@ def _read(container: Any, path: str) -> str:
 
 
 def _quietly(call: Callable[[], Any]) -> None:
-    """Cleaning up: what is gone already is fine, and an engine that is gone is reported elsewhere."""
+    """Call for cleaning up, and ignore errors: the object may be gone, and a lost engine is reported elsewhere."""
     try:
         call()
     except (DockerException, *GONE):
@@ -357,7 +357,7 @@ def _quietly(call: Callable[[], Any]) -> None:
 
 
 def _removes(call: Callable[[], Any]) -> bool:
-    """Whether this call removed its object; False where another process does so at the same time."""
+    """Return whether this call removed its object; False if another process is removing it at the same time."""
     try:
         call()
     except APIError as error:
@@ -368,17 +368,17 @@ def _removes(call: Callable[[], Any]) -> bool:
 
 
 def collect_garbage(*, everything: bool) -> list[str]:
-    """Removes containers and volumes of runs whose process is gone (`everything`: of live ones too). A container that
-    runs for another machine stays.
+    """Remove containers and volumes of runs whose process has ended; with `everything` also of live runs.
 
-    Returns the names of what was removed. Raises PrerequisiteError where no engine answers.
+    A running container of another machine stays. Return the names of what was removed. Raises PrerequisiteError if no
+    engine answers.
     """
     client = connect()
     removed = []
     filters = {"label": LABEL_RUN}
     for container in client.containers.list(all=True, filters=filters, ignore_removed=True):
         owner = container.labels.get(LABEL_OWNER, "")
-        # an engine may serve several machines: what runs for another one is not ours to judge
+        # an engine may serve several machines, and this one cannot tell whether another's process lives
         foreign = container.status == "running" and not owner.startswith(f"{_boot()}-")
         if (everything or not (foreign or alive(owner))) and _removes(partial(container.remove, force=True, v=True)):
             removed.append(f"container {container.name}")

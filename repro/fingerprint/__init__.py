@@ -1,8 +1,8 @@
-"""The machine-readable description of GPU, driver, software and container that stands beside every result.
+"""Fingerprints: the machine-readable description of GPU, driver, software and container beside every result.
 
 Every value is {"value", "source", "status", "class"}. Status: ok, or one of not_supported, no_permission,
-function_not_found, absent, unknown, failed, with the reason after a colon. The classes stand in `classes`, and what
-they mean for a comparison in `difference`. `telemetry` observes the GPU while a cell runs.
+function_not_found, absent, unknown, failed, with the reason after a colon. `classes` lists the classes, `difference`
+says what they mean for a comparison, and `telemetry` observes the GPU while a cell runs.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any
 from repro.fingerprint import classes, container, git, gpu, host, nvml, software, state, toolchain
 from repro.fingerprint.entry import entry
 
-# 1: some 60 fields. 2: all that NVML tells, toolchain, container. Ids are over what is stored, so those of two versions
-# do not compare; `difference` does, field by field.
+# 1: some 60 fields. 2: all NVML fields, toolchain, container. Ids are hashes of the stored values, so ids of different
+# versions do not compare; `difference` compares field by field.
 SCHEMA_VERSION = 2
 
 
 def digest(values: dict[str, Any], classes: str) -> str:
-    """The id that the values of these classes have: 12 hexadecimal digits."""
+    """Return the id of the values of these classes: 12 hexadecimal digits."""
     chosen = {k: v["value"] for k, v in sorted(values.items()) if v["class"] in classes}
     return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def _gpu(device: str) -> dict[str, Any]:
-    """All that NVML tells, or a `gpu_name` that says why it tells nothing."""
+    """Return everything that NVML reports, or a `gpu_name` with the reason why it does not answer."""
     if device != "cuda":
         return {"gpu_name": entry(None, "device cpu", "absent: the run used the CPU")}
     if why := nvml.start():
@@ -40,12 +40,12 @@ def _gpu(device: str) -> dict[str, Any]:
 
 
 def _outside(device: str) -> dict[str, Any]:
-    """All that is told without torch and Triton, by NVML, files and other programs."""
+    """Return everything known without torch and Triton: from NVML, files and other programs."""
     return _gpu(device) | host.values() | container.values() | git.values() | toolchain.programs()
 
 
 def begin(device: str) -> Future[dict[str, Any]]:
-    """Has a thread ask what needs no torch: `collect` takes it from there. Nothing else waits for programs to start."""
+    """Start collecting values that need no torch in a thread; `collect` takes the result."""
     pool = ThreadPoolExecutor(1)
     begun = pool.submit(_outside, device)
     pool.shutdown(wait=False)
@@ -53,9 +53,9 @@ def begin(device: str) -> Future[dict[str, Any]]:
 
 
 def collect(device: str, begun: Future[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """A whole fingerprint. device: cuda or cpu; without a GPU the hardware part says so. begun: as `begin` returned it.
+    """Return a whole fingerprint. device: cuda or cpu; without a GPU the hardware part says so. begun: from `begin`.
 
-    `sku_id` is over class H, `fingerprint_id` over H, C and V: dynamic values and identity change neither.
+    `sku_id` covers class H; `fingerprint_id` covers H, C and V. Dynamic values and identity change neither.
     """
     begun = begun or begin(device)
     inside = software.values() | toolchain.triton_values()
@@ -72,7 +72,7 @@ def collect(device: str, begun: Future[dict[str, Any]] | None = None) -> dict[st
 
 
 def headline(fingerprint: dict[str, Any]) -> str:
-    """One line for tables: GPU or CPU, driver, torch, Triton, off-pin stamp."""
+    """Return one line for tables: GPU or CPU, driver, torch, Triton, off-pin stamp."""
     values = fingerprint["values"]
 
     def value(name: str) -> str:
@@ -87,8 +87,10 @@ def headline(fingerprint: dict[str, Any]) -> str:
 
 
 def stack(fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """The software that decides how fast torch and Triton are: versions, `pinned` (whether it is the pinned stack) and
-    a `label` that says all of it."""
+    """Return the software that decides the speed of torch and Triton.
+
+    These are versions, `pinned` (whether it is the pinned stack) and a `label` with all of it.
+    """
     values = fingerprint["values"]
     found = {name: str(values.get(name, {}).get("value") or "?") for name in ("torch", "triton", "cudnn")}
     pinned = not fingerprint["off_pin"]

@@ -1,12 +1,12 @@
-"""The class of every fingerprint field: what a difference in it means. The one place that says so.
+"""The class of every fingerprint field, which says what a difference in it means.
 
     I  identity       another unit of the same kind; stored as a hash
     H  hard           another kind of machine: absolute times do not compare
-    C  configuration  may change speed: told beside every comparison
+    C  configuration  may change speed: reported with every comparison
     D  dynamic        the machine's state at that moment
     V  version        software and firmware
 
-A new field gets its line here and is then stamped, hashed into the ids of a fingerprint and compared.
+To add a field, add it here; it is then stamped, hashed into the ids of a fingerprint and compared.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ FIELDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 CLASS = {name: klass for klass, names in FIELDS.items() for name in names}
 
-# Configuration whose values, where they are further apart than this share of the larger, make it another machine: a GPU
-# held to nine tenths of its power runs at other clocks.
+# Configuration that makes another machine if its values differ by more than this share of the larger one: a GPU held to
+# nine tenths of its power runs at other clocks.
 HARD_BEYOND = {"power_limit_w": 0.10}
 
 
 def of(name: str, entry: dict[str, Any] | None = None) -> str:
-    """A field's class: the table's, else the one stored with the entry, else V."""
+    """Return a field's class: the table's, else the one stored with the entry, else V."""
     return CLASS.get(name) or str((entry or {}).get("class", "V"))
 
 
 def stamped(values: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Every entry with its class."""
+    """Return every entry with its class."""
     return {name: entry | {"class": of(name)} for name, entry in values.items()}

@@ -1,4 +1,4 @@
-"""The container of a run. It cannot see its own image: the engine that starts it tells, from outside."""
+"""The container of a run. It cannot see its own image, so the engine that starts it passes these facts in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from repro import settings
 from repro.fingerprint.entry import entry
 
-# What an engine tells a container through its environment; `engines/docker` fills these in.
+# Facts that an engine passes to a container through its environment; `engines/docker` sets them.
 TOLD = (
     "image_id", "repo_digests", "base_name", "base_digest", "engine", "engine_version", "engine_api", "runtime",
     "toolkit", "cgroup", "engine_os",
@@ -19,7 +19,7 @@ PACKAGES, MOUNTS = Path("/usr/share/repro/packages.txt"), Path("/proc/self/mount
 
 
 def _id() -> str | None:
-    """The container's own id, from the file that its engine mounts over /etc/hostname."""
+    """Return the container's id, from the file that its engine mounts over /etc/hostname."""
     try:
         found = re.search(r"/containers/([0-9a-f]{64})/", MOUNTS.read_text())
     except OSError:
@@ -28,7 +28,7 @@ def _id() -> str | None:
 
 
 def values() -> dict[str, Any]:
-    """What the engine told, the image's system packages, and the container's id; each absent outside of one."""
+    """Return the engine's facts, the image's system packages and the container's id; absent outside of a container."""
     facts = settings.container_facts()
     why = "absent: " + ("the engine did not tell" if settings.in_container() else "not in a container")
     found = {name: entry(facts.get(name) or None, "the engine", "ok" if facts.get(name) else why) for name in TOLD}

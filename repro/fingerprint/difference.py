@@ -1,4 +1,4 @@
-"""What differs between two fingerprints, sorted by class, and whether absolute times compare all the same."""
+"""Differences of two fingerprints, sorted by class, and whether absolute times still compare."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from repro.fingerprint import classes
 
 @dataclass(frozen=True)
 class Difference:
-    """One field that differs. klass: I, H, C, D or V; hard: absolute times do not compare; a, b: the values, or the
-    status of one that has none; known: both sides recorded it."""
+    """One field that differs.
+
+    klass: I, H, C, D or V. hard: absolute times do not compare. known: both sides recorded it. a, b: the values, or the
+    status of a missing one.
+    """
 
     name: str
     klass: str
@@ -21,15 +24,15 @@ class Difference:
     b: Any
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, with the name of the class."""
+        """Return plain data, with the name of the class."""
         return asdict(self) | {"class": classes.NAMES.get(self.klass, self.klass)}
 
 
 def differences(a: dict[str, Any], b: dict[str, Any]) -> list[Difference]:
-    """Every field whose value differs, in the order identity, hard, configuration, dynamic, version, then by name.
+    """Return every field that differs, in the order identity, hard, configuration, dynamic, version, then by name.
 
     a, b: whole fingerprints, as `fingerprint.collect` makes them; one may be older than the other and lack fields. A
-    hard field that one side did not record is listed and is not hard: nobody can say that it differs.
+    hard field that one side did not record is listed but not hard, since the values may be equal.
     """
     mine, theirs = a["values"], b["values"]
     found = []
@@ -47,13 +50,13 @@ def differences(a: dict[str, Any], b: dict[str, Any]) -> list[Difference]:
 
 
 def same_unit(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Whether both are known to be of one and the same GPU."""
+    """Return whether both are known to be of the same physical GPU."""
     one, other = (side["values"].get("gpu_uuid_hash", {}).get("value") for side in (a, b))
     return bool(one is not None and one == other)
 
 
 def _far(name: str, a: Any, b: Any) -> bool:
-    """Whether a configured number is so far off that it makes another machine."""
+    """Return whether a configured number differs so much that it makes another machine."""
     limit = classes.HARD_BEYOND.get(name)
     if limit is None or not all(isinstance(v, int | float) for v in (a, b)):
         return False

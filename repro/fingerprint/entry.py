@@ -1,22 +1,22 @@
-"""One fingerprint value, and how an identity is hidden."""
+"""One fingerprint value, and the hashing of identities."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import Any
 
-# Equal hashes mean the same physical GPU. A UUID is 122 random bits, which nobody finds by trying; whatever has fewer
-# (serial, PCI address) is hashed together with the UUID of its GPU, so that it cannot be found by trying either.
+# Equal hashes mean the same physical GPU. A UUID has 122 random bits and cannot be guessed. Shorter identities (serial,
+# PCI address) are hashed with their GPU's UUID, so that they cannot be guessed either.
 IDENTITY_SALT = "repro/gpu/1"
 
 
 def entry(value: Any, source: str, status: str = "ok") -> dict[str, Any]:
-    """`{"value", "source", "status"}`; an empty value is never `ok`. Its class stands in `classes`."""
+    """Return `{"value", "source", "status"}`; an empty value is never `ok`. `classes` adds its class."""
     status = "absent" if value is None and status == "ok" else status
     return {"value": value, "source": source, "status": status}
 
 
 def hashed(identity: str, of: str = "") -> str:
-    """An identity as a salted hash of 12 hexadecimal digits. of: the UUID that it belongs to, for one that is short."""
+    """Return a salted hash of an identity, 12 hexadecimal digits. of: the UUID that a short identity belongs to."""
     text = "|".join((IDENTITY_SALT, *([of] if of else []), identity))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

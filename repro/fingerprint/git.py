@@ -20,11 +20,11 @@ def _unknown(why: str) -> dict[str, Any]:
 
 
 def values() -> dict[str, Any]:
-    """`git_commit` and `git_dirty` as fingerprint values; where they cannot be told, `unknown` with the reason."""
+    """Return `git_commit` and `git_dirty` as fingerprint values; `unknown` with the reason if they cannot be found."""
     facts = settings.container_facts()
     if "git_sha" in facts:
         told = {"git_commit": facts["git_sha"], "git_dirty": facts.get("git_dirty", "unknown")}
-        why = "the image was built without saying it"
+        why = "the image was built without this build argument"
         return {name: _entry(None if value == "unknown" else value, IN_IMAGE, why) for name, value in told.items()}
     if not (settings.ROOT / ".git").exists():
         return _unknown("the tree is a copy without history")

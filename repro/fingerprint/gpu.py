@@ -86,7 +86,7 @@ QUERIES: dict[str, tuple[str, tuple[Any, ...], Take]] = {
     "gsp_firmware": ("GspFirmwareVersion", (), plain),
 }  # fmt: skip
 
-# What tells one unit from another, never stored as it is.
+# Values that identify a single unit; only hashes of them are stored.
 IDENTITIES: dict[str, tuple[str, Take]] = {
     "gpu_serial_hash": ("Serial", plain),
     "pci_bus_hash": ("PciInfo_v3", lambda pci: plain(pci.busId)),
@@ -104,7 +104,7 @@ SYSTEM: dict[str, tuple[str, Take]] = {
 
 
 def system() -> dict[str, Any]:
-    """Driver, NVML and CUDA versions, confidential computing, and whether the kernel module is the open one."""
+    """Return driver, NVML and CUDA versions, confidential computing, and whether the kernel module is the open one."""
     found = {name: ask(function, take=take) for name, (function, take) in SYSTEM.items()}
     try:
         line = KERNEL_MODULE.read_text().splitlines()[0]
@@ -128,7 +128,7 @@ def _identities(handle: Any) -> dict[str, Any]:
 
 
 def _links(handle: Any) -> dict[str, Any]:
-    """How many NVLinks are up, and the version of the first. One link that does not answer ends the count."""
+    """Return how many NVLinks are up, and the version of the first. The count ends at a link that does not answer."""
     up = 0
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         told = ask("DeviceGetNvLinkState", handle, link)
@@ -144,7 +144,7 @@ def _links(handle: Any) -> dict[str, Any]:
 
 
 def values(handle: Any) -> dict[str, Any]:
-    """Every field but the dynamic ones. What NVML does not tell has its status and the reason."""
+    """Return every field except the dynamic ones. A missing value has its status and the reason."""
     found = {name: ask(f"DeviceGet{f}", handle, *given, take=take) for name, (f, given, take) in QUERIES.items()}
     found |= _links(handle)
     found["clock_offset_sm_mhz"] = nvml.clock_offset(handle, SM)

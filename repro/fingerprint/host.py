@@ -1,4 +1,4 @@
-"""The machine around the GPU: CPU, memory, kernel and what a container may use of them."""
+"""The machine around the GPU: CPU, memory, kernel, and a container's limits on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def read(path: Path, source: str = "") -> dict[str, Any]:
-    """The first line of a file as an entry."""
+    """Return the first line of a file as an entry."""
     try:
         return entry(path.read_text().splitlines()[0].strip() or None, source or str(path))
     except (OSError, IndexError, UnicodeDecodeError) as error:
@@ -38,18 +38,18 @@ def _distribution() -> dict[str, Any]:
 
 
 def _limit(second: str, first: Path) -> dict[str, Any]:
-    """A limit of this process's control group, of version 2, else of version 1."""
+    """Return a limit of this process's control group, of version 2, else of version 1."""
     found = read(CGROUP / second)
     return found if found["value"] is not None else read(first)
 
 
 def load() -> dict[str, Any]:
-    """Processes that want a processor, mean of one minute."""
+    """Return the load: processes that want a processor, mean of one minute."""
     return entry(round(os.getloadavg()[0], 2), "getloadavg")
 
 
 def values() -> dict[str, Any]:
-    """CPU, memory, kernel, limits and load."""
+    """Return CPU, memory, kernel, limits and load."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     nodes = sorted(path.name for path in Path("/sys/devices/system/node").glob("node[0-9]*"))
     return {

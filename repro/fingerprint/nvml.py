@@ -1,9 +1,9 @@
-"""The one door to NVML: every call goes through `ask`, which never raises and tells what came back.
+"""Access to NVML: every call goes through `ask`, which never raises.
 
 A binding may be newer or older than the driver, a function may not exist for this GPU, a container may lack a right,
-and some functions of the binding hide that a call failed. Each of these is a status with its reason, beside the value
-that is missing. Field ids are used only where they never changed (82, 83, 186): those of clock events were renumbered
-between releases 575 and 580, so that a number taken from the binding asks an older driver for something else.
+and some functions of the binding hide that a call failed. Each of these becomes a status with its reason, beside the
+missing value. Field ids are used only where they never changed (82, 83, 186). Those of clock events were renumbered
+between releases 575 and 580, so an older driver would understand the binding's numbers differently.
 Source: pynvml.py of nvidia-ml-py 13.615.71.
 """
 
@@ -25,18 +25,18 @@ STATUS = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "absent",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "absent",
 }
-# How a field's union is read, by its valueType.
+# Members of a field's union, by its valueType.
 UNION = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 UNTOUCHED = -(1 << 31)
 
 
 def plain(value: Any) -> Any:
-    """Bytes as text; anything else as it is."""
+    """Return bytes as text, and any other value unchanged."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def why(error: BaseException) -> str:
-    """A status of one of `STATUS`, or `failed`, with the reason after a colon."""
+    """Return a status of `STATUS`, or `failed`, with the reason after a colon."""
     code = getattr(error, "value", None)
     if isinstance(error, pynvml.NVMLLibraryMismatchError):
         return "function_not_found: the driver is older than the binding"
@@ -48,18 +48,18 @@ def why(error: BaseException) -> str:
 
 
 def ask(function: str, *given: Any, take: Callable[[Any], Any] = plain) -> dict[str, Any]:
-    """The entry of one NVML call. function: its name after `nvml`; take: what of the answer is the value.
+    """Return the entry of one NVML call. function: its name after `nvml`; take: extracts the value from the answer.
 
-    Never raises: an answer that cannot be read is `failed`, whatever it is.
+    Never raises: an answer that cannot be read is `failed`.
     """
     try:
         return entry(take(getattr(pynvml, f"nvml{function}")(*given)), f"nvml{function}")
-    except Exception as error:  # the one place that may: a driver of another release answers as it likes
+    except Exception as error:  # drivers of other releases may answer in unexpected ways
         return entry(None, f"nvml{function}", why(error))
 
 
 def start() -> str:
-    """Initialises NVML; why it cannot be used, or the empty string."""
+    """Initialise NVML. Return why it cannot be used, or the empty string."""
     try:
         pynvml.nvmlInit()
     except Exception as error:
@@ -68,15 +68,17 @@ def start() -> str:
 
 
 def device(uuid: str = "") -> tuple[Any, str]:
-    """(handle, why there is none) of the GPU of this UUID; without one, of what this process was given, else the
-    first."""
+    """Return (handle, why there is none) of the GPU with this UUID.
+
+    Without a UUID it is the GPU that this process was given, else the first.
+    """
     uuid = uuid or settings.visible_gpu()
     found = ask("DeviceGetHandleByUUID", uuid) if uuid else ask("DeviceGetHandleByIndex", 0)
     return found["value"], "" if found["value"] is not None else found["status"]
 
 
 def field(handle: Any, number: int, take: Callable[[Any], Any] = plain) -> dict[str, Any]:
-    """The entry of one field id, which has a return code of its own."""
+    """Return the entry of one field id. Each field has its own return code."""
 
     def read(values: Any) -> Any:
         one = values[0]
@@ -88,7 +90,7 @@ def field(handle: Any, number: int, take: Callable[[Any], Any] = plain) -> dict[
 
 
 def clock_offset(handle: Any, clock: int) -> dict[str, Any]:
-    """MHz over the default of P0. The binding drops the return code, so a mark shows whether anything was written."""
+    """Return the offset over the default of P0, MHz. The binding drops the return code, so a mark detects no answer."""
     try:
         asked = pynvml.c_nvmlClockOffset_t()
         asked.version, asked.type, asked.pstate = pynvml.nvmlClockOffset_v1, clock, 0
@@ -99,5 +101,5 @@ def clock_offset(handle: Any, clock: int) -> dict[str, Any]:
     if found["status"] != "ok":
         return found
     value = None if asked.clockOffsetMHz == UNTOUCHED else asked.clockOffsetMHz
-    status = "ok" if value is not None else "not_supported: nothing was answered, and the binding drops the reason"
+    status = "ok" if value is not None else "not_supported: no answer, and the binding drops the reason"
     return entry(value, "nvmlDeviceGetClockOffsets", status)

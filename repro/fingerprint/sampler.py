@@ -1,8 +1,8 @@
-"""A process of its own that writes down clocks, power, temperature and event reasons of one GPU, many times a second.
+"""A process that samples clocks, power, temperature and event reasons of one GPU, many times a second.
 
-`python -m repro.fingerprint.sampler UUID PERIOD_MS PARENT` writes lines to its standard output: first a header, then
-one line of whole numbers a sample, in the order of the header's columns. It imports no torch, makes no CUDA context,
-takes the lowest priority and, where there are enough, one processor. It ends with its parent.
+`python -m repro.fingerprint.sampler UUID PERIOD_MS PARENT` writes lines to its standard output: a header, then one line
+of integers for each sample, in the order of the header's columns. It imports no torch, makes no CUDA context, takes the
+lowest priority and, if there are several, the last processor. It ends with its parent.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import pynvml
 
 from repro.fingerprint import nvml
 
-# Samples after which the period doubles: a cell of hours stays under some MB.
+# Samples after which the period doubles, so that hours of samples take only some MB.
 THIN_AFTER = 20_000
-# Processors from which on one is left to this process.
+# Fewest processors for which this process keeps to one.
 SPARE_CPUS = 4
 MISSING = -1
 
 
 def columns(handle: Any) -> dict[str, Callable[[], int]]:
-    """column -> query; power in mW, the rest in MHz, degrees Celsius and bits of `state.REASONS`."""
+    """Return column -> query; power in mW, the rest in MHz, degrees Celsius and bits of `state.REASONS`."""
     n = pynvml
     reasons = getattr(n, "nvmlDeviceGetCurrentClocksEventReasons", n.nvmlDeviceGetCurrentClocksThrottleReasons)
     if nvml.ask("DeviceGetCurrentClocksEventReasons", handle)["status"] != "ok":  # a driver before 535
@@ -49,7 +49,7 @@ def _value(query: Callable[[], int]) -> int:
 
 
 def humble() -> None:
-    """Takes the lowest priority, and the last processor where there are several."""
+    """Take the lowest priority, and the last processor if there are several."""
     os.nice(19)
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) >= SPARE_CPUS:
@@ -62,7 +62,7 @@ def _say(text: str) -> None:
 
 
 def run(uuid: str, period_s: float, parent: int) -> None:
-    """Samples until the parent is gone or this process is killed."""
+    """Sample until the parent is gone or this process is killed."""
     humble()
     why = nvml.start()
     handle, why = (None, why) if why else nvml.device(uuid)
@@ -84,7 +84,7 @@ def run(uuid: str, period_s: float, parent: int) -> None:
         taken += 1
         if taken % THIN_AFTER == 0:
             period_s *= 2
-        due = max(due + period_s, time.monotonic())  # one that was late is not made up for
+        due = max(due + period_s, time.monotonic())  # late samples are not caught up
         time.sleep(max(0.0, due - time.monotonic()))
 
 

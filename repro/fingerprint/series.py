@@ -1,4 +1,4 @@
-"""What the sampler wrote down, as columns and in short."""
+"""The sampler's output as columns and as a summary."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 from repro.fingerprint import state
 
-# Reasons that make a time doubtful; a power cap alone is how a large GPU works.
+# Reasons that make a time doubtful. A power cap alone is normal for a large GPU.
 SLOWED = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
-# Those by which a GPU saves itself from heat or from a failing supply: what was timed meanwhile is no measurement.
+# Reasons by which a GPU protects itself from heat or a failing supply: times meanwhile are not a measurement.
 THROTTLED = ("sw_thermal", "hw_thermal", "hw_power_brake")
 LOW_CLOCK, CAPPED_SHARE = 0.75, 0.5
 
 
 @dataclass
 class Series:
-    """`columns`: name -> values, `t_s` among them (`time.monotonic`); missing: column -> why it is not there."""
+    """`columns`: name -> values, with `t_s` (`time.monotonic`). missing: column -> why it is missing."""
 
     columns: dict[str, list[float]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -29,26 +29,26 @@ class Series:
         return len(self.columns.get("t_s", []))
 
     def to_json(self, begin_s: float) -> dict[str, Any]:
-        """As stored: whole numbers, times in ms since `begin_s`."""
+        """Return the stored form: integers, with times in ms since `begin_s`."""
         times = [round((t - begin_s) * 1000) for t in self.columns.get("t_s", [])]
         rest = {name: [int(v) for v in values] for name, values in self.columns.items() if name != "t_s"}
         return {"schema_version": 1, "columns": {"t_ms": times, **rest}, "missing": self.missing}
 
     def between(self, begin_s: float, end_s: float) -> Series:
-        """The samples of a window."""
+        """Return the samples of a window."""
         chosen = [n for n, t in enumerate(self.columns.get("t_s", [])) if begin_s <= t <= end_s]
         return Series({name: [values[n] for n in chosen] for name, values in self.columns.items()}, self.missing)
 
 
 def parse(text: str) -> Series:
-    """The series in what the sampler wrote. A line that was cut short, or is none, is left out."""
+    """Parse the sampler's output. Incomplete and malformed lines are left out."""
     head, _, rest = text.partition("\n")
     try:
         header = json.loads(head)
         names = ["t_s", *header["columns"][1:]] if header["columns"] else []
         found = Series({name: [] for name in names}, dict(header["missing"]))
     except (ValueError, KeyError, TypeError):
-        return Series(missing={"sampler": "it wrote no header: it was ended before it began, or could not start"})
+        return Series(missing={"sampler": "it wrote no header: it could not start, or was ended at once"})
     for line in rest.split("\n")[:-1]:
         parts = line.split(",")
         if names and len(parts) == len(names) and all(part.lstrip("-").isdigit() for part in parts):
@@ -66,7 +66,7 @@ def _spread(values: list[float], scale: float = 1) -> dict[str, float] | None:
 
 
 def summary(series: Series) -> dict[str, Any]:
-    """Samples, seconds, {"min", "p5", "median", "max"} of every column, and the share of samples with each reason."""
+    """Return samples, seconds, {"min", "p5", "median", "max"} of each column, and the share of samples by reason."""
     times = series.columns.get("t_s", [])
     found: dict[str, Any] = {"samples": series.n, "seconds": round(times[-1] - times[0], 3) if times else 0.0}
     scales = {"sm_mhz": 1.0, "memory_mhz": 1.0, "power_mw": 1e-3, "temperature_c": 1.0}
@@ -84,8 +84,10 @@ def summary(series: Series) -> dict[str, Any]:
 
 
 def throttled(telemetry: Any) -> str:
-    """`throttled: ...` where a sample of a row's timed part shows the GPU slowed by heat or a power brake, else "".
-    A share that was rounded to nothing counts too. telemetry: as `Telemetry.end` tells it, or None."""
+    """Return `throttled: ...` if heat or a power brake slowed the GPU in any sample of a row's timed part, else "".
+
+    A share that is rounded to 0 counts too. telemetry: the result of `Telemetry.end`, or None.
+    """
     windows = telemetry.get("windows") if isinstance(telemetry, dict) else None
     timing = windows.get("timing") if isinstance(windows, dict) else None
     shares = timing.get("reasons") if isinstance(timing, dict) else None
@@ -97,21 +99,23 @@ def throttled(telemetry: Any) -> str:
 
 
 def warnings(timing: dict[str, Any], max_sm_mhz: float | None) -> list[dict[str, str]]:
-    """What the summary of the timed window makes doubtful: {"code", "seen", "remedy"}. They change no verdict."""
+    """Return warnings about the timed window's summary: {"code", "seen", "remedy"}. They change no verdict."""
     found = []
     shares = timing.get("reasons", {})
     slowed = {name: share for name, share in shares.items() if name in SLOWED and share > 0}
     if slowed:
         seen = ", ".join(f"{name} in {share:.0%} of samples" for name, share in slowed.items())
-        found.append({"code": "slowed", "seen": seen, "remedy": "See to cooling and power, then measure again."})
+        found.append({"code": "slowed", "seen": seen, "remedy": "Check cooling and power, then measure again."})
     clock = (timing.get("sm_mhz") or {}).get("median")
     if clock and max_sm_mhz and clock < LOW_CLOCK * max_sm_mhz:
         seen = f"median SM clock {clock:.0f} of {max_sm_mhz:.0f} MHz while timed"
         found.append({"code": "low_clock", "seen": seen, "remedy": "Compare ratios with other machines, not times."})
     if shares.get("sw_power_cap", 0) > CAPPED_SHARE:
         seen = f"the power limit held the clock down in {shares['sw_power_cap']:.0%} of samples"
-        found.append({"code": "power_cap", "seen": seen, "remedy": "Normal for a large GPU; ratios hold."})
+        found.append(
+            {"code": "power_cap", "seen": seen, "remedy": "This is normal for a large GPU; ratios stay valid."}
+        )
     if "clocks_setting" in shares:
         seen = "the clocks are set to less than the GPU's own choice"
-        found.append({"code": "clocks_setting", "seen": seen, "remedy": "nvidia-smi -rgc -rmc, as root, lets them go."})
+        found.append({"code": "clocks_setting", "seen": seen, "remedy": "Reset them as root: nvidia-smi -rgc -rmc."})
     return found

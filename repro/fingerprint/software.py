@@ -10,7 +10,7 @@ from repro import __version__, settings
 from repro.fingerprint.entry import entry
 
 PACKAGES = ("torch", "triton", "numpy", "nvidia-ml-py", "tabulate", "rich", "python-dotenv")
-# Of a GPU, as CUDA's runtime tells: NVML knows no cache sizes.
+# Properties that CUDA's runtime reports; NVML reports no cache sizes.
 PROPERTIES = (
     "multi_processor_count", "L2_cache_size", "shared_memory_per_multiprocessor", "regs_per_multiprocessor",
 )  # fmt: skip
@@ -24,10 +24,10 @@ def _version(name: str) -> str | None:
 
 
 def _libraries() -> dict[str, str]:
-    """NVIDIA's own packages: cuBLAS, cuDNN and NCCL are the kernels of a baseline."""
+    """Return the versions of NVIDIA's packages: cuBLAS and cuDNN hold the kernels of baselines."""
     named = {}
     for found in importlib.metadata.distributions():
-        # The head alone: parsing the whole of every description takes 0.2 s.
+        # Only the header is read: parsing all descriptions takes 0.2 s.
         head = (found.read_text("METADATA") or "").partition("\n\n")[0]
         told = dict(line.split(": ", 1) for line in head.splitlines() if line.startswith(("Name: ", "Version: ")))
         if told.keys() == {"Name", "Version"}:
@@ -63,7 +63,7 @@ def _torch() -> dict[str, Any]:
 
 
 def _caches() -> dict[str, Any]:
-    """Whether anything compiled before lies in the folders that this process compiles into."""
+    """Return whether the folders that this process compiles into already hold compiled kernels."""
     folders = settings.compile_caches()
     if not folders:
         return entry(None, "TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR", "absent: neither is set")
@@ -72,7 +72,7 @@ def _caches() -> dict[str, Any]:
 
 
 def values() -> dict[str, Any]:
-    """Versions (V), flags and allow-listed environment variables (C). Of others only the names."""
+    """Return versions (V), flags and allow-listed environment variables (C); of other variables only the names."""
     found = {"repro": entry(__version__, "repro.__version__")}
     found["python"] = entry(platform.python_version(), "platform")
     for name in PACKAGES:
@@ -87,7 +87,7 @@ def values() -> dict[str, Any]:
 
 
 def off_pin() -> dict[str, str]:
-    """What differs from the pinned stack: name -> version found."""
+    """Return the differences from the pinned stack: name -> version found."""
     found = {"torch": (_version("torch") or "absent").split("+")[0], "triton": _version("triton") or "absent"}
     try:
         import torch

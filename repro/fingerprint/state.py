@@ -1,4 +1,4 @@
-"""The state of a GPU at one moment: clocks, power, temperatures, counters, who else uses it. Class D, all of it."""
+"""The state of a GPU at one moment: clocks, power, temperatures, counters, other processes. All of class D."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ QUERIES: dict[str, tuple[str, tuple[Any, ...], Callable[[Any], Any]]] = {
     "mps_processes": ("MPSComputeRunningProcesses", (), len),
 }
 
-# Time for which a policy held the clocks down, ns since the driver was loaded: what samples miss, a delta of these has.
+# Time for which a policy held the clocks down, ns since the driver was loaded. Its delta includes events between
+# samples.
 VIOLATIONS = {
     "violation_power_ns": pynvml.NVML_PERF_POLICY_POWER,
     "violation_thermal_ns": pynvml.NVML_PERF_POLICY_THERMAL,
@@ -52,20 +53,20 @@ NAMES = (*QUERIES, *VIOLATIONS, "clock_event_reasons", "memory_temperature_c", "
 
 
 def reasons(handle: Any) -> dict[str, Any]:
-    """The bit mask of `REASONS`; a driver before 535 knows it by its older name."""
+    """Return the bit mask of `REASONS`; a driver before 535 knows it by its older name."""
     found = ask("DeviceGetCurrentClocksEventReasons", handle)
     return found if found["status"] == "ok" else ask("DeviceGetCurrentClocksThrottleReasons", handle)
 
 
 def names(mask: int) -> list[str]:
-    """The names of a mask's bits; one that is not known is told as a number."""
+    """Return the names of a mask's bits; unknown bits together as a number."""
     known = [name for bit, name in REASONS.items() if mask & bit]
     rest = mask & ~sum(REASONS)
     return known + ([hex(rest)] if rest else [])
 
 
 def values(handle: Any) -> dict[str, Any]:
-    """Every dynamic field now."""
+    """Return every dynamic field now."""
     found = {name: ask(f"DeviceGet{f}", handle, *given, take=take) for name, (f, given, take) in QUERIES.items()}
     for name, policy in VIOLATIONS.items():
         found[name] = ask("DeviceGetViolationStatus", handle, policy, take=lambda told: int(told.violationTime))
@@ -76,7 +77,7 @@ def values(handle: Any) -> dict[str, Any]:
 
 
 def snapshot(device: str, uuid: str = "") -> dict[str, Any]:
-    """`{"t_s", "values"}`: the state now, at that time of `time.monotonic`. Without a GPU the values say why."""
+    """Return `{"t_s", "values"}`: the state now, and its time by `time.monotonic`. Without a GPU the values say why."""
     now = time.monotonic()
     if device != "cuda":
         return {"t_s": now, "values": {"sm_mhz": entry(None, "device cpu", "absent: the run used the CPU")}}
@@ -88,7 +89,7 @@ def snapshot(device: str, uuid: str = "") -> dict[str, Any]:
 
 
 def deltas(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """What the counters did between two snapshots, the seconds between them, and why a counter is missing."""
+    """Return the counters' changes between two snapshots, the seconds between them, and why a counter is missing."""
     found: dict[str, Any] = {"seconds": round(after["t_s"] - before["t_s"], 3)}
     for name in COUNTERS:
         a, b = before["values"].get(name), after["values"].get(name)

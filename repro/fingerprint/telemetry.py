@@ -1,7 +1,7 @@
-"""The GPU while one cell runs: snapshots before, warm, timed and after, and the sampler between them.
+"""Observation of the GPU while a cell runs: snapshots before, warm, timed and after, and the sampler between them.
 
-Nothing here can fail a cell or change a verdict: what could not be observed says why. Who shares the judge's user (a
-solution under ENGINE=local without root) could end the sampler; then its series is short, and says so.
+Nothing here can fail a cell or change a verdict: a missing observation has its reason. A solution with the judge's user
+(under ENGINE=local without root) could end the sampler; then its series is short, and the status says so.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from repro import settings
 from repro.fingerprint import classes, gpu, host, nvml, series, state
 from repro.fingerprint.entry import entry
 
-# window -> the snapshots that it lies between
+# window -> the snapshots at its begin and end
 WINDOWS = {"cell": ("before", "after"), "timing": ("warm", "timed")}
-# What another program holds of the GPU before ours begins, beyond what a driver needs.
+# Memory that other programs may hold of the GPU before ours begins: more than the driver needs means another user.
 FOREIGN_BYTES = 1 << 30
 
 
 class Telemetry:
-    """Observes from its making to `end`. device: cuda or cpu; a GPU of this process's, by UUID, if it is given one."""
+    """Observes the GPU until `end`.
+
+    device: cuda or cpu. uuid: of the GPU; by default the one that this process was given.
+    """
 
     def __init__(self, device: str, uuid: str = "") -> None:
         self.device, self.uuid = device, uuid or settings.visible_gpu()
         self.begin_s = time.monotonic()
-        # before torch is imported, so before there is a CUDA context: what is in use is others'
+        # No CUDA context exists before torch is imported, so memory in use then belongs to other programs.
         self.fresh = "torch" not in sys.modules
         self.snapshots: dict[str, dict[str, Any]] = {}
         self.marks: list[dict[str, Any]] = []
@@ -57,7 +60,7 @@ class Telemetry:
             self.status = f"failed: {error}"
 
     def mark(self, name: str) -> None:
-        """Takes a snapshot under this name (a later one of the same name replaces it) and notes when."""
+        """Take a snapshot under this name, replacing an earlier one, and record its time."""
         taken = state.snapshot(self.device, self.uuid)
         taken["values"]["load_1m"] = host.load()
         self.snapshots[name] = taken
@@ -77,8 +80,11 @@ class Telemetry:
         return series.parse(text)
 
     def end(self) -> dict[str, Any]:
-        """Ends the sampler. Returns {"dynamic": snapshots, "telemetry": {"sampler", "marks", "windows", "warnings",
-        "series"}}; windows: `cell`, and `timing` where something was timed."""
+        """End the sampler and return the observations.
+
+        They are {"dynamic": snapshots, "telemetry": {"sampler", "marks", "windows", "warnings", "series"}}. windows:
+        `cell`, and `timing` if something was timed.
+        """
         self.mark("after")
         taken = self._series()
         windows = {}
@@ -104,7 +110,7 @@ class Telemetry:
         return {"dynamic": dynamic, "telemetry": found}
 
     def _fastest(self) -> float | None:
-        """The highest SM clock, MHz."""
+        """Return the highest SM clock, MHz, or None."""
         if self.device != "cuda" or nvml.start():
             return None
         handle, _ = nvml.device(self.uuid)
@@ -120,5 +126,7 @@ class Telemetry:
         if not self.fresh or used <= FOREIGN_BYTES:
             return []
         count = values.get("compute_processes", {}).get("value")
-        seen = f"{used / 2**30:.1f} GiB of the GPU in use before the cell began, {count} processes seen"
-        return [{"code": "foreign_memory", "seen": seen, "remedy": "End what uses the GPU, or name another in GPUS."}]
+        seen = f"{used / 2**30:.1f} GiB of the GPU were in use before the cell began; {count} processes seen"
+        return [
+            {"code": "foreign_memory", "seen": seen, "remedy": "End other users of the GPU, or name another in GPUS."}
+        ]

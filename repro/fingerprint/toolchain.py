@@ -1,4 +1,4 @@
-"""The programs that turn kernels into machine code or look into them: the assembler that Triton uses, and CUDA's."""
+"""Programs that make or inspect machine code: the assembler that Triton uses, and CUDA's programs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from repro import settings
 from repro.fingerprint.entry import entry
 
 TIMEOUT_S = 20
-# program -> what its version stands after, in what it prints
+# program -> the pattern before the version in its output
 PROGRAMS = {"nvcc": r"release [\d.]+, V", "nvdisasm": r"release [\d.]+, V", "ncu": r"Version ", "gcc": r"\) "}
 
 
 def _printed(program: str, after: str) -> tuple[str | None, str]:
-    """(version, why there is none)."""
+    """Return (version, why there is none)."""
     found = shutil.which(program)
     if found is None:
         return None, "absent: it is not on the path"
@@ -32,7 +32,7 @@ def _printed(program: str, after: str) -> tuple[str | None, str]:
 
 
 def triton_values() -> dict[str, Any]:
-    """Triton, and the ptxas that it would call: an override through the environment counts, so its bytes do."""
+    """Return Triton's version, and version and hash of the ptxas that it would call, which the environment may set."""
     try:
         import triton
     except ImportError as error:
@@ -53,7 +53,7 @@ def triton_values() -> dict[str, Any]:
 
 
 def programs() -> dict[str, Any]:
-    """nvcc, nvdisasm, ncu and the C compiler where they are installed. They are asked side by side."""
+    """Return the versions of nvcc, nvdisasm, ncu and the C compiler. They are asked side by side."""
     with ThreadPoolExecutor(len(PROGRAMS)) as pool:
         answers = dict(zip(PROGRAMS, pool.map(_printed, PROGRAMS, PROGRAMS.values()), strict=True))
     found = {program: entry(version, f"{program} --version", why) for program, (version, why) in answers.items()}
