@@ -39,7 +39,7 @@ STUDY = $(COMMON) $(NARROW) --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb
 # What this job's environment must hold: the host of containers needs no torch.
 NEEDS = $(if $(filter docker,$(CHOSEN)),host,local)
 
-.PHONY: help setup image doctor fixtures run benchmark report verify test test-slow test-all test-gpu check docs clean requirements
+.PHONY: help setup image doctor fixtures run benchmark report verify test test-all test-slow test-docker test-clock test-gpu check docs clean requirements
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -96,19 +96,25 @@ report: ready
 verify: setup
 	$(PY) entrypoint.py verify --results $(RESULTS)
 
-# Minutes: no container, no GPU, nothing that is slow or bounds wall time.
-PYTEST = $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
+# Minutes: needs no container and no GPU, and leaves out what is slow or bounds wall time.
+PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
 test: $(VENV)/.dev
-	$(PYTEST) -m "not (slow or docker or clock or gpu)" $(ARGS)
+	$(PYTEST) --dist worksteal -m "not (slow or docker or clock or gpu)" $(ARGS)
 
-# What `make test` leaves out and needs no GPU; what bounds wall time comes alone at the end. A test that needs a Docker
-# engine fails where none answers: with ENGINE=local it is left out.
-LEFT_OUT = $(if $(filter local,$(ENGINE)),not docker and not gpu,not gpu)
-test-slow: $(VENV)/.dev $(if $(filter local,$(ENGINE)),,image)
-	$(PYTEST) -m "(slow or docker) and not clock and $(LEFT_OUT)" $(ARGS) || [ $$? -eq 5 ]
-	$(PY) -m pytest -m "clock and $(LEFT_OUT)" $(ARGS) || [ $$? -eq 5 ]
+# Everything that needs no GPU. Tests in containers fail without a Docker engine; ENGINE=local leaves them out.
+test-all: test test-slow $(if $(filter local,$(ENGINE)),,test-docker) test-clock
 
-test-all: test test-slow
+# pytest exits with 5 where ARGS leaves no test.
+test-slow: $(VENV)/.dev
+	$(PYTEST) --dist worksteal -m "slow and not (docker or clock or gpu)" $(ARGS) || [ $$? -eq 5 ]
+
+# One process tests the containers of a file, because `repro gc` in one test may remove those of another.
+test-docker: $(VENV)/.dev image
+	$(PYTEST) --dist loadfile -m docker $(ARGS) || [ $$? -eq 5 ]
+
+# These bound wall time: nothing else may run beside them.
+test-clock: $(VENV)/.dev
+	$(PY) -m pytest -m "clock and not gpu" $(ARGS) || [ $$? -eq 5 ]
 
 # On a machine with its own torch: make test-gpu PY=python3. The files are named, for others import what a GPU machine may
 # lack.
