@@ -47,6 +47,7 @@ def check(cell: Cell, outcome: dict[str, Any], arm: str) -> None:
     assert [e["is_error"] for e in cell.events("kb")] == ([False] if arm == "with_kb" else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arm", ARMS)
 def test_the_scripted_agent_errs_is_told_mends_and_ends(cell: Cell, arm: str) -> None:
     lines = jsonio.lines(SCRIPTS / f"L1_36.{arm}.jsonl")

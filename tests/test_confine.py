@@ -433,7 +433,11 @@ def test_everything_is_applied_where_the_kernel_has_it(confined: Run) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["check_torch", "check_triton", pytest.param("check_compile", marks=pytest.mark.slow), "check_subprocess"],
+    [
+        "check_torch",
+        "check_subprocess",
+        *(pytest.param(f"check_{what}", marks=pytest.mark.slow) for what in ("triton", "compile")),
+    ],
 )
 def test_what_a_solution_needs_works(confined: Run, name: str) -> None:
     confined(name)

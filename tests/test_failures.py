@@ -342,7 +342,7 @@ def _judged(tool: Tool, solutions: dict[str, Bad], *flags: object) -> SimpleName
     )  # fmt: skip
 
 
-FEW = ("syntax_error", "banned", "zeros", "segfault", "garbage_in_fds", "kills_judge")
+FEW = ("zeros", "segfault")
 REST = [name for name in BAD if name not in FEW]
 # Which solutions one command judges, with which flags, and its exit code.
 TOGETHER: dict[str, tuple[dict[str, Bad], tuple[object, ...], int]] = {

@@ -117,22 +117,16 @@ def test_bfloat16_arithmetic_and_dot_match_torch(tmp_path):
     interpreted(tmp_path, KERNEL)
 
 
-@pytest.fixture(scope="module")
-def ends(tmp_path_factory):
-    """How each of `CASES` ended, all in one process."""
+@pytest.mark.slow
+def test_bfloat16_is_what_torch_makes_of_it(tmp_path):
+    """Constants, casts, comparisons, fma, reductions and scans, all in one process."""
     kernels = [
         KERNELS.format(number=number, name=name, ours=ours, theirs=theirs)
         for number, (name, (ours, theirs)) in enumerate(CASES.items())
     ]
     source = HEAD + "".join(kernels) + "print(json.dumps(ends))"
-    return json.loads(interpreted(tmp_path_factory.mktemp("cases"), source))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_bfloat16_is_what_torch_makes_of_it(name, ends):
-    """Constants, casts, comparisons, fma, reductions and scans."""
-    assert ends[name] == ""
+    ends = json.loads(interpreted(tmp_path, source))
+    assert ends == dict.fromkeys(CASES, "")
 
 
 @pytest.mark.slow
