@@ -171,7 +171,7 @@ def parser() -> argparse.ArgumentParser:
     report = verb("report", "draw bundles as markdown, one HTML file, LaTeX", _report)
     report.add_argument("bundle", type=Path, nargs="*", help="bundles to draw (default: the newest)")
     _results(report)
-    report.add_argument("--format", metavar="F,F", help="md, html, tex, svg (default: md; with -o md,html,tex)")
+    report.add_argument("--format", metavar="F,F", help="md, html, tex, svg, csv (default: md; with -o md,html,tex)")
     report.add_argument(
         "-o", "--output", type=Path, metavar="DIR",
         help="one document of all bundles side by side (default: a report of each into the bundle)",
@@ -180,7 +180,7 @@ def parser() -> argparse.ArgumentParser:
         "--artifacts", type=Path, default=settings.ARTIFACTS_DIR,
         help="folder whose traces html and tex show (default: the shipped one)",
     )  # fmt: skip
-    report.add_argument("--json", type=Path, metavar="FILE", help="write the report's model as JSON")
+    report.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
     doctor = verb("doctor", "check what this machine lacks for a run, and say what to do about it", _doctor)
     doctor.add_argument("--engine", choices=NAMES, default="auto", help="where jobs would run")
     doctor.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
@@ -230,12 +230,12 @@ def _options(args: argparse.Namespace) -> Any:
 
 
 def _draw(bundle: Bundle) -> dict[str, Any]:
-    """Writes report.json and report.md into a bundle and prints the report."""
-    from repro.report import output
+    """Writes report.json and report.md into a bundle, prints the report and returns it."""
+    from repro.report import markdown, output
 
-    report, text, _ = output.into(bundle, ["md"], settings.ARTIFACTS_DIR)
-    print(text)
-    return report
+    whole, _ = output.into(bundle, ["md"])
+    print(markdown.render(whole))
+    return whole
 
 
 def _exit_code(bundle: Bundle, *, strict: bool, verdicts: list[str]) -> int:
@@ -325,12 +325,13 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
         bundle, rows = campaign.run(
             plan, args.problem, size, args.results, engine, _options(args), pace, progress, resume=args.resume
         )
-    report = _draw(bundle)
-    verbs.write_json(args.json, report)
+    whole = _draw(bundle)
+    verbs.write_json(args.json, whole)
+    arms = whole["reports"][0]["arms"]
     return _exit_code(
         bundle,
         strict=args.strict,
-        verdicts=[e["verdict"] for arm in report["arms"] if not arm["control"] for e in arm["entries"]],
+        verdicts=[e["verdict"] for arm in arms if not arm["control"] for e in arm["entries"]],
     )
 
 
@@ -393,25 +394,26 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _report(args: argparse.Namespace, progress: Progress) -> int:
-    from repro.report import output
+    """Exit 2 where a bundle fails `repro verify`: the report is drawn all the same, and says so."""
+    from repro.report import document, markdown, output
 
     bundles = [Bundle.open(path) for path in args.bundle] or [verbs.newest(args.results)]
     chosen = output.formats(args.format or ("md" if args.output is None else output.USUAL))
     if args.output is not None:
         whole, files = output.beside(bundles, chosen, args.artifacts, args.output)
         print(whole["headline"]["text"])
-        reports = [whole]
     else:
-        reports, files = [], []
+        files = []
         for bundle in bundles:
-            report, text, written = output.into(bundle, chosen, args.artifacts)
-            print(text)
-            reports.append(report)
+            whole, written = output.into(bundle, chosen, args.artifacts)
+            print(markdown.render(whole))
             files += written
+        if len(bundles) > 1:
+            whole = document.build(bundles, args.artifacts)
     for file in files:
         progress.say(f"written: {file}")
-    verbs.write_json(args.json, reports if len(reports) > 1 else reports[0])
-    return 0
+    verbs.write_json(args.json, whole)
+    return 0 if output.verified(whole) else 2
 
 
 def _gc(args: argparse.Namespace, progress: Progress) -> int:

@@ -18,7 +18,7 @@ from test_report import bundle_of, drawn, line_with, result, study
 from repro import compare, jsonio, measured, settings
 from repro.bundle.write import Bundle
 from repro.fingerprint import series
-from repro.report import clocks, latex, outline, page, plots
+from repro.report import clocks, latex, markdown, page, plots
 from repro.report import document as documents
 from repro.report.clocks import BINS, FEWEST
 
@@ -66,7 +66,7 @@ def test_what_does_not_throttle_the_timed_part_leaves_times_as_they_are(
     """A power cap, clocks that were set, heat before anything was timed; a row that was not sampled."""
     bundle = Bundle.open(theirs(tmp_path, reasons))
     assert not any(record.why_not for record in measured.read(bundle).records.values())
-    assert "no measurement" not in drawn(bundle)
+    assert "its times are no measurement" not in jsonio.dumps(built(bundle))
 
 
 def test_one_sample_is_enough_whatever_its_share_is_rounded_to() -> None:
@@ -105,19 +105,21 @@ def test_a_throttled_row_reproduces_nothing_and_contradicts_nothing(tool: Tool) 
 
 def test_a_throttled_artifact_has_its_verdicts_and_its_reason_and_no_time(tmp_path: Path) -> None:
     text = drawn(Bundle.open(theirs(tmp_path, {"hw_thermal": DURING})))
-    row = line_with(text, "36_RMSNorm", "correct, correct")
+    row = line_with(text, "36_RMSNorm", "correct")
     assert not any(character.isdigit() for character in row.replace("36_RMSNorm", ""))
-    line_with(text, "36_RMSNorm", "times are no measurement: throttled: ", "hw_thermal")
-    assert "No geometric mean: nothing correct was timed." in text
+    assert "Times of 1 row are left out: the GPU was throttled" in text
+    assert "Speedup over" not in text
 
 
 def test_a_throttled_solution_is_in_no_mean_and_no_figure(tmp_path: Path) -> None:
     bundle = study(tmp_path, sampled=True)
-    text = drawn(bundle)
-    line_with(text, "L2_99 #1", "times are no measurement: throttled: ", "hw_thermal in 25.0% of samples")
-    line_with(text, "| eager ", "1 of 5")
     whole = built(bundle)
-    assert whole["headline"]["throttled"] == 1 and "times of 1 row are no measurement" in whole["headline"]["text"]
+    notes = {row["row"]: row["notes, skips and reasons"] for row in table(whole, "log", "log")}
+    assert "its times are no measurement: throttled: " in notes["L2_99/oracle/1"]
+    assert "hw_thermal in 25.0% of samples" in notes["L2_99/oracle/1"]
+    (card,) = [card for card in whole["cards"] if card["label"] == "Speedup over eager"]
+    assert card["detail"].endswith("geometric mean of 1 of 5")
+    assert whole["headline"]["throttled"] == 1 and "times of 1 row left out" in whole["headline"]["text"]
     rows = {row["row"]: row for row in table(whole, "speedups", "speedups-run")}
     assert rows["L2_99/oracle/1"]["ms"] is None and rows["L2_99/oracle/1"]["word"] == "no measurement"
     assert rows["L2_99/oracle/0"]["ms"]["value"] == pytest.approx(1.0, rel=0.01)
@@ -192,24 +194,16 @@ def test_the_table_has_every_row_that_was_sampled(tmp_path: Path) -> None:
     assert second["SM MHz"]["min"] == 1100 and second["times"] == "throttled" and second["W"]["max"] == 650
     assert second["event reasons, share of samples"] == "hw_thermal 25%, sw_power_cap 75%"
     assert (third["window"], third["times"]) == ("whole row", None)
-    for text in (outline.render(whole), latex.render(whole).replace(r"\_", "_"), page.render(whole)):
+    for text in (markdown.render(whole), latex.render(whole).replace(r"\_", "_"), page.render(whole)):
         assert "Clocks during the run" in text and "1753 (1100 to 1785)" in text and "hw_thermal" in text
 
 
-def test_a_bundle_without_samples_says_why(tmp_path: Path) -> None:
+def test_bundles_without_samples_have_no_section_on_clocks(tmp_path: Path) -> None:
     cpu = observed(None) | {"telemetry": {"sampler": {"status": "off: the run used the CPU"}, "marks": []}}
     columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": []}}
     bundles = [bundle_of(tmp_path / name, "benchmark", {"36_RMSNorm": told}, columns, parameters={"artifacts": "x"})
                for name, told in (("a", observed(None)), ("b", cpu))]  # fmt: skip
-    whole = built(*bundles)
-    found = section(whole, "clocks")
-    assert found["figures"] == [] == found["tables"]
-    assert found["text"] == [
-        "Clocks while rows ran: not recorded in A: it was written by a release that did not sample.",
-        "Clocks while rows ran: not recorded in B: the run used the CPU.",
-    ]
-    for text in (outline.render(whole), latex.render(whole), page.render(whole)):
-        assert "not recorded in B: the run used the CPU" in text
+    assert "clocks" not in [section["id"] for section in built(*bundles)["sections"]]
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "uneven", "outside", "empty"])

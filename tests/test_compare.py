@@ -49,8 +49,9 @@ def folder_of(
             script[name] = result(f"L1_{name[:2]}@bf16", ms, device=device, baseline_classes=classes, **timing)
         columns[name] = {"problem": name, "number": int(name[:2]), "missing": []}
     given = {"artifacts": "theirs", "shipped": False} | (parameters or {})
-    bundle = bundle_of(folder, "benchmark", script, columns, device=device, parameters=given, **(versions or {}))
-    return on(bundle, **(H200 | (machine or {}) if device == "cuda" else {})).path
+    hard = H200 | (machine or {}) if device == "cuda" else {}
+    return bundle_of(folder, "benchmark", script, columns, device=device, parameters=given, machine=hard,
+                     **(versions or {})).path  # fmt: skip
 
 
 def rows_of(tool: Tool, *args: object) -> tuple[Done, dict[str, Any], dict[tuple[str, str], dict[str, Any]]]:

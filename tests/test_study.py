@@ -27,7 +27,7 @@ from repro.engines.base import Engine
 from repro.engines.local import LocalEngine
 from repro.errors import EngineError
 from repro.progress import Progress
-from repro.report import markdown, model, outline, study
+from repro.report import document, markdown, model, study
 from repro.runs import Interrupted
 
 IDS = ["L1_36", "L1_82", "L1_97", "L2_34"]
@@ -423,7 +423,7 @@ def test_infrastructure_and_provider_failures_are_tried_again_and_recorded(stub_
     told = study.build(bundle, list(bundle.rows.values()))
     assert told is not None and len(told["retries"]) == 4
     assert told["arms"]["with_kb"]["discarded_usd"] == 0.5 and told["arms"]["with_kb"]["usd"] == 0.5
-    text = outline.section(study.section(told))
+    text = markdown.section(study.section(told))
     assert "3 provider" in text and "1 infrastructure" in text and "no space" in text
 
 
@@ -586,8 +586,8 @@ def test_the_report_tells_arms_uncertainty_costs_and_the_published_table(tmp_pat
     (found,) = told["comparisons"]
     assert found["ratio"] == pytest.approx(other["fail_is_1"] / base["fail_is_1"]) and found["down"] == 2
     assert base["usd"] == pytest.approx(5.0) and base["tokens"]["input"] == 100
-    text = markdown.render(report)
-    for words in ("## Agent study", "Published (1x NVIDIA L4, another machine", "Threat that remains", "fast_p",
+    text = markdown.render(document.build([bundle]))
+    for words in ("<summary>Agent study<", "Published (1x NVIDIA L4, another machine", "Threat that remains", "fast_p",
                   "sign-flip p", "agent sdk, model claude-opus-4-5-20251101"):  # fmt: skip
         assert words in text, words
     assert "Scripted" not in text
@@ -598,8 +598,9 @@ def test_a_scripted_study_says_so_and_tests_no_claim(tmp_path: Path) -> None:
     from repro import measured, replication
 
     bundle = measured_bundle(tmp_path, upstream="replay")
-    text = markdown.render(model.build(bundle))
-    assert "**Scripted**" in text and "scripted replies, not an agent's result" in text and "nobody was paid" in text
+    text = markdown.render(document.build([bundle]))
+    assert "Scripted: replies come from a file" in text and "nobody was paid" in text
+    assert "scripted replies, not an agent's result" in text
     found = replication.judge(claims.load(), [measured.read(bundle)])
     assert not any(found["counts"].get(verdict) for verdict in replication.TRIED)
 

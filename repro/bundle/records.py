@@ -11,8 +11,8 @@ from repro.bundle.evidence import Evidence
 
 # Samples are stored with six decimals of a millisecond.
 ROUNDED_MS = 1e-6
-# The layout of report.json that `report` reads.
-REPORT_SCHEMA = 1
+# The layouts of report.json that `report` reads. 1: the facts of the bundle. 2: a document, the facts under `reports`.
+REPORT_SCHEMAS = (1, 2)
 
 
 def statuses(found: Evidence) -> list[str]:
@@ -102,16 +102,18 @@ def report(found: Evidence) -> list[str]:
     """`report.json` tells the verdicts and times of the rows."""
     if found.report is None:
         raise Skip("no report was drawn")
-    if found.report.get("schema_version") != REPORT_SCHEMA:
-        raise Skip(f"a report of schema {found.report.get('schema_version')}, this check knows {REPORT_SCHEMA}")
+    version = found.report.get("schema_version")
+    if version not in REPORT_SCHEMAS:
+        raise Skip(f"a report of schema {version}, this check knows {' and '.join(map(str, REPORT_SCHEMAS))}")
+    facts = found.report if version == 1 else found.report["reports"][0]
     rows = [found.rows[name] for name in found.plan if name in found.rows]
     wrong = []
     counts = {"planned": len(found.plan), "finished": sum(row.get("status") == "done" for row in rows)}
     for name, count in counts.items():
-        if found.report.get(name) != count:
-            wrong.append(f"{name} is {found.report.get(name)} in the report and {count} in the rows")
+        if facts.get(name) != count:
+            wrong.append(f"{name} is {facts.get(name)} in the report and {count} in the rows")
     judged = sorted(str((e["verdict"], (e.get("time_ms") or {}).get("median"))) for _, e, _ in _verdicts(found))
-    if {"arms", "artifacts"} & found.report.keys() and judged != sorted(map(str, _told(found.report))):
+    if {"arms", "artifacts"} & facts.keys() and judged != sorted(map(str, _told(facts))):
         wrong.append("verdicts or times are not those of the rows")
     return wrong
 

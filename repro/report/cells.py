@@ -13,7 +13,7 @@ EMPTY = "–"
 NUMBERS = {
     "ms": ("{:.4g}", ""),
     "seconds": ("{:.1f}", ""),
-    "ratio": ("{:.3g}", "x"),
+    "ratio": ("{:#.3g}", "x"),
     "quantity": ("{:.4g}", ""),
     "percent": ("{:.3g}", " %"),
     "scientific": ("{:.1e}", ""),
@@ -21,16 +21,25 @@ NUMBERS = {
     "spread": ("{:.4g}", ""),
 }
 # A word of judgement and the sign before it: no meaning rests on colour alone.
-GOOD = ("correct", "REPRODUCED", "done", "complete", "FAST", "as it must be", "not throttled")
-BAD = ("incorrect", "rejected", "error", "timeout", "DIFFERS", "failed", "SLOW", "wrong", "hard",
-       "throttled")  # fmt: skip
+GOOD = ("correct", "REPRODUCED", "done", "complete", "FAST", "as it must be", "not throttled", "usable")
+BAD = ("incorrect", "rejected", "error", "timeout", "timed out", "DIFFERS", "failed", "SLOW", "wrong", "hard",
+       "throttled", "refused")  # fmt: skip
+# A speedup with its interval, drawn against 1. Its number stands in a column of its own: text leaves the bar out.
+BAR = "bar"
 SIGNS = {"good": "✓", "bad": "✗", "open": "○"}
 
 
 def tone(word: Any) -> str:
     """`good`, `bad` or `open`: what a verdict says of what was judged."""
-    first = str(word).split(":", 1)[0]
-    return "good" if first in GOOD else "bad" if first in BAD else "open"
+    if str(word).startswith(GOOD):
+        return "good"
+    return "bad" if str(word).startswith(BAD) else "open"
+
+
+def written(table: dict[str, Any]) -> tuple[list[dict[str, Any]], list[list[Any]]]:
+    """Columns and rows of a table without its bars: what a renderer of text prints."""
+    kept = [at for at, head in enumerate(table["columns"]) if head["kind"] != BAR]
+    return [table["columns"][at] for at in kept], [[row[at] for at in kept] for row in table["rows"]]
 
 
 def numeric(kind: str) -> bool:
@@ -43,7 +52,7 @@ def _written(kind: str, value: Any) -> str:
     number = float(value)
     if number == 0:
         return "0" + unit
-    return form.format(100 * number if kind == "percent" else number) + unit
+    return form.format(100 * number if kind == "percent" else number).removesuffix(".") + unit
 
 
 def text(kind: str, cell: Any) -> str:
@@ -70,3 +79,12 @@ def key(kind: str, cell: Any) -> str:
         return ""
     number = cell["median" if kind == "spread" else "value"] if isinstance(cell, dict) else cell
     return repr(float(number))
+
+
+def values(cell: Any) -> dict[str, Any]:
+    """A cell as values by the name of their part; "" names the value itself."""
+    if not isinstance(cell, dict):
+        return {"": cell}
+    if "median" in cell:
+        return {name: cell[name] for name in ("median", "min", "max")}
+    return {"": cell["value"], "low": cell["ci95"][0], "high": cell["ci95"][1]}

@@ -12,8 +12,8 @@ from typing import Any
 
 from repro.bundle.write import Bundle
 from repro.fingerprint import series, state
-from repro.report import parts
-from repro.report.parts import Part
+from repro.report import elements
+from repro.report.elements import Element
 from repro.report.sources import Source
 
 # Columns of a figure that a bundle's samples are drawn from, however many they are: a page of several stays small.
@@ -26,7 +26,7 @@ LONGEST_ALT = 12  # rows
 Row = dict[str, Any]
 
 
-def section(sources: list[Source]) -> Part:
+def section(sources: list[Source]) -> Element:
     """A timeline for every bundle that holds samples, every row in numbers, and the state at its ends."""
     figures, text = [], []
     rows: list[list[Any]] = []
@@ -39,9 +39,12 @@ def section(sources: list[Source]) -> Part:
         text += [f"{source.letter}: no samples of {', '.join(names)}: {reason}." for reason, names in why.items()
                  if found]  # fmt: skip
         if not found:
-            without.setdefault("; ".join(why) or "no row was measured", []).append(source.letter)
+            without.setdefault("; ".join(why), []).append(source.letter)
         rows += [_line(source, name, places.get(name), window, timed) for name, window, timed in _windows(source)]
-    text += [f"Clocks while rows ran: not recorded in {', '.join(of)}: {why}." for why, of in without.items()]
+    if figures or rows:
+        text += [
+            f"Clocks while rows ran: not recorded in {', '.join(of)}: {why}." for why, of in without.items() if why
+        ]
     if figures:
         text.insert(0, (
             "Rows stand one after another, each with the number that the table gives it; what lies between them was "
@@ -56,9 +59,9 @@ def section(sources: list[Source]) -> Part:
                    ("°C", "spread"), ("J", "quantity"), ("s slowed by heat", "quantity"),
                    ("event reasons, share of samples", "text"), ("times", "verdict")]  # fmt: skip
         caption = "While rows were timed, or ran where nothing was timed: median (lowest to highest)"
-        tables.append(parts.table("sampled", caption, columns, rows))
+        tables.append(elements.table("sampled", caption, columns, rows))
     ends = _ends(sources)
-    return parts.section("clocks", "Clocks during the run", text=text, figures=figures, tables=tables + ends)
+    return elements.section("clocks", "Clocks during the run", text=text, figures=figures, tables=tables + ends)
 
 
 # -- what bundles hold ------------------------------------------------------------------------------------------------
@@ -163,7 +166,7 @@ def _value(found: dict[str, Any], when: str, name: str) -> Any:
     return (found.get(when) or {}).get(name, {}).get("value")
 
 
-def _ends(sources: list[Source]) -> list[Part]:
+def _ends(sources: list[Source]) -> list[Element]:
     """The GPU's state right before and right after every row."""
     rows = []
     for source in sources:
@@ -181,13 +184,13 @@ def _ends(sources: list[Source]) -> list[Part]:
     columns = [("row", "text"), ("bundle", "text"),
                *((f"{names[field]} {when}", "quantity") for field in STATE for when in ("before", "after")),
                ("J in all", "quantity"), ("clock event reasons after", "text")]  # fmt: skip
-    return [parts.table("clocks", "The GPU right before and right after each row", columns, rows)] * bool(rows)
+    return [elements.table("clocks", "The GPU right before and right after each row", columns, rows)] * bool(rows)
 
 
 # -- drawn ------------------------------------------------------------------------------------------------------------
 
 
-def _figure(source: Source, found: list[Row]) -> Part:
+def _figure(source: Source, found: list[Row]) -> Element:
     """Samples of all rows on one axis of seconds, in bins that keep their extremes and every reason."""
     spans = [_span(row) for row in found]
     total = sum(end - begin for begin, end in spans) or 1.0
@@ -206,7 +209,7 @@ def _figure(source: Source, found: list[Row]) -> Part:
         at += length
     masks = bins.pop("reasons")
     lanes = {name: [at for at, mask in enumerate(masks) if name in state.names(mask)] for name in _names(masks)}
-    return parts.figure(
+    return elements.figure(
         f"clocks-{source.letter}", "timeline", f"Clocks during {source.letter}: {source.machine}, {source.stack}",
         _alt(found, lanes, len(masks)), rows=rows, bins=bins, reasons=lanes, slowing=list(series.SLOWED),
     )  # fmt: skip

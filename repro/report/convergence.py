@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from repro.artifacts import figure, layout, readme, trace
-from repro.report import parts
-from repro.report.parts import Part
+from repro.report import elements
+from repro.report.elements import Element
 
 COLUMNS = (("round", "text"), ("ms", "ms"), ("running best, ms", "ms"), ("published best, ms", "ms"))
 
 
-def section(folder: Path) -> Part:
+def section(folder: Path) -> Element:
     """folder: in the published layout. Raises UsageError where it is none."""
     artifacts = layout.find(folder)
     published = readme.read(layout.readme(folder), {a.number for a in artifacts if a.number is not None})
@@ -24,17 +24,17 @@ def section(folder: Path) -> Part:
         facts = trace.summary(artifact, published[artifact.number or 0])
         name = f"convergence-{artifact.name}"
         figures.append(
-            parts.figure(name, "convergence", f"Convergence of {artifact.name}", figure.alt(facts), facts=facts)
+            elements.figure(name, "convergence", f"Convergence of {artifact.name}", figure.alt(facts), facts=facts)
         )
         tables.append(
-            parts.table(name + "-rounds", f"Rounds of {artifact.name}", COLUMNS, map(_round, facts["rounds"]))
+            elements.table(name + "-rounds", f"Rounds of {artifact.name}", COLUMNS, map(_round, facts["rounds"]))
         )
     text = []
     if figures:
         text.append("Times of the rounds as their traces have them: published figures, not measured here.")
-    if without:
-        text.append(f"No trace: {', '.join(without)}. `--artifacts DIR` names a folder whose traces are drawn.")
-    return parts.section("convergence", "Convergence", text=text, figures=figures, tables=tables)
+    if figures and without:
+        text.append(f"No trace: {', '.join(without)}.")
+    return elements.section("convergence", "Convergence", text=text, figures=figures, tables=tables)
 
 
 def _round(found: dict[str, Any]) -> list[Any]:

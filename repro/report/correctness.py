@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from repro import evaluation
-from repro.report import parts
-from repro.report.parts import Part
+from repro import wording
+from repro.report import elements
+from repro.report.elements import Element
 from repro.report.sources import Judged, Source, judged
 
 COLUMNS = (("problem", "text"), ("solution", "text"), ("bundle", "text"), ("verdict", "verdict"), ("class", "text"),
@@ -16,25 +16,25 @@ COLUMNS = (("problem", "text"), ("solution", "text"), ("bundle", "text"), ("verd
            ("why", "text"))  # fmt: skip
 
 
-def section(sources: list[Source]) -> Part:
+def section(sources: list[Source]) -> Element:
     """One line a solution; controls among them, and named so."""
     rows = [_line(each) for source in sources for each in judged(source)]
-    tables = [parts.table("correctness", "Verdicts, distances to the fp64 reference and margins", COLUMNS, rows)]
-    tables = [*(tables if rows else []), *_fixtures(sources), *_cases(sources)]
+    tables = [elements.table("correctness", "Verdicts, distances to the fp64 reference and margins", COLUMNS, rows)]
+    tables += [*_fixtures(sources), *_cases(sources)]
     text = [
         "Distances are the worst over all trials: relative L2, largest element and largest row, each over the "
         "reference's root mean square. The margin is how much further the best cheat is from passing than the worst "
         "honest kernel. allclose stands beside the verdict for comparison and decides nothing."
     ]
-    return parts.section("correctness", "Correctness", text=text if tables else ["Nothing was judged."], tables=tables)
+    return elements.section("correctness", "Correctness", text=text if rows else [], tables=tables)
 
 
 def _line(each: Judged) -> list[Any]:
     entry, legacy = each.entry, each.entry.get("legacy", {})
-    why = "" if entry["verdict"] == "correct" else evaluation.line(entry)
+    why = "" if entry["verdict"] == "correct" else wording.why(entry)
     if each.control:
-        why = f"a negative control, which must be incorrect: {why}"
-    return [each.problem, each.variant, each.source.letter, entry["verdict"], entry["precision_class"],
+        why = f"a negative control, which must be wrong: {why}"
+    return [each.problem, each.variant, each.source.letter, wording.word(entry), entry["precision_class"],
             *(_worst(entry, name) for name in ("rel_l2", "max", "row")), sum(map(len, entry["distances"].values())),
             each.result.get("margin"), *(_yes(legacy.get(f"allclose_{at}")) for at in ("1e-2", "1e-4")),
             ", ".join(entry.get("labels", [])), why]  # fmt: skip
@@ -51,17 +51,19 @@ def _yes(value: bool | None) -> str | None:
     return None if value is None else "yes" if value else "no"
 
 
-def _fixtures(sources: list[Source]) -> list[Part]:
+def _fixtures(sources: list[Source]) -> list[Element]:
     rows = [[f["problem"], source.letter, f["margin"], f["best_cheat"], ", ".join(f["trials"]), f["build_s"],
              f["refused"] or "no"] for source in sources for f in source.report.get("fixtures", [])]  # fmt: skip
     columns = [("problem", "text"), ("bundle", "text"), ("margin", "quantity"), ("best cheat", "text"),
                ("trials", "text"), ("built in", "seconds"), ("refused", "text")]  # fmt: skip
-    return [parts.table("fixtures", "Fixtures: what separates honest kernels from cheats", columns, rows)] * bool(rows)
+    return [elements.table("fixtures", "Fixtures: what separates honest kernels from cheats", columns, rows)] * bool(
+        rows
+    )
 
 
-def _cases(sources: list[Source]) -> list[Part]:
-    rows = [[case["case"], source.letter, case["problem"], case["verdict"],
+def _cases(sources: list[Source]) -> list[Element]:
+    rows = [[case["case"], source.letter, case["problem"], wording.word(case),
              "; ".join(case["complaints"]) or "as it must be"]
             for source in sources for case in source.report.get("cases", [])]  # fmt: skip
     columns = [("case", "text"), ("bundle", "text"), ("problem", "text"), ("verdict", "text"), ("judged", "verdict")]
-    return [parts.table("cases", "The judge judged: what it said of every case", columns, rows)] * bool(rows)
+    return [elements.table("cases", "What the judge said of every case", columns, rows)] * bool(rows)

@@ -1,4 +1,4 @@
-"""A document of one or more bundles side by side, as plain data: `report.json` of `repro report -o DIR`."""
+"""A report of one or more bundles as plain data: `report.json`, from which every renderer draws."""
 
 from __future__ import annotations
 
@@ -6,77 +6,147 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from repro import replication
+from repro import replication, settings
 from repro.bundle.write import Bundle
-from repro.report import clocks, convergence, correctness, log, machines, parts, replicated, results, sources, study
-from repro.report.sources import Source, judged
+from repro.report import (
+    clocks,
+    convergence,
+    correctness,
+    elements,
+    log,
+    machines,
+    parity,
+    replicated,
+    results,
+    sources,
+    study,
+    summary,
+)
+from repro.report.elements import Element
+from repro.report.sources import Source
 
-SCHEMA_VERSION = 1
+# 1: the facts of one bundle, or sections of several. 2: one layout of both.
+SCHEMA_VERSION = 2
 
 
-def build(bundles: list[Bundle], artifacts: Path) -> dict[str, Any]:
-    """Everything that a renderer draws. artifacts: the folder whose traces are drawn.
+def build(bundles: list[Bundle], artifacts: Path = settings.ARTIFACTS_DIR) -> dict[str, Any]:
+    """Everything that a renderer draws:
 
-    Raises UsageError and BundleError where a bundle or the folder cannot be read.
+    {"schema_version", "title", "headline": {"text", …}, "banners": [{"kind", "text"}], "cards": [{"label", "value",
+    "detail", "tone"}], "sections": [{"id", "title", "text", "figures", "tables", "paper", "open"}], "sources",
+    "reports", "claims"}. The first section is `summary`: one table and at most one figure. Only sections that hold
+    something are there.
+
+    artifacts: the folder whose traces are drawn. Raises UsageError and BundleError where a bundle or the folder cannot
+    be read.
     """
     found = sources.read(bundles)
     published, claimed = replicated.judge(found)
+    lines = summary.lines(found, published)
+    drawn = artifacts != settings.ARTIFACTS_DIR or any(source.verb == "benchmark" for source in found)
+    sections = [
+        summary.section(found, lines, published),
+        log.missing(found),
+        *(
+            study.section(source.report["study"], f"{source.letter.lower()}-")
+            for source in found
+            if "study" in source.report
+        ),
+        replicated.section(claimed),
+        results.speedups(found),
+        parity.section(found),
+        correctness.section(found),
+        results.roofline(found),
+        *([convergence.section(artifacts)] if drawn else []),
+        machines.comparability(found, published),
+        clocks.section(found),
+        log.run(found),
+        replicated.untested(claimed),
+        machines.fingerprints(found),
+        log.bundles(found),
+        log.again(found),
+        log.files(found),
+        READING,
+    ]
     return {
         "schema_version": SCHEMA_VERSION,
-        "title": f"repro: {', '.join(dict.fromkeys(source.verb for source in found))}",
+        "title": summary.title(found),
         "headline": _headline(found, claimed),
+        "banners": summary.banners(found),
+        "cards": summary.cards(found, lines, claimed),
+        "sections": [_trimmed(each, len(found)) for each in sections if elements.holds(each)],
         "sources": [source.to_json() for source in found],
-        "sections": [
-            replicated.section(claimed),
-            machines.comparability(found, published),
-            log.bundles(found),
-            *(
-                study.section(source.report["study"], f"{source.letter.lower()}-")
-                for source in found
-                if "study" in source.report
-            ),
-            results.speedups(found),
-            convergence.section(artifacts),
-            results.roofline(found),
-            correctness.section(found),
-            clocks.section(found),
-            log.run(found),
-            replicated.untested(claimed),
-            machines.fingerprints(found),
-            log.again(found),
-            log.files(found),
-        ],
         "reports": [source.report for source in found],
         "claims": claimed,
-    }
+    }  # fmt: skip
+
+
+READING = elements.section("reading", "How to read this", text=[
+    "A verdict comes from relative L2, max-norm and per-row distance to an fp64 reference, over secret inputs, signed "
+    "and spiked inputs and perturbed weights. The precision class (fp32, tf32, bf16) is measured; tf32 also holds fp16 "
+    "operands with fp32 sums.",
+    "A time is the median device time of one call with a cold L2 cache, its launch hidden, on inputs that no call saw "
+    "before.",
+    "A speedup is the geometric mean over paired blocks, baseline over solution. Its 95 % interval is the widest of "
+    "Student's, the studentised bootstrap's, and what two processes of the same code differ by.",
+    "FAST and SLOW lie beyond 1x by more than the A/A control (eager against eager in another process). SAME lies "
+    "within 1 %. UNCONFIRMED: faster by the solution's own clock, which the judge's clock cannot confirm; it counts as "
+    "1x in means.",
+    "REPRODUCED: the measured 95 % interval lies within the tolerance that the claim declares. DIFFERS: outside it. "
+    "AMBIGUOUS: across an edge of it. NOT-COMPARABLE: measured otherwise, or a time of another machine. BLOCKED: could "
+    "not be tested here.",
+    "What each trust level stops and does not stop: `docs/judging.md`.",
+], paper=False)  # fmt: skip
+
+
+def _trimmed(section: Element, bundles: int) -> Element:
+    """A section of one bundle has no column that names the bundle."""
+    if bundles > 1:
+        return section
+    return section | {"tables": [_unlettered(table) for table in section["tables"]]}
+
+
+def _unlettered(table: Element) -> Element:
+    kept = [at for at, head in enumerate(table["columns"]) if not at or head["title"] != "bundle"]
+    return table | {"columns": [table["columns"][at] for at in kept],
+                    "rows": [[row[at] for at in kept] for row in table["rows"]]}  # fmt: skip
 
 
 def _headline(found: list[Source], claimed: dict[str, Any]) -> dict[str, Any]:
     """The verdict in one line, and the counts that it is made of."""
-    solutions = Counter(each.entry["verdict"] for source in found for each in judged(source) if not each.control)
-    controls = Counter(each.entry["verdict"] for source in found for each in judged(source) if each.control)
+    entries = [entry for source in found for entry in source.entries]
+    solutions = Counter(e["outcome"] for e in entries if not e["control"])
+    controls = Counter(e["verdict"] for e in entries if e["control"])
+    cases = [case for source in found for case in source.report.get("cases", [])]
+    fixtures = [fixture for source in found for fixture in source.report.get("fixtures", [])]
     claims = {verdict: n for verdict, n in claimed["counts"].items() if n}
     planned = sum(source.report["planned"] for source in found)
     finished = sum(source.report["finished"] for source in found)
     tried = {verdict: n for verdict, n in claims.items() if verdict in replication.TRIED}
+    throttled = sum(source.slowed for source in found)
     words = []
+    if any(source.failed for source in found):
+        words.append("this report draws a bundle that fails verification")
+    if solutions:
+        others = ", ".join(f"{n} {word}" for word, n in solutions.items() if word != "correct")
+        of = elements.count(solutions.total(), "solution")
+        words.append(f"{solutions['correct']} of {of} correct" + (f" ({others})" * bool(others)))
+    if controls:
+        refused = controls["incorrect"] + controls["rejected"]
+        words.append(f"{refused} of {elements.count(controls.total(), 'negative control')} refused")
+    if cases:
+        right = sum(not case["complaints"] for case in cases)
+        words.append(f"{right} of {elements.count(len(cases), 'case')} judged as they must be")
+    if fixtures:
+        usable = sum(not fixture["refused"] for fixture in fixtures)
+        words.append(f"{usable} of {elements.count(len(fixtures), 'fixture')} usable")
     if tried:
         words.append("claims " + ", ".join(f"{n} {verdict}" for verdict, n in tried.items()))
-    if solutions:
-        others = ", ".join(f"{n} {verdict}" for verdict, n in solutions.items() if verdict != "correct")
-        words.append(
-            f"{solutions['correct']} of {solutions.total()} solutions correct" + (f" ({others})" * bool(others))
-        )
-    if controls:
-        wrong = controls.total() - controls["correct"]
-        words.append(f"{wrong} of {parts.count(controls.total(), 'negative control')} refused")
-    words.append(f"{finished} of {parts.count(planned, 'row')} measured")
-    throttled = sum("no_measurement" in row["result"] for source in found for row in source.done)
+    if finished < planned:
+        words.append(f"{finished} of {elements.count(planned, 'row')} measured")
     if throttled:
-        words.append(f"times of {parts.count(throttled, 'row')} are no measurement, the GPU was throttled")
-    if not tried:
-        words.append("no claims tested")
-    if not any(source.report["measurement"] for source in found):
+        words.append(f"times of {elements.count(throttled, 'row')} left out, the GPU was throttled")
+    if not any(source.report["measurement"] for source in found) and solutions:
         words.append("times are not a measurement")
     return {"text": "; ".join(words), "solutions": dict(solutions), "controls": dict(controls), "claims": claims,
             "planned": planned, "finished": finished, "throttled": throttled}  # fmt: skip

@@ -25,13 +25,14 @@ def escape(text: Any) -> str:
 
 def columns(table: dict[str, Any]) -> str:
     """The column types: numbers to the right, long text in paragraphs that share the line."""
+    heads, rows = cells.written(table)
     longest = [
-        max([len(head["title"]), *(len(cells.text(head["kind"], row[at])) for row in table["rows"])])
-        for at, head in enumerate(table["columns"])
+        max([len(head["title"]), *(len(cells.text(head["kind"], row[at])) for row in rows)])
+        for at, head in enumerate(heads)
     ]
     wide = sum(length > NARROW for length in longest)
     kinds = []
-    for head, length in zip(table["columns"], longest, strict=True):
+    for head, length in zip(heads, longest, strict=True):
         if length > NARROW:
             kinds.append(rf"p{{{0.6 / wide:.2f}\linewidth}}")
         else:
@@ -43,5 +44,6 @@ def render(document: dict[str, Any]) -> str:
     """The whole file. Raises PrerequisiteError without jinja2."""
     made = template("report.tex.j2", block_start_string="<%", block_end_string="%>", variable_start_string="<<",
                     variable_end_string=">>", comment_start_string="<#", comment_end_string="#>")  # fmt: skip
-    text: str = made.render(document=document, escape=escape, columns=columns, text=cells.text)
+    text: str = made.render(document=document, escape=escape, columns=columns, text=cells.text,
+                            written=cells.written)  # fmt: skip
     return text

@@ -6,15 +6,15 @@ import shlex
 from typing import Any
 
 from repro import benchmark, evaluation
-from repro.report import parts, study
-from repro.report.parts import Part
+from repro.report import elements, study
+from repro.report.elements import Element
 from repro.report.sources import Source
 
 
-def bundles(sources: list[Source]) -> Part:
+def bundles(sources: list[Source]) -> Element:
     """The bundles of the document, each with its letter."""
     columns = [("bundle", "text"), ("name", "code"), ("verb", "text"), ("status", "verdict"), ("started", "text"),
-               ("rows", "text"), ("machine", "text"), ("stack", "text"), ("isolation", "text"),
+               ("rows", "text"), ("machine", "text"), ("stack", "text"), ("isolation", "text"), ("trust", "text"),
                ("bundle id", "code")]  # fmt: skip
     rows = []
     for source in sources:
@@ -22,17 +22,31 @@ def bundles(sources: list[Source]) -> Part:
         stacks = "; ".join(report["machines"].values()) or "not recorded"
         rows.append([source.letter, report["bundle"], source.verb, report["status"], report["started"],
                      f"{report['finished']} of {report['planned']}", source.machine, stacks,
-                     f"{engine.get('engine', '?')}, {engine.get('isolation', '?')}",
+                     f"{engine.get('engine', '?')}, {engine.get('isolation', '?')}", _trust(report),
                      str(source.bundle.manifest.get("bundle_id", "")) or "none: schema 1"])  # fmt: skip
     text = [f"{s.letter} was stopped: {s.report['error']}" for s in sources if s.report["error"]]
-    text += [f"{s.letter} is a quick look: its times are shorter and against eager and torch.compile alone."
-             for s in sources if s.report["parameters"].get("quick")]  # fmt: skip
-    return parts.section(
-        "bundles", "Bundles", text=text, tables=[parts.table("bundles", "What was read", columns, rows)]
+    return elements.section(
+        "bundles", "Bundles", text=text, tables=[elements.table("bundles", "What was read", columns, rows)], paper=False
     )
 
 
-def run(sources: list[Source]) -> Part:
+def missing(sources: list[Source]) -> Element:
+    """Planned rows without a result that the summary does not name, and why."""
+    rows = [[each["row"], source.letter, each["reason"]] for source in sources for each in source.report["not_measured"]
+            if source.measured is None or each["row"] not in source.bundle.rows]  # fmt: skip
+    columns = [("row", "text"), ("bundle", "text"), ("why", "text")]
+    table = elements.table("missing", "Planned rows without a result", columns, rows)
+    return elements.section("missing", "Not measured", tables=[table], opened=True)
+
+
+def _trust(report: dict[str, Any]) -> str:
+    """How far the judge was from the solutions: every trust level and separation of a bundle."""
+    found = {f"{entry['trust']}, separation {entry['separation']}"
+             for arm in report.get("arms", []) for entry in arm["entries"] if entry.get("separation")}  # fmt: skip
+    return "; ".join(sorted(found))
+
+
+def run(sources: list[Source]) -> Element:
     """Every planned row: what became of it, how long it took, what was left out, and why."""
     rows = []
     for source in sources:
@@ -47,8 +61,8 @@ def run(sources: list[Source]) -> Part:
         rows += [[name, source.letter, "skipped", None, None, why] for name, why in skipped.items()]
     columns = [("row", "text"), ("bundle", "text"), ("status", "verdict"), ("seconds", "seconds"), ("ended", "text"),
                ("notes, skips and reasons", "text")]  # fmt: skip
-    table = parts.table("log", "Every planned row and what became of it", columns, rows)
-    return parts.section("log", "Run log", tables=[table], paper=False)
+    table = elements.table("log", "Every planned row and what became of it", columns, rows)
+    return elements.section("log", "Run log", tables=[table], paper=False)
 
 
 def _notes(row: dict[str, Any]) -> list[str]:
@@ -69,7 +83,7 @@ def _notes(row: dict[str, Any]) -> list[str]:
     return notes
 
 
-def again(sources: list[Source]) -> Part:
+def again(sources: list[Source]) -> Element:
     """The exact command of every row. Fixtures come first."""
     rows = [[name, source.letter, command(source, name)]
             for source in sources for name in source.bundle.manifest["plan"]]  # fmt: skip
@@ -79,8 +93,8 @@ def again(sources: list[Source]) -> Part:
         "fixtures finds those of `repro fixtures`, and a solution's path begins at its bundle. `repro compare` then "
         "holds the two bundles against each other."
     ]
-    return parts.section("again", "One row again", text=text, paper=False,
-                         tables=[parts.table("again", "The command of every row", columns, rows)])  # fmt: skip
+    return elements.section("again", "One row again", text=text, paper=False,
+                         tables=[elements.table("again", "The command of every row", columns, rows)])  # fmt: skip
 
 
 def command(source: Source, name: str) -> str:
@@ -138,14 +152,12 @@ def _options(verb: str, given: dict[str, Any]) -> list[str]:
     return words
 
 
-def files(sources: list[Source]) -> Part:
+def files(sources: list[Source]) -> Element:
     """The sha256 of every file of every bundle, from its manifest."""
     rows = [[name, source.letter, digest]
             for source in sources for name, digest in source.bundle.manifest.get("files", {}).items()]  # fmt: skip
     text = ["`repro verify` holds these against the files."]
-    if not rows:
-        return parts.section("files", "Files", text=["No bundle was closed, so none has hashes."], paper=False)
-    table = parts.table(
+    table = elements.table(
         "files", "Files and their sha256", [("file", "code"), ("bundle", "text"), ("sha256", "code")], rows
     )
-    return parts.section("files", "Files", text=text, tables=[table], paper=False)
+    return elements.section("files", "Files", text=text if rows else [], tables=[table], paper=False)

@@ -8,12 +8,12 @@ from repro.claims import Claim
 from repro.compare import OTHER_GPU
 from repro.fingerprint import classes
 from repro.fingerprint.difference import differences
-from repro.report import clocks, parts
-from repro.report.parts import Part
+from repro.report import clocks, elements
+from repro.report.elements import Element
 from repro.report.sources import Source
 
 
-def comparability(sources: list[Source], published: list[Claim]) -> Part:
+def comparability(sources: list[Source], published: list[Claim]) -> Element:
     """What may be compared with what: with the published machines, and between these bundles."""
     tables = [table for table in (_from_published(sources, published), _between(sources)) if table]
     told: dict[str, list[str]] = {}
@@ -27,7 +27,7 @@ def comparability(sources: list[Source], published: list[Claim]) -> Part:
     units = {f["values"].get("gpu_uuid_hash", {}).get("value") for s in sources for f in s.fingerprints.values()}
     if len(sources) > 1 and (len(units) > 1 or None in units):
         text.append(f"Not known to be one GPU: two of one kind differ by up to {100 * OTHER_GPU:.0f} %.")
-    return parts.section("comparability", "What may be compared", text=text, tables=tables)
+    return elements.section("comparability", "What may be compared", text=text, tables=tables)
 
 
 def _other_texts(sources: list[Source]) -> list[str]:
@@ -48,7 +48,7 @@ def _other_texts(sources: list[Source]) -> list[str]:
     ]
 
 
-def _from_published(sources: list[Source], published: list[Claim]) -> Part | None:
+def _from_published(sources: list[Source], published: list[Claim]) -> Element | None:
     """How every machine differs from those that the studies were published on."""
     studies = {claim.study: claim for claim in published}
     found: dict[tuple[str, ...], list[str]] = {}
@@ -62,10 +62,10 @@ def _from_published(sources: list[Source], published: list[Claim]) -> Part | Non
     rows = [[f"{machine} ({', '.join(dict.fromkeys(letters))})", *line] for (machine, *line), letters in found.items()]
     columns = [("measured on", "text"), ("published on", "text"), ("comparison", "verdict"), ("differs in", "text"),
                ("published stack", "text")]  # fmt: skip
-    return parts.table("from-published", "These machines and the published ones", columns, rows) if rows else None
+    return elements.table("from-published", "These machines and the published ones", columns, rows) if rows else None
 
 
-def _between(sources: list[Source]) -> Part | None:
+def _between(sources: list[Source]) -> Element | None:
     """Hard, configuration and version differences of every machine from the first."""
     named = [(s.letter, value) for s in sources for value in s.fingerprints.values()]
     rows = []
@@ -83,14 +83,14 @@ def _between(sources: list[Source]) -> Part | None:
     columns = [("field", "text"), ("class", "verdict"), (f"in {named[0][0]}", "text"), ("there", "text"),
                ("bundle", "text")]  # fmt: skip
     caption = f"Hard and configuration differences from {named[0][0]}" + ("" if rows else ": none")
-    return parts.table("between", caption, columns, rows) if rows else None
+    return elements.table("between", caption, columns, rows) if rows else None
 
 
 def _told(value: Any) -> str:
     return "; ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else str(value)
 
 
-def fingerprints(sources: list[Source]) -> Part:
+def fingerprints(sources: list[Source]) -> Element:
     """Every recorded field of every machine, side by side, by class; the state at that moment left out."""
     letters: dict[str, list[str]] = {}
     values: dict[str, dict[str, Any]] = {}
@@ -114,10 +114,8 @@ def fingerprints(sources: list[Source]) -> Part:
         )
     columns = [("field", "text"), ("class", "text"), *([("all", "text")] if len(named) > 1 else []),
                *((f"{told}: {name}", "text") for told, name, _ in named)]  # fmt: skip
-    if not rows:
-        return parts.section("fingerprints", "Fingerprints", text=["No fingerprint was recorded."], paper=False)
-    table = parts.table("fingerprints", "Fingerprints of the machines; identities are salted hashes", columns, rows)
-    return parts.section("fingerprints", "Fingerprints", tables=[table], paper=False)
+    table = elements.table("fingerprints", "Fingerprints of the machines; identities are salted hashes", columns, rows)
+    return elements.section("fingerprints", "Fingerprints", tables=[table], paper=False)
 
 
 def _field(entry: dict[str, Any] | None) -> str:

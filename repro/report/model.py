@@ -1,23 +1,20 @@
-"""What a report says, as plain data: `report.json` is this, and every renderer draws from it alone."""
+"""The facts of one bundle as plain data: what `reports` of a document holds, and `repro verify` holds to the rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from repro import benchmark, evaluation, fingerprint, selftest
+from repro import benchmark, fingerprint, selftest, wording
 from repro.bundle.write import Bundle
 from repro.judge import stats
 from repro.report import study
 
-SCHEMA_VERSION = 1
-
 
 def build(bundle: Bundle) -> dict[str, Any]:
-    """The report of one bundle of `run`, `evaluate`, `benchmark` or `fixtures`."""
+    """The facts of a bundle of any verb."""
     manifest = bundle.manifest
     rows = [bundle.rows[name] for name in manifest["plan"] if name in bundle.rows]
     report: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
         "bundle": bundle.name,
         "verb": manifest["verb"],
         "status": manifest["status"],
@@ -85,7 +82,8 @@ def _arm(name: str, label: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     for row in mine:
         if row["status"] != "done":
             entries.append({"problem": row["problem"], "solution": row.get("file", ""), "repeat": row.get("repeat", 0),
-                            "verdict": "not measured", "why": row["error"]})  # fmt: skip
+                            "verdict": "not measured", "outcome": "not measured",
+                            "why": f"not measured: {row['error']}"})  # fmt: skip
             continue
         for verdict in row["result"]["results"]:
             entries.append(_solution(row, verdict))
@@ -109,7 +107,8 @@ def _solution(row: dict[str, Any], verdict: dict[str, Any]) -> dict[str, Any]:
         "solution": row.get("file", verdict["solution"]),
         "repeat": row.get("repeat", 0),
         "verdict": verdict["verdict"],
-        "why": "" if verdict["verdict"] == "correct" else evaluation.line(verdict),
+        "outcome": wording.word(verdict),
+        "why": wording.why(verdict),
         "precision_class": verdict["precision_class"],
         "rel_l2": verdict["rel_l2"],
         "margin": row["result"]["margin"],
@@ -154,7 +153,8 @@ def _artifact(entry: dict[str, Any]) -> dict[str, Any]:
     kernels = {
         name: {
             "verdict": verdict["verdict"],
-            "why": "" if verdict["verdict"] == "correct" else evaluation.line(verdict),
+            "outcome": wording.word(verdict),
+            "why": wording.why(verdict),
             "ms": verdict["time_ms"]["median"] if verdict["time_ms"] else None,
             "ci95_ms": verdict["time_ms"]["ci95"] if verdict["time_ms"] else None,
             "n": verdict["time_ms"]["n"] if verdict["time_ms"] else None,

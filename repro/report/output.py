@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from typing import Any
 
-from repro import jsonio
+from repro import jsonio, settings
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
-from repro.report import document, latex, markdown, model, outline, page, plots
+from repro.report import cells, document, latex, markdown, page, plots
 
-FORMATS = ("md", "html", "tex", "svg")
+FORMATS = ("md", "html", "tex", "svg", "csv")
 # Without a word: figures are in the page already.
 USUAL = "md,html,tex"
-RENDER = {"md": outline.render, "html": page.render, "tex": latex.render}
+RENDER = {"md": markdown.render, "html": page.render, "tex": latex.render}
 
 
 def formats(asked: str) -> list[str]:
@@ -26,29 +28,46 @@ def formats(asked: str) -> list[str]:
     return found
 
 
-def _drawn(whole: dict[str, Any], chosen: list[str]) -> dict[str, str]:
-    """File -> content of every format; `svg` is a file for each figure."""
-    found = {f"report.{name}": RENDER[name](whole) for name in chosen if name in RENDER}
-    figures = [f for section in whole["sections"] for f in section["figures"]] if "svg" in chosen else []
-    return found | {f"figures/{figure['id']}.svg": plots.svg(figure) + "\n" for figure in figures}
+def _table_csv(table: dict[str, Any]) -> str:
+    """A table as CSV: whole numbers as measured; an interval and a spread have columns of their own."""
+    columns, rows = cells.written(table)
+    parts = [list(dict.fromkeys(name for row in rows for name in cells.values(row[at])))
+             for at in range(len(columns))]  # fmt: skip
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow([f"{head['title']} {part}".strip()
+                    for head, of in zip(columns, parts, strict=True) for part in of])  # fmt: skip
+    for row in rows:
+        lines.writerow([cells.values(cell).get(part) for cell, of in zip(row, parts, strict=True) for part in of])
+    return out.getvalue()
 
 
-def into(bundle: Bundle, chosen: list[str], artifacts: Path) -> tuple[dict[str, Any], str, list[Path]]:
+def draw(whole: dict[str, Any], chosen: list[str]) -> dict[str, str]:
+    """File -> content of every format; `svg` is a file a figure, `csv` a file a table."""
+    found = {"report.json": jsonio.dumps(whole, indent=1) + "\n"}
+    found |= {f"report.{name}": RENDER[name](whole) for name in chosen if name in RENDER}
+    for section in whole["sections"]:
+        if "svg" in chosen:
+            found |= {f"figures/{figure['id']}.svg": plots.svg(figure) + "\n" for figure in section["figures"]}
+        if "csv" in chosen:
+            found |= {f"tables/{table['id']}.csv": _table_csv(table) for table in section["tables"]}
+    return found
+
+
+def into(
+    bundle: Bundle, chosen: list[str], artifacts: Path = settings.ARTIFACTS_DIR
+) -> tuple[dict[str, Any], list[Path]]:
     """Writes report.json, report.md and what else was asked for into a bundle, which is closed again.
 
-    Returns the report's model, its markdown and the files. Raises UsageError where the bundle is still being written,
-    PrerequisiteError where a format needs what is not installed.
+    Returns the document and the files. Raises UsageError where the bundle is still being written, PrerequisiteError
+    where a format needs what is not installed.
     """
-    report = model.build(bundle)
-    text = markdown.render(report)
-    drawn = {"report.json": jsonio.dumps(report, indent=1) + "\n", "report.md": text}
-    others = [name for name in chosen if name != "md"]
-    if others:
-        drawn |= _drawn(document.build([bundle], artifacts), others)
+    whole = document.build([bundle], artifacts)
+    drawn = draw(whole, ["md", *(name for name in chosen if name != "md")])
     for name, content in drawn.items():
         bundle.file(name, content.encode())
     bundle.finish(bundle.manifest["status"])
-    return report, text, [bundle.path / name for name in drawn]
+    return whole, [bundle.path / name for name in drawn]
 
 
 def beside(
@@ -58,10 +77,15 @@ def beside(
     as they are. Raises UsageError where the folder cannot be written, PrerequisiteError as `into`.
     """
     whole = document.build(bundles, artifacts)
-    drawn = {"report.json": jsonio.dumps(whole, indent=1) + "\n"} | _drawn(whole, chosen)
+    drawn = draw(whole, chosen)
     try:
         for name, content in drawn.items():
             jsonio.replace(folder / name, content.encode())
     except OSError as error:
         raise UsageError(f"cannot write to {folder}", error.strerror or str(error)) from error
     return whole, [folder / name for name in drawn]
+
+
+def verified(whole: dict[str, Any]) -> bool:
+    """Whether every bundle of a document passes `repro verify`."""
+    return all(source["verified"] for source in whole["sources"])

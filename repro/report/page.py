@@ -38,7 +38,7 @@ def render(document: dict[str, Any]) -> str:
     drawn = {f["id"]: plots.svg(f) for section in document["sections"] for f in section["figures"]}
     text: str = template("report.html.j2", autoescape=True).render(
         document=document, style=style, script=script, script_hash=_hash(script), figures=drawn, key=cells.key,
-        tone=cells.tone, numeric=cells.numeric, text=cells.text,
+        tone=cells.tone, numeric=cells.numeric, text=cells.text, written=cells.written,
     )  # fmt: skip
     return text
 

@@ -7,11 +7,9 @@ from typing import Any
 from repro import claims, replication
 from repro.claims import Claim
 from repro.measured import Measured
-from repro.report import parts
-from repro.report.parts import Part
+from repro.report import elements
+from repro.report.elements import Element
 from repro.report.sources import Source
-
-NONE = "No claims were tested by these bundles."
 
 
 def judge(sources: list[Source]) -> tuple[list[Claim], dict[str, Any]]:
@@ -21,11 +19,11 @@ def judge(sources: list[Source]) -> tuple[list[Claim], dict[str, Any]]:
     return published, replication.judge(published, found)
 
 
-def section(found: dict[str, Any]) -> Part:
+def section(found: dict[str, Any]) -> Element:
     """What was tried, claim by claim, with a group of columns a stack."""
     tried = [c for c in found["claims"] if any(o["verdict"] in replication.TRIED for o in c["outcomes"])]
     stacks = list(dict.fromkeys(_stack(o) for c in tried for o in c["outcomes"] if o["stack"]))
-    text, figures, tables = [] if tried else [NONE], [], []
+    text, figures, tables = [], [], []
     if tried:
         columns = [("claim", "text"), ("published", "quantity"), ("unit", "text"), ("tolerated", "text")]
         named = _named(tried, stacks)
@@ -36,27 +34,26 @@ def section(found: dict[str, Any]) -> Part:
         rows = [_line(claim, stacks) for claim in tried]
         caption = "Published figures that were tested, with 95 % intervals"
         legend = "; ".join(f"{name} is {stack}" if len(stacks) > 1 else stack for stack, name in named.items())
-        tables.append(parts.table("claims", f"{caption}: {legend}", columns, rows))
+        tables.append(elements.table("claims", f"{caption}: {legend}", columns, rows))
         figures.append(_forest(tried, named))
-    text.append(
-        "A claim's tolerance was declared in artifacts/claims.toml before a bundle was held against it. Ratios compare "
-        "between machines, absolute figures only where nothing hard differs."
-    )
-    rest = {verdict: n for verdict, n in found["counts"].items() if n and verdict not in replication.TRIED}
-    if rest:
-        told = ", ".join(f"{n} {verdict}" for verdict, n in rest.items())
-        text.append(f"Not tested: {told}; every reason stands under `Claims not tested`.")
-    return parts.section("claims", "Claims", text=text, figures=figures, tables=tables)
+        text.append(
+            "A claim's tolerance was declared in artifacts/claims.toml before a bundle was held against it. Ratios "
+            "compare between machines, absolute figures only where nothing hard differs."
+        )
+        rest = {verdict: n for verdict, n in found["counts"].items() if n and verdict not in replication.TRIED}
+        if rest:
+            told = ", ".join(f"{n} {verdict}" for verdict, n in rest.items())
+            text.append(f"Not tested: {told}; every reason stands under `Claims not tested`.")
+    return elements.section("claims", "Claims", text=text, figures=figures, tables=tables)
 
 
-def untested(found: dict[str, Any]) -> Part:
+def untested(found: dict[str, Any]) -> Element:
     """Why claims have no verdict, and what would give them one."""
     columns = [("claims", "text"), ("n", "integer"), ("verdict", "verdict"), ("why", "text"), ("stack", "text"),
                ("command of the first", "code")]  # fmt: skip
     rest = _rest(found)
-    tables = [parts.table("untested", "Published figures that were not tested, by reason", columns, rest)]
-    text = [] if rest else ["Every claim was tested."]
-    return parts.section("claims-untested", "Claims not tested", text=text, tables=tables * bool(rest), paper=False)
+    tables = [elements.table("untested", "Published figures that were not tested, by reason", columns, rest)]
+    return elements.section("claims-untested", "Claims not tested", tables=tables, paper=False)
 
 
 def _stack(outcome: dict[str, Any]) -> str:
@@ -106,7 +103,7 @@ def _rest(found: dict[str, Any]) -> list[list[Any]]:
             for (family, verdict, why, stack), of in groups.items()]  # fmt: skip
 
 
-def _forest(tried: list[dict[str, Any]], named: dict[str, str]) -> Part:
+def _forest(tried: list[dict[str, Any]], named: dict[str, str]) -> Element:
     rows = []
     for claim in tried:
         by_stack = {_stack(o): _over(claim, o) for o in claim["outcomes"] if o["stack"]}
@@ -116,7 +113,7 @@ def _forest(tried: list[dict[str, Any]], named: dict[str, str]) -> Part:
         if points:
             rows.append({"label": claim["id"], "points": points, "band": band})
     told = "; ".join(f"{r['label']} " + ", ".join(f"{p['value']:.3g}" for p in r["points"]) for r in rows)
-    return parts.figure(
+    return elements.figure(
         "forest-claims", "forest", "Measured over published, with the tolerance of each claim",
         f"Measured over published with 95 % intervals, logarithmic; 1 is as published: {told or 'none'}.",
         rows=rows, series={stack: f"{name}: {stack}" for stack, name in named.items()}, line=1.0,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from repro import measured, problems
+from repro import measured, problems, wording
 from repro.errors import UsageError
 from repro.measured import Record
-from repro.report import parts
-from repro.report.parts import Part
+from repro.report import elements
+from repro.report.elements import Element
 from repro.report.sources import Judged, Source, judged
 
 BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline of its class"}
+# Baselines whose times stand beside a solution's, as columns name them.
+TIMED = {"eager": "eager", "compile": "compile", "reduce_overhead": "reduce-overhead", "max_autotune": "max-autotune"}
 # The ceiling of a class's arithmetic: what tf32 holds also fits fp16.
 CEILING = {"fp32": "fp32_tflop_s", "tf32": "tf32_tflop_s", "bf16": "bf16_tflop_s"}
 
@@ -49,19 +51,21 @@ def _speedup(record: Record | None, over: str) -> dict[str, Any] | None:
     return record.speedups[over].to_json() | {"unconfirmed": record.words.get(over) == "UNCONFIRMED"}
 
 
-def speedups(sources: list[Source]) -> Part:
+def speedups(sources: list[Source]) -> Element:
     """Every correct solution's time and speedups, one group of columns a bundle; a forest and bars."""
     tables, figures, text = [], [], []
     for verb, group in _groups(sources):
         text += [f"{s.letter}: no time is shown: {s.measured.why_not}." for s in group
                  if s.measured and s.measured.why_not]  # fmt: skip
         found = _records(group)
-        text += _doubted(group, found)
+        text += _doubted(group, found) + _controls(group)
         columns = [("row", "text"), ("solution", "text")]
         for source in group:
             start = f"{source.letter} " if len(group) > 1 else ""
-            columns += [(f"{start}ms", "ms"), (f"{start}over eager", "ratio"), (f"{start}over compile", "ratio"),
-                        (f"{start}over best", "ratio"), (f"{start}word", "verdict")]  # fmt: skip
+            columns += [(f"{start}ms", "ms"), *((f"{start}{name} ms", "ms") for name in TIMED.values()),
+                        (f"{start}over eager", "ratio"), (f"{start}over compile", "ratio"),
+                        (f"{start}over best", "ratio"), (f"{start}best", "text"), (f"{start}word", "verdict"),
+                        (f"{start}own kernels", "percent")]  # fmt: skip
         rows = []
         for records in found.values():
             first = next(iter(records.values()))
@@ -69,24 +73,52 @@ def speedups(sources: list[Source]) -> Part:
             for source in group:
                 record = records.get(source.letter)
                 time = record.time_ms.to_json() if record and record.time_ms and _timed(record) else None
-                row += [time, *(_speedup(record, over) for over in BASELINES)]
-                row.append(_word(source, record))
+                row += [time, *(_baseline(source, record, name) for name in TIMED)]
+                row += [_speedup(record, over) for over in BASELINES]
+                best = record.best if record and _timed(record) else None
+                row += [best, _word(source, record), _share(source, record)]
             rows.append(row)
-        caption = f"Times and speedups of `{verb}` with 95 % intervals: {_legend(group)}"
-        tables.append(parts.table(f"speedups-{verb}", caption, columns, rows))
-        figures += [f for f in (_forest(verb, group, found), *(_bars(verb, s, found) for s in group)) if f]
-        text += _means(group)
+        caption = f"Times and speedups of `{verb}` with 95 % intervals"
+        if len(group) > 1:
+            caption += f": {_legend(group)}"
+        tables.append(elements.table(f"speedups-{verb}", caption, columns, rows))
+        figures += [bars for bars in (_bars(verb, source, found) for source in group) if bars]
         words = {record.words.get("best_same_class") for records in found.values() for record in records.values()}
         if "UNCONFIRMED" in words:
             text.append(
-                "UNCONFIRMED: faster by the solution's own word, and the judge's clock cannot tell. Figures show it "
-                "hollow or with a `?`."
+                "UNCONFIRMED: faster by the solution's own clock, which the judge's clock cannot confirm. Figures show "
+                "it hollow or with a `?`."
             )
-    if not tables:
-        text = ["None of these bundles times a solution."]
-    elif not figures:
-        text.append("No figure: nothing correct was timed on a GPU at full size.")
-    return parts.section("speedups", "Speedups", text=text, figures=figures, tables=tables)
+    if not figures:  # nothing correct was timed: the summary says so
+        return elements.section("speedups", "Speedups")
+    return elements.section("speedups", "Speedups", text=dict.fromkeys(text), figures=figures, tables=tables)
+
+
+def _baseline(source: Source, record: Record | None, name: str) -> float | None:
+    """The median time of a torch baseline beside a solution that was timed."""
+    assert source.measured is not None
+    if record is None or not _timed(record):
+        return None
+    found = source.measured.records.get((record.key[0], name))
+    return found.time_ms.value if found is not None and found.time_ms is not None else None
+
+
+def _share(source: Source, record: Record | None) -> float | None:
+    """Which share of its GPU time a solution spends in kernels of its own, where it was profiled."""
+    if record is None or not _timed(record):
+        return None
+    results = source.bundle.rows[record.row]["result"]["results"]
+    share = next((e.get("own_kernel_share") for e in results if e["solution"] == record.variant), None)
+    return None if share is None else float(share)
+
+
+def _controls(group: list[Source]) -> list[str]:
+    """How the A/A controls came out: eager against eager in another process."""
+    return [
+        f"A/A control of {source.letter}: {c['cover']} of {c['n']} intervals hold 1, the widest ±"
+        f"{100 * c['widest']:.2f} %, the furthest ratio {100 * c['furthest']:.2f} % from 1."
+        for source in group if source.timed and (c := source.report["control"])
+    ]  # fmt: skip
 
 
 def _word(source: Source, record: Record | None) -> str | None:
@@ -94,7 +126,7 @@ def _word(source: Source, record: Record | None) -> str | None:
     if record is None or _timed(record):
         return record.words.get("best_same_class") if record else None
     if record.verdict != "correct":
-        return record.verdict
+        return wording.VERDICTS[record.verdict]
     return "no measurement" if record.why_not and source.measured and not source.measured.why_not else None
 
 
@@ -119,49 +151,11 @@ def _which(source: Source) -> str:
     return f"{source.machine}, {source.stack}, {source.report['started'][:16]}"
 
 
-def _means(group: list[Source]) -> list[str]:
-    """Geometric means, as the bundles' own reports have them, with how many problems they cover."""
-    lines = []
-    for source in group:
-        named = [(f"{source.letter}, {arm['name'] or 'solutions'}", arm["geometric_mean"])
-                 for arm in source.report.get("arms", [])]  # fmt: skip
-        named.append((f"{source.letter}, optimised kernels", source.report.get("benchmark", {})))
-        for name, means in named:
-            if means and source.measured and not source.measured.why_not:
-                told = [f"{mean['ratio']:.3g}x [{mean['ci95'][0]:.3g}, {mean['ci95'][1]:.3g}] over {BASELINES[over]} "
-                        f"({mean['n']} of {mean['of']})" for over, mean in means.items()]  # fmt: skip
-                lines.append(f"Geometric mean, {name}: {'; '.join(told)}.")
-    return lines
-
-
-def _point(letter: str, found: dict[str, Any]) -> dict[str, Any]:
-    low, high = found["ci95"]
-    return {"series": letter, "value": found["value"], "low": low, "high": high, "unconfirmed": found["unconfirmed"]}
-
-
 def _value(found: dict[str, Any]) -> str:
     return f"{found['value']:.3g}x" + (" (unconfirmed)" if found["unconfirmed"] else "")
 
 
-def _forest(verb: str, group: list[Source], found: dict[tuple[str, str], dict[str, Record]]) -> Part | None:
-    rows: list[dict[str, Any]] = []
-    for records in found.values():
-        speeds = {letter: _speedup(record, "best_same_class") for letter, record in records.items()}
-        points = [_point(letter, speed) for letter, speed in speeds.items() if speed]
-        if points:
-            rows.append({"label": _label(next(iter(records.values()))), "points": points, "band": None})
-    if not rows:
-        return None
-    told = [f"{row['label']} " + ", ".join(f"{_value(p)} in {p['series']}" for p in row["points"]) for row in rows]
-    return parts.figure(
-        f"forest-{verb}", "forest", f"Speedup over the best torch baseline, {verb}",
-        f"Speedup with its 95 % interval, logarithmic, 1 is as fast as torch: {'; '.join(told)}.",
-        rows=rows, series={s.letter: f"{s.letter}: {_which(s)}" for s in group}, line=1.0,
-        x="speedup over the best torch baseline of the same class",
-    )  # fmt: skip
-
-
-def _bars(verb: str, source: Source, every: dict[tuple[str, str], dict[str, Record]]) -> Part | None:
+def _bars(verb: str, source: Source, every: dict[tuple[str, str], dict[str, Record]]) -> Element | None:
     chosen = [records[source.letter] for records in every.values() if _timed(records.get(source.letter))]
     every_one = {name: [_speedup(record, over) for record in chosen] for over, name in BASELINES.items()}
     series = {name: values for name, values in every_one.items() if any(values)}
@@ -172,7 +166,7 @@ def _bars(verb: str, source: Source, every: dict[tuple[str, str], dict[str, Reco
         speeds = {name: values[at] for name, values in series.items()}
         told = [f"{_value(speed)} over {name}" for name, speed in speeds.items() if speed]
         lines.append(f"{_label(record)} {', '.join(told)}")
-    return parts.figure(
+    return elements.figure(
         f"bars-{verb}-{source.letter}", "bars", f"Speedups of {source.letter}: {source.machine}, {source.stack}",
         f"Bars of speedup with 95 % intervals, from 1, logarithmic: {'; '.join(lines)}.",
         groups=[_label(record) for record in chosen], series=series, x="speedup",
@@ -208,7 +202,7 @@ def _near(of: Judged) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def roofline(sources: list[Source]) -> Part:
+def roofline(sources: list[Source]) -> Element:
     """Achieved bytes and operations a second against the ceilings that were measured in the same cell."""
     rows, figures = [], []
     for source in sources:
@@ -230,13 +224,12 @@ def roofline(sources: list[Source]) -> Part:
         "100 % of its class. `of floor` is the least time that the ceilings allow over the time measured."
     ]
     if not rows:
-        text = ["Nothing to draw: no correct solution of a problem whose work is known was timed on a GPU."]
-        return parts.section("roofline", "Distance from the hardware", text=text)
-    table = parts.table("roofline", "Achieved against measured ceilings", columns, rows)
-    return parts.section("roofline", "Distance from the hardware", text=text, figures=figures, tables=[table])
+        return elements.section("roofline", "Distance from the hardware")
+    table = elements.table("roofline", "Achieved against measured ceilings", columns, rows)
+    return elements.section("roofline", "Distance from the hardware", text=text, figures=figures, tables=[table])
 
 
-def _roof(source: Source, near: list[tuple[Judged, dict[str, Any]]]) -> Part:
+def _roof(source: Source, near: list[tuple[Judged, dict[str, Any]]]) -> Element:
     points = [{"label": _short(each), "series": each.entry["solution"] if source.verb == "benchmark" else "solutions",
                "x": found["flop"] / found["bytes"], "y": found["tflop_s"]}
               for each, found in near if found["flop"] > 0]  # fmt: skip
@@ -245,7 +238,7 @@ def _roof(source: Source, near: list[tuple[Judged, dict[str, Any]]]) -> Part:
     copy = statistics.median(found["copy_gb_s"] for _, found in near)
     told = "; ".join(f"{p['label']} {p['series']} {p['y']:.3g} TFLOP/s at {p['x']:.3g} FLOP a byte" for p in points)
     over = ", ".join(f"{klass} {value:.3g} TFLOP/s" for klass, value in roofs.items())
-    return parts.figure(
+    return elements.figure(
         f"roofline-{source.letter}", "roofline", f"Roofline of {source.letter}: {source.machine}, {source.stack}",
         f"Measured ceilings: copy {copy:.4g} GB/s, {over}. Solutions: {told}.",
         points=points, copy_tb_s=copy / 1e3, roofs=roofs,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro import measured
+from repro.bundle import verify
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
 from repro.measured import Measured
@@ -24,6 +25,37 @@ class Source:
     report: dict[str, Any]
     measured: Measured | None
     fingerprints: dict[str, dict[str, Any]]
+    failed: list[dict[str, Any]]
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """Every solution that was judged or failed to be: {"verdict", "outcome", "control"}; of an artifact the first
+        kernel that is not correct."""
+        found = [{"verdict": e["verdict"], "outcome": e["outcome"], "control": arm["control"]}
+                 for arm in self.report.get("arms", []) for e in arm["entries"]]  # fmt: skip
+        for artifact in self.report.get("artifacts", []):
+            kernels = artifact["kernels"].values()
+            right = "correct" if kernels else "not measured"
+            shown = next((k for k in kernels if k["verdict"] != "correct"), {"verdict": right, "outcome": right})
+            found.append({"verdict": shown["verdict"], "outcome": shown["outcome"], "control": False})
+        return found
+
+    @property
+    def unstarted(self) -> int:
+        """Planned rows that never began, without those of a negative control."""
+        controls = [arm["name"] for arm in self.report.get("arms", []) if arm["control"]]
+        names = [name for name in self.bundle.manifest["plan"] if name not in self.bundle.rows]
+        return sum(not any(f"/{control}/" in name for control in controls) for name in names)
+
+    @property
+    def timed(self) -> bool:
+        """Whether its times are a measurement."""
+        return self.measured is not None and not self.measured.why_not
+
+    @property
+    def slowed(self) -> int:
+        """Rows whose times are no measurement, because the GPU was throttled."""
+        return sum("no_measurement" in row["result"] for row in self.done)
 
     @property
     def verb(self) -> str:
@@ -58,7 +90,7 @@ class Source:
             "started": self.report["started"], "status": self.report["status"], "stack": self.stack,
             "machine": self.machine, "machines": self.report["machines"],
             "bundle_id": self.bundle.manifest.get("bundle_id", ""), "tool": self.bundle.manifest.get("tool", ""),
-            "measurement": self.report["measurement"],
+            "measurement": self.report["measurement"], "verified": not self.failed,
         }  # fmt: skip
 
 
@@ -99,9 +131,17 @@ def read(bundles: list[Bundle]) -> list[Source]:
         raise UsageError(f"{len(bundles)} bundles in one report", f"{len(LETTERS)} at most stand side by side")
     return [
         Source(letter, bundle, model.build(bundle),
-               measured.read(bundle) if bundle.manifest["verb"] in measured.VERBS else None, bundle.fingerprints())
+               measured.read(bundle) if bundle.manifest["verb"] in measured.VERBS else None, bundle.fingerprints(),
+               _failed(bundle))
         for letter, bundle in zip(LETTERS, bundles, strict=False)
     ]  # fmt: skip
+
+
+def _failed(bundle: Bundle) -> list[dict[str, Any]]:
+    """The checks of `repro verify` that this bundle fails. Rows that an unfinished run lacks are no damage."""
+    checks = verify.verify(bundle.path)["checks"]
+    unfinished = () if bundle.manifest["status"] == "complete" else ("planned against done",)
+    return [check for check in checks if check["state"] == "FAILED" and check["check"] not in unfinished]
 
 
 def judged(source: Source) -> Iterator[Judged]:

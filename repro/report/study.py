@@ -10,15 +10,11 @@ from repro import claims
 from repro.agents import statistics
 from repro.agents.statistics import Observation
 from repro.bundle.write import Bundle
-from repro.report import parts
-from repro.report.parts import Part
+from repro.report import elements
+from repro.report.elements import Element
 
 OVER = "eager"
 TOKENS = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
-SCRIPTED = (
-    "**Scripted**: replies or actions of this run come from a file that was written beforehand. It shows that the "
-    "machinery works; nothing in it is an agent's or a model's result."
-)
 THREATS = (
     "One machine and one stretch of time: intervals say how problems and repeats scatter, not how machines or dates "
     "do.",
@@ -169,23 +165,23 @@ def published() -> dict[str, Any]:
     }
 
 
-def section(study: dict[str, Any], prefix: str = "") -> Part:
+def section(study: dict[str, Any], prefix: str = "") -> Element:
     """The study as a section. prefix: of table names, where several bundles stand in one document."""
     tables = [_outcomes(study, prefix)]
     if study["timed"]:
         tables += [_problems(study, prefix), *_comparisons(study, prefix), _fast(study, prefix)]
     tables += [_costs(study, prefix), _knowledge(study, prefix), _cells(study, prefix)]
     tables += [_retries(study, prefix)] if study["retries"] else []
-    return parts.section(f"{prefix}study", "Agent study", text=_text(study), tables=tables)
+    return elements.section(f"{prefix}study", "Agent study", text=_text(study), tables=tables)
 
 
 def _text(study: dict[str, Any]) -> list[str]:
     design = study["design"]
-    lines = [SCRIPTED] if study["scripted"] else []
+    lines = []
     places = ", ".join(f"{arm} {place:.2f}" for arm, place in design["balance"].items())
     lines.append(
         f"Agent {design['agent']}, model {design['model']}, arms {', '.join(design['arms'])}, mode {design['mode']}, "
-        f"{parts.count(design['repeats'], 'repeat')}, order {design['order']} (seed {design['seed']}; mean place of "
+        f"{elements.count(design['repeats'], 'repeat')}, order {design['order']} (seed {design['seed']}; mean place of "
         f"each arm from 0 to 1: {places})."
     )
     bounds = (f"{name} {'none' if value is None else f'{value:g}'}" for name, value in design["budgets"].items())
@@ -211,7 +207,7 @@ def _text(study: dict[str, Any]) -> list[str]:
 
 def told(found: dict[str, Any]) -> str:
     """A paired comparison in a sentence."""
-    text = f"{found['other']} over {found['base']}: {found['ratio']:.3g}x on {parts.count(found['n'], 'problem')}"
+    text = f"{found['other']} over {found['base']}: {found['ratio']:.3g}x on {elements.count(found['n'], 'problem')}"
     if found["ci95"] is None:
         return text + "; one problem has no interval."
     low, high = found["ci95"]
@@ -229,7 +225,7 @@ def told(found: dict[str, Any]) -> str:
     return f"{text}; pairs that it takes: {needed}. The interval {verdict} to one side of 1."
 
 
-def _outcomes(study: dict[str, Any], prefix: str) -> Part:
+def _outcomes(study: dict[str, Any], prefix: str) -> Element:
     rows = []
     for arm, each in study["arms"].items():
         ends = ", ".join(f"{n} {status}" for status, n in each["statuses"].items()) or "none"
@@ -238,10 +234,12 @@ def _outcomes(study: dict[str, Any], prefix: str) -> Part:
                      each["judged"], verdicts])  # fmt: skip
     columns = [("arm", "text"), ("knowledge", "text"), ("cells", "integer"), ("how they ended", "text"),
                ("correct", "integer"), ("judged", "integer"), ("verdicts", "text")]  # fmt: skip
-    return parts.table(f"{prefix}study-arms", "Arms; a problem without a solution is judged as an error", columns, rows)
+    return elements.table(
+        f"{prefix}study-arms", "Arms; a problem without a solution is judged as an error", columns, rows
+    )
 
 
-def _problems(study: dict[str, Any], prefix: str) -> Part:
+def _problems(study: dict[str, Any], prefix: str) -> Element:
     arms = list(study["arms"])
     columns = [("problem", "text")]
     for arm in arms:
@@ -264,10 +262,10 @@ def _problems(study: dict[str, Any], prefix: str) -> Part:
         means = study["published"].get("means", {}) if key == "fail_is_1" else {}
         rows.append([*row, means.get("baseline"), means.get("with_kb")])
     caption = "Speedup over eager, geometric means of repeats; published ones are of another machine and another judge"
-    return parts.table(f"{prefix}study-problems", caption, columns, rows)
+    return elements.table(f"{prefix}study-problems", caption, columns, rows)
 
 
-def _comparisons(study: dict[str, Any], prefix: str) -> list[Part]:
+def _comparisons(study: dict[str, Any], prefix: str) -> list[Element]:
     found = study["comparisons"]
     if not found:
         return []
@@ -280,18 +278,18 @@ def _comparisons(study: dict[str, Any], prefix: str) -> list[Part]:
             ratio = {"value": one["ratio"], "ci95": one["ci95"]} if one["ci95"] else one["ratio"]
             t = "{:.3g} to {:.3g}".format(*one["t_ci95"]) if one["t_ci95"] else None
             rows.append([name, one["n"], ratio, t, one["sign_flip"]["p"], one["detectable"]])
-    return [parts.table(f"{prefix}study-comparisons", "Paired comparisons with 95 % intervals", columns, rows)]
+    return [elements.table(f"{prefix}study-comparisons", "Paired comparisons with 95 % intervals", columns, rows)]
 
 
-def _fast(study: dict[str, Any], prefix: str) -> Part:
+def _fast(study: dict[str, Any], prefix: str) -> Element:
     levels = [f"{p:g}" for p in statistics.FAST_P]
     columns = [("arm", "text"), *((f"fast_p, p = {level}", "percent") for level in levels)]
     rows = [[arm, *(each.get("fast_p", {}).get(level) for level in levels)] for arm, each in study["arms"].items()]
-    return parts.table(f"{prefix}study-fast", "Share that is correct and more than p times as fast; a failure is 0",
+    return elements.table(f"{prefix}study-fast", "Share that is correct and more than p times as fast; a failure is 0",
                        columns, rows)  # fmt: skip
 
 
-def _costs(study: dict[str, Any], prefix: str) -> Part:
+def _costs(study: dict[str, Any], prefix: str) -> Element:
     columns = [("arm", "text"), ("turns", "integer"), *((kind.replace("_", " "), "integer") for kind in TOKENS),
                ("USD", "quantity"), ("USD of attempts thrown away", "quantity"), ("agents' s", "seconds")]  # fmt: skip
     rows = [[arm, each["turns"], *(each["tokens"][kind] for kind in TOKENS), each["usd"], each["discarded_usd"],
@@ -300,10 +298,10 @@ def _costs(study: dict[str, Any], prefix: str) -> Part:
     caption = f"Tokens as the upstream counted them, and money by {priced}; empty where a price is not known"
     if study["scripted"]:
         caption += ". Scripted: nobody was paid"
-    return parts.table(f"{prefix}study-costs", caption, columns, rows)
+    return elements.table(f"{prefix}study-costs", caption, columns, rows)
 
 
-def _knowledge(study: dict[str, Any], prefix: str) -> Part:
+def _knowledge(study: dict[str, Any], prefix: str) -> Element:
     columns = [("arm", "text"), ("knowledge", "text"), ("calls", "integer"), ("hits", "integer"), ("errors", "integer"),
                ("by tool", "text"), ("refused at the gateway", "text")]  # fmt: skip
     rows = []
@@ -312,10 +310,10 @@ def _knowledge(study: dict[str, Any], prefix: str) -> Part:
         denied = ", ".join(f"{code} {n}" for code, n in sorted(each["denied"].items()))
         rows.append([arm, study["design"]["knowledge"][arm], each["kb_calls"], each["kb_hits"], each["kb_errors"],
                      tools, denied])  # fmt: skip
-    return parts.table(f"{prefix}study-knowledge", "What the gateways saw of the knowledge base", columns, rows)
+    return elements.table(f"{prefix}study-knowledge", "What the gateways saw of the knowledge base", columns, rows)
 
 
-def _cells(study: dict[str, Any], prefix: str) -> Part:
+def _cells(study: dict[str, Any], prefix: str) -> Element:
     columns = [("cell", "text"), ("ended", "text"), ("attempts", "integer"), ("turns", "integer"),
                ("tokens", "integer"), ("USD", "quantity"), ("s", "seconds"), ("solutions", "text"),
                ("knowledge calls", "integer"), ("isolation", "text"), ("seen before it", "text")]  # fmt: skip
@@ -330,17 +328,17 @@ def _cells(study: dict[str, Any], prefix: str) -> Part:
             cell["turns"], cell["tokens"], cell["usd"], cell["wall_s"], f"{cell['solutions']}/{cell['problems']}",
             cell["kb_calls"], cell["isolation"].get("isolation"), tools if seen else None,
         ])  # fmt: skip
-    return parts.table(f"{prefix}study-cells", "Every sitting of an agent", columns, rows)
+    return elements.table(f"{prefix}study-cells", "Every sitting of an agent", columns, rows)
 
 
-def _retries(study: dict[str, Any], prefix: str) -> Part:
+def _retries(study: dict[str, Any], prefix: str) -> Element:
     columns = [("cell", "text"), ("attempt", "integer"), ("class", "text"), ("status", "text"), ("waited s", "seconds"),
                ("turns thrown away", "integer"), ("USD", "quantity"), ("why", "text")]  # fmt: skip
     rows = [[r["cell"], r["attempt"], r["class"], r["status"], r["waited_s"], r["turns"], r["usd"], r["detail"]]
             for r in study["retries"]]  # fmt: skip
     counts = Counter(r["class"] for r in study["retries"])
     told_ = ", ".join(f"{n} {klass}" for klass, n in sorted(counts.items()))
-    return parts.table(f"{prefix}study-retries", f"Attempts that do not count: {told_}", columns, rows)
+    return elements.table(f"{prefix}study-retries", f"Attempts that do not count: {told_}", columns, rows)
 
 
 def flags(design: dict[str, Any], row: dict[str, Any]) -> list[str]:
