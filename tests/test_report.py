@@ -203,7 +203,7 @@ def test_a_report_is_the_golden_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_every_row_that_failed_stands_there_with_its_reason(tmp_path: Path, device: str) -> None:
     text = drawn(study(tmp_path, device))
-    line_with(text, "L2_84", "rel_l2 native 0.4 over the limit 0.02 of class bf16")
+    line_with(text, "L2_84", "✗ wrong: relative L2 error 0.4", "on the published inputs")
     line_with(text, "L1_36 RMSNorm", "not measured: the container ran out of memory")
     line_with(text, "L3_20 MobileNetV2", "not measured: no fixture for L3_20")
     line_with(text, "L2_99", "1 over the limit 0.02 of class bf16")
