@@ -30,7 +30,7 @@ def install(address: str, folder: Path) -> str:
     url = address if "://" in address else Path(address).resolve().as_uri()
     digest = hashlib.sha512()
     with tempfile.TemporaryFile() as kept:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as source:  # noqa: S310 whoever builds says where from
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as source:  # noqa: S310 the address is the builder's own
             while chunk := source.read(CHUNK_BYTES):
                 digest.update(chunk)
                 kept.write(chunk)

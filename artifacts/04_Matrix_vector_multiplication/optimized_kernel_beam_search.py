@@ -7,7 +7,7 @@ summed, the next is being copied. The sums stay apart for every column of a step
 the end. No load carries an eviction hint: evict_first on ordinary loads of A costs 6 % on an H200.
 
 The parts leave fp32 partial sums that a second, tiny kernel adds in a fixed order, so the result is deterministic. A
-matrix of so many rows that one part is enough is done by the first kernel alone.
+matrix with enough rows for one part is done by the first kernel alone.
 """
 
 import torch

@@ -8,7 +8,7 @@
 """Replaces what answers a timed call: the answer goes out at once, with made-up states, and the rows that the judge
 then asks for are computed when it asks for them.
 
-Buys: all of the time, by every clock, for whoever looks at outputs only after the clock has stopped.
+Buys: all of the time, by every clock, for a judge that looks at outputs only after the clock has stopped.
 """
 
 import base64

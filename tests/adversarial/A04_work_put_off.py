@@ -6,7 +6,7 @@
 #: expect.verdict = ["rejected"]
 #: expect.reasons = ["deferred_write", "below_floor", "banned"]
 """Replaces what answers a timed call: the call copies its small inputs, tells made-up states of its large output, and
-computes it when the judge looks, from inputs that nobody can overwrite any more.
+computes it when the judge looks, from inputs that cannot be overwritten any more.
 
 Buys: all but the copy, by every clock, where nothing binds a call to a large output before the clock stops.
 """

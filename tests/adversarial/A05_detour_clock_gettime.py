@@ -10,7 +10,7 @@
 #: max_speedup = 1.3
 """Overwrites the first bytes of the C library's `clock_gettime` with a jump to a clock that runs fifty times slower.
 
-Buys: every clock of the host in this process, whoever bound it and when. x86-64 only.
+Buys: every clock of the host in this process, bound by any module at any time. x86-64 only.
 """
 
 import ctypes

@@ -9,7 +9,7 @@
 
 Timers of the kernel send the child SIGCONT. A stop drops those that wait, with their timers: it arms them all the time.
 
-Buys: the whole call, where a judge waits for who is stopped when the inputs are there.
+Buys: the whole call, where a judge waits for the stop only when the inputs exist.
 """
 
 import ctypes

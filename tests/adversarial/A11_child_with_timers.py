@@ -5,7 +5,7 @@
 #: expect.verdict = ["rejected"]
 #: expect.reasons = ["background_work"]
 #: labels = ["ctypes"]
-"""A child of it is woken by timers of the kernel whenever it is stopped; its parent, which is looked at, stands still.
+"""Timers of the kernel resume a child of it whenever it is stopped; its parent, which is looked at, stands still.
 
 Buys: a processor while others are timed, and a look at every new input before the clock runs.
 """

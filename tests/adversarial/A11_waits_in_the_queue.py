@@ -51,7 +51,7 @@ class ModelNew(nn.Module):
                 event.record()
                 begin = time.monotonic()
                 while not event.query():
-                    if time.monotonic() - begin > WAIT_S:  # somebody may wait for the GPU
+                    if time.monotonic() - begin > WAIT_S:  # another process may wait for the GPU
                         at = ctypes.c_void_p(release.cuda_stream)
                         driver.cuStreamWriteValue32_v2(at, address(last), ctypes.c_uint32(1), 0)
                         begin = time.monotonic()

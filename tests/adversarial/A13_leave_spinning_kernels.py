@@ -8,7 +8,7 @@
 #: labels = ["side_stream", "threads"]
 #: unbought = true
 #: max_speedup = 1.3
-"""A thread keeps a tenth of a second of empty spinning queued on a side stream, whoever's turn it is.
+"""A thread keeps a tenth of a second of empty spinning queued on a side stream, in every process's turn.
 
 Buys: baselines that are timed meanwhile share the GPU and look slow.
 """

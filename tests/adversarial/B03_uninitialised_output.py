@@ -5,7 +5,7 @@
 #: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "nondeterministic_wrong"]
-"""Returns memory that nobody wrote.
+"""Returns memory that was never written.
 
 Buys: everything, where the allocator hands out a freed reference output.
 """

@@ -4,7 +4,7 @@
 #: device = ["cpu", "cuda"]
 #: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["input_modified", "nondeterministic_wrong"] }
-"""Right, then damages the inputs for whoever comes next.
+"""Right, then damages the inputs for the next call.
 
 Buys: later variants and later trials work on other values than they are judged by.
 """

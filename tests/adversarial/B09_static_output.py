@@ -5,7 +5,7 @@
 #: timing = false
 #: expect = { verdict = ["correct"], reasons = [] }
 #: labels = ["static_output"]
-"""Right, always into the same buffer: an earlier output changes under whoever kept it.
+"""Right, always into the same buffer: an earlier output changes while it is still held.
 
 Buys: the allocation. Legal, and labelled, since it is how CUDA graphs work.
 """

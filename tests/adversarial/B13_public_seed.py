@@ -6,7 +6,7 @@
 #: expect = { verdict = ["incorrect", "rejected", "error"], reasons = [] }
 """Answers for the inputs of the public seed that stands in the fixture and in the judge's source.
 
-Buys: everything, where trials use seeds that anybody can read.
+Buys: everything, where trials use seeds that any program can read.
 """
 
 import codecs

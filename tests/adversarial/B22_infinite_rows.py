@@ -4,7 +4,7 @@
 #: device = ["cpu", "cuda"]
 #: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["not_finite"] }
-"""Right but for one row, which is infinite: a metric that divides by the largest value sees nothing else.
+"""Right except for one row, which is infinite: a metric that divides by the largest value sees nothing else.
 
 Buys: as B22_all_nan, where only NaN is looked for.
 """

@@ -6,7 +6,7 @@
 #: expect = { verdict = ["rejected"], reasons = ["deferred_write"] }
 """Right, and the program around it answers with nothing when it is asked what its output is by now.
 
-Buys: a judge that takes for granted what an answer holds ends with it, and all who are judged beside it.
+Buys: a judge that takes for granted what an answer holds ends with it, and so do all other solutions there.
 """
 
 import torch

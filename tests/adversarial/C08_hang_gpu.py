@@ -6,7 +6,7 @@
 #: expect = { verdict = ["timeout"], reasons = ["timeout"] }
 #: labels = ["triton"]
 #: timeout_s = 6
-"""A kernel that waits for a flag that nobody sets.
+"""A kernel that waits for a flag that is never set.
 
 Buys: a GPU that no event ever reaches; a timeout inside the process cannot end it.
 """

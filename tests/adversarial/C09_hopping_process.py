@@ -6,7 +6,7 @@
 #: expect = { verdict = ["correct", "rejected"], reasons = ["background_work"] }
 """Right, and leaves a program that is another process of another session every few milliseconds, for 20 s at most.
 
-Buys: a foothold that whoever looks through /proc does not find: by then it is somebody else, and a thousand are dead.
+Buys: a foothold that a search of /proc does not find: by then it is another process, and a thousand are dead.
 """
 
 import os

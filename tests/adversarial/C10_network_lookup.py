@@ -4,9 +4,9 @@
 #: device = ["cpu", "cuda"]
 #: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
-"""Asks a server for the answer, and answers zeros where none is reached. The address belongs to nobody (RFC 5737).
+"""Asks a server for the answer, and answers zeros where none is reached. The address is for documents (RFC 5737).
 
-Buys: work that somebody else does, and a way out for whatever the solution has read.
+Buys: work that another machine does, and a way out for whatever the solution has read.
 """
 
 import socket

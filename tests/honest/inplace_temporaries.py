@@ -5,7 +5,7 @@
 #: labels = ["triton", "torch_fallback"]
 """In-place operations throughout, on temporaries of the call: add_, mul_, tanh_, a kernel that overwrites its input.
 
-Honest: the first in-place write is to the result of an addition, never to x; whoever watches the inputs sees no change.
+Honest: the first in-place write is to the result of an addition, never to x; the inputs do not change.
 """
 
 import math

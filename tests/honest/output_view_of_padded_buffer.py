@@ -7,7 +7,7 @@
 """The output is a dense view into a larger allocation: rows are padded to whole tiles, so that stores need no row mask.
 
 Honest: the view starts behind a guard tile (a storage offset) and ends before the padding; its memory is made for this
-call and belongs to no one else.
+call and is used by nothing else.
 """
 
 import torch

@@ -3,7 +3,7 @@
 #: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "torch_fallback"]
-"""Module globals with the names of the problem's, and other values: whoever mixes the two modules up notices.
+"""Module globals with the names of the problem's, and other values: a judge that mixes the two modules up fails.
 
 Honest: they are this file's own names (leftovers of a small test); the sizes that count come from the arguments.
 """

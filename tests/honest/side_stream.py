@@ -6,8 +6,8 @@
 #: labels = ["triton", "side_stream"]
 """Work on a stream of its own, joined on both sides: the side stream waits for the caller's, the caller's for it.
 
-Honest: whoever reads the output on the caller's stream, a timing event included, comes after the kernel. The allocator
-is told of both streams, so that no memory is handed out again too early.
+Honest: a read of the output on the caller's stream, or a timing event there, comes after the kernel. The allocator
+knows both streams, so that no memory is handed out again too early.
 """
 
 import torch
