@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from repro import evaluation, problems, settings
+from repro import evaluation, problems, settings, sources
 from repro.artifacts import layout
-from repro.artifacts.layout import KERNELS, Artifact
+from repro.artifacts.layout import KERNEL, KERNELS, Artifact
 from repro.bundle.write import Bundle
 from repro.cells import Cell
 from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.evaluation import JudgeOptions
+from repro.judge import speedups
 from repro.problems import Problem
 from repro.progress import Progress
 from repro.runs import ROWS_A_PROCESS, Row, execute, open_bundle
 
 DTYPE = "bfloat16"
 BASELINES = ("eager", "compile")
+# What the row of a folder's rounds is called beside the folder's own.
+ROUNDS = "/rounds"
 # Five problems must end within four minutes, 48 s each. Beside timing, one took 12 to 15 s on an H200: start, fixture,
 # workers, trials, torch.compile. Timing takes its budget and, where that does not settle a ratio, at most twice as long
 # again: 15 s. max-autotune compiles while the trials run and is waited for within its own bound, counted from then.
@@ -49,7 +53,73 @@ def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: J
         ]
         return evaluation.cell(folder.name, problem, submissions, results, engine, options, known_as=known)
 
-    return evaluation.row_for(folder.name, build, columns)
+    return evaluation.row_for(folder.name, build, columns, sources.withheld(folder))
+
+
+def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
+    """The row of a folder's rounds: its input kernel and every `round_N/kernel.py`, judged and timed beside eager.
+
+    They share one measurement, so that the ratio of a round to the input kernel is paired.
+    """
+    files = {"input_kernel": artifact.path / KERNELS["input_kernel"]}
+    files |= {f"round_{r.number}": r.path / KERNEL for r in artifact.rounds}
+    missing = [name for name, file in files.items() if not file.exists()]
+
+    row_id = f"{artifact.name}{ROUNDS}"
+
+    def build() -> Cell:
+        problem, known = _problem(artifact, size)
+        submissions = [
+            replace(evaluation.read(file), name=name, entry="kernel_function")
+            for name, file in files.items()
+            if name not in missing
+        ]
+        beside_eager = replace(options, compiled=False, profiled=False)
+        return evaluation.cell(row_id, problem, submissions, results, engine, beside_eager, known_as=known)
+
+    columns: dict[str, Any] = {
+        "problem": artifact.name,
+        "number": artifact.number,
+        "rounds": {0: None} | {r.number: r.timing.time_ms for r in artifact.rounds},
+        "missing": missing,
+    }
+    return evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
+
+
+def rounds(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """What became of the input kernel (round 0) and of each round's: verdict and reason; its time (ms) here, as
+    published and by the published protocol here; its speedup over the input kernel, paired.
+
+    `best` marks a new running best: a correct kernel faster than every correct one before it. What is no measurement
+    is never the best.
+    """
+    result = row["result"] if row["status"] == "done" else {"results": [], "samples_ms": {}}
+    judged = {verdict["solution"]: verdict for verdict in result["results"]}
+    samples = {name: told["gated"]["device_ms"] for name, told in result["samples_ms"].items()}
+    parity = (result.get("parity") or {}).get("times_ms", {})
+    fastest_ms, found = math.inf, []
+    for number, published_ms in row["rounds"].items():
+        name = f"round_{number}" if int(number) else "input_kernel"
+        verdict = judged.get(name)
+        told: dict[str, Any] = {
+            "round": int(number),
+            "verdict": "not measured",
+            "why": row["error"] or f"{name} has no {KERNEL}",
+            "time_ms": None,
+            "published_ms": published_ms,
+            "published_protocol_ms": parity.get(name),
+            "over_input": None,
+            "best": False,
+        }
+        if verdict is not None:
+            why = "" if verdict["verdict"] == "correct" else evaluation.line(verdict)
+            told |= {"verdict": verdict["verdict"], "why": why, "time_ms": verdict["time_ms"]}
+            if verdict["measurement"] and verdict["time_ms"] and verdict["time_ms"]["median"] < fastest_ms:
+                told["best"], fastest_ms = True, verdict["time_ms"]["median"]
+            if {name, "input_kernel"} <= samples.keys() and int(number):
+                told["over_input"] = speedups.speedup(samples["input_kernel"], samples[name], trusted=False)
+        found.append(told)
+    return found
 
 
 def entry(row: dict[str, Any]) -> dict[str, Any]:
@@ -127,9 +197,29 @@ def ships(artifact: Artifact) -> bool:
     return any(text == our.text(file) for our in ours for file in KERNELS.values() if (text := artifact.text(file)))
 
 
+def entries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`--json`: one entry a folder, with its rounds where they were asked for."""
+    trace = {row["problem"]: rounds(row) for row in rows if "rounds" in row}
+    found = [entry(row) for row in rows if "rounds" not in row]
+    return [each | ({"rounds": trace[each["problem"]]} if each["problem"] in trace else {}) for each in found]
+
+
+def _rounds_line(row: dict[str, Any]) -> str:
+    """How many rounds are correct, and which was the last to be the fastest."""
+    found = [each for each in rounds(row) if each["round"]]
+    right = sum(each["verdict"] == "correct" for each in found)
+    best = [each for each in found if each["best"]]
+    line = f"{right} of {len(found)} rounds correct"
+    if best:
+        line += f", fastest: round {best[-1]['round']}, {best[-1]['time_ms']['median']:.4g} ms"
+    return line
+
+
 def summary(row: dict[str, Any]) -> str:
     """A finished folder's line: the published script's with what it leaves out behind it, and with `--parity` the same
     line by the published protocol; the verdicts where times mean nothing."""
+    if "rounds" in row:
+        return _rounds_line(row)
     found = entry(row)
     if any(kernel["measurement"] for kernel in found["kernels"].values()):
         own = found["times_ms"].get("optimized")
@@ -156,10 +246,17 @@ def run(
     progress: Progress,
     *,
     resume: bool,
+    with_rounds: bool = False,
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Judges and times every folder; returns the bundle and the entries of `--json`."""
+    """Judges and times every folder, and every kernel of its rounds where asked; returns the bundle and the entries of
+    `--json`. Raises UsageError where rounds are asked for and no folder has one.
+    """
     artifacts = layout.find(root, names)
+    if with_rounds and not any(artifact.rounds for artifact in artifacts):
+        raise UsageError(f"no rounds in {root}", "no folder holds optimization_trace/round_N", "Leave --rounds out.")
     rows = [row(artifact, size, results, engine, options) for artifact in artifacts]
+    if with_rounds:
+        rows += [rounds_row(a, size, results, engine, options) for a in artifacts if a.rounds]
     parameters = {
         "artifacts": root.resolve().name,
         "shipped": any(map(ships, artifacts)),
@@ -172,4 +269,4 @@ def run(
     ours = root.resolve() == settings.ARTIFACTS_DIR.resolve() and options.trust == "audited"
     judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS if ours else 1)
     bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
-    return bundle, [entry(r) for r in judged]
+    return bundle, entries(judged)

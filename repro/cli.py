@@ -165,6 +165,7 @@ def parser() -> argparse.ArgumentParser:
         "--parity", action="store_true",
         help="also time by the published protocol, do_bench(500, 100) in one process, and print it beside ours",
     )  # fmt: skip
+    benchmark.add_argument("--rounds", action="store_true", help="also judge and time the kernel of every round")
     _common(benchmark, problem=False)
     _judging(benchmark, budget_s=BUDGET_S, compile_timeout_s=COMPILE_TIMEOUT_S)
     verbs.add(verb)
@@ -384,8 +385,9 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
             )  # fmt: skip
     engine, size = _engine(args, progress)
     bundle, entries = benchmark.run(
-        args.artifacts, args.name, size, args.results, engine, _options(args), progress, resume=args.resume
-    )
+        args.artifacts, args.name, size, args.results, engine, _options(args), progress,
+        resume=args.resume, with_rounds=args.rounds,
+    )  # fmt: skip
     _draw(bundle)
     verbs.write_json(args.json, entries)
     return _exit_code(

@@ -170,10 +170,10 @@ def cell(
     )
 
 
-def row_for(row: str, build: Any, columns: dict[str, Any]) -> Row:
+def row_for(row: str, build: Any, columns: dict[str, Any], withheld: str = "") -> Row:
     """A planned row; where its cell cannot be made the row fails with that reason and the others go on."""
     try:
-        return Row(row, build(), columns)
+        return Row(row, build(), columns, withheld=withheld)
     except (PrerequisiteError, UsageError) as error:
         return Row(row, None, columns, error=str(error))
 

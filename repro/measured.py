@@ -134,7 +134,8 @@ def read(bundle: Bundle) -> Measured:
             unmeasured[_key(row)] = f"{row['status']}: {row['error']}"
         else:
             try:
-                records |= {record.key: record for record in _records(row, why_not)}
+                if "rounds" not in row:
+                    records |= {record.key: record for record in _records(row, why_not)}
             except (BundleError, KeyError, TypeError, AttributeError) as error:
                 raise BundleError(
                     f"row {name} of {bundle.path} is damaged", f"{type(error).__name__}: {error}"
@@ -155,7 +156,8 @@ def _no_measurement(parameters: dict[str, Any]) -> str:
 
 def _key(row: dict[str, Any]) -> str:
     """Folders of artifacts are the same where their numbers are: `04_Matrix...` and `4_Matrix...`."""
-    return str(row["number"]) if row.get("number") is not None else str(row["row"])
+    alone = row.get("number") is not None and "rounds" not in row
+    return str(row["number"]) if alone else str(row["row"])
 
 
 def _records(row: dict[str, Any], why_not: str) -> list[Record]:

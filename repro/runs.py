@@ -26,12 +26,14 @@ ROWS_A_PROCESS = 32
 @dataclass(frozen=True)
 class Row:
     """One planned row: its id, its cell (None: a prerequisite is missing, `error` says which), and its descriptive
-    columns."""
+    columns. withheld: why the judged texts must not be kept in the bundle, or "".
+    """
 
     id: str
     cell: Cell | None
     columns: dict[str, Any] = field(default_factory=dict)
     error: str = ""
+    withheld: str = ""
 
     @property
     def content(self) -> str:
@@ -48,9 +50,11 @@ class Row:
         called = {file: f"{name}.py" for name, file, _ in self.cell.solutions}
         found = []
         for name, text in sorted(self.cell.files.items()):
-            entry = {"name": name, "sha256": hashlib.sha256(text).hexdigest()}
+            entry: dict[str, Any] = {"name": name, "sha256": hashlib.sha256(text).hexdigest()}
             if name == self.cell.fixture:
                 entry["not_kept"] = "a fixture: the bundle of `repro fixtures` holds it"
+            elif self.withheld:
+                entry |= {"not_kept": self.withheld, "withheld": True}
             else:
                 entry["kept"] = keep(called.get(name, name), text)
             found.append(entry)

@@ -36,6 +36,7 @@ class Source:
     tree: str
     licence: str
     purpose: str
+    redistributable: bool = True
 
     @property
     def folder(self) -> Path:
@@ -55,6 +56,14 @@ def named(name: str) -> Source:
     if name not in found:
         raise UsageError(f"no source {name!r}", f"there are {', '.join(found)}")
     return found[name]
+
+
+def withheld(path: Path) -> str:
+    """Why a bundle must not keep the text of this file or folder, or "": its source has no licence to copy."""
+    for source in load().values():
+        if not source.redistributable and path.resolve().is_relative_to(source.folder.resolve()):
+            return f"of {source.address} at {source.commit[:12]}, which has no licence: fetch it with `repro fetch`"
+    return ""
 
 
 def tree_hash(folder: Path) -> str:

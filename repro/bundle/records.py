@@ -127,6 +127,9 @@ def _told(report: dict[str, Any]) -> Iterator[tuple[str, float | None]]:
     for artifact in report.get("artifacts", []):
         for kernel in artifact["kernels"].values():
             yield kernel["verdict"], kernel["ms"]
+        for told in artifact.get("rounds", []):
+            if told["verdict"] != "not measured":
+                yield told["verdict"], (told["time_ms"] or {}).get("median")
 
 
 ABOUT_RECORDS: dict[str, Check] = {

@@ -34,7 +34,7 @@ def build(bundle: Bundle) -> dict[str, Any]:
     if manifest["verb"] == "self-test":
         return report | {"cases": selftest.outcomes(bundle), "skipped": manifest["parameters"]["skipped"]}
     if manifest["verb"] == "benchmark":
-        entries = [benchmark.entry(row) for row in rows]
+        entries = benchmark.entries(rows)
         return report | {"artifacts": [_artifact(entry) for entry in entries], "benchmark": _benchmark_means(entries)}
     arms = [_arm(name, label, rows) for name, label in manifest["parameters"].get("arms", {"": ""}).items()]
     told = study.build(bundle, rows)
@@ -178,6 +178,7 @@ def _artifact(entry: dict[str, Any]) -> dict[str, Any]:
         "kernels": kernels,
         "line": benchmark.published_line(entry),
         "parity": _parity(entry),
+        "rounds": entry.get("rounds", []),
         "floor_ms": next((v["floor_ms"] for v in entry["kernels"].values() if v["floor_ms"]), None),
     }
 

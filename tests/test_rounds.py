@@ -1,0 +1,102 @@
+"""`repro benchmark --rounds`: every round has a verdict and a reason; text of a source without a licence
+stays out of the bundle.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from conftest import CPU, Tool, strict_json
+from test_benchmark import NOT_PYTHON, shipped
+
+from repro import benchmark
+
+NAME = "36_RMSNorm"
+GOOD = (shipped("36") / "optimized_kernel_beam_search.py").read_text()
+KERNELS = {1: GOOD, 2: "def kernel_function(x, num_features, eps=1e-5):\n    return x\n", 3: NOT_PYTHON, 4: None}
+MARK = "this_name_stands_in_no_other_file"
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tool, dict[str, Any]]:
+    """One run over a folder with four rounds that lies where `repro fetch kernelagent-artifacts` puts it."""
+    tool = Tool(tmp_path_factory.mktemp("rounds"))
+    folder = tool.folder / "sources" / "kernelagent-artifacts" / NAME
+    folder.mkdir(parents=True)
+    marked = f"\n\ndef {MARK}():\n    pass\n"
+    (folder / "problem.py").write_text((shipped("36") / "problem.py").read_text())
+    for file in benchmark.KERNELS.values():
+        (folder / file).write_text(GOOD + marked)
+    for number, text in KERNELS.items():
+        round_ = folder / "optimization_trace" / f"round_{number}"
+        round_.mkdir(parents=True)
+        time = {"kernels": {"kernel_round_1": {"time_ms": 1.5 * number}}}
+        (round_ / "benchmark_results.json").write_text(json.dumps(time))
+        if text is not None:
+            (round_ / "kernel.py").write_text(text + marked)
+    done = tool("benchmark", "--artifacts", folder.parent, "--rounds", *CPU, "--json", "out.json")
+    assert done.code == 0, done.err
+    (entry,) = strict_json((tool.folder / "out.json").read_text())
+    return tool, entry
+
+
+def test_every_round_has_its_verdict_reason_and_published_time(judged: Any) -> None:
+    _, entry = judged
+    told = [(each["round"], each["verdict"], each["published_ms"]) for each in entry["rounds"]]
+    assert told[0] == (0, "correct", None) and told[1:] == [
+        (1, "correct", 1.5),
+        (2, "incorrect", 3.0),
+        (3, "error", 4.5),
+        (4, "not measured", 6.0),
+    ]
+    _, good, wrong, not_python, missing = (each["why"] for each in entry["rounds"])
+    assert good == "" and wrong and not_python and "round_4 has no kernel.py" in missing
+    assert entry["kernels"]["optimized"]["verdict"] == "correct"
+    assert not any(each["best"] for each in entry["rounds"]), "times on a CPU are not measurements"
+
+
+def test_a_bundle_holds_hashes_and_no_text_of_a_source_without_a_licence(judged: Any) -> None:
+    tool, _ = judged
+    (bundle,) = tool.bundles()
+    rows = [json.loads(line) for line in (bundle / "rows.jsonl").read_text().splitlines()]
+    given = [each for row in rows for each in row["inputs"] if each["name"].startswith("solution_")]
+    assert len(given) == 6 and all(len(each["sha256"]) == 64 and "no licence" in each["not_kept"] for each in given)
+    for file in bundle.rglob("*"):
+        assert not file.is_file() or MARK.encode() not in file.read_bytes(), file
+    done = tool("verify", bundle)
+    assert done.code == 0, done.out
+
+
+def row(times: dict[str, float | None]) -> dict[str, Any]:
+    """A finished row of rounds on a GPU. times: solution -> ms; None: it is incorrect."""
+    results = [
+        {"solution": name, "verdict": "incorrect" if ms is None else "correct", "measurement": ms is not None,
+         "reasons": [{"code": "rel_l2", "detail": "too far"}], "time_ms": ms and {"median": ms, "ci95": [ms, ms]}}
+        for name, ms in times.items()
+    ]  # fmt: skip
+    samples = {name: {"gated": {"device_ms": [ms] * 20}} for name, ms in times.items() if ms}
+    published = {str(at): 1.0 for at in range(len(times))}
+    result = {"results": results, "samples_ms": samples}
+    return {"row": "x", "status": "done", "error": "", "problem": NAME, "rounds": published, "result": result}
+
+
+def test_the_running_best_is_the_fastest_correct_kernel_so_far() -> None:
+    found = benchmark.rounds(
+        row({"input_kernel": 4.0, "round_1": 5.0, "round_2": None, "round_3": 2.0, "round_4": 3.0})
+    )
+    assert [each["best"] for each in found] == [True, False, False, True, False]
+    assert found[3]["over_input"]["ratio"] == pytest.approx(2.0) and found[2]["over_input"] is None
+
+
+def test_rounds_of_an_input_kernel_that_is_wrong_are_compared_with_each_other() -> None:
+    found = benchmark.rounds(row({"input_kernel": None, "round_1": 5.0, "round_2": 4.0}))
+    assert [each["best"] for each in found] == [False, True, True]
+    assert all(each["over_input"] is None for each in found)
+
+
+def test_rounds_of_a_folder_without_a_trace_are_refused(tmp_path: Any) -> None:
+    tool = Tool(tmp_path)
+    done = tool("benchmark", "36", "--rounds", *CPU)
+    assert done.code == 1 and "no folder holds optimization_trace/round_N" in done.err
