@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 from conftest import CPU, Tool, strict_json
 
-from repro import benchmark, cli, evaluation, settings
+from repro import benchmark, cli, evaluation, settings, wording
 from repro.cells import CELLS, Cell, Outcome
 from repro.engines.base import inbox
 from repro.errors import UsageError
@@ -152,7 +152,7 @@ def test_every_kernel_has_its_verdict_and_reason(judged: Any) -> None:
         if codes:
             assert found["reasons"][0]["code"] in codes and found["reasons"][0]["detail"]
             assert found["time_ms"] is None, "only correct kernels are timed"
-            assert any(reason.startswith(f"{kernel}: {verdict}") for reason in judged.entries[folder]["reasons"])
+            assert f"{kernel}: {wording.sentence(found)}" in judged.entries[folder]["reasons"]
         else:
             assert found["time_ms"]["n"] > 0 and not found["reasons"], (folder, kernel)
 

@@ -13,6 +13,8 @@ from test_benchmark import NOT_PYTHON, shipped
 
 from repro import benchmark
 
+pytestmark = pytest.mark.slow
+
 NAME = "36_RMSNorm"
 GOOD = (shipped("36") / "optimized_kernel_beam_search.py").read_text()
 KERNELS = {1: GOOD, 2: "def kernel_function(x, num_features, eps=1e-5):\n    return x\n", 3: NOT_PYTHON, 4: None}
