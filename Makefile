@@ -29,6 +29,7 @@ LEEROOPEDIA ?= $(if $(filter leeroopedia,$(KB)),1)
 
 VENV := .venv
 PY := $(VENV)/bin/python
+REPRO := $(VENV)/bin/repro
 # auto: docker where an engine answers, else local
 CHOSEN := $(if $(filter auto,$(ENGINE)),$(shell docker version >/dev/null 2>&1 && echo docker || echo local),$(ENGINE))
 COMMON = --engine $(ENGINE) --gpus $(GPUS) --device $(DEVICE) --size $(SIZE) --results $(RESULTS)
@@ -59,7 +60,22 @@ $(VENV)/.%: requirements/%.txt
 	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
-setup: $(VENV)/.$(NEEDS)
+# The command repro of this checkout. A script, not an installed package: a package would need a build tool, which
+# Python 3.12's environments lack.
+define COMMAND
+#!/bin/sh
+# The command repro of the checkout around this environment, from any folder. Written by the Makefile.
+self=$$0
+[ -L "$$self" ] && self=$$(readlink -f "$$self")
+bin=$$(CDPATH= cd -- "$$(dirname -- "$$self")" && pwd)
+exec "$$bin/python" "$${bin%/*/*}/entrypoint.py" "$$@"
+endef
+export COMMAND
+
+$(REPRO): Makefile | $(VENV)/.$(NEEDS)
+	@printf '%s\n' "$$COMMAND" >$@ && chmod +x $@ && echo "the command: $@"
+
+setup: $(VENV)/.$(NEEDS) $(REPRO)
 
 image: $(VENV)/.host
 	docker build --tag repro $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) \
@@ -74,27 +90,27 @@ ready: setup $(if $(filter docker,$(CHOSEN)),image)
 .PHONY: ready
 
 doctor: setup
-	$(PY) entrypoint.py doctor --engine $(ENGINE) --gpus $(GPUS) --device $(DEVICE) --results $(RESULTS) $(ARGS)
+	$(REPRO) doctor --engine $(ENGINE) --gpus $(GPUS) --device $(DEVICE) --results $(RESULTS) $(ARGS)
 
 fixtures: ready
-	$(PY) entrypoint.py fixtures $(COMMON) $(NARROW) $(ARGS)
+	$(REPRO) fixtures $(COMMON) $(NARROW) $(ARGS)
 
 # Before minutes of building: a key or an argument that is missing.
 foreseen: setup
-	@$(PY) entrypoint.py run $(STUDY) --check
+	@$(REPRO) run $(STUDY) --check
 .PHONY: foreseen
 
 run: foreseen ready
-	$(PY) entrypoint.py run $(STUDY)
+	$(REPRO) run $(STUDY)
 
 benchmark: ready
-	$(PY) entrypoint.py benchmark $(PROBLEMS) $(COMMON) $(ARGS)
+	$(REPRO) benchmark $(PROBLEMS) $(COMMON) $(ARGS)
 
-report: ready
-	$(PY) entrypoint.py report --results $(RESULTS)
+report: setup
+	$(REPRO) report --results $(RESULTS)
 
 verify: setup
-	$(PY) entrypoint.py verify --results $(RESULTS)
+	$(REPRO) verify --results $(RESULTS)
 
 # Minutes: needs no container and no GPU, and leaves out what is slow or bounds wall time.
 PYTEST = $(PY) -m pytest -n auto --maxprocesses 8

@@ -1,4 +1,4 @@
-"""The image's entry point, and the local one: `python entrypoint.py VERB`."""
+"""The command `repro` of a checkout and of the image."""
 
 import sys
 from pathlib import Path

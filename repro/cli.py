@@ -436,10 +436,11 @@ def _terminate(*_: object) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one verb and returns the exit code; an expected failure is printed as one line."""
-    settings.load_dotenv()
-    signal.signal(signal.SIGTERM, _terminate)
     words = sys.argv[1:] if argv is None else argv
     args = argparse.Namespace()
+    if not words or words[0] not in inner.NAMES:  # those get their environment from the engine that starts them
+        settings.load_dotenv()
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         _known(words)
         args = parser().parse_args(words)

@@ -12,7 +12,13 @@ from typing import Any
 
 import dotenv
 
-ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parent
+# Problems, artifacts and the self-test's cases: a checkout has them beside the package, an installed package in this
+# folder beside it (pyproject.toml says which).
+INSTALLED = PACKAGE.parent / "repro_shipped"
+ROOT = INSTALLED if INSTALLED.is_dir() else PACKAGE.parent
+# How an engine starts one of its own verbs on this machine: the code of this process, whatever the folder.
+COMMAND = (sys.executable, "-P", str(PACKAGE / "__main__.py"))
 PROBLEMS_DIR = ROOT / "problems"
 ARTIFACTS_DIR = ROOT / "artifacts"
 ORACLE_DIR = ARTIFACTS_DIR / "oracle"
@@ -37,6 +43,9 @@ CONTAINER_UID = 10001
 API_MODEL, BEDROCK_MODEL = "claude-opus-4-5-20251101", "us.anthropic.claude-opus-4-6-v1"
 REGION = "us-east-1"
 SECRETS = ("ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "LEEROOPEDIA_API_KEY")
+# What `.env` may set. Nothing else of it counts: the file may lie beside solutions of a stranger.
+DOTENV = (*SECRETS, "ANTHROPIC_MODEL", "AWS_REGION", "CLAUDE_CODE_USE_BEDROCK", "DOCKER_HOST", "REPRO_IMAGE",
+          "REPRO_RESULTS", "REPRO_SAMPLE_MS", "REPRO_SOURCES", "REPRO_STATE")  # fmt: skip
 # What an agent's process inherits without a container: nothing that tells who or where this is.
 AGENT_ENV = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "CUDA_HOME", "CC", "CXX", "OMP_NUM_THREADS")
 
@@ -66,9 +75,17 @@ WORKER_ENV = (
 )
 
 
+def dotenv_file() -> Path:
+    """The `.env` that counts: of the current folder, else of the checkout; where neither is there, the former."""
+    here, root = Path.cwd() / ".env", ROOT / ".env"
+    return root if root.is_file() and not here.is_file() else here
+
+
 def load_dotenv() -> None:
-    """Reads `.env` of the project's root; a variable that is set already keeps its value."""
-    dotenv.load_dotenv(ROOT / ".env", override=False)
+    """Reads the variables of `DOTENV` from `dotenv_file()`; one that is set already keeps its value."""
+    for name, value in dotenv.dotenv_values(dotenv_file()).items():
+        if name in DOTENV and value is not None:
+            os.environ.setdefault(name, value)
 
 
 def results_dir() -> Path:

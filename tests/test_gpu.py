@@ -214,7 +214,7 @@ def serve(cell: Cell) -> dict[str, dict[str, Any]]:
         for file, content in inbox([cell]).items():
             (folder / file).write_bytes(content)
         env = os.environ | {"OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-P", str(settings.ROOT / "entrypoint.py"), "cell", str(folder)]
+        command = [*settings.COMMAND, "cell", str(folder)]
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         (outcome,) = outcomes((folder / OUTCOMES).read_text())

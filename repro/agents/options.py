@@ -176,7 +176,7 @@ def foresee(args: argparse.Namespace) -> None:
         if not settings.secret(name):
             raise PrerequisiteError(
                 f"{name} is not set", why,
-                f"Put it into {settings.ROOT / '.env'} or the environment, or run without: --upstream replay:PATH, "
+                f"Put it into {settings.dotenv_file()} or the environment, or run without: --upstream replay:PATH, "
                 "--kb local, --agent oracle.",
             )  # fmt: skip
 

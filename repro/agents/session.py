@@ -7,6 +7,7 @@ agent does. Where it is the first process of a container, no program of the agen
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -155,7 +156,7 @@ def prepare(chosen: Task) -> dict[str, str]:
     for each in (chosen.solutions, chosen.scratch, commands, results, chosen.folder / TRANSCRIPT):
         each.mkdir(parents=True, exist_ok=True)
     command = commands / "repro"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P "{settings.ROOT / "entrypoint.py"}" "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(settings.COMMAND)} "$@"\n')
     command.chmod(0o755)
     fixtures = results / "fixtures"
     if not fixtures.is_symlink():

@@ -83,7 +83,11 @@ def run(folder: Path, file: str) -> dict[str, Any]:
     if ncu is None:
         raise PrerequisiteError("ncu (Nsight Compute) is not on the PATH", "it comes with the CUDA toolkit")
     done = subprocess.run(
-        command(ncu, folder.resolve(), file), capture_output=True, text=True, timeout=TIMEOUT_S, cwd=settings.ROOT
+        command(ncu, folder.resolve(), file),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        cwd=settings.PACKAGE.parent,
     )
     launches = parse(done.stdout)
     found: dict[str, Any] = {"artifact": folder.name, "file": file, "launches": launches}

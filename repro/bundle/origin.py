@@ -23,7 +23,7 @@ def origin() -> dict[str, Any]:
     requirements = sorted((settings.ROOT / "requirements").glob("*.txt"))
     return {
         "tool": f"repro {__version__}",
-        "code_sha256": tree_digest(settings.ROOT / "repro", "*.py"),
+        "code_sha256": tree_digest(settings.PACKAGE, "*.py"),
         "requirements": {f"requirements/{file.name}": sha256(file.read_bytes()) for file in requirements},
         **git.values(),
     }

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -166,7 +165,7 @@ class Room:
 
 def _child(verb: str, folder: Path, env: dict[str, str], *, stdin: int) -> subprocess.Popen[bytes]:
     """Start `repro VERB FOLDER`; its output goes to files in the folder."""
-    command = [sys.executable, "-P", str(settings.ROOT / "entrypoint.py"), verb, str(folder)]
+    command = [*settings.COMMAND, verb, str(folder)]
     out, err = _log(folder, "stdout"), _log(folder, "stderr")
     with out, err:
         return subprocess.Popen(

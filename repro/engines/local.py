@@ -28,7 +28,7 @@ FULL_BYTES = 64 << 10
 
 
 class LocalEngine(Engine):
-    """Runs `python entrypoint.py cell FOLDER` in a temporary folder. docs/judging.md says what it does not isolate."""
+    """Runs `repro cell FOLDER` in a temporary folder. docs/judging.md says what it does not isolate."""
 
     name = "local"
 
@@ -99,7 +99,7 @@ class LocalEngine(Engine):
         file = folder / OUTCOMES
         # temporary files lie beside the cell's folder, so that they are removed with it in every case
         environment = settings.cell_env({"CUDA_VISIBLE_DEVICES": gpu or "", "TMPDIR": str(folder.parent / "tmp")})
-        command = [sys.executable, "-P", str(settings.ROOT / "entrypoint.py"), "cell", str(folder)]
+        command = [*settings.COMMAND, "cell", str(folder)]
         with (folder / "stderr").open("wb") as stderr:
             child = subprocess.Popen(
                 command,

@@ -93,8 +93,8 @@ def _ruleset(abi: int) -> _Ruleset:
 
 
 def _hidden() -> list[Path]:
-    """Return folders of which only named parts may be read: the user's home, and the checkout with its results."""
-    found = [settings.ROOT] if (settings.ROOT / "pyproject.toml").exists() else []
+    """Return folders of which only named parts may be read: the user's home, and the one of solutions and results."""
+    found = [settings.ROOT]
     try:
         found.append(Path(pwd.getpwuid(os.getuid()).pw_dir).resolve())
     except KeyError:
@@ -126,7 +126,7 @@ def _rules(scratch: Path, readable: Iterable[Path]) -> Iterator[tuple[Path, int]
         yield from ((part, READ) for part in _around(path, hidden))
         if name in sys.path and any(folder.is_relative_to(path) for folder in hidden):
             yield path, READ_DIR  # the import system lists it
-    yield settings.ROOT / "repro", READ
+    yield settings.PACKAGE, READ
     yield from ((path, READ) for path in readable)
     yield Path("/proc"), READ_FILE | READ_DIR
     # The CUDA driver writes to /proc/self/task/*/comm and fails without that right, in child processes too. Root gets

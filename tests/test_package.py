@@ -1,0 +1,154 @@
+"""The command `repro` where it is installed: by `make setup` beside a checkout, by pip far from one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+from conftest import CLEAN_ENV, ROOT, strict_json
+
+from repro import settings
+
+SOURCES = ("repro", "problems", "requirements", "docs", "tests/adversarial", "tests/honest", "artifacts")
+GOOD = "L1_36_RMSNorm.py"
+THIEF = f"""
+from pathlib import Path
+
+import repro
+
+exec((Path(repro.__file__).parent.parent / "repro_shipped/artifacts/oracle/{GOOD}").read_text())
+"""
+
+
+def run(command: list[object], folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(map(str, command)), cwd=folder, env=CLEAN_ENV | env, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that pip makes of a copy of this checkout, without a network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in SOURCES:
+        ignored = shutil.ignore_patterns("__pycache__", *(["results"] if name == "artifacts" else []))
+        shutil.copytree(ROOT / name, folder / "source" / name, ignore=ignored)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder / "source")
+    (folder / "source" / "artifacts" / "results").mkdir()
+    (folder / "source" / "artifacts" / "results" / "bundle.json").touch()
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--quiet"]
+    done = run([*pip, "--wheel-dir", folder, folder / "source"], folder)
+    assert done.returncode == 0, done.stderr
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command in a new environment that holds this wheel, and borrows the other packages of the one that runs."""
+    folder = tmp_path_factory.mktemp("installed") / "env"
+    done = run([sys.executable, "-m", "venv", "--without-pip", folder], folder.parent)
+    assert done.returncode == 0, done.stderr
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install"]
+    done = run([*pip, "--no-deps", "--no-index", "--quiet", wheel], folder.parent)
+    assert done.returncode == 0, done.stderr
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin" / "repro"
+
+
+def test_the_wheel_holds_what_ships_and_no_results(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {str(file.relative_to(ROOT)) for file in (ROOT / "repro").rglob("*.py")} <= names
+    assert wheel.stat().st_size < 2 << 20
+    assert not [name for name in names if "results" in name.split("/")]
+    for pattern in ("problems/*", "artifacts/*.toml", "artifacts/oracle/*.py", "artifacts/[0-9]*/*", "docs/judging.md",
+                    "requirements/*.txt", "tests/adversarial/*.py", "tests/honest/*.py"):  # fmt: skip
+        shipped = [file.relative_to(ROOT) for file in ROOT.glob(pattern) if file.is_file()]
+        assert shipped and {f"repro_shipped/{file}" for file in shipped} <= names, pattern
+
+
+def test_an_installed_command_works_from_any_folder(installed: Path, tmp_path: Path) -> None:
+    """It measures the fixture that it lacks, judges a file, and draws its bundle."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    listed = run([installed, "problems"], folder)
+    assert listed.returncode == 0 and "L1_36" in listed.stdout, listed.stderr
+    (folder / "mine.py").write_bytes((settings.ORACLE_DIR / GOOD).read_bytes())
+    (folder / "thief.py").write_text(THIEF)
+    judged = run(
+        [installed, "evaluate", "mine.py", "thief.py", "--problem", "L1_36", "--engine", "local", "--device", "cpu",
+         "--json", "out.json"], folder,
+    )  # fmt: skip
+    assert judged.returncode == 0, judged.stderr
+    mine, thief = strict_json((folder / "out.json").read_text())["results"]
+    assert mine["verdict"] == "correct"
+    assert thief["verdict"] == "error" and "Permission denied" in str(thief["reasons"])
+    assert sorted(path.name for path in folder.iterdir()) == ["mine.py", "out.json", "results", "thief.py"]
+    drawn = run([installed, "report"], folder)
+    assert drawn.returncode == 0 and list(folder.glob("results/*-evaluate/report.md")), drawn.stderr
+
+
+def test_the_self_tests_cases_come_along(installed: Path, tmp_path: Path) -> None:
+    done = run([installed, "evaluate", "--self-test", "no-such-case", "--engine", "local", "--device", "cpu"], tmp_path)
+    assert done.returncode == 1 and "no case of the self-test" in done.stderr
+    cases = "from repro import selftest; print(len(selftest.cases(list(selftest.SUITES), [])))"
+    counted = run([installed.parent / "python", "-c", cases], tmp_path)
+    files = [file for suite in ("adversarial", "honest") for file in (ROOT / "tests" / suite).glob("*.py")]
+    assert int(counted.stdout) == len(files) > 200
+
+
+def test_make_setup_writes_a_command_of_this_checkout(tmp_path: Path) -> None:
+    """From any folder, through a link, and for the checkout around the environment, wherever that is."""
+    checkout = tmp_path / "check out"
+    shutil.copytree(ROOT / "repro", checkout / "repro", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("Makefile", "entrypoint.py"):
+        shutil.copy(ROOT / name, checkout)
+    for name in ("problems", "artifacts", "requirements"):
+        (checkout / name).symlink_to(ROOT / name)
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    python = checkout / ".venv" / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    (checkout / ".venv" / ".local").touch()
+    written = run(["make", "setup", "ENGINE=local", "--old-file", ".venv/.local"], checkout)
+    assert written.returncode == 0, written.stderr
+    command = checkout / ".venv" / "bin" / "repro"
+    (tmp_path / "link").symlink_to(command)
+    for name in (command, tmp_path / "link"):
+        done = run([name, "--version"], tmp_path)
+        assert done.returncode == 0 and re.fullmatch(r"repro \d+\.\d+\.\d+\n", done.stdout), done.stderr
+
+
+@pytest.mark.parametrize("place", ["here", "root"])
+def test_dotenv_is_the_current_folders_or_the_checkouts(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And sets no variable but those that .env.example lists."""
+    here, root = tmp_path / "here", tmp_path / "root"
+    for folder in (here, root):
+        folder.mkdir()
+    monkeypatch.setattr(settings, "ROOT", root)
+    monkeypatch.chdir(here)
+    for name in (*settings.DOTENV, "LD_PRELOAD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("REPRO_IMAGE", "mine")
+    (root / ".env").write_text("AWS_REGION=root\nREPRO_IMAGE=other\nLD_PRELOAD=evil.so\n")
+    if place == "here":
+        (here / ".env").write_text("AWS_REGION=here\n")
+    settings.load_dotenv()
+    assert settings.region() == place and settings.image() == "mine"
+    assert "LD_PRELOAD" not in settings.cell_env({})
+    monkeypatch.delenv("AWS_REGION")
+
+
+def test_dotenvs_example_lists_every_variable_that_counts() -> None:
+    listed = re.findall(r"^#([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(settings.DOTENV)
