@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from repro import evaluation, problems, settings, sources
+from repro import evaluation, fixtures, problems, settings, sources
 from repro.artifacts import layout
 from repro.artifacts.layout import KERNEL, KERNELS, Artifact
 from repro.bundle.write import Bundle
@@ -254,6 +254,10 @@ def run(
     artifacts = layout.find(root, names)
     if with_rounds and not any(artifact.rounds for artifact in artifacts):
         raise UsageError(f"no rounds in {root}", "no folder holds optimization_trace/round_N", "Leave --rounds out.")
+    ours = [problems.load(a.known, size=size, dtype=DTYPE) for a in artifacts if a.known]
+    texts = {artifact.text("problem.py") for artifact in artifacts}
+    same = [problem for problem in ours if problem.path.read_text() in texts]  # any other file is measured in its job
+    fixtures.ensure(same, results, engine, progress, resume=resume)
     rows = [row(artifact, size, results, engine, options) for artifact in artifacts]
     if with_rounds:
         rows += [rounds_row(a, size, results, engine, options) for a in artifacts if a.rounds]
@@ -266,7 +270,7 @@ def run(
         "options": options.for_cell(engine.device),
     }
     bundle = open_bundle(results, "benchmark", rows, parameters, resume=resume)
-    ours = root.resolve() == settings.ARTIFACTS_DIR.resolve() and options.trust == "audited"
-    judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS if ours else 1)
+    shared = root.resolve() == settings.ARTIFACTS_DIR.resolve() and options.trust == "audited"
+    judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS if shared else 1)
     bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
     return bundle, entries(judged)

@@ -143,7 +143,7 @@ def cell(
     Raises PrerequisiteError where the fixture is missing, stale or refused.
     """
     files = {f"solution_{i}.py": s.source for i, s in enumerate(submissions)}
-    shipped = problem.path.is_relative_to(settings.PROBLEMS_DIR)
+    shipped = ships(problem)
     fixture = ""
     source = fixtures.path(results, problem, engine.device)
     if shipped or (known_as and fixtures.matches(source, problem)):
@@ -168,6 +168,11 @@ def cell(
         files=files,
         timeout_s=options.cell_timeout_s(len(submissions)),
     )
+
+
+def ships(problem: Problem) -> bool:
+    """Whether a problem is one of ours, so that its fixture is kept."""
+    return problem.path.is_relative_to(settings.PROBLEMS_DIR)
 
 
 def row_for(row: str, build: Any, columns: dict[str, Any], withheld: str = "") -> Row:
@@ -247,8 +252,9 @@ def evaluate(
 ) -> tuple[Bundle, list[dict[str, Any]]]:
     """Judges every solution in a cell of its own; returns the bundle and the flat verdicts."""
     rows: list[Row] = []
-    for position, (file, spec) in enumerate(find(paths, only)):
-        problem = problems.resolve(spec, size=size, dtype=dtype)
+    found = [(file, problems.resolve(spec, size=size, dtype=dtype)) for file, spec in find(paths, only)]
+    fixtures.ensure((p for _, p in found if ships(p)), results, engine, progress, resume=resume)
+    for position, (file, problem) in enumerate(found):
         submission = replace(read(file), name=file.stem)
         row = f"{problem.key}/{file.stem}" + (
             f"#{position}" if any(r.id == f"{problem.key}/{file.stem}" for r in rows) else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,17 @@ def path(folder: Path, problem: Problem, device: str) -> Path:
 
 
 def load(file: Path, problem: Problem) -> dict[str, Any]:
-    """A fixture that may judge. Raises PrerequisiteError where it is missing, of another problem file, or refused."""
-    remedy = "Run `make fixtures` (or `repro fixtures`) first."
+    """A fixture that may judge. Raises PrerequisiteError where it is missing, stale or refused."""
+    fixture = _read(file, problem)
+    if fixture["refused"]:
+        remedy = "Leave this problem out, or change its stress inputs in problems/suites.toml."
+        raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"], remedy)
+    return fixture
+
+
+def _read(file: Path, problem: Problem) -> dict[str, Any]:
+    """A fixture of this problem file, refused or not. Raises PrerequisiteError where it is missing or stale."""
+    remedy = f"Run `repro fixtures --problem {problem.id}`, which measures it again."
     try:
         fixture: dict[str, Any] = json.loads(file.read_text())
     except FileNotFoundError:
@@ -45,9 +55,6 @@ def load(file: Path, problem: Problem) -> dict[str, Any]:
         raise PrerequisiteError(f"fixture {file} is not whole", f"it lacks {', '.join(missing)}", remedy)
     if fixture["problem_sha256"] != hashlib.sha256(problem.path.read_bytes()).hexdigest():
         raise PrerequisiteError(f"fixture {file} is of another version of {problem.path.name}", "", remedy)
-    if fixture["refused"]:
-        remedy = "Leave this problem out, or change its stress inputs in problems/suites.toml."
-        raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"], remedy)
     return fixture
 
 
@@ -58,6 +65,30 @@ def matches(file: Path, problem: Problem) -> bool:
     except PrerequisiteError:
         return False
     return True
+
+
+def known(file: Path, problem: Problem) -> bool:
+    """Whether a fixture on disk is of this problem file; a refused one is known too."""
+    try:
+        _read(file, problem)
+    except PrerequisiteError:
+        return False
+    return True
+
+
+def ensure(
+    wanted: Iterable[Problem], results: Path, engine: Engine, progress: Progress, *, resume: bool = False
+) -> None:
+    """Measures the missing and stale fixtures of shipped problems below `results`, in one trusted job for each size.
+
+    A fixture that cannot be measured stays missing: `load` then says so for its problem alone.
+    """
+    lacking = {(p.size, p.key): p for p in wanted if not known(path(results, p, engine.device), p)}
+    for size in sorted({size for size, _ in lacking}):
+        measured = [p for (of, _), p in sorted(lacking.items()) if of == size]
+        folder = path(results, measured[0], engine.device).parent
+        progress.say(f"measuring what judging needs and {folder} lacks: {', '.join(p.key for p in measured)}")
+        measure(measured, size, results, engine, progress, resume=resume)
 
 
 def chosen(only: list[str], size: str) -> list[Problem]:
@@ -73,8 +104,14 @@ def chosen(only: list[str], size: str) -> list[Problem]:
 def run(
     only: list[str], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """`repro fixtures`: measures all fixtures in one process (trusted work) and writes them below `results`."""
-    wanted = chosen(only, size)
+    """`repro fixtures`: measures the fixtures of all suites, or of the problems in `only`."""
+    return measure(chosen(only, size), size, results, engine, progress, resume=resume)
+
+
+def measure(
+    wanted: list[Problem], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool
+) -> tuple[Bundle, list[dict[str, Any]]]:
+    """Measures the fixtures of shipped problems in one process (trusted work) and writes them below `results`."""
     rows = [
         Row(p.key, Cell(p.key, "fixture", p.id, size=size, dtype=p.dtype, device=engine.device), {"problem": p.key})
         for p in wanted

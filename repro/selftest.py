@@ -193,12 +193,9 @@ def run(
     never imports a solution, so a case meets the same judge as the one before it, and every worker is new.
     """
     chosen = cases(suites, names)
-    wanted = {(case.meta["problem"], _size(case, engine)) for case in chosen if not case.skipped(engine)}
-    for size in sorted({size for _, size in wanted}):
-        stale = [key for key, s in sorted(wanted) if s == size and not _ready(results, key, size, engine)]
-        if stale:
-            fixtures.run(stale, size, results, engine, progress, resume=False)
     able = [case for case in chosen if not case.skipped(engine)]
+    wanted = [problems.load(case.meta["problem"], size=_size(case, engine)) for case in able]
+    fixtures.ensure(wanted, results, engine, progress)
     rows = [_row(group, results, engine, base) for group in groups(able, engine)]
     skipped = {case.id: case.skipped(engine) for case in chosen if case.skipped(engine)}
     parameters = {"suites": suites, "device": engine.device, "trust": base.trust, "skipped": skipped}
@@ -255,11 +252,6 @@ def _row(group: list[Case], results: Path, engine: Engine, base: JudgeOptions) -
 
 def _size(case: Case, engine: Engine) -> str:
     return str(case.meta.get("size", "smoke")) if engine.device == "cuda" else "smoke"
-
-
-def _ready(results: Path, key: str, size: str, engine: Engine) -> bool:
-    problem = problems.load(key, size=size)
-    return fixtures.matches(fixtures.path(results, problem, engine.device), problem)
 
 
 def _outcomes(known: dict[str, Case], row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -251,9 +251,11 @@ def test_what_ships_shares_a_process_and_every_cell_its_own_files(trust: str, pr
     engine = Batches()
     asked = evaluation.JudgeOptions(trust=trust)
     benchmark.run(settings.ARTIFACTS_DIR, [], "smoke", tmp_path, cast(Any, engine), asked, Progress(), resume=False)
-    assert len(engine.folders) == processes
+    fixtures, *judging = engine.folders  # what is missing is measured before anything is judged, in one process
+    assert len(fixtures[CELLS].splitlines()) == 5 and b'"fixture"' in fixtures[CELLS].splitlines()[0]
+    assert len(judging) == processes
     seen = set()
-    for folder in engine.folders:
+    for folder in judging:
         for line in folder[CELLS].decode().splitlines():
             cell = Cell.from_json(json.loads(line))
             artifact = settings.ARTIFACTS_DIR / cell.id

@@ -212,10 +212,9 @@ def test_bundle_of_another_plan_is_not_resumed(tmp_path: Path) -> None:
 
 
 def test_newest_of_several_is_resumed(tmp_path: Path) -> None:
-    for _ in range(2):
-        create(tmp_path).finish("interrupted")
-    newest = create(tmp_path)
-    newest.finish("interrupted")
+    for newest in [create(tmp_path) for _ in range(3)]:
+        newest.add(row("a"))
+        newest.finish("interrupted")
     found = resume(tmp_path)
     assert found is not None and found.path == newest.path
     assert (newest_on_disk := latest(tmp_path, ("run",))) is not None and newest_on_disk.path == newest.path
@@ -451,9 +450,24 @@ def test_bundle_of_a_later_schema_is_refused_by_name(closed: Bundle, tool: Tool)
 
 
 def test_report_without_a_path_takes_the_newest_bundle_of_any_verb(tmp_path: Path) -> None:
-    Bundle.create(tmp_path, "run", PLAN, PARAMETERS).finish("complete")
-    newest = Bundle.create(tmp_path, "self-test", PLAN, PARAMETERS)
-    newest.finish("complete")
+    for verb in ("run", "self-test"):
+        bundle = Bundle.create(tmp_path, verb, PLAN, PARAMETERS)
+        bundle.add(row("a"))
+        bundle.finish("complete")
     found = latest(tmp_path, ("run", "self-test"))
     assert found is not None
     assert found.path.name.endswith("-self-test")
+
+
+def test_the_newest_bundle_is_the_newest_that_holds_a_row(tmp_path: Path) -> None:
+    """Neither a report nor --resume takes one that failed before its first row, where there is one with rows."""
+    first, second = (Bundle.create(tmp_path, "run", ["a", "b"], {}) for _ in range(2))
+    first.add({"row": "a", "status": "done", "result": {}})
+    for bundle, status in ((first, "interrupted"), (second, "failed")):
+        bundle.finish(status)
+    assert first.path < second.path
+    found = latest(tmp_path, ("run",))
+    assert found is not None and found.path == first.path
+    resumed = Bundle.resume(tmp_path, "run", ["a", "b"], {})
+    assert resumed is not None and resumed.path == first.path
+    resumed.finish("interrupted")

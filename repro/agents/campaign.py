@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro import evaluation, problems
+from repro import evaluation, fixtures, problems
 from repro.agents import attempts, cells, design, needs
 from repro.agents.design import Design, Unit
 from repro.bundle.write import Bundle
@@ -229,16 +229,17 @@ def run(
 ) -> tuple[Bundle, list[dict[str, Any]]]:  # fmt: skip
     """Runs a study with an agent; returns the bundle and its rows.
 
-    Raises PrerequisiteError before anything starts where a fixture, the CLI or a knowledge server is missing,
-    Interrupted, EngineError.
+    Raises PrerequisiteError before anything starts where a fixture is refused or the CLI or a knowledge server is
+    missing, Interrupted, EngineError.
     """
     if options.trust != "audited":
         raise UsageError("the final judging of an agent's study is audited", "--trust dev is for the agent itself")
-    chosen = [problem.id for problem in problems.suite("agent", size=size, only=only)]
-    order = design.units(plan, chosen)
+    wanted = problems.suite("agent", size=size, only=only)
+    order = design.units(plan, [problem.id for problem in wanted])
+    needs.check(plan, engine)
+    fixtures.ensure(wanted, results, engine, progress, resume=resume)
     for unit in order:
         cells.build(plan, unit, size, results, engine, share=1.0)
-    needs.check(plan, engine)
     rows = [Row(row_id(unit, problem.key), None) for unit in order for problem in cells.loaded(unit, size)]
     parameters = {
         "agent": plan.agent,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from repro import evaluation, problems
+from repro import evaluation, fixtures, problems
 from repro.agents.base import Agent
 from repro.agents.nop import Nop
 from repro.agents.oracle import Oracle
@@ -69,6 +69,8 @@ def run(
     resume: bool,
 ) -> tuple[Bundle, list[dict[str, Any]]]:
     """Runs the study; returns the bundle and its rows."""
+    wanted = problems.suite("agent", size=size, only=only)
+    fixtures.ensure(wanted, results, engine, progress, resume=resume)
     rows, solutions = plan(only, agent, repeats, size, results, engine, options)
     labels = {arm.name: arm.label for arm in arms(agent)}
     parameters = {

@@ -116,9 +116,12 @@ class Bundle:
 
     @staticmethod
     def resume(results: Path, verb: str, plan: list[str], parameters: dict[str, Any]) -> Bundle | None:
-        """Takes the newest unfinished bundle of the same plan that no other process is writing, else returns None."""
+        """Takes the newest unfinished bundle of the same plan that no other process is writing, else returns None.
+
+        A bundle that holds rows comes before one that holds none.
+        """
         digest = plan_digest(plan, parameters)
-        for path in sorted(results.glob(f"*-{verb}*"), reverse=True):
+        for path in sorted(results.glob(f"*-{verb}*"), key=lambda p: (_has_rows(p), p), reverse=True):
             if (path / MANIFEST).exists():
                 bundle = Bundle.open(path)
                 if bundle.manifest["plan_digest"] == digest and bundle._take():
@@ -282,7 +285,13 @@ class Bundle:
 
 
 def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:
-    """Returns the newest bundle of these verbs in a results folder, or None."""
+    """Returns the newest bundle of these verbs in a results folder that holds a row, or None."""
     pattern = re.compile(r"^\d{8}T\d{6}Z-(" + "|".join(verbs) + r")(-\d+)?$")
     folders = sorted(p for p in results.glob("*") if pattern.match(p.name) and (p / MANIFEST).exists())
-    return Bundle.open(folders[-1]) if folders else None
+    return next((Bundle.open(path) for path in reversed(folders) if _has_rows(path)), None)
+
+
+def _has_rows(path: Path) -> bool:
+    """Whether a bundle holds a row. Only bundles with rows are packed."""
+    file = path / ROWS
+    return (path / storage.ARCHIVE).exists() or (file.exists() and file.stat().st_size > 0)
