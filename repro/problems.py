@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from repro import settings
+from repro import constants, settings
 from repro.errors import JudgeError, UsageError
 
 SIZES = ("full", "smoke")
@@ -82,14 +82,18 @@ class Problem:
         """
         module = types.ModuleType(f"problem_{self.id}")
         module.__file__ = str(self.path)
+        source = self.path.read_bytes()
         try:
-            exec(compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+            text: Any = source
+            if self.overrides:
+                text, helpers = constants.rewritten(source, str(self.path), self.overrides)
+                module.__dict__.update(helpers)
+            exec(compile(text, str(self.path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
         except Exception as error:
             raise JudgeError(f"problem file {self.path} does not run", f"{type(error).__name__}: {error}") from error
-        unknown = [name for name in self.overrides if name not in module.__dict__]
+        unknown = [name for name in self.overrides if not constants.holds(source, name)]
         if unknown:
             raise JudgeError(f"problem file {self.path} has no module-level name {', '.join(unknown)}")
-        module.__dict__.update(self.overrides)
         return module
 
     def init_inputs(self, module: types.ModuleType, *, perturbed: bool = False) -> list[Any]:

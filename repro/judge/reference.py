@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
-import types
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
+from repro import meta
 from repro.errors import JudgeError
-from repro.inputs import Plan, Weights, build, torch_dtype
+from repro.inputs import Plan, Weights, build
 from repro.judge.precision import TF32Operands, exact_float32
 
 # Device memory for one chunk, with the reference's intermediates and the comparison.
@@ -79,62 +78,14 @@ def flatten(value: Any) -> list[torch.Tensor]:
     raise JudgeError(f"the problem's Model returns {type(value).__name__}", "only tensors can be judged")
 
 
-@contextmanager
-def _uncompiled() -> Iterator[None]:
-    """Replace torch._dynamo by a stand-in, to save a second of importing it.
-
-    Meta functions that torch writes in Python import it at their first call, to exclude themselves from compilation.
-    Nothing is compiled here, so a stand-in is enough.
-    """
-    name = "torch._dynamo"
-    if name in sys.modules:
-        yield
-        return
-    asked: list[Any] = []
-
-    def disable(function: Any, *_: Any, **__: Any) -> Any:
-        asked.append(function)
-        return function
-
-    stand_in = types.ModuleType(name)
-    stand_in.disable = disable  # type: ignore[attr-defined]
-    sys.modules[name] = stand_in
-    try:
-        yield
-    finally:
-        if sys.modules.get(name) is stand_in:
-            del sys.modules[name]
-        for function in asked:  # each was marked as excluded
-            with suppress(AttributeError):
-                del function.__dynamo_disable
-
-
 def output_spec(plan: Plan, weights: Weights) -> Any:
     """Return the structure, shapes and dtypes that a solution must return, by a meta run in the problem's dtype."""
-    return _spec(_meta_run(plan, weights)[1])
+    return _spec(meta.run(plan, weights.init).value)
 
 
 def changes_inputs(plan: Plan, weights: Weights) -> bool:
     """Return whether the problem's own Model writes to its inputs, by a meta run."""
-    return any(x._version for x in _meta_run(plan, weights)[0] if isinstance(x, torch.Tensor))
-
-
-def _meta_run(plan: Plan, weights: Weights) -> tuple[list[Any], Any]:
-    """Return the Model's inputs and outputs on the meta device, without memory."""
-    with torch.device("meta"):
-        model = plan.module.Model(*weights.init)
-    model = model.to(torch_dtype(plan.problem.dtype)).eval()
-    inputs = [torch.empty(s[0], dtype=s[1], device="meta") if i in plan.tensors else s for i, s in enumerate(plan.spec)]
-    try:
-        try:
-            with torch.no_grad(), _uncompiled():
-                return inputs, model(*inputs)
-        except Exception:  # the Model's own, or caused by the stand-in
-            with torch.no_grad():
-                return inputs, model(*inputs)
-    except Exception as error:
-        name = plan.problem.path.name
-        raise JudgeError(f"Model of {name} fails on the meta device", f"{type(error).__name__}: {error}") from error
+    return any(x._version for x in meta.run(plan, weights.init).inputs if isinstance(x, torch.Tensor))
 
 
 def _spec(value: Any) -> Any:

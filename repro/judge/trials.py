@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from repro import philox
+from repro import meta, philox
 from repro.inputs import Plan, Weights, build, torch_dtype
 from repro.judge.precision import exact_float32
 from repro.problems import Stress
@@ -74,8 +74,7 @@ def kinds(plan: Plan) -> dict[str, str]:
 
 def weights_vary(plan: Plan) -> bool:
     """Return whether the problem has parameters or running statistics to perturb."""
-    with torch.device("meta"):
-        model = plan.module.Model(*plan.problem.init_inputs(plan.module))
+    model = meta.model(plan, plan.problem.init_inputs(plan.module))
     statistics = any(isinstance(m, BATCH_NORMS) for m in model.modules())
     return statistics or any(True for _ in model.parameters()) or bool(plan.problem.perturbed_init)
 

@@ -1,0 +1,166 @@
+"""Constants of a problem file: the sizes that its text holds, and the same file with other sizes.
+
+A constant is named as its file names it (`batch_size`). A number inside a function or a compound expression is named by
+where it stands and what it is: `get_inputs.224` is every 224 in the body of `get_inputs`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+INPUTS, INIT = "get_inputs", "get_init_inputs"
+# The name by which a rewritten file calls `_as`.
+_AS = "__repro_as__"
+_ASSIGN = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One number of a problem file that its inputs or constructor arguments are made from.
+
+    name: as `--set` takes it. positions: where the number stands in a tuple or list; None for a plain number.
+    init: whether constructor arguments depend on it.
+    """
+
+    name: str
+    value: int
+    positions: tuple[int, ...] | None
+    init: bool
+
+
+def assignments(tree: ast.Module) -> dict[str, ast.expr]:
+    """Module-level name -> the expression that is assigned to it. Of several assignments the last."""
+    nodes = [node for node in tree.body if isinstance(node, _ASSIGN)]
+    return {name: node.value for node in nodes if node.value for name in _stored(node)}
+
+
+def _stored(node: ast.stmt) -> list[str]:
+    """Names that an assignment gives a value."""
+    if not isinstance(node, _ASSIGN) or node.value is None:
+        return []
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    inner = [n for target in targets for n in ast.walk(target)]
+    return [n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+
+
+def _functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _reached(tree: ast.Module, start: str) -> list[str]:
+    """Functions and assigned names of the module that a function uses, and what those use in turn."""
+    scopes: dict[str, ast.AST] = {**assignments(tree), **_functions(tree)}
+    found: list[str] = []
+    pending = [start]
+    while pending:
+        name = pending.pop(0)
+        if name in scopes and name not in found:
+            found.append(name)
+            pending += [node.id for node in ast.walk(scopes[name]) if isinstance(node, ast.Name)]
+    return found
+
+
+def _integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _numbers(node: ast.AST) -> Iterator[int]:
+    """Whole numbers that a piece of a program's text holds, each once."""
+    values = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Constant)]
+    yield from dict.fromkeys(value for value in values if isinstance(value, int) and _integer(value))
+
+
+def sizes(source: bytes, values: dict[str, Any]) -> list[Constant]:
+    """The numbers that `get_inputs` and `get_init_inputs` use, in the order of the file. values: its namespace."""
+    tree = ast.parse(source)
+    assigned, functions = assignments(tree), _functions(tree)
+    init = set(_reached(tree, INIT))
+    found: list[Constant] = []
+    for name in dict.fromkeys([*_reached(tree, INPUTS), *_reached(tree, INIT)]):
+        node: ast.AST = functions[name] if name in functions else assigned[name]
+        value = values.get(name)
+        derived = any(isinstance(n, ast.Name) and n.id in assigned for n in ast.walk(node))
+        if name in functions or derived:
+            found += [Constant(f"{name}.{number}", number, None, name in init) for number in _numbers(node)]
+        elif isinstance(value, int) and _integer(value):
+            found.append(Constant(name, value, None, name in init))
+        elif isinstance(value, tuple | list) and value and all(map(_integer, value)):
+            for number in dict.fromkeys(value):
+                positions = tuple(i for i, item in enumerate(value) if item == number)
+                found.append(Constant(name, number, positions, name in init))
+    return found
+
+
+def names(source: bytes) -> list[str]:
+    """What `--set` may name: module-level names, then numbers inside the functions that make the inputs."""
+    tree = ast.parse(source)
+    functions = _functions(tree)
+    reached = dict.fromkeys([*_reached(tree, INPUTS), *_reached(tree, INIT)])
+    inside = [f"{name}.{number}" for name in reached if name in functions for number in _numbers(functions[name])]
+    return [*assignments(tree), *inside]
+
+
+def holds(source: bytes, name: str) -> bool:
+    """Whether a file has a constant of this name."""
+    tree = ast.parse(source)
+    scope, dot, number = name.partition(".")
+    nodes: dict[str, ast.AST] = {**assignments(tree), **_functions(tree)}
+    if not dot:
+        return name in assignments(tree)
+    return number.isdecimal() and scope in nodes and int(number) in _numbers(nodes[scope])
+
+
+class _Numbers(ast.NodeTransformer):
+    """Replaces whole numbers by others."""
+
+    def __init__(self, changed: dict[int, Any]) -> None:
+        self.changed = changed
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if isinstance(node.value, int) and _integer(node.value) and node.value in self.changed:
+            return ast.copy_location(ast.parse(repr(self.changed[node.value]), mode="eval").body, node)
+        return node
+
+
+def _as(original: Any, value: Any) -> Any:
+    """`value` as the kind of sequence that the file has: JSON knows lists alone."""
+    if isinstance(original, list | tuple) and isinstance(value, list | tuple):
+        return type(original)(value)
+    return value
+
+
+def rewritten(source: bytes, path: str, overrides: dict[str, Any]) -> tuple[ast.Module, dict[str, Any]]:
+    """The file with other constants, and names that its namespace must hold before it runs.
+
+    A name gets its new value right after its assignment, so that what the file computes from it follows.
+    """
+    tree = ast.parse(source, path)
+    inside: dict[str, dict[int, Any]] = {}
+    for name, value in overrides.items():
+        scope, dot, number = name.partition(".")
+        if dot and number.isdecimal():
+            inside.setdefault(scope, {})[int(number)] = value
+    body: list[ast.stmt] = []
+    for node in tree.body:
+        body.append(node)
+        for name in [node.name] if isinstance(node, ast.FunctionDef) else _stored(node):
+            if name in inside:
+                _Numbers(inside[name]).visit(node)
+            if name in overrides and not isinstance(node, ast.FunctionDef):
+                again = ast.parse(f"{name} = {_AS}({name}, {overrides[name]!r})").body[0]
+                body.append(ast.copy_location(again, node))
+    tree.body = body
+    return ast.fix_missing_locations(tree), {_AS: _as}
+
+
+def stamp(size: str, overrides: dict[str, Any]) -> str:
+    """A size as results show it: `full`, or `smoke: batch_size=4, dim=64`."""
+    values = ", ".join(f"{name}={_text(value)}" for name, value in overrides.items())
+    return f"{size}: {values}" if values else size
+
+
+def _text(value: Any) -> str:
+    return repr(tuple(value) if isinstance(value, list) else value).replace(" ", "")
