@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from repro import fingerprint, jsonio, problems, settings
+from repro import constants, fingerprint, jsonio, problems, settings
 from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.fingerprint.telemetry import Telemetry
 from repro.judge import clock, launch, spare
@@ -39,14 +39,16 @@ class Cell:
     """One unit of work.
 
     verb: fixture, evaluate or fingerprint. problem: an id, or a file name in the cell's folder; called: what results
-    call such a file. solutions: (name, file name in the folder, entry). files: file name -> content, placed in the
-    folder by the engine. timeout_s: when the engine kills the whole cell.
+    call such a file. overrides: constants of the problem file that `--set` gave. solutions: (name, file name in the
+    folder, entry). files: file name -> content, placed in the folder by the engine. timeout_s: when the engine kills
+    the whole cell.
     """
 
     id: str
     verb: str
     problem: str = ""
     called: str = ""
+    overrides: dict[str, Any] = field(default_factory=dict)
     size: str = "full"
     dtype: str = "float32"
     device: str = "cuda"
@@ -82,6 +84,7 @@ class Cell:
         """A cell as `to_json` wrote it, without files."""
         known = {k: v for k, v in data.items() if k != "files"}
         known["solutions"] = tuple(tuple(s) for s in known["solutions"])
+        known["overrides"] = {name: _tuple(value) for name, value in known.get("overrides", {}).items()}
         return Cell(**known)
 
 
@@ -119,7 +122,7 @@ def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _:
         return {}
     import torch
 
-    from repro import fixtures
+    from repro import fixtures, sizes
     from repro.judge import calibrate, evaluate, parity, subject
 
     if cell.device == "cuda" and not torch.cuda.is_available():
@@ -129,6 +132,10 @@ def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _:
             1
         )  # smoke shapes: more threads only wait for each other, 50 times slower on a busy machine
     problem = _problem(cell, folder)
+    ours = not cell.problem.endswith(".py") or bool(cell.variant and problems.id_in(cell.variant))
+    problem = sizes.settle(problem, cell.overrides, known=ours)
+    if not cell.fixture and not (ours and problem.size == "smoke" and not cell.overrides):  # small, or judged before
+        sizes.require_memory(problem, cell.device)
     if cell.verb == "fixture":
         return calibrate.build(problem, torch.device(cell.device), progress)
     if cell.verb == "evaluate":
@@ -141,6 +148,7 @@ def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _:
         options = subject.Options(device=cell.device, **{k: _tuple(v) for k, v in cell.options.items()})
         solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in cell.solutions]
         result = evaluate.evaluate(problem, fixture, solutions, options, progress, mark)
+        result["sizes"] = {"stamp": constants.stamp(problem.size, problem.overrides), "overrides": problem.overrides}
         if options.parity:
             verdicts = {entry["solution"]: entry["verdict"] for entry in result["results"]}
             result["parity"] = parity.measure(problem, solutions, verdicts, cell.device, progress)

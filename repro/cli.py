@@ -146,6 +146,10 @@ def parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--dtype", choices=("float32", "bfloat16"), default="float32", help="dtype of model and inputs"
     )
+    evaluate.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides",
+        help="override a constant of the problem file, such as batch_size=16 (repeatable)",
+    )  # fmt: skip
     _common(verb("fixtures", "measure what judging needs: checksums, error bounds, limits, margins", _fixtures))
     verb("problems", "list the shipped problems and suites", verbs.problems)
     run = verb("run", "run the agent study: judge and time an agent's solutions", _run)
@@ -337,16 +341,19 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
-    from repro import evaluation
+    from repro import constants, evaluation
 
     engine, size = _engine(args, progress)
+    if args.self_test and args.overrides:
+        raise UsageError("--set does not go with --self-test", "its cases have sizes of their own")
     if args.self_test:
         return _self_test(args, engine, progress)
     if not args.path:
         raise UsageError("nothing to evaluate", "no file or folder was named", "Give a path, or --self-test.")
     bundle, results = evaluation.evaluate(
-        args.path, args.problem, size, args.dtype, args.results, engine, _options(args), progress, resume=args.resume
-    )
+        args.path, args.problem, size, args.dtype, args.results, engine, _options(args), progress, resume=args.resume,
+        overrides=constants.given(args.overrides),
+    )  # fmt: skip
     _draw(bundle)
     verbs.write_json(
         args.json, {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path), "results": results}

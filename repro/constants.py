@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from repro.errors import UsageError
+
 INPUTS, INIT = "get_inputs", "get_init_inputs"
 # The name by which a rewritten file calls `_as`.
 _AS = "__repro_as__"
@@ -156,10 +158,29 @@ def rewritten(source: bytes, path: str, overrides: dict[str, Any]) -> tuple[ast.
     return ast.fix_missing_locations(tree), {_AS: _as}
 
 
+def given(words: list[str]) -> dict[str, Any]:
+    """Overrides from `--set NAME=VALUE`, values as Python literals. Raises UsageError for anything else."""
+    found = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        try:
+            if not equals or not name:
+                raise ValueError
+            found[name.strip()] = ast.literal_eval(text.strip())
+        except (ValueError, SyntaxError) as error:
+            remedy = "Write a constant of the problem file and its value, such as --set batch_size=16."
+            raise UsageError(f"--set {word} is not NAME=VALUE", "a value is a Python literal", remedy) from error
+    return found
+
+
 def stamp(size: str, overrides: dict[str, Any]) -> str:
     """A size as results show it: `full`, or `smoke: batch_size=4, dim=64`."""
-    values = ", ".join(f"{name}={_text(value)}" for name, value in overrides.items())
-    return f"{size}: {values}" if values else size
+    return f"{size}: {listed(overrides)}" if overrides else size
+
+
+def listed(overrides: dict[str, Any]) -> str:
+    """Constants and their values on one line."""
+    return ", ".join(f"{name}={_text(value)}" for name, value in overrides.items())
 
 
 def _text(value: Any) -> str:

@@ -135,18 +135,20 @@ def cell(
     *,
     known_as: str = "",
     repeat: int = 0,
+    overrides: dict[str, Any] | None = None,
 ) -> Cell:
     """The cell that judges submissions of one problem.
 
     A shipped problem needs its fixture on disk; any other file's is measured in the cell, unless one on disk is of the
-    same text. known_as: the shipped id whose sizes another file shares.
+    same text, or the sizes are others. known_as: the shipped id whose sizes another file shares. overrides: constants
+    of the problem file that `--set` gave.
     Raises PrerequisiteError where the fixture is missing, stale or refused.
     """
     files = {f"solution_{i}.py": s.source for i, s in enumerate(submissions)}
     shipped = ships(problem)
     fixture = ""
     source = fixtures.path(results, problem, engine.device)
-    if shipped or (known_as and fixtures.matches(source, problem)):
+    if not overrides and (shipped or (known_as and fixtures.matches(source, problem))):
         fixtures.load(source, problem)
         fixture = "fixture.json"
         files[fixture] = source.read_bytes()
@@ -157,6 +159,7 @@ def cell(
         verb="evaluate",
         problem=problem.id if shipped else "problem.py",
         called=problem.id,
+        overrides=overrides or {},
         size=problem.size,
         dtype=problem.dtype,
         device=engine.device,
@@ -210,8 +213,10 @@ def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
 
 
 def summary(row: dict[str, Any]) -> str:
-    """One line for a judged row."""
-    return "; ".join(line(entry) for entry in row["result"]["results"])
+    """One line for a judged row, with the sizes at which it was judged where they are not the published ones."""
+    text = "; ".join(line(entry) for entry in row["result"]["results"])
+    sizes = row["result"].get("sizes", {})
+    return f"{text} [{sizes['stamp']}]" if sizes.get("overrides") else text
 
 
 def line(entry: dict[str, Any]) -> str:
@@ -230,7 +235,9 @@ def results_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     flat: list[dict[str, Any]] = []
     for row in rows:
         if row["status"] == "done":
-            flat += [entry | {"solution": row.get("file", entry["solution"])} for entry in row["result"]["results"]]
+            more = {"sizes": row["result"]["sizes"]["stamp"]} if "sizes" in row["result"] else {}
+            entries = row["result"]["results"]
+            flat += [entry | {"solution": row.get("file", entry["solution"])} | more for entry in entries]
         else:
             reason = {"code": row["status"], "detail": row["error"]}
             flat.append({"problem": row["problem"], "solution": row.get("file", row["row"]),
@@ -249,11 +256,18 @@ def evaluate(
     progress: Progress,
     *,
     resume: bool,
+    overrides: dict[str, Any] | None = None,
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Judges every solution in a cell of its own; returns the bundle and the flat verdicts."""
+    """Judges every solution in a cell of its own; returns the bundle and the flat verdicts.
+
+    overrides: constants of the problem files that `--set` gave. Raises UsageError where a file has no such constant.
+    """
     rows: list[Row] = []
     found = [(file, problems.resolve(spec, size=size, dtype=dtype)) for file, spec in find(paths, only)]
-    fixtures.ensure((p for _, p in found if ships(p)), results, engine, progress, resume=resume)
+    for _, problem in found:
+        problem.check_names(overrides or {})
+    if not overrides:  # a fixture is of the problem's own sizes
+        fixtures.ensure((p for _, p in found if ships(p)), results, engine, progress, resume=resume)
     for position, (file, problem) in enumerate(found):
         submission = replace(read(file), name=file.stem)
         row = f"{problem.key}/{file.stem}" + (
@@ -261,9 +275,15 @@ def evaluate(
         )
         columns = {"problem": problem.key, "file": file.name}
         rows.append(
-            row_for(row, lambda p=problem, s=submission, r=row: cell(r, p, [s], results, engine, options), columns)
+            row_for(
+                row,
+                lambda p=problem, s=submission, r=row: cell(r, p, [s], results, engine, options, overrides=overrides),
+                columns,
+            )
         )
     parameters = {"size": size, "device": engine.device, "options": options.for_cell(engine.device)}
+    if overrides:
+        parameters["set"] = overrides
     bundle = open_bundle(results, "evaluate", rows, parameters, resume=resume)
     judged = execute(rows, engine, bundle, progress, summary)
     bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")

@@ -149,6 +149,8 @@ def read(bundle: Bundle) -> Measured:
 def _no_measurement(parameters: dict[str, Any]) -> str:
     if parameters.get("device") != "cuda":
         return "it ran on the CPU, whose times are not a measurement"
+    if parameters.get("set"):
+        return "it ran at sizes of its own: --set changed the problem's"
     if parameters.get("size") != "full":
         return f"it ran at size {parameters.get('size')}: times of small shapes are not those of the problem"
     return ""

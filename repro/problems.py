@@ -96,6 +96,14 @@ class Problem:
             raise JudgeError(f"problem file {self.path} has no module-level name {', '.join(unknown)}")
         return module
 
+    def check_names(self, overrides: dict[str, Any]) -> None:
+        """Raises UsageError where the file has no constant of a name that `--set` gave."""
+        source = self.path.read_bytes()
+        unknown = [name for name in overrides if not constants.holds(source, name)]
+        if unknown:
+            there = ", ".join(constants.names(source)) or "none"
+            raise UsageError(f"{self.path.name} has no constant {', '.join(unknown)}", f"its constants are {there}")
+
     def init_inputs(self, module: types.ModuleType, *, perturbed: bool = False) -> list[Any]:
         """Constructor arguments, after the perturbation of `perturbed_init` where asked."""
         values = list(module.get_init_inputs())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from repro import benchmark, evaluation
+from repro import benchmark, constants, evaluation
 from repro.report import elements, study
 from repro.report.elements import Element
 from repro.report.sources import Source
@@ -121,6 +121,9 @@ def command(source: Source, name: str) -> str:
         words += study.flags(given["study"], row) if "study" in given else []
     chosen = {"size": given.get("size"), "device": given.get("device"), "engine": source.report["engine"].get("engine")}
     words += [word for flag, value in chosen.items() if value for word in (f"--{flag}", str(value))]
+    words += [
+        word for name, value in given.get("set", {}).items() for word in ("--set", constants.listed({name: value}))
+    ]
     return shlex.join([*words, *_options(source.verb, given)])
 
 

@@ -129,6 +129,7 @@ def _solution(row: dict[str, Any], verdict: dict[str, Any]) -> dict[str, Any]:
         "timing_status": row["result"]["timing"]["status"],
         "no_measurement": row["result"].get("no_measurement", ""),
         "legacy": verdict["legacy"],
+        **({"sizes": row["result"]["sizes"]["stamp"]} if "sizes" in row["result"] else {}),
     }
 
 

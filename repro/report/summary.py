@@ -106,6 +106,11 @@ def _warnings(source: Source) -> Iterator[tuple[str, str]]:
         yield "warning", "Judged with --trust dev, in one process with the solution: not for publication."
     if report["parameters"].get("quick"):
         yield "note", "A quick look: fewer measurements, against eager and torch.compile alone. Verdicts are full."
+    if report["verb"] == "evaluate":
+        entries = [entry for arm in report.get("arms", []) for entry in arm["entries"]]
+        stamps = {e["problem"]: e["sizes"] for e in entries if ":" in e.get("sizes", "")}
+        if stamps:
+            yield "note", f"Sizes: {'; '.join(f'{problem} at {stamp}' for problem, stamp in stamps.items())}."
     if not report["measurement"] and report["verb"] in OVER:
         size = f", size {report['parameters'].get('size')}" if report["parameters"].get("size") else ""
         where = "on the CPU" if report["parameters"].get("device") == "cpu" else "on a GPU"

@@ -1,0 +1,247 @@
+"""Sizes of any KernelBench file: derived ones, overrides by name, and memory that is refused before it is taken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from repro import cli, constants, inputs, problems, sizes
+from repro.cells import Cell
+from repro.errors import JudgeError, PrerequisiteError, UsageError
+
+DATA = Path(__file__).parent / "data" / "problems"
+FILES = sorted(DATA.glob("*.py"))
+SHIPPED = [problems.load(i).path for i in problems.ids()]
+
+
+def unknown(path: Path, size: str = "smoke") -> problems.Problem:
+    """A problem file of which nothing is known but its text."""
+    return problems.load_file(path, size=size)
+
+
+@pytest.mark.parametrize("path", [*FILES, *SHIPPED], ids=lambda path: path.stem)
+def test_a_reduced_size_is_small_and_runs_on_the_cpu(path: Path) -> None:
+    problem = unknown(path)
+    derived = sizes.derive(problem)
+    plan = inputs.plan(replace(problem, overrides=derived.overrides))
+    model = inputs.build(plan.problem, plan.module, plan.problem.init_inputs(plan.module))
+    with torch.no_grad():
+        output = model(*plan.make(1, torch.device("cpu")))
+    first = output[0] if isinstance(output, tuple) else output
+    assert bool(first.isfinite().all())
+    assert derived.flop <= 1 << 28 and derived.elements <= 1.01 * (1 << 17) and derived.written <= 1 << 20
+
+
+@pytest.mark.parametrize("problem_id", problems.ids())
+def test_a_derived_size_costs_about_what_the_hand_written_one_does(problem_id: str) -> None:
+    """Within a factor of 64: the budget is one for all, and a hand-written size was chosen for its problem."""
+    derived = sizes.derive(unknown(problems.load(problem_id).path))
+    known = sizes.measure(problems.load(problem_id, size="smoke"))
+    for name in ("elements", "written", "weights", "flop"):
+        ours, theirs = getattr(derived, name), getattr(known, name)
+        assert theirs / 64 <= ours <= 64 * theirs, name
+
+
+def test_the_search_is_deterministic() -> None:
+    path = DATA / "attention_heads.py"
+    assert sizes.derive(unknown(path)) == sizes.derive(unknown(path))
+
+
+def test_what_belongs_together_shrinks_together() -> None:
+    shapes = {}
+    for path in FILES:
+        plan = inputs.plan(replace(unknown(path), overrides=sizes.derive(unknown(path)).overrides))
+        shapes[path.stem] = [tuple(plan.spec[i][0]) for i in plan.tensors], vars(plan.module)
+    (image, _), _ = shapes["literals_in_functions"]
+    assert image[2] == image[3] < 224
+    (matrix, other), _ = shapes["triangular"]
+    assert matrix == other and matrix[0] == matrix[1] < 4096
+    (image,), values = shapes["square_positions"]
+    assert image[2] == image[3] and image[2] % 16 == 0 and values["patch"] == 16
+    _, values = shapes["grouped_convolution"]
+    assert values["kernel_size"] == (7, 9) and values["groups"] == 12 and values["in_channels"] % 12 == 0
+    _, values = shapes["attention_heads"]
+    assert values["heads"] == 8 and values["width"] % 8 == 0 and values["longest"] >= values["length"]
+    _, values = shapes["constants_in_tuples"]
+    assert values["scale_shape"] == (values["features"], 1, 1) and values["input_shape"][0] == values["input_shape"][1]
+    _, values = shapes["pooling_windows"]
+    assert (values["window"], values["stride"], values["dilation"]) == (3, 2, 3)
+
+
+def test_an_index_out_of_range_is_seen_by_running() -> None:
+    """The meta device checks no values: the constructor's arguments stay as they are then."""
+    derived = sizes.derive(unknown(DATA / "vocabulary.py"))
+    assert "entries" not in derived.overrides and derived.overrides["batch_size"] < 4096
+
+
+def test_a_file_that_is_small_stays_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "small.py"
+    file.write_text((DATA / "dependent_rows.py").read_text().replace("2048 * 4", "64").replace("4096 * 2", "32"))
+    assert sizes.derive(unknown(file)).overrides == {}
+
+
+def test_what_cannot_be_made_small_is_refused_with_its_cost(tmp_path: Path) -> None:
+    file = tmp_path / "fixed.py"
+    text = (
+        (DATA / "triangular.py")
+        .read_text()
+        .replace("def forward(self, a, b):", "def forward(self, a, b):\n        assert len(a) == 4096")
+    )
+    file.write_text(text)
+    with pytest.raises(PrerequisiteError, match=r"no reduced size .* 137 GFLOP a call .* --set NAME=VALUE"):
+        sizes.derive(unknown(file))
+
+
+# -- overrides ------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_file_computes_from_a_constant_follows_it() -> None:
+    problem = replace(unknown(DATA / "constants_in_tuples.py"), overrides={"features": 16, "input_shape": [8, 4]})
+    module = problem.module()
+    assert module.scale_shape == (16, 1, 1) and module.input_shape == (8, 4)
+    assert [tuple(x.shape) for x in module.get_inputs()] == [(64, 16, 8, 4)]
+
+
+def test_a_number_inside_a_function_has_a_name() -> None:
+    path = DATA / "literals_in_functions.py"
+    assert {"get_inputs.224", "get_inputs.2048", "get_init_inputs.2048"} <= set(constants.names(path.read_bytes()))
+    problem = replace(unknown(path), overrides={"get_inputs.224": 8, "get_inputs.512": 2})
+    assert [tuple(x.shape) for x in problem.module().get_inputs()] == [(2, 3, 8, 8), (2, 2048)]
+    with pytest.raises(JudgeError, match="no module-level name get_inputs.225"):
+        replace(problem, overrides={"get_inputs.225": 8}).module()
+
+
+def test_values_are_python_literals() -> None:
+    assert constants.given(["a=16", "b = (2, 3)", "c='x'"]) == {"a": 16, "b": (2, 3), "c": "x"}
+    for word in ("a", "=3", "a=open('x')", "a=b", "a="):
+        with pytest.raises(UsageError, match="NAME=VALUE"):
+            constants.given([word])
+
+
+def test_a_cell_carries_overrides_through_json() -> None:
+    cell = Cell("row", "evaluate", "problem.py", overrides={"shape": (2, 3), "n": 4})
+    assert Cell.from_json(json.loads(json.dumps(cell.to_json()))) == cell
+
+
+def test_given_values_stay_and_the_others_are_derived() -> None:
+    problem = sizes.settle(unknown(DATA / "attention_heads.py"), {"width": 256}, known=False)
+    assert problem.overrides["width"] == 256 and problem.overrides["length"] < 512
+
+
+def test_overrides_of_a_shipped_problem_leave_its_known_work_and_neighbour_out() -> None:
+    problem = sizes.settle(problems.load("L1_36"), {"batch_size": 3}, known=True)
+    assert problem.overrides == {"batch_size": 3} and problem.work is None and problem.neighbouring() is None
+    assert sizes.settle(problems.load("L1_36"), {}, known=True) == problems.load("L1_36")
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------
+
+
+def test_too_much_memory_is_refused_with_the_number_and_a_remedy_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "free_bytes", lambda: 22 * 10**9)
+    problem = unknown(DATA / "pooling_windows.py", "full")
+    with pytest.raises(PrerequisiteError) as refused:
+        sizes.require_memory(problem, "cpu")
+    text = str(refused.value)
+    assert text.startswith("problem pooling_windows at full size needs about 28 GB; this machine has 22 GB free. "), (
+        text
+    )
+    name, value = text.rpartition("--set ")[2].rstrip(".").split("=")
+    assert "Use --size smoke, or shrink it" in text and refused.value.exit_code == 1
+    sizes.require_memory(replace(problem, overrides={name: int(value)}), "cpu")
+
+
+def test_the_estimate_grows_with_the_inputs_and_counts_the_reference() -> None:
+    problem = unknown(DATA / "dependent_rows.py", "full")
+    measured = sizes.measure(problem)
+    needed, gpu = sizes.needed_bytes(problem, measured, "cpu")
+    assert gpu == 0 and needed > sizes.BASE_BYTES + 4 * 8 * measured.input_bytes // 4
+    host, gpu = sizes.needed_bytes(problem, measured, "cuda")
+    assert host < needed and gpu > 4 * measured.input_bytes
+
+
+def test_a_control_group_limits_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sizes.free_bytes()
+    (tmp_path / "limit").write_text("3000000\n")
+    (tmp_path / "used").write_text("1000000\n")
+    (tmp_path / "memory.stat").write_text("anon 600000\ninactive_file 400000\n")
+    monkeypatch.setattr(sizes, "CGROUPS", ((tmp_path, "limit", "used", "inactive_file"),))
+    assert sizes.free_bytes() == 2400000 < before
+    (tmp_path / "limit").write_text("max\n")
+    assert sizes.free_bytes() > 2400000
+
+
+# -- judged -----------------------------------------------------------------------------------------------------------
+
+Judged = Callable[..., tuple[int, dict]]
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Judged:
+    """Exit code and the entry of `--json` of `repro evaluate`, a problem's own Model as the solution unless given."""
+
+    def judge(path: Path, *words: str, solution: str = "") -> tuple[int, dict]:
+        file, out = tmp_path / "mine.py", tmp_path / "out.json"
+        file.write_text(solution or path.read_text().replace("Model", "ModelNew"))
+        local = ["--engine", "local", "--device", "cpu", "--no-timing", "--results", str(tmp_path / "results")]
+        spec = words[0] if words and not words[0].startswith("-") else str(path)
+        more = words[1:] if words and not words[0].startswith("-") else words
+        code = cli.main(["evaluate", str(file), "--problem", spec, "--json", str(out), *local, *more])
+        (entry,) = json.loads(out.read_text())["results"]
+        return code, entry
+
+    return judge
+
+
+def test_a_large_file_is_judged_without_a_gpu_and_says_at_which_sizes(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, entry = judged(DATA / "grouped_convolution.py", "--set", "batch_size=3")
+    assert code == 0 and entry["verdict"] == "correct", entry
+    assert entry["sizes"].startswith("smoke: batch_size=3, ") and "height=" in entry["sizes"]
+    printed = capsys.readouterr()
+    assert entry["sizes"] in printed.out and entry["sizes"] in printed.err
+
+
+CHEAT = """import torch.nn as nn
+
+class ModelNew(nn.Module):
+    def __init__(self, *args):
+        super().__init__()
+        self.conv = nn.Conv2d(args[0], args[1], args[2], groups=args[3])
+
+    def forward(self, x):
+        return x.new_zeros(self.conv(x[:1]).shape).expand(len(x), -1, -1, -1).contiguous()
+"""
+
+
+def test_zeros_are_wrong_at_a_derived_size(judged: Judged) -> None:
+    assert judged(DATA / "grouped_convolution.py", solution=CHEAT)[1]["verdict"] == "incorrect"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_an_honest_solution_of_any_file_is_correct(judged: Judged, path: Path) -> None:
+    assert judged(path)[1]["verdict"] == "correct"
+
+
+def test_an_unknown_constant_is_wrong_use_and_the_files_own_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = DATA / "pooling_windows.py"
+    words = ["--problem", str(path), "--set", "batch=2", "--engine", "local", "--device", "cpu"]
+    assert cli.main(["evaluate", str(path), *words, "--results", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "pooling_windows.py has no constant batch: its constants are batch_size, channels, dim1" in told
+
+
+def test_too_large_a_size_ends_with_code_1(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
+    path = DATA / "pooling_windows.py"
+    code, entry = judged(path, "--size", "full", "--set", "batch_size=100000")
+    assert code == 1 and entry["verdict"] == "error"
+    assert "this machine has" in capsys.readouterr().err
