@@ -126,7 +126,7 @@ def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _:
     from repro.judge import calibrate, evaluate, parity, subject
 
     if cell.device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("no GPU is visible", "torch.cuda.is_available() is false", "Use DEVICE=cpu SIZE=smoke.")
+        raise UsageError("no GPU is visible", "torch.cuda.is_available() is false", "Use --device cpu --size smoke.")
     if cell.device == "cpu":
         torch.set_num_threads(
             1

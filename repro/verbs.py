@@ -34,7 +34,7 @@ def newest(results: Path) -> Bundle:
     """The newest bundle of a results folder. Raises UsageError where there is none."""
     found = latest(results, BUNDLES)
     if found is None:
-        raise UsageError(f"no bundle in {results}", "", "Run `make run` first, or name a bundle.")
+        raise UsageError(f"no bundle in {results}", "", "Run `repro run` first, or name a bundle.")
     return found
 
 

@@ -26,7 +26,7 @@ def examined(tool, *args, code=0, **env):
 def test_without_a_gpu_the_default_use_works_and_the_checks_say_so(tool):
     checks = examined(tool, *LOCAL)
     assert checks["gpu"]["status"] == checks["driver"]["status"] == "warn"
-    assert "DEVICE=cpu" in checks["gpu"]["remedy"]
+    assert "--device cpu" in checks["gpu"]["remedy"]
     assert checks["clocks"]["seen"] == "no GPU here"
     assert {checks[name]["status"] for name in ("python", "results folder", "compiler", "python headers")} == {"ok"}
 

@@ -268,7 +268,7 @@ USAGE: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
     "artifact-unknown": (f"benchmark 99 {cpu}", ("no artifact 99", "36_RMSNorm"), {}),
     "results-is-a-file": (f"fixtures --results mine.py {cpu}", ("mine.py", "Choose another --results"), {}),
     "results-below-a-file": (f"run --results mine.py/a {cpu}", ("mine.py/a", "Choose another --results"), {}),
-    "report-without-bundle": ("report", ("no bundle in", "make run"), {}),
+    "report-without-bundle": ("report", ("no bundle in", "repro run"), {}),
     "report-of-no-bundle": ("report empty", ("empty is not a bundle", "manifest.json"), {}),
     "report-of-a-file": ("report mine.py", ("mine.py is not a bundle",), {}),
     "report-of-something-else": ("report foreign", ("foreign is not a bundle",), {}),
@@ -282,14 +282,14 @@ USAGE: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
     "unknown-verb": ("judge", ("no verb 'judge'", "evaluate, fixtures", "repro --help"), {}),
     "mistyped-verb": ("evalute x.py", ("no verb 'evalute'", "Did you mean `repro evaluate`?"), {}),
     "no-verb": ("", ("required: VERB",), {}),
-    "engine-dead": ("run --engine docker", ("no Docker engine", "nonexistent", "ENGINE=local"), DEAD_SOCKET),
-    "engine-address": ("run --engine docker", ("no Docker engine", "ENGINE=local"), {"DOCKER_HOST": "what://?"}),
+    "engine-dead": ("run --engine docker", ("no Docker engine", "nonexistent", "--engine local"), DEAD_SOCKET),
+    "engine-address": ("run --engine docker", ("no Docker engine", "--engine local"), {"DOCKER_HOST": "what://?"}),
     "gc-engine-dead": ("gc", ("no Docker engine",), DEAD_SOCKET),
 }  # fmt: skip
 if NO_GPU:
     for gpus in ("all", "0"):
         USAGE[f"no-gpu-{gpus}"] = (
-            f"run --engine local --device cuda --gpus {gpus}", ("no NVIDIA GPU", "SIZE=smoke"), {}
+            f"run --engine local --device cuda --gpus {gpus}", ("no NVIDIA GPU", "--size smoke"), {}
         )  # fmt: skip
 
 

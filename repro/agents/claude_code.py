@@ -50,7 +50,7 @@ class ClaudeCode:
         """
         program = shutil.which(PROGRAM, path=self.env["PATH"])
         if program is None:
-            remedy = "Build the image with CLAUDE_CODE (docs/agent-study.md), or choose AGENT=sdk."
+            remedy = "Build the image with CLAUDE_CODE (docs/agent-study.md), or choose --agent sdk."
             raise PrerequisiteError("Claude Code is not installed here", f"no {PROGRAM} in PATH", remedy)
         command = [program, "-p", "--bare", "--model", self.task.model]
         command += ["--output-format", "stream-json", "--verbose"]

@@ -28,12 +28,12 @@ def check(plan: Design, engine: Engine) -> None:
     if cli and not seen["programs"]["claude"]:
         raise PrerequisiteError(
             "Claude Code is not installed where agents run", f"no `claude` in the PATH of the engine {engine.name}",
-            "Build the image with it: make image CLAUDE_CODE=ADDRESS (docs/agent-study.md), or choose AGENT=sdk.",
+            "Build the image with it: make image CLAUDE_CODE=ADDRESS (docs/agent-study.md), or choose --agent sdk.",
         )  # fmt: skip
     name, version = REMOTE
     found = next(iter(seen["version"].values()), "none")
     if server and found != version:
         raise PrerequisiteError(
             f"the knowledge base leeroopedia needs {name}=={version}", f"found {found}",
-            "Build the image with it: make image KB=leeroopedia (docs/agent-study.md), or choose KB=local.",
+            "Build the image with it: make image KB=leeroopedia (docs/agent-study.md), or choose --kb local.",
         )  # fmt: skip

@@ -27,7 +27,7 @@ def plotting() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        remedy = "Run `make setup` (or pip install matplotlib); every other verb works without it."
+        remedy = "Run `make setup` in a checkout, or `pip install matplotlib`."
         raise PrerequisiteError("a figure needs matplotlib", str(error), remedy) from error
     return matplotlib
 

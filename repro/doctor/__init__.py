@@ -1,4 +1,4 @@
-"""`repro doctor`: checks whether this machine can run what `make run` and `make benchmark` do by default.
+"""`repro doctor`: checks whether this machine can run what `repro run` and `repro benchmark` do by default.
 
 All checks run. A failed check names something missing that the default use needs. A warning names something that makes
 results slower, less certain or less complete. `machine`, `containers` and `graphics` hold the checks.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from repro import settings
 from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
 
-START = "Start Docker, or name its address in DOCKER_HOST; ENGINE=local needs none."
-TOOLKIT = "Install the NVIDIA Container Toolkit and run `nvidia-ctk runtime configure`, or use ENGINE=local."
+START = "Start Docker, or name its address in DOCKER_HOST; --engine local needs none."
+TOOLKIT = "Install the NVIDIA Container Toolkit and run `nvidia-ctk runtime configure`, or use --engine local."
 
 
 def engine(setting: Setting) -> Finding:
     """Check that an engine answers; without one jobs run as processes, which are less isolated."""
     if setting.wanted == "local" or settings.in_container():
-        return skip("ENGINE=local" if setting.wanted == "local" else "this is a container")
+        return skip("--engine local" if setting.wanted == "local" else "this is a container")
     client, why = setting.client
     if client is None:
         return fail(why, START) if setting.wanted == "docker" or not setting.torch else warn(why, START)

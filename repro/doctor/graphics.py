@@ -20,7 +20,7 @@ MIN_CAPABILITY = (8, 0)
 IDLE_BYTES = 1 << 30
 POWER_SHARE, HOT_C = 0.9, 85
 SLOWED = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
-SMOKE = "Without a GPU use DEVICE=cpu SIZE=smoke: verdicts are real there, but times are not a measurement."
+SMOKE = "Without a GPU use --device cpu --size smoke: verdicts are real there, but times are not a measurement."
 
 
 def _each(setting: Setting, names: tuple[str, ...], source: Any) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ def python(setting: Setting) -> Finding:
     seen = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] in PYTHONS:
         return ok(seen)
-    return fail(seen, "Use Python 3.11 or 3.12, or ENGINE=docker.")
+    return fail(seen, "Use Python 3.11 or 3.12, or --engine docker.")
 
 
 def _version(name: str) -> str | None:
@@ -47,7 +47,7 @@ def pins(setting: Setting) -> Finding:
         return skip("the image has its own")
     found = {name: _version(name) for name in ("torch", "triton")}
     if found["torch"] is None:
-        return fail("torch is not installed here", "Run `make setup ENGINE=local`.")
+        return fail("torch is not installed here", "Run `make setup` in a checkout, or `pip install '.[gpu]'`.")
     off = [
         f"{n} {v}, pinned {settings.PINS[n]}" for n, v in found.items() if (v or "").split("+")[0] != settings.PINS[n]
     ]

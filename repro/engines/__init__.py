@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from repro import settings
 from repro.engines.base import Engine
 from repro.errors import PrerequisiteError, UsageError
 
@@ -29,7 +30,10 @@ def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None]) -> 
             if name == "docker":
                 if isinstance(error, ImportError):
                     why = "the docker package is not installed here"
-                    raise PrerequisiteError("no docker engine", why, "Run `make setup`.") from error
+                    raise PrerequisiteError(
+                        "no docker engine", why, "Run `make setup` in a checkout, or `pip install '.[host]'`."
+                    ) from error
                 raise
-            say(f"ENGINE=auto: running without containers, because {error}")
+            if not settings.in_container():
+                say(f"running without containers: {error}")
     return local.LocalEngine(gpus=gpus, device=device)

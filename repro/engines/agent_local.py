@@ -45,7 +45,7 @@ from repro.judge.procfs import descendants
 
 POLL_S = 0.2
 NOTICE = (
-    "ENGINE=local: the agent runs as this user without a container, and can reach the network and all of your files"
+    "--engine local: the agent runs as this user without a container, and can reach the network and all of your files"
 )
 
 

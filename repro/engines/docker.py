@@ -68,7 +68,7 @@ def connect() -> docker.DockerClient:
     except (DockerException, OSError, urllib3.exceptions.HTTPError) as error:
         where = settings.docker_host() or "the default socket"
         reason = "it does not answer" if isinstance(error, DockerException | OSError) else str(error)
-        raise PrerequisiteError(f"no Docker engine at {where}", reason, "Start one, or use ENGINE=local.") from None
+        raise PrerequisiteError(f"no Docker engine at {where}", reason, "Start one, or use --engine local.") from None
 
 
 def _reach(client: docker.DockerClient) -> None:
@@ -150,7 +150,7 @@ class DockerEngine(Engine):
             raise PrerequisiteError(
                 "the Docker engine offers no GPU",
                 "neither a runtime called nvidia nor a GPU on this host was found",
-                "Install the NVIDIA Container Toolkit, or use DEVICE=cpu SIZE=smoke.",
+                "Install the NVIDIA Container Toolkit, or use --device cpu --size smoke.",
             )
         self.gpus = gpus
         self.facts = self._facts(info)

@@ -36,12 +36,12 @@ class LocalEngine(Engine):
         self.gpus = lease.select(gpus) if device != "cpu" and lease.visible() else []
         self.device = "cuda" if device in ("auto", "cuda") and self.gpus else "cpu"
         if device == "cuda" and not self.gpus:
-            raise PrerequisiteError(
-                "no NVIDIA GPU here", "NVML reports none", "Use DEVICE=cpu SIZE=smoke (--device cpu --size smoke)."
-            )
+            raise PrerequisiteError("no NVIDIA GPU here", "NVML reports none", "Use --device cpu --size smoke.")
         # not imported: that takes seconds, and this process does not use it
         if importlib.util.find_spec("torch") is None:
-            raise PrerequisiteError("torch is not installed here", "", "Run `make setup ENGINE=local`.")
+            raise PrerequisiteError(
+                "torch is not installed here", "", "Run `make setup` in a checkout, or `pip install '.[gpu]'`."
+            )
         self.stopping = threading.Event()
         self.children: set[subprocess.Popen[str]] = set()
 

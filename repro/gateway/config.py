@@ -206,7 +206,7 @@ def needed(config: Config, keys: dict[str, str]) -> None:
     if config.knowledge.kind == "leeroopedia" and "LEEROOPEDIA_API_KEY" not in keys:
         raise PrerequisiteError(
             "the knowledge base leeroopedia needs LEEROOPEDIA_API_KEY", "no such key came on standard input",
-            "Set it where the study runs, or choose KB=local.",
+            "Set it where the study runs, or choose --kb local.",
         )  # fmt: skip
     if config.budgets["usd"] is not None and config.rates is None:
         raise PrerequisiteError(

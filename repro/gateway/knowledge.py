@@ -114,7 +114,7 @@ def _installed() -> None:
     if found != version:
         raise PrerequisiteError(
             f"the knowledge base leeroopedia needs {name}=={version}", f"found {found or 'none'}",
-            "Build an image with that package, or choose KB=local.",
+            "Build an image with that package, or choose --kb local.",
         )  # fmt: skip
 
 

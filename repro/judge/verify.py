@@ -64,7 +64,7 @@ class Evaluation:
         if self.native.sha256 != fixture["weights_sha256"]:
             what = f"the weights of {problem.key} differ from the fixture's"
             why = "another torch version may initialise differently"
-            raise JudgeError(what, why, "Run `make fixtures` again on this stack.")
+            raise JudgeError(what, why, "Run `repro fixtures` again on this stack.")
         self.subjects = subjects
         spec = output_spec(plan, self.native)
         self.shape = self.own = Shape(plan, spec, most_rows(plan, spec, self.device))
