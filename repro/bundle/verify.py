@@ -23,8 +23,6 @@ CHECKS = ABOUT_FILES | ABOUT_ROWS | ABOUT_RECORDS
 STATES = ("ok", "interrupted", "running", "failed")
 # Checks that a copy needs: a run that is not whole may be copied, a bundle that was edited may not.
 NEEDED = (*ABOUT_FILES, "plan", "fingerprints", "solutions", "claims")
-# Reasons of one check that a line shows; the JSON has them all.
-SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,6 @@ class Finding:
     check: str
     state: str
     reasons: list[str]
-
-    def line(self) -> str:
-        told = "; ".join(self.reasons[:SHOWN])
-        more = f"; and {len(self.reasons) - SHOWN} more" if len(self.reasons) > SHOWN else ""
-        return f"{self.state:<7} {self.check}" + (f": {told}{more}" if told else "")
 
 
 def verify(path: Path, expected_id: str = "") -> dict[str, Any]:
@@ -92,13 +85,3 @@ def _run(name: str, found: Evidence) -> Finding:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError) as error:
         return Finding(name, "FAILED", [f"it holds what this check cannot read: {type(error).__name__}: {error}"])
     return Finding(name, "FAILED" if wrong else "ok", wrong)
-
-
-def lines(report: dict[str, Any]) -> list[str]:
-    """Returns the lines that are printed of one bundle."""
-    states = [check["state"] for check in report["checks"]]
-    cut = [state for state in ("interrupted", "running") if state in states]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in ("ok", "FAILED", "skipped", *cut))
-    known = report["bundle_id"] or f"none, schema {report['schema_version']}"
-    head = f"{report['bundle']} (bundle id {known})"
-    return [head, *(f"  {Finding(**check).line()}" for check in report["checks"]), f"  {counts}"]

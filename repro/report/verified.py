@@ -8,12 +8,13 @@ from typing import Any
 from rich.text import Text
 
 from repro.bundle.seal import MANIFEST
+from repro.bundle.storage import ARCHIVE
+from repro.bundle.verify import STATES
 from repro.errors import UsageError
 from repro.screen import BAD, GOOD, OPEN, Column, Screen, shortest
 
 # Reasons of one check that a line shows; the JSON has them all.
 SHOWN = 3
-STATES = ("ok", "interrupted", "running", "failed")
 STYLES = {"ok": GOOD, "failed": BAD, "FAILED": BAD, "interrupted": OPEN, "running": OPEN, "skipped": "dim"}
 WORDS = {"failed": "FAILED"}
 
@@ -25,8 +26,8 @@ def bundles(paths: list[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for path in paths:
-        if path.is_dir() and not (path / MANIFEST).exists():
-            below = sorted({file.parent for file in path.rglob(MANIFEST)})
+        if path.is_dir() and not any((path / name).exists() for name in (MANIFEST, ARCHIVE)):
+            below = sorted({file.parent for name in (MANIFEST, ARCHIVE) for file in path.rglob(name)})
             if not below:
                 raise UsageError(f"{path} is not a bundle", f"neither it nor a folder in it holds a {MANIFEST}")
             found += below
@@ -37,7 +38,7 @@ def bundles(paths: list[Path]) -> list[Path]:
 
 def draw(report: dict[str, Any], screen: Screen) -> None:
     """One bundle: its line, and every check where the screen is verbose."""
-    word = state(report)
+    word = report["state"]
     first = next((c for c in report["checks"] if c["state"].lower() == word), None) if word != "ok" else None
     why = f": {first['check']}: {_reasons(first)}" if first else f" ({counts(report)})"
     name = WORDS.get(word, word)
@@ -49,12 +50,6 @@ def draw(report: dict[str, Any], screen: Screen) -> None:
         screen.table((Column("state", whole=True), Column("check", whole=True), Column("why")), rows)
 
 
-def state(report: dict[str, Any]) -> str:
-    """One of STATES for a bundle that was checked."""
-    found = {check["state"].lower() for check in report["checks"]}
-    return next((word for word in ("failed", "running", "interrupted") if word in found), "ok")
-
-
 def counts(report: dict[str, Any]) -> str:
     """`17 ok, 2 skipped`: the checks of a bundle by what they found."""
     found = [check["state"] for check in report["checks"]]
@@ -63,7 +58,7 @@ def counts(report: dict[str, Any]) -> str:
 
 def summary(reports: list[dict[str, Any]]) -> str:
     """`3 bundles: 2 ok, 1 interrupted`."""
-    states = [state(report) for report in reports]
+    states = [report["state"] for report in reports]
     told = ", ".join(f"{states.count(word)} {WORDS.get(word, word)}" for word in STATES if word in states)
     return f"{len(reports)} bundle{'' if len(reports) == 1 else 's'}: {told}"
 

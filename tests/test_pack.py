@@ -1,0 +1,307 @@
+"""Packed bundles: `repro bundle pack`, every verb on an archive, and archives that a stranger made."""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Tool, manifest
+from test_evidence import written
+
+from repro import jsonio, settings
+from repro.bundle import storage, verify
+from repro.bundle.storage import ARCHIVE
+from repro.bundle.write import Bundle
+from repro.errors import BundleError, UsageError
+
+PUBLISHED = settings.ARTIFACTS_DIR / "results"
+FAILED_ROW = {"row": "a", "content": "0" * 16, "status": "failed", "error": "it fell", "wall_s": 1.0, "inputs": [],
+              "ended": "2999-01-01T00:00:00Z", "fingerprint_id": None, "result": None}  # fmt: skip
+BENCHMARKS = [PUBLISHED / "h200-pinned/20261122T040411Z-benchmark", PUBLISHED / "h200-newer/20261122T040000Z-benchmark"]
+
+
+@pytest.fixture
+def packed(tool: Tool) -> Path:
+    """A packed bundle of two rows, with a report."""
+    bundle = written(tool.results)
+    assert tool("bundle", "pack", bundle, "-o", "out").code == 0
+    return tool.folder / "out" / bundle.name
+
+
+def members(file: Path) -> dict[str, bytes]:
+    return storage.unpack(file.read_bytes())[1]
+
+
+def state(path: Path) -> tuple[str, set[str]]:
+    """The state of a bundle and the checks that failed."""
+    found = verify.verify(path)
+    return found["state"], {check["check"] for check in found["checks"] if check["state"] == "FAILED"}
+
+
+# -- pack -----------------------------------------------------------------------------------------------------------
+
+
+def test_pack_keeps_every_byte_and_gives_the_same_archive_again(tool: Tool) -> None:
+    """Neither times, modes, owners, the order on disk nor the way it was stored change the archive."""
+    bundle = written(tool.results)
+    for folder, source in (
+        ("a", bundle),
+        ("b", tool.folder / "again" / bundle.name),
+        ("c", tool.folder / "a" / bundle.name),
+    ):
+        if folder == "b":
+            for name in reversed(storage.find(bundle).entries()):
+                (source / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(bundle / name, source / name)
+                (source / name).chmod(0o600)
+                os.utime(source / name, (1, 1))
+        done = tool("bundle", "pack", source, "-o", folder)
+        assert done.code == 0 and f"written: {folder}/{bundle.name} (bundle id " in done.out, done.err
+    archives = [(tool.folder / folder / bundle.name / ARCHIVE).read_bytes() for folder in "abc"]
+    assert archives[0] == archives[1] == archives[2]
+    inside = storage.unpack(archives[0])
+    assert inside == (bundle.name, {name: (bundle / name).read_bytes() for name in storage.find(bundle).entries()})
+    with tarfile.open(fileobj=io.BytesIO(lzma.decompress(archives[0]))) as opened:
+        found = {(m.mtime, m.uid, m.gid, m.uname, m.gname, m.mode) for m in opened}
+    assert found == {(0, 0, 0, "", "", 0o644)}
+
+
+def test_published_archives_are_packed_as_this_release_packs() -> None:
+    """Their tar files are the same; the compressed bytes may differ where liblzma does."""
+    for file in PUBLISHED.glob(f"*/*/{ARCHIVE}"):
+        content = file.read_bytes()
+        assert lzma.decompress(storage.pack(storage.find(file))) == lzma.decompress(content), file
+
+
+def test_tar_unpacks_a_folder_that_verifies(packed: Path, tmp_path: Path) -> None:
+    subprocess.run(["tar", "-xf", packed / ARCHIVE, "-C", tmp_path], check=True)
+    assert state(tmp_path / packed.name) == ("ok", set())
+
+
+def test_what_is_changed_or_not_closed_is_not_packed(tool: Tool) -> None:
+    changed, begun = written(tool.results / "a"), Bundle.create(tool.results / "b", "run", ["a"], {})
+    (changed / "claims.toml").write_text("")
+    begun.add(FAILED_ROW)
+    for path, code, words in (
+        (changed, 2, "does not verify and is not packed"),
+        (begun.path, 1, "is not packed: its run has not ended"),
+        (tool.folder, 1, "is not a bundle"),
+        (ROOT / "README.md", 1, "is not a bundle"),
+    ):
+        done = tool("bundle", "pack", path, "-o", "out")
+        assert done.code == code and words in done.complaint, done.err
+    assert not (tool.folder / "out").exists()
+    path = written(tool.results / "c")
+    assert tool("bundle", "pack", path).code == 0 and (path.parent / "packed" / path.name / ARCHIVE).exists()
+    assert "exists" in tool("bundle", "pack", path).complaint
+    assert "--hide" in tool("bundle", "pack", path, "-o", "d", "--hide", "me").complaint
+
+
+# -- every verb reads archives ----------------------------------------------------------------------------------------
+
+
+def test_every_verb_reads_a_folder_an_archive_and_its_folder_alike(tool: Tool) -> None:
+    folders = []
+    for path in BENCHMARKS:
+        subprocess.run(["tar", "-xf", path / ARCHIVE, "-C", tool.folder], check=True)
+        folders.append(tool.folder / path.name)
+    forms = (folders, BENCHMARKS, [path / ARCHIVE for path in BENCHMARKS])
+    said: dict[str, list[Any]] = {}
+    for number, form in enumerate(forms):
+        for args in (("compare", *form), ("compare", "--claims", form[0]), ("verify", *form)):
+            done = tool(*args, "--json", "out.json")
+            assert done.code == 0, done.err
+            found = json.loads((tool.folder / "out.json").read_text())
+            if args[0] == "verify":
+                found = [(bundle["bundle_id"], bundle["state"]) for bundle in found["bundles"]]
+            said.setdefault(" ".join(args[:2]) if "--claims" in args else args[0], []).append(found)
+        assert tool("report", *form, "-o", f"report-{number}", "--format", "md,html").code == 0
+        files = sorted((tool.folder / f"report-{number}").iterdir())
+        said.setdefault("report", []).append({file.name: file.read_bytes() for file in files})
+        assert tool("bundle", "share", form[0], "-o", f"shared-{number}").code == 0
+        assert state(tool.folder / f"shared-{number}" / BENCHMARKS[0].name) == ("ok", set())
+    for verb, found in said.items():
+        assert found[0] == found[1] == found[2], verb
+
+
+def test_a_packed_bundle_is_not_written_to(tool: Tool) -> None:
+    packed = tool.folder / BENCHMARKS[0].name
+    shutil.copytree(BENCHMARKS[0], packed)
+    before = {file: file.read_bytes() for file in packed.iterdir()}
+    done = tool("report", packed)
+    assert done.code == 1 and "is not written to: it is packed as an archive" in done.complaint
+    assert "Add -o DIR" in done.complaint
+    assert {file: file.read_bytes() for file in packed.iterdir()} == before
+
+
+def test_a_packed_run_is_not_resumed_in_place(tmp_path: Path) -> None:
+    bundle = Bundle.create(tmp_path / "a", "run", ["a", "b"], {})
+    bundle.finish("interrupted")
+    target = tmp_path / "b" / bundle.name
+    target.mkdir(parents=True)
+    (target / ARCHIVE).write_bytes(storage.pack(storage.find(bundle.path)))
+    shutil.copy(bundle.path / "manifest.json", target)
+    assert state(target) == ("interrupted", set())
+    with pytest.raises(UsageError, match=r"is not resumed.*tar -xf .*bundle\.tar\.xz -C DIR"):
+        Bundle.resume(tmp_path / "b", "run", ["a", "b"], {})
+
+
+# -- archives that were changed or made to harm -----------------------------------------------------------------------
+
+
+def test_copies_beside_an_archive_must_be_those_inside(packed: Path) -> None:
+    assert state(packed) == ("ok", set())
+    text = (packed / "manifest.json").read_text()
+    (packed / "manifest.json").write_text(text.replace('"complete"', '"failed"'))
+    assert state(packed) == ("failed", {"copies beside the archive"})
+    (packed / "manifest.json").write_text(text)
+    (packed / "rows.jsonl").write_text("{}\n")
+    (packed / "new.txt").write_text("mine")
+    found = next(c for c in verify.verify(packed)["checks"] if c["check"] == "copies beside the archive")
+    assert [reason.split()[0] for reason in found["reasons"]] == ["new.txt", "rows.jsonl"]
+    assert state(packed / ARCHIVE)[0] == "failed"
+
+
+def test_a_changed_archive_fails_and_no_verb_reads_it(packed: Path, tool: Tool) -> None:
+    content = (packed / ARCHIVE).read_bytes()
+    for damaged in (content[:-20], content + b"more", content[:200] + b"\0" + content[201:], b"", b"text"):
+        (packed / ARCHIVE).write_bytes(damaged)
+        assert "files are readable" in state(packed)[1]
+        done = tool("verify", packed)
+        assert done.code == 2 and "Traceback" not in done.err
+        with pytest.raises(BundleError, match="cannot be read"):
+            Bundle.open(packed)
+    inside = members_of(content)
+    inside["rows.jsonl"] = inside["rows.jsonl"].replace(b"2.0", b"1.9", 1)
+    (packed / ARCHIVE).write_bytes(archive([(f"{packed.name}/{name}", value) for name, value in inside.items()]))
+    assert "hashes" in state(packed)[1]
+
+
+def members_of(content: bytes) -> dict[str, bytes]:
+    return storage.unpack(content)[1]
+
+
+def archive(files: list[tuple[str, bytes]], change: Any = None) -> bytes:
+    """An archive as a stranger may make it; change: of the last member."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as opened:
+        for number, (name, content) in enumerate(files):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            if change and number == len(files) - 1:
+                change(member)
+            opened.addfile(member, io.BytesIO(content))
+    return lzma.compress(plain.getvalue())
+
+
+def as_type(kind: bytes, link: str = "") -> Any:
+    def change(member: tarfile.TarInfo) -> None:
+        member.type, member.linkname, member.size = kind, link, 0
+
+    return change
+
+
+FIRST = ("run/manifest.json", b"{}")
+HARMFUL: dict[str, tuple[bytes, str]] = {
+    "parent folder": (archive([FIRST, ("run/../../etc/x", b"")]), "not a name below one folder"),
+    "absolute path": (archive([FIRST, ("/etc/x", b"")]), "not a name below one folder"),
+    "top folder of dots": (archive([("../x", b"")]), "not a name below one folder"),
+    "no folder": (archive([FIRST, ("x", b"")]), "not a name below one folder"),
+    "backslash": (archive([FIRST, ("run/..\\x", b"")]), "not a name below one folder"),
+    "escape sequence": (archive([FIRST, ("run/\x1b[31mx", b"")]), "not a name below one folder"),
+    "symbolic link": (archive([FIRST, ("run/x", b"")], as_type(tarfile.SYMTYPE, "/etc/passwd")), "not a plain file"),
+    "hard link": (archive([FIRST, ("run/x", b"")], as_type(tarfile.LNKTYPE, "run/y")), "not a plain file"),
+    "device": (archive([FIRST, ("run/x", b"")], as_type(tarfile.CHRTYPE)), "not a plain file"),
+    "folder": (archive([FIRST, ("run/x", b"")], as_type(tarfile.DIRTYPE)), "not a plain file"),
+    "twice the same": (archive([FIRST, ("run/x", b"1"), ("run/x", b"2")]), "is in it twice"),
+    "two bundles": (archive([FIRST, ("other/x", b"")]), "holds 2 bundles"),
+    "nothing": (archive([]), "holds 0 bundles"),
+    "no tar file": (lzma.compress(b"text" * 1000), "cannot be read"),
+}
+
+
+def test_harmful_archives_are_refused_and_nothing_is_written(tmp_path: Path, tool: Tool) -> None:
+    for what, (content, words) in HARMFUL.items():
+        folder = tmp_path / what
+        folder.mkdir()
+        (folder / ARCHIVE).write_bytes(content)
+        with pytest.raises(BundleError, match=words):
+            storage.find(folder)
+        assert state(folder / ARCHIVE)[0] == "failed", what
+        assert list(folder.iterdir()) == [folder / ARCHIVE], what
+    done = tool("verify", tmp_path / "symbolic link")
+    assert done.code == 2 and "'run/x' is not a plain file" in done.out
+
+
+def test_an_archive_is_bounded_in_bytes_files_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is an archive of 1 MiB of zeros in less than 1 kB; the dictionary of the last takes 16 MiB."""
+    monkeypatch.setattr(storage, "MAX_BYTES", 1 << 19)
+    with pytest.raises(ValueError, match="more than 524,288 bytes"):
+        storage.unpack(archive([("run/zeros", bytes(1 << 20))]))
+    monkeypatch.undo()
+    monkeypatch.setattr(storage, "MAX_FILES", 3)
+    with pytest.raises(ValueError, match="more than 3 files"):
+        storage.unpack(archive([(f"run/{n}", b"") for n in range(4)]))
+    monkeypatch.undo()
+    content = (BENCHMARKS[0] / ARCHIVE).read_bytes()
+    monkeypatch.setattr(storage, "MAX_MEMORY", 8 << 20)
+    with pytest.raises(lzma.LZMAError, match=r"[Mm]emory"):
+        storage.unpack(content)
+
+
+# -- states -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_running_then_interrupted_when_its_process_is_killed(tmp_path: Path) -> None:
+    """Half a line at the end of the rows is what a killed process leaves, and no damage."""
+    code = (
+        "import pathlib, sys, time; from repro.bundle.write import Bundle\n"
+        "bundle = Bundle.create(pathlib.Path(sys.argv[1]), 'run', ['a', 'b'], {})\n"
+        f"bundle.add({FAILED_ROW})\n"
+        "print(bundle.path, flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        path = Path(process.stdout.readline().strip())
+        assert state(path) == ("running", set())
+        process.kill()
+    assert state(path) == ("interrupted", set())
+    with (path / "rows.jsonl").open("a") as stream:
+        stream.write('{"row": "b", "sta')
+    assert state(path) == ("interrupted", set())
+    with (path / "rows.jsonl").open("a") as stream:
+        stream.write("\n")
+    assert state(path) == ("failed", {"files are readable"})
+
+
+def test_an_interrupted_bundle_passes_until_it_is_changed(tool: Tool) -> None:
+    bundle = Bundle.create(tool.results, "run", ["a", "b"], {})
+    bundle.add(FAILED_ROW)
+    bundle.finish("interrupted")
+    done = tool("verify", bundle.path, "--json", "out.json")
+    (found,) = json.loads((tool.folder / "out.json").read_text())["bundles"]
+    assert done.code == 0 and found["state"] == "interrupted" and found["passed"]
+    (path,) = tool.bundles()
+    (path / "rows.jsonl").write_text("")
+    assert state(path) == ("failed", {"hashes"}) and tool("verify", path).code == 2
+
+
+def test_a_run_that_ended_without_all_rows_failed(tmp_path: Path) -> None:
+    """Only a run that was stopped is interrupted."""
+    for status in ("incomplete", "failed", "complete"):
+        bundle = Bundle.create(tmp_path, "run", ["a", "b"], {})
+        bundle.finish(status)
+        assert state(bundle.path) == ("failed", {"planned against done"})
+    told = manifest(bundle.path)
+    jsonio.write(bundle.path / "manifest.json", told | {"status": "interrupted"})
+    assert state(bundle.path) == ("failed", {"bundle id"})
