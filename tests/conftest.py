@@ -4,6 +4,7 @@ as a user starts it."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import json
 import os
@@ -81,17 +82,42 @@ def image() -> None:
 
 
 @pytest.fixture(scope="session")
-def smoke_fixture() -> Callable[[str], dict[str, Any]]:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """Makes a folder once for all processes of pytest-xdist: `once(name, fill)` is the folder that `fill` filled."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def made(name: str, fill: Callable[[Path], None]) -> Path:
+        folder = shared / f"once-{name}"
+        with (shared / f"{folder.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "filled").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                fill(folder)
+                (folder / "filled").touch()
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def smoke_fixture(once: Callable[[str, Callable[[Path], None]], Path]) -> Callable[[str], dict[str, Any]]:
     """The fixture of a problem (`L1_36`, `L1_36@bf16`) at smoke size on the CPU: measured once, not to be changed."""
 
     @functools.cache
     def measured(key: str) -> dict[str, Any]:
         import torch
 
-        from repro import problems
+        from repro import jsonio, problems
         from repro.judge import calibrate
 
-        return calibrate.build(problems.load(key, size="smoke"), torch.device("cpu"))
+        def fill(folder: Path) -> None:
+            built = calibrate.build(problems.load(key, size="smoke"), torch.device("cpu"))
+            (folder / "fixture.json").write_text(jsonio.dumps(built))
+
+        found: dict[str, Any] = json.loads((once(key, fill) / "fixture.json").read_text())
+        return found
 
     return measured
 
@@ -211,12 +237,14 @@ def rows(bundle: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def smoke_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def smoke_results(once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
     """A results folder with what `repro fixtures` leaves for L1_36 and L1_82 at smoke size on the CPU: to be copied."""
-    tool = Tool(tmp_path_factory.mktemp("smoke"))
-    done = tool("fixtures", *CPU, "--problem", "L1_36", "--problem", "L1_82")
-    assert done.code == 0, done.err
-    return tool.results
+
+    def fill(folder: Path) -> None:
+        done = Tool(folder)("fixtures", *CPU, "--problem", "L1_36", "--problem", "L1_82")
+        assert done.code == 0, done.err
+
+    return once("smoke", fill) / "results"
 
 
 @pytest.fixture

@@ -749,39 +749,36 @@ def test_whoever_ignores_the_end_of_children_gets_the_same_verdicts(judge_tool: 
 # -- interruptions ----------------------------------------------------------------------------------------------------
 
 
-@scenario
-def interrupted(tool: Tool) -> SimpleNamespace:
-    """`run` of two rows: Ctrl-C in the second, resumed and killed in the second, resumed to its end."""
-    command = ("run", "--problem", "L1_36", *JUDGE)
+def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool: Tool) -> None:
+    """Ctrl-C in the second row of two exits with 130 and leaves neither a process nor a temporary folder. Resumed and
+    killed in the second row, then resumed to its end, the run has measured each row once."""
+    tool, command = judge_tool, ("run", "--problem", "L1_36", *JUDGE)
     process = tool.start(*command)
     wait_for("the first row", lambda: lines(tool), process)
     forked = lambda: sum("-m repro.judge" in line for line in tool.processes()) > 1  # noqa: E731  beside the nursery
     wait_for("the second row's worker", forked, process)
     os.killpg(process.pid, signal.SIGINT)
     stopped = tool.finish(process)
-    bundle = tool.bundles()[0]
-    found = SimpleNamespace(stopped=stopped, left=tool.processes(), tmp=sorted(tool.tmp.glob("repro-*")))
-    found.first, found.status = rows(bundle), manifest(bundle)["status"]
+    assert not tool.processes() and not list(tool.tmp.glob("repro-*"))
+    assert stopped.code == 130
+    assert "interrupted: 1 of 2 rows" in stopped.complaint and "--resume" in stopped.complaint
+    (bundle,) = tool.bundles()
+    first = rows(bundle)
+    assert manifest(bundle)["status"] == "interrupted"
 
     process = tool.start(*command, "--resume")
     wait_for("the second row's cell", lambda: any(" cell " in line for line in tool.processes()), process)
     process.kill()
     tool.finish(process)
-    found.killed_status = manifest(bundle)["status"]
+    assert manifest(bundle)["status"] == "running"
 
-    found.again = tool(*command, "--resume")
-    found.bundles, found.rows, found.manifest = tool.bundles(), rows(bundle), manifest(bundle)
-    return found
-
-
-def test_ctrl_c_exits_130_with_a_bundle_that_says_so(interrupted: Any) -> None:
-    assert interrupted.stopped.code == 130
-    assert "interrupted: 1 of 2 rows" in interrupted.stopped.complaint and "--resume" in interrupted.stopped.complaint
-    assert interrupted.status == "interrupted"
-
-
-def test_ctrl_c_leaves_no_process_and_no_temporary_folder(interrupted: Any) -> None:
-    assert not interrupted.left and not interrupted.tmp
+    again = tool(*command, "--resume")
+    assert again.code == 0, again.err
+    found, facts = rows(bundle), manifest(bundle)
+    assert tool.bundles() == [bundle] and facts["status"] == "complete"
+    assert list(found) == facts["plan"] == ["L1_36/oracle/0", "L1_36/nop/0"]
+    assert found["L1_36/oracle/0"] == first["L1_36/oracle/0"], "it was measured before"
+    assert [row["result"]["results"][0]["verdict"] for row in found.values()] == ["correct", "incorrect"]
 
 
 @pytest.mark.slow
@@ -800,32 +797,17 @@ def test_ctrl_c_keeps_the_rows_of_a_process_that_still_runs(tool: Tool) -> None:
     assert not tool.processes()
 
 
-def test_resume_after_ctrl_c_and_kill_equals_the_plan(interrupted: Any) -> None:
-    assert interrupted.killed_status == "running"
-    assert interrupted.again.code == 0, interrupted.again.err
-    assert len(interrupted.bundles) == 1 and interrupted.manifest["status"] == "complete"
-    assert list(interrupted.rows) == interrupted.manifest["plan"] == ["L1_36/oracle/0", "L1_36/nop/0"]
-    assert interrupted.rows["L1_36/oracle/0"] == interrupted.first["L1_36/oracle/0"], "it was measured before"
-    verdicts = [row["result"]["results"][0]["verdict"] for row in interrupted.rows.values()]
-    assert verdicts == ["correct", "incorrect"]
-
-
-@scenario
-def killed(tool: Tool) -> list[str]:
-    """SIGKILL for the tool while a solution hangs; returns the processes that work on after ten seconds."""
-    (tool.folder / "L1_36.py").write_text(HANG_AND_TELL)
-    process = tool.start("evaluate", "L1_36.py", *JUDGE)
-    wait_for("the solution", lambda: hangs(tool), process)
+def test_killed_tool_takes_its_cell_and_worker_with_it(judge_tool: Tool) -> None:
+    """SIGKILL for the tool while a solution hangs."""
+    (judge_tool.folder / "L1_36.py").write_text(HANG_AND_TELL)
+    process = judge_tool.start("evaluate", "L1_36.py", *JUDGE)
+    wait_for("the solution", lambda: hangs(judge_tool), process)
     process.kill()
-    tool.finish(process)
+    judge_tool.finish(process)
     deadline = time.monotonic() + 10
-    while (left := tool.processes()) and time.monotonic() < deadline:
+    while (left := judge_tool.processes()) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return left
-
-
-def test_killed_tool_takes_its_cell_and_worker_with_it(killed: Any) -> None:
-    assert not killed, "the next run would be timed against these"
+    assert not left, "the next run would be timed against these"
 
 
 @scenario
