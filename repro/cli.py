@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import importlib.util
 import math
 import signal
 import sys
@@ -176,7 +177,9 @@ def parser() -> argparse.ArgumentParser:
     report = verb("report", "draw bundles as markdown, one HTML file, LaTeX", _report)
     report.add_argument("bundle", type=Path, nargs="*", help="bundles to draw (default: the newest)")
     _results(report)
-    report.add_argument("--format", metavar="F,F", help="md, html, tex, svg, csv (default: md; with -o md,html,tex)")
+    report.add_argument(
+        "--format", metavar="F,F", help="md, html, tex, svg, csv (default: md,html; with -o md,html,tex)"
+    )
     report.add_argument(
         "-o", "--output", type=Path, metavar="DIR",
         help="one document of all bundles side by side (default: a report of each into the bundle)",
@@ -402,12 +405,24 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
     )
 
 
+def _formats(args: argparse.Namespace, progress: Progress) -> list[str]:
+    """The formats asked for, else markdown and the page, with -o also LaTeX; markdown alone where the page's packages
+    are not installed, as in the image."""
+    from repro.report import output
+
+    lacking = [name for name in ("jinja2", "matplotlib") if importlib.util.find_spec(name) is None]
+    if lacking and args.format is None:
+        progress.say(f"drawing markdown alone: the page needs {' and '.join(lacking)}, which are not installed here")
+    usual = "md" if lacking else "md,html" if args.output is None else output.USUAL
+    return output.formats(usual if args.format is None else args.format)
+
+
 def _report(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 2 where a bundle fails `repro verify`: the report is drawn all the same, and says so."""
     from repro.report import document, markdown, output
 
     bundles = [Bundle.open(path) for path in args.bundle] or [verbs.newest(args.results)]
-    chosen = output.formats(args.format or ("md" if args.output is None else output.USUAL))
+    chosen = _formats(args, progress)
     if args.output is not None:
         whole, files = output.beside(bundles, chosen, args.artifacts, args.output)
         print(whole["headline"]["text"])

@@ -8,6 +8,7 @@ import pytest
 
 from repro import cli, inner
 from repro.errors import UsageError
+from repro.progress import Progress
 
 
 def verbs() -> dict[str, argparse.ArgumentParser]:
@@ -45,3 +46,23 @@ def test_a_typo_names_the_nearest_verb_and_no_hidden_one(typo: str, meant: str) 
     text = str(caught.value)
     assert f"`repro {meant}`" in text and len(text) < 240
     assert not any(f"{name}," in text or f" {name}." in text for name in inner.NAMES)
+
+
+@pytest.mark.parametrize(
+    ("words", "here", "formats"),
+    [
+        ("", True, "md html"),
+        ("-o out", True, "md html tex"),
+        ("", False, "md"),
+        ("-o out", False, "md"),
+        ("--format tex", False, "tex"),
+    ],
+)
+def test_report_draws_the_page_where_its_packages_are_installed(
+    words: str, here: bool, formats: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And says in a line that it does not; a format that is asked for is drawn or refused."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if here else None)
+    args = cli.parser().parse_args(["report", *words.split()])
+    assert cli._formats(args, Progress()) == formats.split()
+    assert ("jinja2 and matplotlib" in capsys.readouterr().err) == (formats == "md")
