@@ -287,7 +287,7 @@ def test_a_recording_is_carried_out_again_for_real(cell: Cell, tmp_path: Path) -
 def test_a_recording_that_is_none_is_told(cell: Cell) -> None:
     (cell.folder / "replay.jsonl").write_text("no json\n")
     outcome = cell.run(agent="replay")
-    assert outcome["status"] == "infra_error" and "no recording" in outcome["detail"]
+    assert outcome["status"] == "infra_error" and "is not a recording" in outcome["detail"]
 
 
 # -- the record -----------------------------------------------------------------------------------------------------

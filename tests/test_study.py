@@ -634,7 +634,7 @@ WRONG = {
               "the price of claude-unheard-of is unknown"),
     "budget": (["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}", "--budget-usd", "-1"], "--budget-usd -1.0 is no"),
     "jobs": (["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}", "--jobs", "0"], "--jobs must be at least 1"),
-    "trust": (["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}", "--trust", "dev"], "is audited"),
+    "trust": (["--agent", "sdk", "--upstream", f"replay:{SCRIPTS}", "--trust", "dev"], "judged with --trust audited"),
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""Attempts at one agent's cell: what is tried again, how often, and the record that a bundle keeps of it.
+"""Attempts at one agent's cell: which failures are retried, how often, and the record that a bundle keeps.
 
-Infrastructure and provider failures are tried again, a bounded number of times and ever later. An agent's own failure
-is a result: trying it again until it works would be choosing the result.
+Failures of the infrastructure or the provider are retried a bounded number of times, with growing waits. An agent's own
+failure is a result: retrying until it succeeds would bias the study.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST_S = 600.0
 
 
 def secrets(design: Design, unit: Unit) -> dict[str, str]:
-    """The keys that the gateway of a unit needs, and no other."""
+    """Return the keys that a unit's gateway needs, and no others."""
     names = {"anthropic": ["ANTHROPIC_API_KEY"], "bedrock": ["AWS_BEARER_TOKEN_BEDROCK"]}.get(design.upstream, [])
     if design.knowledge(unit.arm) == "leeroopedia":
         names.append("LEEROOPEDIA_API_KEY")
@@ -34,7 +34,7 @@ def secrets(design: Design, unit: Unit) -> dict[str, str]:
 
 
 def read(bundle: Bundle, unit: Unit) -> dict[str, Any] | None:
-    """The record of a unit, None where the bundle has none."""
+    """Return the record of a unit, or None if the bundle has none."""
     file = bundle.path / unit.folder / RECORD
     try:
         found: dict[str, Any] = json.loads(file.read_text())
@@ -44,7 +44,7 @@ def read(bundle: Bundle, unit: Unit) -> dict[str, Any] | None:
 
 
 def finished(bundle: Bundle, unit: Unit) -> dict[str, Any] | None:
-    """The record of a unit whose agent is done, with all its solutions there; else None."""
+    """Return the record of a unit with a finished agent and all of its solutions, else None."""
     found = read(bundle, unit)
     if found is None or not found["finished"]:
         return None
@@ -52,7 +52,7 @@ def finished(bundle: Bundle, unit: Unit) -> dict[str, Any] | None:
 
 
 class Attempts:
-    """One unit's attempts, written into the bundle one by one."""
+    """The attempts of one unit, written into the bundle one by one."""
 
     def __init__(self, bundle: Bundle, unit: Unit, design: Design, write: Callable[[str, bytes], None]) -> None:
         self.unit, self.design, self.write = unit, design, write
@@ -68,10 +68,10 @@ class Attempts:
         pause: Callable[[float], bool],
         say: Callable[[str], None],
     ) -> dict[str, Any]:
-        """Tries until the agent is done, at most `retries` times more; returns the record.
+        """Attempt until the agent is finished, at most `retries` times more; return the record.
 
-        wait_s: before the second attempt, doubled each time. pause: waits, and is true where the run is being stopped.
-        Raises EngineGone, and ReproError where a prerequisite is missing.
+        wait_s: before the second attempt, doubled each time. pause: waits, and returns whether the run is being
+        stopped. Raises EngineGone, and ReproError if a prerequisite is missing.
         """
         waited = 0.0
         for number in range(retries + 1):

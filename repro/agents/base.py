@@ -1,4 +1,4 @@
-"""What an agent is to the study."""
+"""The interface of an agent in the study."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from repro.problems import Problem
 
 
 class Agent(Protocol):
-    """Hands in one solution a problem. `label` says plainly where its solutions come from."""
+    """Submits one solution for each problem. `label` says where its solutions come from."""
 
     name: str
     label: str
     control: bool
 
     def solve(self, problem: Problem) -> Submission:
-        """The solution of one problem. Raises UsageError where there is none."""
+        """Return the solution of one problem. Raises UsageError if there is none."""
         ...

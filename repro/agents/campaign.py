@@ -1,7 +1,7 @@
-"""A study with an agent at work: its cells side by side, each judged when its agent is done, in a bundle that resumes.
+"""Runs a study with an agent: cells side by side, each judged when its agent has finished, in a bundle that can resume.
 
-A cell has two stages. An agent works in a container of its own beside its gateway; then each of its problems is judged
-with `--trust audited` in a fresh container. A row of the bundle is one judged problem: failures are rows too.
+A cell has two stages. The agent works in a container of its own beside its gateway. Then each of its problems is judged
+with `--trust audited` in a fresh container. A row of the bundle is one judged problem; failures are rows too.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from repro.evaluation import JudgeOptions, Submission
 from repro.progress import Progress
 from repro.runs import Interrupted, Row, keep, open_bundle
 
-# What stands in for a solution that is missing, so that the judge's own verdict stands in its row.
+# Judged in place of a missing solution, so that the judge's own verdict is in its row.
 MISSING = b"# The agent left no solution of this problem.\n"
-# After the second signal.
+# Time to end after the second signal.
 LAST_S = 20.0
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How a study is run, which changes nothing that it finds. wait_s: before a second attempt, seconds."""
+    """How a study is run, without effect on its results. wait_s: seconds before a second attempt."""
 
     jobs: int = 1
     retries: int = 2
@@ -41,7 +41,7 @@ class Pace:
 
 
 def row_id(unit: Unit, problem: str) -> str:
-    """The row of one of a unit's problems."""
+    """Return the id of the row of one of a unit's problems."""
     return f"{problem}/{unit.arm}/{unit.repeat}"
 
 
@@ -60,7 +60,7 @@ class Campaign:
         self.lost = ""
 
     def run(self) -> None:
-        """Runs every unit that is not whole yet. Raises Interrupted, EngineError; what is done is kept."""
+        """Run every unit that is not complete. Finished work is kept. Raises Interrupted, EngineError."""
         self._todo = deque(unit for unit in self.order if not self._whole(unit))
         if len(self._todo) < len(self.order):
             there = len(self.order) - len(self._todo)
@@ -80,12 +80,12 @@ class Campaign:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _interrupt(self, workers: list[Future[None]]) -> None:
-        """First signal: no new cell, agents end and hand in. Second: everything is killed."""
-        self.progress.say("interrupted: agents are being ended and what they have is kept; once more to kill them")
+        """End on a signal. First signal: start no cell, let agents end and submit. Second signal: kill everything."""
+        self.progress.say("interrupted: ending the agents and keeping their work; interrupt again to kill them")
         try:
             self._halt(workers)
         except KeyboardInterrupt:
-            self.progress.say("interrupted again: killing")
+            self.progress.say("interrupted again: killing everything")
             self.engine.kill()
             wait(workers, timeout=LAST_S)
         with self._writing:
@@ -105,14 +105,14 @@ class Campaign:
         wait(workers)
 
     def _whole(self, unit: Unit) -> bool:
-        """Whether a unit's agent is done and every row of it was judged from what the agent handed in."""
+        """Return whether a unit's agent has finished and each of its rows was judged from its submission."""
         record = attempts.finished(self.bundle, unit)
         return record is not None and all(
             self.bundle.done(row.id, row.content) for row in self._rows(unit, record, judge=False)
         )
 
     def _work(self) -> None:
-        """One worker: takes units until none is left or the run stops."""
+        """Take units until none is left or the run stops. Runs in a worker thread."""
         while not self.stopping.is_set():
             try:
                 unit = self._todo.popleft()
@@ -131,7 +131,7 @@ class Campaign:
                 lambda: self.engine.run_agent(cell, keys, self.progress.step), self.pace.retries, self.pace.wait_s,
                 self._pause, self.progress.say,
             )  # fmt: skip
-            self.progress.say(f"{unit.id}: {told(record)}")
+            self.progress.say(f"{unit.id}: {summary_line(record)}")
         if record["finished"]:
             for row in self._rows(unit, record):
                 if not self.bundle.done(row.id, row.content):
@@ -142,11 +142,11 @@ class Campaign:
                 self._keep(row, Outcome(row.id, "failed", error=why))
 
     def _pause(self, seconds: float) -> bool:
-        """Waits; true where the run is being stopped."""
+        """Wait. Return whether the run is being stopped."""
         return self.stopping.wait(seconds) if seconds else self.stopping.is_set()
 
     def _judge(self, row: Row) -> None:
-        """The second stage of a cell: the final judge in a fresh container, alone on its GPU."""
+        """Judge one row in a fresh container, alone on its GPU."""
         if row.cell is None:
             self._keep(row, Outcome(row.id, "unmet", error=row.error))
             return
@@ -167,7 +167,7 @@ class Campaign:
                 self._keep(row, outcome)
 
     def _rows(self, unit: Unit, record: dict[str, Any], *, judge: bool = True) -> list[Row]:
-        """One row a problem of a unit. judge: False makes no row fail for a missing fixture, for looking only."""
+        """Return one row for each problem of a unit. judge: False ignores missing fixtures, for looking only."""
         found = []
         for problem in cells.loaded(unit, self.size):
             place = record["solutions"].get(problem.path.name) if record["finished"] else None
@@ -202,8 +202,8 @@ class Campaign:
             keep(self.bundle, row, outcome, self.progress, evaluation.summary)
 
 
-def told(record: dict[str, Any]) -> str:
-    """One line on how an agent's cell ended."""
+def summary_line(record: dict[str, Any]) -> str:
+    """Return one line on how an agent's cell ended."""
     meter = record["meter"]
     spent = meter.get("usd")
     words = [record["status"] + (f": {record['detail']}" if record["detail"] else "")]
@@ -215,7 +215,7 @@ def told(record: dict[str, Any]) -> str:
 
 
 def _follow(workers: list[Future[None]]) -> None:
-    """Waits for all workers; the first error ends the waiting."""
+    """Wait for all workers; the first error ends the wait and is raised."""
     pending = set(workers)
     while pending:
         done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
@@ -227,13 +227,13 @@ def run(
     plan: Design, only: list[str], size: str, results: Path, engine: Engine, options: JudgeOptions, pace: Pace,
     progress: Progress, *, resume: bool,
 ) -> tuple[Bundle, list[dict[str, Any]]]:  # fmt: skip
-    """Runs a study with an agent; returns the bundle and its rows.
+    """Run a study with an agent; return the bundle and its rows.
 
-    Raises PrerequisiteError before anything starts where a fixture is refused or the CLI or a knowledge server is
-    missing, Interrupted, EngineError.
+    Raises PrerequisiteError before anything starts if a fixture is refused, or the CLI or a knowledge server is missing;
+    Interrupted; EngineError.
     """
     if options.trust != "audited":
-        raise UsageError("the final judging of an agent's study is audited", "--trust dev is for the agent itself")
+        raise UsageError("an agent's study is judged with --trust audited", "--trust dev is only for the agent itself")
     wanted = problems.suite("agent", size=size, only=only)
     order = design.units(plan, [problem.id for problem in wanted])
     needs.check(plan, engine)

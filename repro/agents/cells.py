@@ -1,4 +1,4 @@
-"""An agent's cell: the files that it is given, and what is read out of those that it leaves."""
+"""An agent's cell: its input files, and what is read from the files that it leaves."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from repro.problems import Problem
 
 SCHEMA_VERSION = 1
 DOCS = ("judging.md",)
-# Of a fixture, what judging reads. Checksums and sketches of outputs, seeds, distances of cheats and times stay here.
+# Fields of a fixture that judging reads. Checksums and sketches of outputs, seeds, cheats and times are withheld.
 FIXTURE_KEYS = ("schema_version", "problem", "size", "dtype", "problem_sha256", "generator", "device",
                 "weights_sha256", "output", "margin", "best_cheat", "refused")  # fmt: skip
-# status -> whose doing it was. What is an agent's is a result and is never tried again.
+# status -> who caused it. An agent's own failure is a result and is never retried.
 CLASSES = {
     "completed": "agent", "budget": "agent", "refused": "agent", "gave_up": "agent", "agent_error": "agent",
     "timeout": "agent", "provider_error": "provider", "infra_error": "infrastructure", "interrupted": "interrupted",
 }  # fmt: skip
 
-# What is kept of an agent's own word on how it ended.
+# Fields that are kept of an agent's own report of its end, with their types.
 OUTCOME_FIELDS: dict[str, Any] = {
     "schema_version": int, "status": str, "detail": str, "turns": int, "tool_calls": dict, "wall_s": int | float,
     "usage": dict, "agent_version": str, "model_seen": str, "preflight": dict,
@@ -35,13 +35,16 @@ MOST_ENTRIES, LARGEST_NUMBER = 64, 1e15
 
 
 def loaded(unit: Unit, size: str) -> list[Problem]:
-    """The problems of a unit."""
+    """Return the problems of a unit."""
     return [problems.load(each, size=size) for each in unit.problems]
 
 
 def slim(fixture: dict[str, Any]) -> dict[str, Any]:
-    """A fixture as an agent gets it: limits and sizes. The final judge draws secret seeds, so that nothing in a fixture
-    would give its inputs away; what the agent does not need it does not get all the same."""
+    """Return the part of a fixture that an agent receives: limits and sizes.
+
+    The final judge draws secret seeds, so a whole fixture would not reveal its inputs. Unneeded fields are withheld
+    anyway.
+    """
     kept = {name: fixture[name] for name in FIXTURE_KEYS if name in fixture}
     trials = {kind: {"limits": trial["limits"]} for kind, trial in fixture["trials"].items()}
     neighbour = {name: fixture.get("neighbour", {}).get(name) for name in ("limits", "overrides", "reason")}
@@ -49,7 +52,7 @@ def slim(fixture: dict[str, Any]) -> dict[str, Any]:
 
 
 def files(unit: Unit, size: str, device: str, results: Path) -> dict[str, bytes]:
-    """What lies in an agent's folder before it starts. Raises PrerequisiteError where a fixture is missing."""
+    """Return the files in an agent's folder before it starts. Raises PrerequisiteError if a fixture is missing."""
     found = {}
     for problem in loaded(unit, size):
         found[f"problems/{problem.path.name}"] = problem.path.read_bytes()
@@ -63,12 +66,15 @@ def files(unit: Unit, size: str, device: str, results: Path) -> dict[str, bytes]
 
 
 def build(design: Design, unit: Unit, size: str, results: Path, engine: Engine, *, share: float) -> AgentCell:
-    """A unit as an engine runs it. Raises PrerequisiteError where a fixture is missing, UsageError without a script."""
+    """Return a unit as an engine's cell.
+
+    Raises PrerequisiteError if a fixture is missing, UsageError without a script.
+    """
     knowledge = design.knowledge(unit.arm)
     budgets = design.budgets.to_json()
     script = design.scripts.get(unit.id, b"")
     if design.scripted and not script:
-        raise UsageError(f"no script for {unit.id}", "nothing would answer this cell")
+        raise UsageError(f"no script for {unit.id}", "without one nothing answers this cell")
     replayed = design.upstream == "replay"
     gateway = {
         "schema_version": SCHEMA_VERSION,
@@ -106,7 +112,7 @@ def build(design: Design, unit: Unit, size: str, results: Path, engine: Engine, 
 
 
 def tool_names() -> list[str]:
-    """The names of the eight knowledge tools."""
+    """Return the names of the eight knowledge tools."""
     from repro.knowledge import tools
 
     return [tool.name for tool in tools.TOOLS]
@@ -114,7 +120,7 @@ def tool_names() -> list[str]:
 
 @dataclass
 class Verdict:
-    """What became of one attempt. status: a word of CLASSES; klass: agent, provider, infrastructure or interrupted."""
+    """Result of one attempt. status: a key of CLASSES. klass: agent, provider, infrastructure or interrupted."""
 
     status: str
     detail: str
@@ -124,17 +130,17 @@ class Verdict:
 
     @property
     def final(self) -> bool:
-        """Whether it counts: an agent's own doing, good or bad."""
+        """Return whether the result counts: the agent itself caused it, good or bad."""
         return self.klass == "agent"
 
 
 def judge(left: AgentOutcome) -> Verdict:
-    """Whose doing an attempt's end was.
+    """Return who caused an attempt to end.
 
-    The gateway's meter is believed before the agent's own record, which programs of the agent could write: a stop by
-    budget is one whatever the agent calls it, and a provider's failure must have been the last that the gateway saw.
-    Once a reply has come the agent has been at work, and could have broken whatever breaks in its container: what
-    neither the engine nor the gateway saw is then its own doing, or it could buy another attempt.
+    The gateway's meter is trusted before the agent's own record, which the agent's programs could write. A stop by
+    budget counts as such whatever the agent reports, and a provider's failure must be the last thing that the gateway
+    saw. Once a reply has come, the agent could have broken its own container. Then a failure that neither engine nor
+    gateway saw counts as the agent's; otherwise it could gain another attempt.
     """
     outcome, meter = told_of(left.agent_files.get(OUTCOME)), _object(left.gateway_files.get(METER))
     at_work = bool(meter.get("turns"))
@@ -159,19 +165,21 @@ def judge(left: AgentOutcome) -> Verdict:
         ours = left.cause == "infrastructure" or not ended
         return verdict("infra_error" if ours else "agent_error", detail or left.ending or "the agent left no outcome")
     if told == "provider_error" and not (meter.get("failing") if at_work else meter.get("provider_errors")):
-        return verdict("agent_error", f"it blames the provider, of which the gateway saw no error: {detail}")
+        return verdict("agent_error", f"the agent reports a provider error that the gateway did not see: {detail}")
     return verdict(told, detail)
 
 
 def solutions(left: AgentOutcome) -> dict[str, bytes]:
-    """File name -> text of what the agent hands in."""
+    """Return file name -> text of the submitted solutions."""
     return {name.rpartition("/")[2]: content for name, content in left.agent_files.items()
             if name.startswith(f"{SOLUTIONS}/")}  # fmt: skip
 
 
 def consulted(journal: bytes) -> dict[str, Any]:
-    """Knowledge calls of a journal by tool: {tool: {"calls", "hits", "errors", "denied"}}; a call that was refused is
-    no call, as in the meter. Lines that are no object are left out."""
+    """Return the knowledge calls of a journal by tool: {tool: {"calls", "hits", "errors", "denied"}}.
+
+    A refused call counts as denied only, as in the meter. Lines that are no object are left out.
+    """
     found: dict[str, Any] = {}
     for line in journal.splitlines():
         entry = _object(line)
@@ -190,8 +198,10 @@ def consulted(journal: bytes) -> dict[str, Any]:
 
 
 def told_of(content: bytes | None) -> dict[str, Any]:
-    """agent-outcome.json, of which programs of the agent may have written any part: known fields of their kind, short
-    and flat, for all of it goes into records and reports."""
+    """Return agent-outcome.json, reduced to known fields of their types, short and flat.
+
+    Programs of the agent may have written any part of it, and all of it goes into records and reports.
+    """
     told, found = _object(content), dict[str, Any]()
     for name, kind in OUTCOME_FIELDS.items():
         value = told.get(name)
@@ -208,7 +218,7 @@ def told_of(content: bytes | None) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A number, a short text or a short list of short texts; None for what is neither."""
+    """Return a number, a short text or a short list of short texts; None for other values."""
     if isinstance(value, list):
         return [printable(each, 80) for each in value[:MOST_ENTRIES] if isinstance(each, str)]
     if isinstance(value, str):

@@ -1,7 +1,7 @@
-"""The processes that an agent starts and those that it leaves behind.
+"""Processes that an agent starts, and orphans that it leaves.
 
-The session adopts every orphan of the agent, so it must bury them, or process ids run out; those that somebody here
-waits for are left to whoever waits.
+The session adopts every orphan of the agent and must reap them, or process ids run out. Children that other code here
+waits for are left to that code.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _awaited: set[int] = set()
 
 
 def adopt() -> None:
-    """Makes this process the parent of whatever its descendants abandon."""
+    """Make this process the parent of its descendants' orphans."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def start(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
-    """A process that its starter waits for, in a session of its own. Raises OSError."""
-    with _lock:  # so that one that ends at once is not buried before it is known
+    """Start a process that the caller waits for, in a session of its own. Raises OSError."""
+    with _lock:  # so that a process that ends at once is not reaped before it is registered
         process = subprocess.Popen(command, start_new_session=True, **options)
         _awaited.add(process.pid)
     return process
 
 
 def bury(known: set[int]) -> None:
-    """Reaps dead children that nobody waits for; `known` are others' children."""
+    """Reap dead children that no code waits for. known: children of other code."""
     with _lock:
         for pid, (parent, state) in processes().items():
             if parent == os.getpid() and state == "Z" and pid not in known and pid not in _awaited:
@@ -45,14 +45,14 @@ def bury(known: set[int]) -> None:
 
 
 def kill(pids: list[int]) -> None:
-    """SIGKILL to each that still lives."""
+    """Send SIGKILL to each process that still lives."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
 def end_all(known: set[int]) -> None:
-    """Kills every descendant of this process but `known`, until none is left."""
+    """Kill every descendant of this process except `known`, until none is left."""
     for _ in range(KILL_ROUNDS):
         left = [pid for pid in descendants(os.getpid()) if pid not in known and pid != os.getpid()]
         kill(left)

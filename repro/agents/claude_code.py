@@ -1,4 +1,4 @@
-"""The agent `claude-code`: the Claude Code CLI without its user's settings, against the gateway, event by event."""
+"""The agent `claude-code`: the Claude Code CLI without user settings, connected to the gateway, event by event."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from repro.errors import PrerequisiteError
 from repro.judge.procfs import descendants
 
 PROGRAM = "claude"
-# What there is with `--bare`: a file is made by an edit of nothing.
+# The tools that `--bare` offers; Edit creates a file by replacing nothing.
 TOOLS = "Bash,Edit,Read"
 CHUNK_BYTES = 1 << 16
 TICK_S = 0.25
-# Each signal, and how long the CLI has to end before the next one. After SIGINT it still says what it used.
+# Each signal, and how long the CLI has to end before the next one. After SIGINT it still reports its usage.
 SIGNALS = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0))
 
 
 class ClaudeCode:
-    """One run of the CLI, prompt on stdin, events on stdout; both streams are kept in `transcript/`."""
+    """One run of the CLI: prompt on stdin, events on stdout. Both streams are kept in `transcript/`."""
 
     def __init__(self, task: Task, env: dict[str, str], deadline: Deadline, record: Record, url: str) -> None:
         self.task, self.deadline, self.record = task, deadline, record
@@ -43,10 +43,10 @@ class ClaudeCode:
         jsonio.write(self.config, {"mcpServers": servers})
 
     def command(self) -> list[str]:
-        """The command line, the same for every arm but for what `--mcp-config` holds.
+        """Return the command line, equal in all arms except for the contents of the `--mcp-config` file.
 
-        Without a bound in money: the CLI's own prices are wrong for models that it does not know; the gateway's count.
-        Raises PrerequisiteError where the CLI is not installed.
+        It sets no budget in money: the CLI's prices are wrong for models that it does not know, and the gateway counts.
+        Raises PrerequisiteError if the CLI is not installed.
         """
         program = shutil.which(PROGRAM, path=self.env["PATH"])
         if program is None:
@@ -64,7 +64,7 @@ class ClaudeCode:
         return command
 
     def run(self) -> Ending:
-        """Until the CLI ends. Raises Stopped."""
+        """Run the CLI until it ends. Raises Stopped."""
         prompt = self.folder / "prompt.md"
         prompt.write_text(f"{texts.system(self.task)}\n{texts.prompt(self.task)}")
         with (
@@ -85,7 +85,7 @@ class ClaudeCode:
         return self._ending(process.returncode)
 
     def _follow(self, process: subprocess.Popen[bytes], stdout: int, raw: int) -> str:
-        """Reads events until the CLI has ended; ends it where it must stop. Returns why the cell is unfit, or ""."""
+        """Read events until the CLI has ended; end it if it must stop. Return why the cell is unfit, or ""."""
         unfit = ""
         try:
             while process.poll() is None:
@@ -97,7 +97,8 @@ class ClaudeCode:
         finally:
             children.kill(descendants(process.pid))
             process.wait()
-        # a program that the CLI left behind may hold the pipe open: what is in it is read, its end not waited for
+        # A program that the CLI left may hold the pipe open, so only the data in it is read, without waiting for its
+        # end.
         while self._read(stdout, raw, 0.0):
             pass
         for line in self.lines.end():
@@ -105,7 +106,7 @@ class ClaudeCode:
         return unfit
 
     def _read(self, stdout: int, raw: int, timeout_s: float) -> bool:
-        """Takes what has been printed; False where nothing has, or all."""
+        """Read printed data. Return False if there is none, or at the end."""
         if not select.select([stdout], [], [], timeout_s)[0]:
             return False
         chunk = os.read(stdout, CHUNK_BYTES)
@@ -113,11 +114,11 @@ class ClaudeCode:
         for line in self.lines.feed(chunk):
             self.stream.line(line)
         if not chunk:
-            time.sleep(timeout_s)  # closed before its end
+            time.sleep(timeout_s)  # the pipe was closed before the CLI ended
         return bool(chunk)
 
     def _end(self, process: subprocess.Popen[bytes], stdout: int, raw: int) -> None:
-        """Asks the CLI to end, then insists; it is killed by the caller where that does not help."""
+        """Signal the CLI to end, more strongly each time; the caller kills it if that fails."""
         for number, patience_s in SIGNALS:
             if process.poll() is not None:
                 return
@@ -127,13 +128,13 @@ class ClaudeCode:
                 self._read(stdout, raw, TICK_S)
 
     def unfit(self) -> str:
-        """Why this run cannot stand for its arm, or the empty string. The CLI itself goes on without a dead server."""
+        """Return why this run cannot represent its arm, or "". The CLI itself continues without a dead server."""
         if self.stream.init is None or not self.task.expect_tools:
             return ""
         if (state := self.stream.connected()) != "connected":
             return f"Claude Code is not connected to the knowledge base: its state is {state or 'not listed'!r}"
         if (shown := self.stream.tools()) != sorted(self.task.expect_tools):
-            return f"Claude Code shows the model the tools {shown}, expected were {sorted(self.task.expect_tools)}"
+            return f"Claude Code shows the model the tools {shown}; expected {sorted(self.task.expect_tools)}"
         return ""
 
     def _ending(self, code: int) -> Ending:
@@ -146,7 +147,7 @@ class ClaudeCode:
 
 
 def ending_of(result: dict[str, object]) -> Ending:
-    """What the CLI's last event means."""
+    """Return the ending that the CLI's last event means."""
     subtype, said = str(result.get("subtype")), str(result.get("result") or result.get("errors") or "")[:600]
     if subtype in ("error_max_turns", "error_max_budget_usd"):
         return Ending("budget", subtype)
@@ -160,9 +161,9 @@ def ending_of(result: dict[str, object]) -> Ending:
 
 
 def environment(task: Task, url: str) -> dict[str, str]:
-    """What the CLI reads beside the environment of every program: the same in all arms.
+    """Return environment variables of the CLI beside those of every program, equal in all arms.
 
-    ENABLE_TOOL_SEARCH: else it keeps the tools of a server from the model until they are searched for.
+    ENABLE_TOOL_SEARCH=false shows the model a server's tools at once, instead of after a search for them.
     """
     return {
         "ANTHROPIC_BASE_URL": url,

@@ -1,4 +1,4 @@
-"""The stream of events that Claude Code prints, one JSON object a line, turned into our log and counts."""
+"""Turns Claude Code's stream of events, one JSON object a line, into our log and counts."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ LONGEST_TEXT = 30_000
 
 
 class Lines:
-    """Cuts a stream of bytes into lines of any length."""
+    """Splits a stream of bytes into lines of any length."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk completes."""
+        """Return the lines that this chunk completes."""
         self._rest += chunk
         *whole, rest = bytes(self._rest).split(b"\n") if b"\n" in chunk else [bytes(self._rest)]
         self._rest = bytearray(rest)
         return whole
 
     def end(self) -> list[bytes]:
-        """What is left when the stream ends."""
+        """Return the rest when the stream ends."""
         rest, self._rest = bytes(self._rest), bytearray()
         return [rest] if rest.strip() else []
 
 
 class Stream:
-    """What the CLI has said so far.
+    """The CLI's events so far.
 
-    init: its description of itself, None before it came. result: its last word, None where it gave none. A message
-    comes as one event a content block, each with the same id and the same usage, so usage is kept by id.
+    init: its description of itself, None before it arrived. result: its last event, None if there was none. A message
+    arrives as one event for each content block, with the same id and usage each time, so usage is kept by id.
     """
 
     def __init__(self, record: Record) -> None:
@@ -46,7 +46,7 @@ class Stream:
         self._names: dict[str, str] = {}
 
     def line(self, line: bytes) -> None:
-        """Takes one line; what is no event is counted and otherwise left alone."""
+        """Take one line. Lines that are no events are only counted."""
         if not line.strip():
             return
         try:
@@ -68,17 +68,17 @@ class Stream:
             self.result = event
 
     def connected(self) -> str:
-        """The state of the knowledge server as the CLI sees it; empty where it lists none."""
+        """Return the state of the knowledge server as the CLI sees it; "" if it lists none."""
         servers = (self.init or {}).get("mcp_servers") or []
         return next((str(each.get("status", "")) for each in servers if each.get("name") == SERVER), "")
 
     def tools(self) -> list[str]:
-        """The knowledge tools that the model is shown, by their own names."""
+        """Return the knowledge tools that the model sees, by their own names."""
         names = (self.init or {}).get("tools") or []
         return sorted(name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX))
 
     def settle(self) -> None:
-        """Puts the tokens into the record: the CLI's own sum where it gave one, else the last word of each message."""
+        """Add the tokens to the record: the CLI's own sum if there is one, else the last usage of each message."""
         total = (self.result or {}).get("usage")
         for usage in [total] if isinstance(total, dict) else list(self._usage.values()):
             self.record.used(usage)

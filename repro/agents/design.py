@@ -19,7 +19,7 @@ SUITE = "suite"
 
 @dataclass(frozen=True)
 class Budgets:
-    """What one cell may use; None is no limit. wall_s: seconds. tokens: all but reads from the prompt cache."""
+    """Budgets of one cell; None is no limit. wall_s: seconds. tokens: without reads from the prompt cache."""
 
     wall_s: float | None = 2400.0
     turns: int | None = 100
@@ -28,17 +28,17 @@ class Budgets:
     kb_calls: int | None = 100
 
     def to_json(self) -> dict[str, Any]:
-        """As in gateway.json and agent.json."""
+        """Return the form of gateway.json and agent.json."""
         return asdict(self)
 
 
-# One problem; all ten in one sitting within the published 40 minutes.
+# Budgets of one problem, and of all ten in one session within the published 40 minutes.
 DEFAULTS = {"problem": Budgets(), "suite": Budgets(turns=400, tokens=10_000_000, usd=20.0, kb_calls=400)}
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One agent's sitting: an arm, the ids of its problems and a repeat."""
+    """One session of an agent: an arm, the ids of its problems and a repeat."""
 
     arm: str
     problems: tuple[str, ...]
@@ -47,20 +47,23 @@ class Unit:
 
     @property
     def id(self) -> str:
-        """`L1_36/with_kb/0`, or `suite/with_kb/0`."""
+        """Return `L1_36/with_kb/0`, or `suite/with_kb/0`."""
         return f"{self.name}/{self.arm}/{self.repeat}"
 
     @property
     def folder(self) -> str:
-        """Its place in the bundle."""
+        """Return its folder in the bundle."""
         return f"agents/{self.id}"
 
 
 @dataclass(frozen=True)
 class Design:
-    """A study but for the machine that it runs on. kb: what the arm with_kb has. upstream: one of UPSTREAMS. base_url,
-    kb_url: of a provider or the published knowledge base elsewhere than where it usually is. scripts: a
-    replay's scripts by unit id, hidden from what is compared on resume by their hash in `script_sha256`."""
+    """A study, without the machine that it runs on.
+
+    kb: the knowledge base of the arm with_kb. upstream: one of UPSTREAMS. base_url, kb_url: addresses of the provider
+    or the published knowledge base, if not the usual ones. scripts: a replay's scripts by unit id; a resume compares
+    only their hash, `script_sha256`.
+    """
 
     agent: str
     model: str
@@ -80,16 +83,16 @@ class Design:
     scripts: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def knowledge(self, arm: str) -> str:
-        """What an arm's gateway serves: none, local, leeroopedia or placebo."""
+        """Return the knowledge base of an arm's gateway: none, local, leeroopedia or placebo."""
         return {"baseline": "none", "placebo": "placebo"}.get(arm, self.kb)
 
     @property
     def scripted(self) -> bool:
-        """Whether no model answered: replies or actions come from a file."""
+        """Return whether replies or actions come from a file instead of a model."""
         return self.upstream == "replay" or self.agent == "replay"
 
     def label(self, arm: str) -> str:
-        """What an arm is, for tables."""
+        """Return the description of an arm for tables."""
         knowledge = self.knowledge(arm)
         tools = "no knowledge base" if knowledge == "none" else f"knowledge base: {knowledge}"
         if self.scripted:
@@ -97,19 +100,19 @@ class Design:
         return f"agent {self.agent}, model {self.model}, {tools}"
 
     def to_json(self) -> dict[str, Any]:
-        """What two runs must share for one to continue the other."""
+        """Return the facts that two runs must share for one to continue the other."""
         plain = {name: value for name, value in asdict(self).items() if name != "scripts"}
         return plain | {"arms": list(self.arms), "scripted": self.scripted,
                         "knowledge": {arm: self.knowledge(arm) for arm in self.arms}}  # fmt: skip
 
 
 def units(design: Design, problems: list[str]) -> list[Unit]:
-    """Every sitting in the order in which they start.
+    """Return every session in the order in which they start.
 
-    abba: within a problem the arms alternate, turned round from repeat to repeat and from problem to problem, so that
-    each arm comes first as often as it can. random: blocks of a problem and repeat are shuffled, and the arms in each;
-    seeded, so that the order can be told before and again. In both an arm's cells are spread over the whole study, not
-    run one arm after the other. Raises UsageError.
+    abba: within a problem the arms alternate, in reversed order from repeat to repeat and from problem to problem, so
+    that each arm comes first equally often. random: the blocks of a problem and repeat are shuffled, and the arms in
+    each; the order is seeded and can be reproduced. In both orders an arm's cells are spread over the whole study.
+    Raises UsageError.
     """
     if design.order not in ORDERS:
         raise UsageError(f"no order {design.order!r}", f"there are {', '.join(ORDERS)}")
@@ -131,7 +134,7 @@ def units(design: Design, problems: list[str]) -> list[Unit]:
 
 
 def balance(order: list[Unit]) -> dict[str, float]:
-    """The mean place of each arm in the order, from 0 to 1: equal where time cannot favour an arm."""
+    """Return the mean place of each arm in the order, from 0 to 1. Equal means: time cannot favour an arm."""
     places: dict[str, list[float]] = {}
     for at, unit in enumerate(order):
         places.setdefault(unit.arm, []).append(at / max(1, len(order) - 1))

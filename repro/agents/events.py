@@ -1,4 +1,4 @@
-"""What an agent did: events.jsonl as it happens, and the counts that agent-outcome.json is made of."""
+"""The log of an agent (events.jsonl, written as it works) and the counts of agent-outcome.json."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_crea
 
 @dataclass(frozen=True)
 class Ending:
-    """How an agent ended. status: one of STATUSES; detail: one line for a reader."""
+    """How an agent ended. status: one of STATUSES. detail: one line for a reader."""
 
     status: str
     detail: str = ""
@@ -31,7 +31,7 @@ class Ending:
 
 
 class Record:
-    """The log and the counts of one agent; any thread may add to it."""
+    """The log and the counts of one agent. Any thread may add to it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class Record:
         self._closed = False
 
     def add(self, kind: str, **fields: Any) -> None:
-        """Appends one line; after `finish` nothing is added. Raises OSError where it cannot be written."""
+        """Append one line, unless `finish` was called. Raises OSError if it cannot be written."""
         line = jsonio.dumps({"t": round(time.time(), 3), "kind": kind, **fields})
         with self._lock:
             if not self._closed:
@@ -53,18 +53,18 @@ class Record:
                     stream.write(line + "\n")
 
     def used(self, usage: dict[str, Any]) -> None:
-        """Adds the tokens of one answer as the agent saw them."""
+        """Add the tokens of one reply as the agent saw them."""
         for name in USAGE:
             value = usage.get(name)
             if isinstance(value, int):
                 self.usage[name] += value
 
     def called(self, tool: str) -> None:
-        """Counts one call of a tool."""
+        """Count one call of a tool."""
         self.tool_calls[tool] += 1
 
     def finish(self, ending: Ending, wall_s: float) -> None:
-        """Writes the last event and agent-outcome.json, whole or not at all. Raises OSError."""
+        """Write the last event and agent-outcome.json, atomically. Raises OSError."""
         self.add("end", status=ending.status, detail=ending.detail)
         with self._lock:
             self._closed = True
@@ -84,9 +84,9 @@ class Record:
 
 
 def recorded_calls(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """The tool calls (name, input) of a recording, in order.
+    """Return the tool calls (name, input) of a recording, in order.
 
-    text: events.jsonl of an earlier run, or a replay script (one answer of a model a line). Raises ValueError.
+    text: events.jsonl of an earlier run, or a replay script (one reply of a model a line). Raises ValueError.
     """
     calls = []
     for line in filter(None, text.splitlines()):

@@ -1,4 +1,4 @@
-"""What a study takes that an image may lack, looked for before anything starts: the CLI, the published server."""
+"""Prerequisites of a study that an image may lack, checked before anything starts: the CLI, the published server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from repro.engines.base import Engine
 from repro.errors import PrerequisiteError
 from repro.gateway.config import REMOTE
 
-# Runs as the Python of the place that agents and gateways run in; standard library alone.
+# Runs in the Python of agents and gateways; standard library alone.
 LOOK = """
 import importlib.metadata, json, shutil
 found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions() if d.metadata["Name"]}
@@ -19,7 +19,7 @@ print(json.dumps({"programs": {name: shutil.which(name) for name in ("claude",)}
 
 
 def check(plan: Design, engine: Engine) -> None:
-    """Raises PrerequisiteError for what is missing where the study's agents and gateways will run."""
+    """Raise PrerequisiteError for anything missing where the study's agents and gateways will run."""
     cli = plan.agent == "claude-code"
     server = "leeroopedia" in {plan.knowledge(arm) for arm in plan.arms}
     if not cli and not server:

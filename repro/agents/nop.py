@@ -1,4 +1,4 @@
-"""The negative control: the problem's own model with its answer set to zero. Every verdict on it must be incorrect."""
+"""The negative control: the problem's own model with its output set to zero. The judge must find it incorrect."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class ModelNew(Model):
 
 
 class Nop:
-    """Does everything but the work."""
+    """Returns zeros in the shape of the right output."""
 
     name = "nop"
     label = "negative control: answers zero, must be incorrect"
     control = True
 
     def solve(self, problem: Problem) -> Submission:
-        """The problem file with a ModelNew that returns zeros."""
+        """Return the problem file with a ModelNew that returns zeros."""
         return Submission(problem.path.stem, problem.path.read_bytes() + WRAPPER.encode(), "ModelNew")

@@ -15,17 +15,17 @@ from repro.errors import PrerequisiteError, UsageError
 
 SHIPPED = ("oracle", "nop")
 NEEDS = {
-    "anthropic": ("ANTHROPIC_API_KEY", "the Anthropic API answers nobody without a key"),
-    "bedrock": ("AWS_BEARER_TOKEN_BEDROCK", "Bedrock answers nobody without a token"),
+    "anthropic": ("ANTHROPIC_API_KEY", "the Anthropic API needs a key"),
+    "bedrock": ("AWS_BEARER_TOKEN_BEDROCK", "Bedrock needs a token"),
 }
 BUDGETS = {
-    "wall-s": ("seconds", float), "turns": ("answers of the model", int), "usd": ("USD by the price table", float),
-    "tokens": ("tokens but for reads from the prompt cache", int), "kb-calls": ("calls of knowledge tools", int),
+    "wall-s": ("seconds", float), "turns": ("replies of the model", int), "usd": ("USD by the price table", float),
+    "tokens": ("tokens without reads from the prompt cache", int), "kb-calls": ("calls of knowledge tools", int),
 }  # fmt: skip
 
 
 def add(run: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `repro run`."""
+    """Add the arguments of `repro run`."""
     run.add_argument("--agent", choices=(*SHIPPED, *AGENTS), default=None,
                      help="who writes the solutions (default: oracle; with --baseline, --with-kb or --bedrock: "
                           "claude-code)")  # fmt: skip
@@ -91,21 +91,23 @@ def add(run: argparse.ArgumentParser) -> None:
 
 
 def agent(args: argparse.Namespace) -> str:
-    """Who writes the solutions."""
+    """Return the agent that writes the solutions."""
     published = args.baseline or args.with_kb or args.bedrock
     return str(args.agent or ("claude-code" if published else "oracle"))
 
 
 def pace(args: argparse.Namespace) -> Pace:
-    """How the study is run. Raises UsageError."""
+    """Return how the study is run. Raises UsageError."""
     if args.jobs < 1 or args.retries < 0 or not 0 <= args.retry_wait_s < float("inf"):
         raise UsageError("--jobs must be at least 1, --retries and --retry-wait-s at least 0")
     return Pace(args.jobs, args.retries, args.retry_wait_s)
 
 
 def build(args: argparse.Namespace, size: str) -> Design:
-    """The design that a command line asks for. Raises UsageError, and PrerequisiteError for a key that is missing, both
-    before anything has started."""
+    """Return the design that a command line asks for.
+
+    Raises UsageError, and PrerequisiteError for a missing key, before anything starts.
+    """
     foresee(args)
     kind, path = upstream(args)
     chosen = arms(args)
@@ -132,7 +134,7 @@ def build(args: argparse.Namespace, size: str) -> Design:
 
 
 def arms(args: argparse.Namespace) -> tuple[str, ...]:
-    """The arms, baseline first. Raises UsageError."""
+    """Return the arms, baseline first. Raises UsageError."""
     named = args.arms.replace(",", " ").split()
     if named and (args.baseline or args.with_kb):
         raise UsageError("--arms and --baseline or --with-kb name arms twice", "", "Use one of them.")
@@ -146,7 +148,7 @@ def arms(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def upstream(args: argparse.Namespace) -> tuple[str, Path | None]:
-    """The kind of upstream, and where a replay's scripts are. Raises UsageError."""
+    """Return the kind of upstream, and the path of a replay's scripts or None. Raises UsageError."""
     kind, _, path = args.upstream.partition(":")
     if args.bedrock and kind not in ("", "bedrock"):
         raise UsageError(f"--bedrock and --upstream {args.upstream} exclude each other")
@@ -154,7 +156,9 @@ def upstream(args: argparse.Namespace) -> tuple[str, Path | None]:
     if kind not in design.UPSTREAMS:
         raise UsageError(f"no upstream {kind!r}", "there are anthropic, bedrock and replay:PATH")
     if (kind == "replay") != bool(path):
-        raise UsageError(f"--upstream {args.upstream}", "a replay, and nothing else, has a PATH", "Use replay:PATH.")
+        raise UsageError(
+            f"--upstream {args.upstream}", "only a replay takes a PATH, and it needs one", "Use replay:PATH."
+        )
     if agent(args) == "replay" and kind != "replay":
         raise UsageError("which recording?", "the agent replay repeats one", "Add --upstream replay:PATH.")
     if path and not Path(path).exists():
@@ -163,7 +167,7 @@ def upstream(args: argparse.Namespace) -> tuple[str, Path | None]:
 
 
 def foresee(args: argparse.Namespace) -> None:
-    """What can be said before there is an engine, an image or a fixture. Raises UsageError, PrerequisiteError."""
+    """Check what needs no engine, image or fixture. Raises UsageError, PrerequisiteError."""
     if agent(args) in SHIPPED:
         return
     kind, _ = upstream(args)
@@ -171,7 +175,7 @@ def foresee(args: argparse.Namespace) -> None:
     pace(args)
     needed = [NEEDS[kind]] if kind in NEEDS else []
     if args.kb == "leeroopedia" and "with_kb" in named:
-        needed.append(("LEEROOPEDIA_API_KEY", "the published knowledge base answers nobody without a key"))
+        needed.append(("LEEROOPEDIA_API_KEY", "the published knowledge base needs a key"))
     for name, why in needed:
         if not settings.secret(name):
             raise PrerequisiteError(
@@ -182,36 +186,42 @@ def foresee(args: argparse.Namespace) -> None:
 
 
 def prices(plan: Design, file: Path | None) -> dict[str, object]:
-    """The price table with the row of this study's model alone; a model that it lacks has no row, and its cost stays
-    unknown. Raises UsageError where money is bounded and cannot be counted."""
+    """Return the price table with only the row of this study's model.
+
+    A model that the table lacks has no row, and its cost stays unknown. Raises UsageError if money is bounded but
+    cannot be counted.
+    """
     from repro.gateway import prices as tables
 
     table = tables.load(file)
     rates = tables.rates(table, plan.model)
     if rates is None and plan.budgets.usd is not None:
         raise UsageError(
-            f"the price of {plan.model} is unknown", "a budget of money cannot be kept",
-            "Give --prices FILE that holds it, or --budget-usd 0 for none.",
+            f"the price of {plan.model} is unknown", "so a budget of money cannot be kept",
+            "Give --prices FILE with its price, or --budget-usd 0 for no limit.",
         )  # fmt: skip
     return {"as_of": table["as_of"], "models": {plan.model: rates} if rates is not None else {}}
 
 
 def budgets(args: argparse.Namespace) -> Budgets:
-    """The bounds of one cell. Raises UsageError."""
+    """Return the budgets of one cell. Raises UsageError."""
     found = DEFAULTS[args.mode]
     for name in BUDGETS:
         field = name.replace("-", "_")
         value = getattr(args, f"budget_{field}")
         if value is not None:
             if not 0 <= value < float("inf"):
-                raise UsageError(f"--budget-{name} {value} is no bound", "it must be positive, or 0 for none")
+                raise UsageError(f"--budget-{name} {value} is not a limit", "it must be positive, or 0 for no limit")
             found = replace(found, **{field: value or None})
     return found
 
 
 def scripts(path: Path, order: list[Unit]) -> dict[str, bytes]:
-    """The script of every unit: a file serves all; in a folder the first of `ID.ARM.REPEAT.jsonl`, `ID.ARM.jsonl`,
-    `ARM.jsonl`, `ID.jsonl` does, where ID is `suite` for all problems in one sitting. Raises UsageError."""
+    """Return the script of every unit. Raises UsageError.
+
+    A file serves all units. In a folder the first of `ID.ARM.REPEAT.jsonl`, `ID.ARM.jsonl`, `ARM.jsonl` and `ID.jsonl`
+    is used, where ID is `suite` for all problems in one session.
+    """
     found = {}
     for unit in order:
         both = f"{unit.name}.{unit.arm}"

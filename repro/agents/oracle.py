@@ -16,7 +16,7 @@ class Oracle:
     control = False
 
     def solve(self, problem: Problem) -> Submission:
-        """The shipped solution. Raises UsageError where the problem has none."""
+        """Return the shipped solution. Raises UsageError if the problem has none."""
         file = settings.ORACLE_DIR / problem.path.name
         if not file.exists():
             raise UsageError(f"the oracle has no solution of {problem.id}", f"{file} does not exist")

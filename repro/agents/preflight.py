@@ -1,4 +1,4 @@
-"""What must hold before an agent's first request: no way out but the gateway, and the tools that its arm has."""
+"""Checks before an agent's first request: no network except the gateway, and exactly its arm's tools."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ IFF_UP = 1
 
 
 class Unfit(Exception):
-    """The cell cannot measure what it is meant to: its text says why. Not the agent's fault."""
+    """The cell cannot measure what it should; the text says why. Not the agent's fault."""
 
 
 def check(task: Task, relay: Relay) -> tuple[Knowledge | None, dict[str, Any]]:
-    """All checks in order; returns the knowledge tools, or None where this arm has none, and what was seen.
+    """Run all checks. Return the knowledge tools (None in an arm without them) and what was seen.
 
     Raises Unfit.
     """
-    # agents can read this: it does not name the arm
+    # Agents can read this, so it must not name the arm.
     seen: dict[str, Any] = {"isolation": task.isolation}
     if task.isolation == "container":
         seen["interfaces_up"] = ways_out()
@@ -38,19 +38,22 @@ def check(task: Task, relay: Relay) -> tuple[Knowledge | None, dict[str, Any]]:
             raise Unfit(f"the arm {task.arm} needs the knowledge base, which does not answer: {error}") from error
         seen["tools"] = sorted(names)
         if sorted(names) != sorted(task.expect_tools):
-            raise Unfit(f"the knowledge base has the tools {sorted(names)}, expected were {sorted(task.expect_tools)}")
+            raise Unfit(f"the knowledge base has the tools {sorted(names)}; expected {sorted(task.expect_tools)}")
         return knowledge, seen
     status, body = _ask(relay, "/mcp")
     seen["mcp_status"] = status
     if status == 502 and UNREACHABLE in body:
-        raise Unfit("the gateway cannot be reached: its socket takes no connection")
+        raise Unfit("the gateway cannot be reached: its socket accepts no connection")
     if status != 404:
         raise Unfit(f"the arm {task.arm} has no knowledge base, but /mcp answers {status}")
     return None, seen
 
 
 def ways_out(proc: Path = Path("/proc/net"), classes: Path = Path("/sys/class/net")) -> list[str]:
-    """Network interfaces beside `lo` that are up. A kernel may show tunnels in every namespace, which are down."""
+    """Return the network interfaces beside `lo` that are up.
+
+    Kernels may list tunnels in every namespace; these are down.
+    """
     names = [line.partition(":")[0].strip() for line in (proc / "dev").read_text().splitlines() if ":" in line]
     return [name for name in names if name != "lo" and _is_up(classes / name / "flags")]
 
@@ -59,11 +62,11 @@ def _is_up(flags: Path) -> bool:
     try:
         return bool(int(flags.read_text(), 16) & IFF_UP)
     except (OSError, ValueError):
-        return True  # what cannot be seen to be down counts as up
+        return True  # unknown counts as up
 
 
 def _ask(relay: Relay, path: str) -> tuple[int, str]:
-    """One question in the manner of MCP through the relay; status and text. Raises Unfit."""
+    """Send one MCP request through the relay; return status and text. Raises Unfit."""
     connection = http.client.HTTPConnection("127.0.0.1", relay.port, timeout=TIMEOUT_S)
     try:
         message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})

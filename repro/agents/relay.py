@@ -1,7 +1,6 @@
-"""The relay: bytes between 127.0.0.1 and the gateway's socket, which is the only way out of an agent's container.
+"""The relay: copies bytes between 127.0.0.1 and the gateway's socket, the only connection out of an agent's container.
 
-It runs in a thread of the session's process. Where that is the first process of a container, no other process there can
-kill it.
+It runs in a thread of the session's process. If that is process 1 of a container, no other process there can kill it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 from repro.errors import PrerequisiteError
 
-# Beyond this many connections a new one waits for an old one to end.
+# At this many connections a new one waits until an old one ends.
 MOST_CONNECTIONS = 256
 CHUNK_BYTES = 64 << 10
 START_TIMEOUT_S = 10.0
@@ -25,15 +24,15 @@ UNREACHABLE = "gateway_unreachable"
 
 
 def _refusal() -> bytes:
-    """The whole HTTP answer of a relay whose gateway does not take the connection."""
-    error = {"type": UNREACHABLE, "message": "the gateway's socket takes no connection"}
+    """Return the HTTP reply of a relay that cannot connect to its gateway."""
+    error = {"type": UNREACHABLE, "message": "the gateway's socket accepts no connection"}
     body = json.dumps({"type": "error", "error": error}).encode()
     head = f"HTTP/1.1 502 Bad Gateway\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
     return head.encode() + b"connection: close\r\n\r\n" + body
 
 
 class Relay:
-    """Listens while it is open. port: 0 for any free one; then `port` says which."""
+    """Listens from `start` to `close`. port: 0 for any free one; `port` then has its number."""
 
     def __init__(self, port: int, socket: str) -> None:
         self.port, self.socket = port, socket
@@ -45,11 +44,11 @@ class Relay:
 
     @property
     def url(self) -> str:
-        """The address that an agent's programs are given."""
+        """Return the address for the agent's programs."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Returns when it listens. Raises PrerequisiteError where the port is taken."""
+        """Start listening. Raises PrerequisiteError if the port is taken."""
         self._thread.start()
         self._ready.wait(START_TIMEOUT_S)
         if self._failure is not None or not self._ready.is_set():
@@ -57,7 +56,7 @@ class Relay:
             raise PrerequisiteError(f"the relay cannot listen on port {self.port}", str(why))
 
     def close(self) -> None:
-        """Ends every connection."""
+        """End every connection."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(START_TIMEOUT_S)
@@ -83,11 +82,11 @@ class Relay:
         self._ready.set()
         await self._stop.wait()
         server.close()
-        for _ in range(TURNS_OF_THE_LOOP):  # what was accepted a moment ago becomes a connection first
+        for _ in range(TURNS_OF_THE_LOOP):  # connections that were just accepted are registered first
             await asyncio.sleep(0)
         for task, writer in self._open.items():
             task.cancel()
-            writer.transport.abort()  # a task that has not begun would not close it
+            writer.transport.abort()  # a task that has not started would not close it
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -114,20 +113,20 @@ class Relay:
 async def _both(
     there: Coroutine[Any, Any, None], back: Coroutine[Any, Any, None], *writers: asyncio.StreamWriter
 ) -> None:
-    """Runs both directions until each has ended; one that breaks ends the other, one that merely ends does not."""
+    """Run both directions until each has ended. An error in one ends the other; a normal end does not."""
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(there)
             group.create_task(back)
     except* OSError:
-        pass  # either end hung up: both are closed below
+        pass  # one side hung up: both are closed below
     finally:
         for writer in writers:
             writer.close()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copies until the end and passes the end on; `drain` waits for a slow receiver, so that memory stays bounded."""
+    """Copy until the end, and pass the end on. `drain` waits for a slow receiver, so that memory stays bounded."""
     while chunk := await reader.read(CHUNK_BYTES):
         writer.write(chunk)
         await writer.drain()
@@ -136,12 +135,12 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers for a gateway that is not there."""
+    """Reply in place of a gateway that cannot be reached."""
     with contextlib.suppress(OSError, TimeoutError):
         await asyncio.wait_for(reader.read(CHUNK_BYTES), 1.0)
         writer.write(_refusal())
         await writer.drain()
         writer.write_eof()
-        # closing with unread bytes would reset the connection before the answer is read
+        # Closing with unread bytes would reset the connection before the reply is read.
         while await asyncio.wait_for(reader.read(CHUNK_BYTES), 1.0):
             pass

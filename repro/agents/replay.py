@@ -1,4 +1,4 @@
-"""The agent `replay`: carries out the tool calls of a recording, for real and without a model."""
+"""The agent `replay`: carries out the tool calls of a recording, without a model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Replay:
         try:
             self.calls = recorded_calls(file.read_text())
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UsageError(f"{file} is no recording", f"{type(error).__name__}: {error}") from error
+            raise UsageError(f"{file} is not a recording", f"{type(error).__name__}: {error}") from error
         record.agent_version = "replay"
 
     def run(self) -> Ending:
-        """Every call in order; a failing one does not stop the next. Raises Stopped."""
+        """Make every call in order; a failed one does not stop the next. Raises Stopped."""
         try:
             for number, (name, given) in enumerate(self.calls):
                 self.deadline.check()

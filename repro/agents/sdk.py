@@ -17,7 +17,7 @@ from repro.agents.tools_knowledge import Knowledge
 
 GO_ON = "Your answer was cut off at the limit of output tokens. Go on from there, in smaller steps."
 NOT_RUN = "not run: the answer was cut off at the limit of output tokens"
-# Answers in a row that only ask to go on; more means that nothing moves.
+# Most replies in a row that only ask to go on: beyond these the conversation makes no progress.
 MOST_PAUSES = 20
 PAUSES = ("pause_turn", "compaction")
 
@@ -36,7 +36,7 @@ class SdkAgent:
         self._cut = self._full = self._pauses = 0
 
     def run(self) -> Ending:
-        """Until the model ends its turn or nothing more can come. Raises Stopped."""
+        """Run until the model ends its turn or the conversation cannot continue. Raises Stopped."""
         try:
             while True:
                 message = self._ask()
@@ -50,7 +50,7 @@ class SdkAgent:
             self.provider.client.close()
 
     def _ask(self) -> dict[str, Any]:
-        """One answer; a request that is too long is shortened and sent once more. Raises Failed."""
+        """Return one reply; shorten the conversation and ask again if the request is too long. Raises Failed."""
         try:
             return self._request()
         except ContextFull:
@@ -85,7 +85,7 @@ class SdkAgent:
         return message
 
     def _after(self, message: dict[str, Any]) -> Ending | None:
-        """What an answer leads to: the end, or a conversation that is longer by what the model needs next."""
+        """Return the ending that a reply leads to, or None after adding what the model needs next."""
         reason, content = message["stop_reason"], message["content"]
         self._cut = self._cut + 1 if reason == "max_tokens" else 0
         self._full = self._full + 1 if reason == "model_context_window_exceeded" else 0
@@ -104,13 +104,13 @@ class SdkAgent:
             self.conversation.say([*told, {"type": "text", "text": GO_ON}])
         elif reason == "model_context_window_exceeded" and self._full < 2:
             if not self._shorten(self.task.options.context_tokens * 2, reason):
-                return Ending("agent_error", "the context is full and holds no result to drop")
+                return Ending("agent_error", "the context is full and has no result to drop")
             told = [_result(block["id"], NOT_RUN, is_error=True) for block in calls]
             self.conversation.say([*told, {"type": "text", "text": GO_ON}])
         elif reason in PAUSES and self._pauses < MOST_PAUSES:
             self.record.add("limit", reason=reason)
         else:
-            return Ending("agent_error", f"nothing follows an answer that stopped with {reason}")
+            return Ending("agent_error", f"the conversation cannot continue after a reply that stopped with {reason}")
         self._keep_short(message.get("usage") or {})
         return None
 
@@ -120,7 +120,7 @@ class SdkAgent:
         return _result(block["id"], result.text, is_error=result.is_error)
 
     def _keep_short(self, usage: dict[str, Any]) -> None:
-        """Drops old results where the last request was longer than the limit."""
+        """Drop old results if the last request exceeded the limit."""
         names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
         tokens = sum(usage.get(name) or 0 for name in names)
         if tokens > self.task.options.context_tokens:

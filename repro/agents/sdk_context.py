@@ -1,4 +1,4 @@
-"""The conversation of our own agent: what is sent, what the cache keeps, what is dropped when it grows too long."""
+"""The conversation of our own agent: the messages to send, cache marks, and dropping old results when it grows long."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import copy
 from typing import Any
 
 CACHE = {"type": "ephemeral"}
-# The last results are what the model works with; they stay whatever the size.
+# The last results, which the model works with, are kept whatever their size.
 KEPT_RESULTS = 4
-# A result under this size is not worth dropping.
+# Shorter results are not worth dropping.
 SMALL_CHARACTERS = 500
-# After an edit this share of the limit may be in use, so that the next edit, which empties the cache, is far off.
+# Share of the limit in use after dropping results. Each edit empties the cache, so edits should be rare.
 TARGET = 0.6
 DROPPED = "[an old result of {} characters, removed to make room; call the tool again if it is needed]"
 
@@ -18,34 +18,34 @@ Message = dict[str, Any]
 
 
 class Conversation:
-    """Messages in the form of the Messages API. Every tool_use keeps its tool_result; answers go back unchanged."""
+    """Messages in the form of the Messages API. Every tool_use keeps its tool_result; replies go back unchanged."""
 
     def __init__(self, prompt: str) -> None:
         self.messages: list[Message] = [{"role": "user", "content": [{"type": "text", "text": prompt}]}]
 
     def answer(self, content: list[dict[str, Any]]) -> None:
-        """Appends what the model said, thinking included."""
+        """Append the model's reply, thinking included."""
         self.messages.append({"role": "assistant", "content": content})
 
     def say(self, content: list[dict[str, Any]]) -> None:
-        """Appends what the model is told: tool results, then text."""
+        """Append a user message: tool results, then text."""
         self.messages.append({"role": "user", "content": content})
 
     def to_send(self) -> list[Message]:
-        """A copy whose two last user messages end in a mark of the cache: the older is found, the newer written."""
+        """Return a copy with cache marks at the last two user messages: the older is read, the newer written."""
         sent = copy.deepcopy(self.messages)
         for message in [each for each in sent if each["role"] == "user"][-2:]:
             message["content"][-1]["cache_control"] = CACHE
         return sent
 
     def characters(self) -> int:
-        """Roughly how long the conversation is."""
+        """Return the approximate length of the conversation."""
         return sum(len(str(block)) for message in self.messages for block in message["content"])
 
     def drop_results(self, tokens: int, limit: int) -> dict[str, Any] | None:
-        """Replaces the oldest tool results by a note until the estimate is under the target.
+        """Replace the oldest tool results by a note until the estimate is under the target.
 
-        tokens: input tokens of the conversation as it is. Returns what was done, or None where nothing can be dropped.
+        tokens: input tokens of the conversation now. Return what was done, or None if nothing can be dropped.
         """
         before = self.characters()
         surplus = (tokens - TARGET * limit) * before / max(tokens, 1)

@@ -1,4 +1,4 @@
-"""One request to the model through the gateway: streamed, tried again where that may help, its failures sorted."""
+"""Requests to the model through the gateway: streamed, retried where that may help, with classified failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_RETRY_AFTER_S = 120.0
 READ_TIMEOUT_S = 600.0
 CONNECT_TIMEOUT_S = 10.0
 RETRIED = (408, 409, 429)
-# Said in the middle of a stream that began well.
+# Error types in the middle of a stream that are retried.
 PASSING = ("overloaded_error", "api_error", "rate_limit_error", "timeout_error")
 BROKEN = (anthropic.APIConnectionError, httpx2.TransportError)
 
@@ -27,7 +27,7 @@ class ContextFull(Exception):
 
 
 class Failed(Exception):
-    """No answer will come. `ending` says whose fault that is."""
+    """No reply will come. `ending` says who caused that."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.detail)
@@ -35,26 +35,29 @@ class Failed(Exception):
 
 
 class CutOff(Exception):
-    """A stream ended before its message did."""
+    """A stream ended before its message was complete."""
 
 
 class Provider:
-    """The Messages API at the relay's address."""
+    """Client of the Messages API at the relay's address."""
 
     def __init__(self, url: str, deadline: Deadline, record: Record) -> None:
         self.deadline, self.record = deadline, record
         timeout = httpx2.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
-        # attempts are ours, so that each is in the log; credentials are the gateway's, this one is a name
+        # We retry ourselves, so that every attempt is logged. The gateway holds the credentials; this key is a dummy.
         self.client = anthropic.Anthropic(base_url=url, api_key="repro-agent", max_retries=0, timeout=timeout)
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The model's whole message as plain JSON. Raises ContextFull, Failed, and Stopped where the session ends."""
+        """Return the model's whole message as plain JSON.
+
+        Raises ContextFull, Failed, and Stopped if the session ends.
+        """
         for attempt in range(1, ATTEMPTS + 1):
             self.deadline.check()
             try:
                 return self._stream(request)
             except (anthropic.APIStatusError, CutOff, *BROKEN) as error:
-                self.deadline.check()  # a session that ends closes its relay
+                self.deadline.check()  # a session that ends closes its relay, which causes errors
                 pause_s = self._pause_s(error, attempt)
                 self.record.add("request", attempt=attempt, error=_said(error), retry_in_s=pause_s)
                 if pause_s is None or attempt == ATTEMPTS:
@@ -75,7 +78,7 @@ class Provider:
         return plain
 
     def _pause_s(self, error: Exception, attempt: int) -> float | None:
-        """Seconds until the next attempt, or None where none helps. Raises ContextFull."""
+        """Return the seconds until the next attempt, or None if none can help. Raises ContextFull."""
         if isinstance(error, anthropic.APIStatusError):
             if is_too_long(error.status_code, _said(error)):
                 raise ContextFull from error
@@ -90,12 +93,12 @@ class Provider:
 
 
 def is_budget(text: str) -> bool:
-    """Whether an error says that the gateway's budget is spent."""
+    """Return whether an error says that the gateway's budget is spent."""
     return "[budget:" in text
 
 
 def is_too_long(status: int, text: str) -> bool:
-    """Whether an error says that the request does not fit into the model's context."""
+    """Return whether an error says that the request exceeds the model's context."""
     return status in (400, 413) and any(said in text.lower() for said in ("too long", "context window", "too large"))
 
 
@@ -106,7 +109,7 @@ def _said(error: Exception) -> str:
 
 
 def ending_of(said: str) -> Ending:
-    """Whose fault an error is that came as an answer: the gateway's own begin with its name and end with a code."""
+    """Return the ending for an error reply. The gateway's own errors begin with its name and end with a code."""
     if is_budget(said):
         return Ending("timeout" if "[budget:wall]" in said else "budget", said)
     ours = UNREACHABLE in said or ("gateway: " in said and "[upstream" not in said and "[provider" not in said)
@@ -114,7 +117,7 @@ def ending_of(said: str) -> Ending:
 
 
 def _ending(error: Exception) -> Ending:
-    """Whose fault it is that no answer came."""
+    """Return the ending if no reply came."""
     said = _said(error)
     if isinstance(error, anthropic.APIStatusError):
         return ending_of(said)

@@ -1,7 +1,7 @@
-"""`repro agent FOLDER`: what runs inside an agent's container, from agent.json to agent-outcome.json.
+"""`repro agent FOLDER`: runs inside an agent's container, from agent.json to agent-outcome.json.
 
-The agent works in a thread of its own; this one holds the clock, hears signals and writes the outcome, whatever the
-agent does. Where it is the first process of a container, no program of the agent can kill it.
+The agent works in a thread. The main thread keeps the time, handles signals and writes the outcome, whatever the agent
+does. If this is process 1 of a container, programs of the agent cannot kill it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from repro.judge.procfs import descendants
 
 AGENTS = ("sdk", "claude-code", "replay")
 TICK_S = 0.25
-# How long a stopped agent may take to come back before the outcome is written without it: less than an engine waits
+# How long a stopped agent may take to end before the outcome is written without it. It is less than an engine waits
 # between SIGTERM and SIGKILL.
 PATIENCE_S = 16.0
 
 
 class Runner(Protocol):
-    """An agent: works until it has ended. Raises Stopped where the session ends first."""
+    """An agent: works until it has ended. Raises Stopped if the session ends first."""
 
     def run(self) -> Ending: ...
 
@@ -49,13 +49,13 @@ class Session:
         self.deadline = Deadline(chosen.budgets.get("wall_s"))
         self.relay = Relay(chosen.relay_port, chosen.socket)
         self.ending: Ending | None = None
-        # a request under way fails then, and whoever waits for it is awake
+        # Closing the relay makes a request under way fail, which ends the agent's wait for it.
         self.deadline.on_stop(self.relay.close)
-        # what this process had started before, which is not the agent's
+        # Processes that existed before, which are not the agent's.
         self._before = set(descendants(os.getpid()))
 
     def run(self) -> Ending:
-        """The whole session; always leaves an outcome. Raises OSError where the folder cannot be written."""
+        """Run the whole session and always write an outcome. Raises OSError if the folder cannot be written."""
         children.adopt()
         handlers = {number: signal.signal(number, self._hear) for number in (signal.SIGTERM, signal.SIGINT)}
         thread = threading.Thread(target=self._work, name="agent", daemon=True)
@@ -88,14 +88,14 @@ class Session:
             children.bury(self._before)
 
     def _judge(self) -> Ending:
-        """The ending that counts: why the session stopped the agent, else what the agent says of itself."""
+        """Return the ending that counts: why the session stopped the agent, else the agent's own report."""
         reason, said = self.deadline.reason, self.ending
         if reason == "wall":
             return Ending("timeout", f"the wall budget of {self.task.budgets['wall_s']:.0f} s is spent")
         if reason:
             return Ending("infra_error", f"ended by {reason}")
         if said is None:
-            return Ending("agent_error", "the agent ended without saying how")
+            return Ending("agent_error", "the agent ended without a report")
         if said.status == "completed" and (missing := self.task.missing()):
             if len(missing) == len(self.task.problems):
                 return Ending("gave_up", f"ended without a solution. {said.detail}".strip())
@@ -103,7 +103,7 @@ class Session:
         return said
 
     def _work(self) -> None:
-        """The agent's thread."""
+        """Run the agent. This is its thread's function."""
         try:
             self.ending = self._agent()
         except Stopped:
@@ -130,7 +130,7 @@ class Session:
 
 
 def runner(session: Session, env: dict[str, str], knowledge: Knowledge | None) -> Runner:
-    """The agent that a task names. Raises UsageError."""
+    """Return the agent that a task names. Raises UsageError."""
     name = session.task.agent
     if name == "sdk":
         from repro.agents.sdk import SdkAgent
@@ -148,9 +148,9 @@ def runner(session: Session, env: dict[str, str], knowledge: Knowledge | None) -
 
 
 def prepare(chosen: Task) -> dict[str, str]:
-    """Makes the agent's folders and the command `repro`; returns the environment of all its programs.
+    """Make the agent's folders and its command `repro`; return the environment of all its programs.
 
-    The environment is an allow-list: nothing that this process was given reaches a program by accident.
+    The environment is an allow-list, so that this process's own variables cannot leak into a program.
     """
     commands, results = chosen.folder / "bin", chosen.folder / "results"
     for each in (chosen.solutions, chosen.scratch, commands, results, chosen.folder / TRANSCRIPT):
@@ -167,11 +167,11 @@ def prepare(chosen: Task) -> dict[str, str]:
 
 
 def serve(folder: Path) -> int:
-    """Runs the agent of a folder; 0 where an outcome was written, whatever it says. Raises ReproError."""
+    """Run the agent of a folder. Return 0 if an outcome was written, whatever it says. Raises ReproError."""
     chosen = task.read(folder)
-    prctl(PR_SET_DUMPABLE, 0)  # programs of the agent have its user: none may trace it, stop it or write its memory
+    prctl(PR_SET_DUMPABLE, 0)  # programs of the agent have its user, but must not trace it or write its memory
     try:
-        (folder / task.TASK).unlink()  # it names the arm, which the agent is not told
+        (folder / task.TASK).unlink()  # it names the arm, which the agent must not know
         ending = Session(chosen).run()
     except OSError as error:
         raise ReproError(f"cannot write {folder / OUTCOME}", error.strerror or str(error)) from error

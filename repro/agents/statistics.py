@@ -1,7 +1,7 @@
-"""What a study's speedups say: means, a paired difference with its uncertainty, and what it could have seen at all.
+"""Statistics of a study's speedups: means, a paired difference with its uncertainty, and the power of the study.
 
-Everything is in logs of speedups. Problems are the sample: repeats of one problem say how noisy it is and are no
-further problems, so that they are averaged first and resampled within their problem.
+Everything is in logs of speedups. Problems are the sample. Repeats of one problem only show its noise, so they are
+averaged first and resampled within their problem.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 
 RESAMPLES = 10_000
 SEED = 20251121
-# Sign patterns are counted one by one up to so many problems: 2 ** 12 of them.
+# Up to this many problems all sign patterns are counted: 2 ** 12 of them.
 EXACT = 12
 SIGN_FLIPS = 100_000
 FAST_P = (1.0, 1.5, 2.0)
 POWER, LEVEL = 0.8, 0.05
-# What 1.10 and 1.17 would take: the published gain, and a smaller one.
+# Ratios for which the needed number of problems is reported: the published gain, and a smaller one.
 ASKED = (1.10, 1.17)
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One solution of one problem. speedup: baseline over solution; None where there is no correct solution."""
+    """One solution of one problem. speedup: baseline over solution; None without a correct solution."""
 
     problem: str
     arm: str
@@ -36,17 +36,17 @@ class Observation:
 
     @property
     def log(self) -> float:
-        """Its log speedup; a failure leaves the reference in place, which is 1x."""
+        """Return its log speedup. A failure leaves the reference in place, which is 1x."""
         return math.log(self.speedup) if self.speedup else 0.0
 
 
 def geometric_mean(values: list[float]) -> float | None:
-    """None without values. Raises ValueError for one that is not positive."""
+    """Return the geometric mean, or None without values. Raises ValueError for one that is not positive."""
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
 def by_problem(observations: list[Observation], arm: str) -> dict[str, list[Observation]]:
-    """The observations of an arm, problem by problem, in their order."""
+    """Return the observations of an arm by problem, in their order."""
     found: dict[str, list[Observation]] = {}
     for each in observations:
         if each.arm == arm:
@@ -55,8 +55,11 @@ def by_problem(observations: list[Observation], arm: str) -> dict[str, list[Obse
 
 
 def arm(observations: list[Observation], name: str) -> dict[str, Any]:
-    """{"problems": {problem: {"fail_is_1", "correct_only", "correct", "n"}}, "fail_is_1", "correct_only", "correct",
-    "n", "fast_p": {p: share}}. Overall means weigh problems alike, whatever their repeats."""
+    """Return the means of an arm.
+
+    {"problems": {problem: {"fail_is_1", "correct_only", "correct", "n"}}, "fail_is_1", "correct_only", "correct", "n",
+    "fast_p": {p: share}}. Overall means weigh problems equally, whatever their repeats.
+    """
     problems: dict[str, Any] = {}
     for problem, each in by_problem(observations, name).items():
         correct = [o.speedup for o in each if o.speedup]
@@ -77,18 +80,18 @@ def arm(observations: list[Observation], name: str) -> dict[str, Any]:
 
 
 def fast_p(observations: list[Observation], name: str, p: float) -> float | None:
-    """The share of problems solved correctly and more than p times as fast as the baseline; a failure is 0."""
+    """Return the share of problems solved correctly and more than p times as fast as the baseline; a failure is 0."""
     shares = [sum(1 for o in each if o.speedup and o.speedup > p) / len(each)
               for each in by_problem(observations, name).values()]  # fmt: skip
     return sum(shares) / len(shares) if shares else None
 
 
 def paired(observations: list[Observation], base: str, other: str) -> dict[str, Any] | None:
-    """`other` over `base` on the problems that both have: ratio of geometric means (a failure is 1x), its 95 %
-    intervals, p-value and power. None where they share no problem.
+    """Compare `other` with `base` on the problems that both have; None if they share no problem.
 
-    ci95 resamples problems and repeats within; t_ci95 takes the problems' differences as normal. Neither knows of
-    anything that all cells share: one machine, one week, one model.
+    The result holds the ratio of geometric means (a failure is 1x), its 95 % intervals, p-value and power. ci95
+    resamples problems and repeats within them; t_ci95 takes the problems' differences as normal. Neither covers what
+    all cells share: one machine, one week, one model.
     """
     left, right = by_problem(observations, base), by_problem(observations, other)
     shared = [problem for problem in left if problem in right]
@@ -125,16 +128,17 @@ def _deviation(values: list[float]) -> float | None:
 
 
 def bootstrap(pairs: list[tuple[list[float], list[float]]]) -> list[float] | None:
-    """The 95 % interval of exp(mean difference): problems are drawn again, and within each its repeats.
+    """Return the 95 % interval of exp(mean difference), by resampling problems and the repeats within each.
 
-    pairs: log speedups of both arms, a problem each. The percentiles are moved outwards so that an interval over few
-    problems is as wide as Student's (Hesterberg 2015, expanded percentile interval). None for fewer than two problems.
+    pairs: log speedups of both arms, one pair for each problem. The percentiles are moved outwards, so that an interval
+    over few problems is as wide as Student's (Hesterberg 2015, expanded percentile interval). None for fewer than two
+    problems.
     """
     n = len(pairs)
     if n < 2:
         return None
     generator = np.random.default_rng(SEED)
-    # every place of a resample may hold any problem, each time with repeats of its own
+    # Every place of a resample may hold any problem, each time with repeats of its own.
     table = np.empty((n, RESAMPLES, n))
     for at, (base, other) in enumerate(pairs):
         ours, theirs = (
@@ -150,7 +154,7 @@ def bootstrap(pairs: list[tuple[list[float], list[float]]]) -> list[float] | Non
 
 
 def sign_flip(differences: list[float]) -> dict[str, Any]:
-    """Two-sided p-value of a mean as far from 0 where each difference is as likely of either sign: {"p", "exact"}."""
+    """Return {"p", "exact"}: the two-sided p-value of the mean if the sign of each difference were random."""
     values = np.asarray(differences)
     seen = abs(values.sum()) - ROUNDING
     if len(differences) <= EXACT:
@@ -162,29 +166,29 @@ def sign_flip(differences: list[float]) -> dict[str, Any]:
 
 
 def detectable(deviation: float, n: int) -> float:
-    """The ratio that n problems would find at 5 % with a chance of 80 %, their differences spread as these are."""
+    """Return the ratio that n problems with this spread would find at the 5 % level with a chance of 80 %."""
     quantiles = t_quantile(1 - LEVEL / 2, n - 1) + t_quantile(POWER, n - 1)
     return math.exp(quantiles * deviation / math.sqrt(n))
 
 
 def needed(deviation: float, ratio: float) -> int:
-    """How many pairs would find `ratio` at 5 % with a chance of 80 %."""
+    """Return how many problems would find `ratio` at the 5 % level with a chance of 80 %."""
     quantiles = normal_quantile(1 - LEVEL / 2) + normal_quantile(POWER)
     return math.ceil((quantiles * deviation / math.log(ratio)) ** 2)
 
 
 def normal_cdf(x: float) -> float:
-    """The standard normal distribution below x."""
+    """Return the standard normal distribution function at x."""
     return math.erfc(-x / math.sqrt(2)) / 2
 
 
 def normal_quantile(p: float) -> float:
-    """Where the standard normal distribution reaches p."""
+    """Return the p-quantile of the standard normal distribution."""
     return _invert(normal_cdf, p, 40.0)
 
 
 def t_quantile(p: float, freedom: int) -> float:
-    """Where Student's distribution reaches p."""
+    """Return the p-quantile of Student's t."""
     return _invert(lambda t: _t_cdf(t, freedom), p, 1e6)
 
 
@@ -197,7 +201,7 @@ def _invert(rising: Any, p: float, far: float) -> float:
 
 
 def _t_cdf(t: float, freedom: int) -> float:
-    """By the closed sums for whole degrees of freedom (Abramowitz and Stegun 26.7.3, 26.7.4)."""
+    """Return Student's distribution function by closed sums (Abramowitz and Stegun 26.7.3, 26.7.4)."""
     angle = math.atan2(t, math.sqrt(freedom))
     cosine, term = math.cos(angle), 1.0
     if freedom % 2:

@@ -1,4 +1,4 @@
-"""The agent study without an agent: shipped solutions, each judged in a cell of its own. Agents work in `campaign`."""
+"""The agent study with shipped solutions, each judged in a cell of its own. `campaign` runs it with real agents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGENTS: dict[str, type[Agent]] = {"oracle": Oracle, "nop": Nop}
 
 
 def arms(agent: str) -> list[Agent]:
-    """The arms of a study: the agent, and the negative control beside it."""
+    """Return the arms of a study: the agent, and the negative control."""
     chosen = AGENTS[agent]()
     return [chosen] if chosen.control else [chosen, Nop()]
 
@@ -36,7 +36,7 @@ def plan(
     engine: Engine,
     options: JudgeOptions,
 ) -> tuple[list[Row], dict[str, bytes]]:
-    """Rows, and the solutions by file name in the bundle."""
+    """Return the rows, and the solutions by file name in the bundle."""
     rows: list[Row] = []
     solutions: dict[str, bytes] = {}
     for problem in problems.suite("agent", size=size, only=only):
@@ -48,7 +48,7 @@ def plan(
                 def build(problem: Any = problem, arm: Agent = arm, repeat: int = repeat, name: str = name) -> Any:
                     submission = arm.solve(problem)
                     solutions[f"solutions/{arm.name}/{repeat}/{problem.path.name}"] = submission.source
-                    # nobody asks how fast a wrong answer is: for a control nothing compiles
+                    # The speed of a wrong answer does not matter, so nothing compiles for a control.
                     chosen = replace(options, compiled=False) if arm.control else options
                     return evaluation.cell(name, problem, [submission], results, engine, chosen, repeat=repeat)
 
@@ -68,7 +68,7 @@ def run(
     *,
     resume: bool,
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Runs the study; returns the bundle and its rows."""
+    """Run the study; return the bundle and its rows."""
     wanted = problems.suite("agent", size=size, only=only)
     fixtures.ensure(wanted, results, engine, progress, resume=resume)
     rows, solutions = plan(only, agent, repeats, size, results, engine, options)
@@ -85,7 +85,7 @@ def run(
     bundle = open_bundle(results, "run", rows, parameters, resume=resume)
     for name, source in solutions.items():
         bundle.file(name, source)
-    together = ROWS_A_PROCESS if options.trust == "audited" else 1  # what these agents hand in ships with the project
+    together = ROWS_A_PROCESS if options.trust == "audited" else 1  # safe, since these solutions ship with the project
     judged = execute(rows, engine, bundle, progress, evaluation.summary, together=together)
     bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
     return bundle, judged

@@ -1,4 +1,4 @@
-"""What an agent is asked to do: agent.json, its folders, and the texts that every arm gets alike."""
+"""An agent's task: agent.json, its folders, and the prompts, which are equal in every arm."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from repro.errors import UsageError
 TASK = "agent.json"
 PROMPTS = Path(__file__).parent / "prompts"
 DEVICE_NOTE = """ There is no GPU here: Triton kernels run in its interpreter, sizes are
-small, and times mean nothing. Only correctness can be checked."""
+small, and times are not a measurement. Only correctness can be checked."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What an agent may be tuned with; the same in every arm of a study.
+    """Settings of an agent, equal in every arm of a study.
 
-    context_tokens: input tokens beyond which old tool results are dropped. output_tokens: of one answer. bash_s,
-    tool_s: bounds of one command and of one call of a knowledge tool, seconds. thinking, effort: passed on where given.
+    context_tokens: input tokens beyond which old tool results are dropped. output_tokens: of one reply. bash_s, tool_s:
+    limits of one command and of one knowledge call, seconds. thinking, effort: passed on if given.
     """
 
     context_tokens: int = 150_000
@@ -36,9 +36,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Task:
-    """agent.json. relay_port: 0 for any free one. script: a recording in the folder, for the agent `replay`.
+    """The contents of agent.json.
 
-    socket: the gateway's. isolation: `container`, or `processes` where the machine's network is in sight.
+    relay_port: 0 for any free one. script: a recording in the folder, for the agent `replay`. socket: the gateway's.
+    isolation: `container`, or `processes` if the agent can reach the machine's network.
     """
 
     folder: Path
@@ -61,27 +62,27 @@ class Task:
 
     @property
     def work(self) -> Path:
-        """The agent's working folder."""
+        """Return the agent's working folder."""
         return self.folder / "work"
 
     @property
     def solutions(self) -> Path:
-        """Where solutions are collected from."""
+        """Return the folder from which solutions are collected."""
         return self.work / "solutions"
 
     @property
     def scratch(self) -> Path:
-        """Caches, temporary files and $HOME of the agent's programs."""
+        """Return the folder of caches, temporary files and $HOME of the agent's programs."""
         return self.folder / "scratch"
 
     def missing(self) -> list[str]:
-        """File names of the solutions that are not there."""
+        """Return the file names of missing solutions."""
         names = [problems.load(each).path.name for each in self.problems]
         return [name for name in names if not (self.solutions / name).is_file()]
 
 
 def read(folder: Path) -> Task:
-    """The task of a folder. Raises UsageError."""
+    """Return the task of a folder. Raises UsageError."""
     file = folder / TASK
     try:
         data = json.loads(file.read_text())
@@ -94,7 +95,7 @@ def read(folder: Path) -> Task:
         }
         task = Task(folder.resolve(), options=Options(**data.get("options", {})), **chosen)
     except (AttributeError, TypeError) as error:
-        raise UsageError(f"{file} is no task", str(error)) from error
+        raise UsageError(f"{file} is not a task", str(error)) from error
     for each in task.problems:
         problems.load(each)
     return task
@@ -106,13 +107,13 @@ def _text(template_file: str, **values: object) -> str:
 
 
 def evaluate_command(task: Task, file: str = "FILE", problem: str = "ID") -> str:
-    """The command that judges a solution from the agent's shell."""
+    """Return the command that judges a solution from the agent's shell."""
     words = ["repro", "evaluate", file, "--problem", problem, "--trust", "dev", "--engine", "local"]
     return shlex.join([*words, "--device", task.device, "--size", task.size])
 
 
 def limits(budgets: dict[str, float | None]) -> str:
-    """The budgets as a phrase; an arm's own budget of knowledge calls is left out, so that all arms read alike."""
+    """Return the budgets as a phrase, without that of knowledge calls, so that all arms read alike."""
     said = []
     if (wall_s := budgets.get("wall_s")) is not None:
         said.append(f"{wall_s / 60:.0f} minutes" if wall_s >= 120 else f"{wall_s:.0f} seconds")
@@ -126,7 +127,7 @@ def limits(budgets: dict[str, float | None]) -> str:
 
 
 def prompt(task: Task) -> str:
-    """The first message: the same text for every arm."""
+    """Return the first message: the same text in every arm."""
     entries = []
     for each in task.problems:
         problem = problems.load(each)
@@ -148,5 +149,5 @@ def prompt(task: Task) -> str:
 
 
 def system(task: Task) -> str:
-    """The system prompt: the same text for every arm."""
+    """Return the system prompt: the same text in every arm."""
     return _text("system.md", work=task.work, call_s=f"{task.options.bash_s:.0f}")

@@ -1,4 +1,4 @@
-"""The tools of an agent of ours: what the model is told of them, and how a call of one is carried out and logged."""
+"""The tools of our own agent: their descriptions for the model, and their calls, which are logged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASH, EDITOR = "bash", "str_replace_based_edit_tool"
 
 
 class Toolbox:
-    """bash, the text editor, and the knowledge tools where this arm has them."""
+    """bash, the text editor, and the knowledge tools if this arm has them."""
 
     def __init__(
         self, task: Task, env: dict[str, str], deadline: Deadline, record: Record, knowledge: Knowledge | None
@@ -27,7 +27,7 @@ class Toolbox:
         self.editor = Editor(task.work)
 
     def schemas(self) -> list[dict[str, Any]]:
-        """The tools as the Messages API takes them; those of the knowledge base with their own schemas, verbatim."""
+        """Return the tools in the form of the Messages API; knowledge tools keep their own schemas unchanged."""
         own: list[dict[str, Any]] = [
             {"type": "bash_20250124", "name": BASH},
             {"type": "text_editor_20250728", "name": EDITOR, "max_characters": MOST_CHARACTERS},
@@ -35,7 +35,7 @@ class Toolbox:
         return own + (self.knowledge.schemas() if self.knowledge else [])
 
     def call(self, name: str, given: Any, call_id: str = "") -> Result:
-        """Carries out one call; whatever is wrong with it is told to the model. Raises Stopped."""
+        """Run one call. Errors are reported to the model. Raises Stopped."""
         self.record.called(name)
         self.record.add("tool_use", id=call_id, name=name, input=given)
         begin = time.monotonic()
@@ -63,5 +63,5 @@ class Toolbox:
         return Result(f"there is no tool {name!r}", is_error=True)
 
     def close(self) -> None:
-        """Ends the shell and what it started."""
+        """End the shell and everything that it started."""
         self.bash.close()

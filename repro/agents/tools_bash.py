@@ -1,8 +1,7 @@
-"""The bash tool: one shell that lasts, each command bounded, nothing of it left when it is ended.
+"""The bash tool: one persistent shell, with bounded commands, of which nothing remains when it ends.
 
-A command is a file that the shell reads, its output another file, and its end a line on a pipe of their own. So no
-output can be taken for the end, a program in the background does not hold a call up, and no amount of output fills this
-process.
+The shell reads a command from a file and writes its output to another file; its end is a line on a separate pipe. So
+output cannot be mistaken for the end, a background program does not block a call, and output cannot fill this process.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from repro.agents.tools_result import MOST_CHARACTERS, Result, shorten
 from repro.judge.procfs import descendants, processes
 
 TICK_S = 0.2
-# A command that writes more than this is ended, so that it cannot fill the disk.
+# A command with more output is ended, so that it cannot fill the disk.
 MOST_OUTPUT_BYTES = 256 << 20
-# Characters are at most four bytes long in UTF-8.
+# A character takes at most four bytes in UTF-8.
 READ_BYTES = 4 * MOST_CHARACTERS
 MARKER = "REPRO_SHELL"
 KILL_ROUNDS = 20
@@ -34,7 +33,7 @@ ENDED = f"ended with everything that this shell had started; {NEXT}"
 
 
 class Bash:
-    """A shell in `folder` that is started when it is first needed. outputs: where long output is kept whole."""
+    """A shell in `folder`, started when first needed. outputs: the folder of whole outputs that are long."""
 
     def __init__(self, folder: Path, env: dict[str, str], outputs: Path, deadline: Deadline, timeout_s: float) -> None:
         self.folder, self.env, self.outputs = folder, env, outputs
@@ -45,9 +44,9 @@ class Bash:
         self._calls = 0
 
     def run(self, command: str) -> Result:
-        """One command: its output (stdout and stderr as they came) and its exit code where that is not 0.
+        """Run one command. Return its output (stdout and stderr in order), and its exit code if that is not 0.
 
-        Raises Stopped where the session ends meanwhile; the command is then dead.
+        Raises Stopped if the session ends meanwhile; the command is dead then.
         """
         if self._shell is None or self._shell.poll() is not None:
             self._start()
@@ -66,7 +65,7 @@ class Bash:
         return self._wait(output)
 
     def _wait(self, output: Path) -> Result:
-        """Waits for the end of a command that was handed over."""
+        """Wait for the end of the command."""
         assert self._shell is not None
         timeout_s = self.deadline.remaining_s(self.timeout_s)
         until = time.monotonic() + timeout_s
@@ -90,13 +89,13 @@ class Bash:
         return result
 
     def restart(self) -> Result:
-        """Ends the shell with all that it started; the next command has a new one."""
+        """End the shell with everything that it started, and start a new one."""
         self.close()
         self._start()
         return Result("the shell was restarted in the working folder")
 
     def close(self) -> None:
-        """Kills the shell and everything that was started from it, sessions of their own included."""
+        """Kill the shell and everything that was started from it, in any session."""
         if self._shell is None:
             return
         for _ in range(KILL_ROUNDS):
@@ -114,7 +113,7 @@ class Bash:
         self._shell = None
 
     def _started(self) -> list[int]:
-        """Every living process of this shell: below it, of its session, or with its mark in the environment."""
+        """Return every living process of this shell: by descent, by session, or by its mark in the environment."""
         assert self._shell is not None
         found = set(descendants(self._shell.pid))
         mark = f"{MARKER}={self.marker}".encode()
@@ -143,7 +142,7 @@ class Bash:
             os.close(self._said)
 
     def _over(self, output: Path, why: str) -> Result:
-        """The answer of a command whose shell is ended with it."""
+        """Return the result of a command that ends together with its shell."""
         self.close()
         return self._answer(output, why, failed=True)
 
@@ -158,9 +157,9 @@ class Bash:
 
 
 def _ends_of(file: Path) -> str:
-    """The text of a file; of a long one its two ends, with what lies between counted as spaces are not.
+    """Return the text of a file; of a long file its two ends, with the number of bytes left out between them.
 
-    Bytes that are no text become U+FFFD, and so does NUL, which no request may hold.
+    Bytes that are not UTF-8 become U+FFFD, and so does NUL, which no request may contain.
     """
     size = file.stat().st_size
     with file.open("rb") as stream:
@@ -175,7 +174,7 @@ def _ends_of(file: Path) -> str:
 
 
 def _ended(code: int) -> str:
-    """How a process ended, in words."""
+    """Return how a process ended, in words."""
     if code >= 0:
         return f"exit code {code}"
     names = {s.value: s.name for s in signal.Signals}  # real-time ones have no name

@@ -11,16 +11,16 @@ from repro.agents.tools_result import Result, shorten
 
 MOST_FILE_BYTES = 16 << 20
 MOST_ENTRIES = 500
-# Lines shown around an edit.
+# Lines shown before and after an edit.
 AROUND = 4
 
 
 class EditorError(Exception):
-    """A call that cannot be carried out: the text goes to the model."""
+    """The call cannot be carried out; the model receives the text."""
 
 
 class Editor:
-    """Edits below `folder`, whatever links lead out of it. A relative path begins there."""
+    """Edits files below `folder`, also if links lead out of it. Relative paths begin there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class Editor:
         }
 
     def run(self, given: dict[str, Any]) -> Result:
-        """One call, as the model made it."""
+        """Run one call, as the model made it."""
         try:
             command = self._commands.get(str(given.get("command")))
             if command is None:
@@ -46,7 +46,7 @@ class Editor:
             return Result(f"{given.get('path')}: {why or error}", is_error=True)
 
     def _writable(self, path: Path) -> Path:
-        """Where a path leads when all links are followed. Raises EditorError where that is outside the folder."""
+        """Return the real path behind all links. Raises EditorError if it is outside the folder."""
         real, home = path.resolve(), self.folder.resolve()
         if real == home or not real.is_relative_to(home):
             raise EditorError(f"{path} is outside {home}: this tool writes below that folder only")
@@ -69,7 +69,7 @@ class Editor:
             raise EditorError("old_str is empty")
         if found != 1:
             lines = [str(number) for number, line in enumerate(text.splitlines(), 1) if old.splitlines()[0] in line]
-            near = f"; its first line stands in lines {', '.join(lines[:20])}" if lines else ""
+            near = f"; its first line is in lines {', '.join(lines[:20])}" if lines else ""
             raise EditorError(f"old_str must occur exactly once in {path}, it occurs {found} times{near}")
         begin = text.index(old)
         changed = text[:begin] + new + text[begin + len(old) :]
@@ -82,7 +82,7 @@ class Editor:
         lines = _read(real).splitlines(keepends=True)
         after = given.get("insert_line")
         if not isinstance(after, int) or not 0 <= after <= len(lines):
-            raise EditorError(f"insert_line must be a line after which to insert, 0 to {len(lines)}")
+            raise EditorError(f"insert_line must be the line after which to insert, 0 to {len(lines)}")
         if after and not lines[after - 1].endswith("\n"):
             lines[after - 1] += "\n"
         if after < len(lines) and not new.endswith("\n"):
@@ -95,12 +95,12 @@ class Editor:
 def _text(given: dict[str, Any], name: str, otherwise: str | None = None) -> str:
     value = given.get(name, otherwise)
     if not isinstance(value, str):
-        raise EditorError(f"`{name}` is missing or no text")
+        raise EditorError(f"`{name}` is missing or not a text")
     return value
 
 
 def _read(path: Path) -> str:
-    """A text file. A pipe or a device, which may never end, is refused."""
+    """Return the text of a file. Pipes and devices, which may never end, are refused."""
     facts = path.stat()
     if not stat.S_ISREG(facts.st_mode):
         raise EditorError(f"{path} is not a file")
@@ -134,7 +134,7 @@ def _numbered(text: str, first: int, last: int) -> str:
 
 
 def _listing(folder: Path) -> str:
-    """Two levels of a folder, hidden names left out; links are shown, not followed."""
+    """Return two levels of a folder without hidden names. Links are shown, not followed."""
     found = []
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith("."):

@@ -1,7 +1,7 @@
 """The knowledge base's tools, reached over MCP through the gateway.
 
-Each call has a connection of its own: a server that was gone for a while is reached again by the next call, and one
-that hangs costs one call its bound.
+Each call has its own connection. So the next call reaches a server that was away for a while, and a server that hangs
+costs one call its time limit.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from repro.agents.tools_result import Result, shorten
 
 SERVER = "knowledge"
 PREFIX = f"mcp__{SERVER}__"
-# A service behind a tool may report its own failure as ordinary text.
+# A service behind a tool may report its own failure as plain text.
 SOFT_ERROR = re.compile(r"\b(API error:|rate limit|insufficient credits|timed out|connection error)", re.IGNORECASE)
 FAILURES = (OSError, MCPError, httpx2.HTTPError, TimeoutError, RuntimeError, ValueError)
 
 
 class KnowledgeError(Exception):
-    """The server cannot be reached or does not answer as one."""
+    """The server cannot be reached or does not answer in MCP."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Spec:
 
 
 class Knowledge:
-    """The tools at `url`. timeout_s bounds one call, its connection included."""
+    """The tools at `url`. timeout_s bounds one call with its connection."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self.url, self.timeout_s = url, timeout_s
         self.specs: list[Spec] = []
 
     def discover(self, timeout_s: float) -> list[str]:
-        """Asks for the list of tools; returns their names. Raises KnowledgeError."""
+        """Fetch the list of tools; return their names. Raises KnowledgeError."""
         try:
             self.specs = asyncio.run(asyncio.wait_for(self._list(), timeout_s))
         except ExceptionGroup as group:
@@ -55,17 +55,17 @@ class Knowledge:
         return [spec.name for spec in self.specs]
 
     def names(self) -> set[str]:
-        """What the model calls them."""
+        """Return the names that the model uses."""
         return {PREFIX + spec.name for spec in self.specs}
 
     def schemas(self) -> list[dict[str, Any]]:
-        """As the Messages API takes them, each schema verbatim."""
+        """Return the tools in the form of the Messages API, each schema unchanged."""
         return [
             {"name": PREFIX + s.name, "description": s.description, "input_schema": s.input_schema} for s in self.specs
         ]
 
     def call(self, name: str, given: dict[str, Any], timeout_s: float) -> Result:
-        """One call by the name that the model uses; a failure of the server is an answer, too."""
+        """Call a tool by the model's name for it. A failure of the server is returned as a result."""
         try:
             return asyncio.run(asyncio.wait_for(self._call(name.removeprefix(PREFIX), given), timeout_s))
         except TimeoutError:
@@ -98,7 +98,7 @@ class Knowledge:
 
 
 def _reason(error: BaseException) -> str:
-    """The first cause in a group of errors."""
+    """Return the first cause in a group of errors."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}".rstrip(": ")

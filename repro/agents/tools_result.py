@@ -1,16 +1,16 @@
-"""What a tool answers."""
+"""The result of a tool call."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Of one answer: what is longer loses its middle, where a reader misses it least.
+# Most characters of one result; a longer one loses its middle, which matters least.
 MOST_CHARACTERS = 30_000
 
 
 @dataclass(frozen=True)
 class Result:
-    """text goes to the model. soft_error: the tool says that all is well, but its text reports a failure."""
+    """text: for the model. soft_error: the tool reports success, but its text reports a failure."""
 
     text: str
     is_error: bool = False
@@ -18,7 +18,7 @@ class Result:
 
 
 def shorten(text: str, where: str = "", most: int = MOST_CHARACTERS) -> str:
-    """The text with its middle left out where it is too long. where: what holds all of it."""
+    """Return the text, with its middle left out if it is too long. where: the file with the whole text."""
     if len(text) <= most:
         return text
     half = most // 2
