@@ -454,7 +454,7 @@ def test_a_second_gateway_on_the_same_socket_is_refused() -> None:
             [sys.executable, "-m", "repro.gateway", str(cell.folder)], cwd=ROOT, input="{}\n", capture_output=True,
             text=True, timeout=60,
         )  # fmt: skip
-        assert told.returncode == 1 and "served already" in told.stderr
+        assert told.returncode == 1 and "is in use" in told.stderr
         assert ask(cell).content
 
 

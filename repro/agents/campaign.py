@@ -229,8 +229,8 @@ def run(
 ) -> tuple[Bundle, list[dict[str, Any]]]:  # fmt: skip
     """Run a study with an agent; return the bundle and its rows.
 
-    Raises PrerequisiteError before anything starts if a fixture is refused, or the CLI or a knowledge server is missing;
-    Interrupted; EngineError.
+    Raises PrerequisiteError before anything starts if a fixture is refused, or if the CLI or a knowledge server is
+    missing; Interrupted; EngineError.
     """
     if options.trust != "audited":
         raise UsageError("an agent's study is judged with --trust audited", "--trust dev is only for the agent itself")

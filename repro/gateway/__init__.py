@@ -1,4 +1,4 @@
-"""The only door out of an agent's container: what may pass, what it costs, and a journal of all of it.
+"""The gateway: the only connection out of an agent's container. It checks, meters and journals every request.
 
-`server.serve(folder)` is the way in; beside it only `prices.load` and `redact.Redactor` are for the rest of the tool.
+Call `server.serve(folder)`. The rest of the tool also uses `prices.load` and `redact.Redactor`, and nothing else here.
 """

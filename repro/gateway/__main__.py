@@ -10,7 +10,7 @@ from repro.gateway.server import serve
 
 
 def main(arguments: list[str]) -> int:
-    """Serves a folder; the exit code is the one of `repro gateway`."""
+    """Serve a folder. Return the exit code of `repro gateway`."""
     if len(arguments) != 1:
         print("usage: python -m repro.gateway FOLDER", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""The paths of the gateway. Three exist; what else is asked for is refused and journaled."""
+"""The three paths of the gateway. Requests to other paths are refused and journaled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MESSAGES = ("/v1/messages", "/v1/messages/count_tokens")
 MCP = "/mcp"
-# Objects, lists and their parts in one body.
+# Most values (objects, lists and their parts) in one body.
 MOST_VALUES = 200_000
 
 
@@ -32,7 +32,7 @@ class App:
         self.room, self._calls = Room(), Room()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves HTTP and nothing else."""
+        """Serve HTTP requests, and ignore other scopes."""
         if scope["type"] != "http":
             return
         self._budgets.begin()
@@ -64,7 +64,7 @@ class App:
         if method != "POST":
             return Refusal("method_denied", f"{path} takes POST, not {brief(method, 16)}", 405)
         if scope["query_string"] not in (b"", b"beta=true"):
-            return Refusal("query_denied", "only ?beta=true may stand behind a path")
+            return Refusal("query_denied", "the only query allowed is ?beta=true")
         if Headers(scope=scope).get("content-encoding", "identity") != "identity":
             return Refusal("body_invalid", "the body is compressed", 415)
         return None
@@ -97,8 +97,10 @@ class App:
 
 
 def crowded(raw: bytes) -> bool:
-    """Whether a body holds more values than any honest one, told before it is parsed: a value of three bytes takes
-    seventy then."""
+    """Return whether a body holds more values than any honest one, without parsing it.
+
+    A value of three bytes takes seventy once it is parsed.
+    """
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     if plain.count(b'"') > 2 * MOST_VALUES:
         return True
@@ -107,13 +109,13 @@ def crowded(raw: bytes) -> bool:
 
 
 def _announced(scope: Scope, largest: int) -> int:
-    """How large a body says that it is; one that does not say is taken to be the largest."""
+    """Return the announced size of a body, or `largest` without one."""
     told = Headers(scope=scope).get("content-length", "")
     return int(told) if told.isdigit() and len(told) < 16 else largest
 
 
 async def _body(request: Request, largest: int) -> bytes | None:
-    """The body, or None for one that is too large."""
+    """Return the body, or None if it is too large."""
     parts, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)

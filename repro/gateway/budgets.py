@@ -1,4 +1,4 @@
-"""What a cell may use, the same for every agent."""
+"""Budgets of a cell, equal for every agent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from repro.gateway.meter import Meter
 from repro.gateway.refusal import Refusal
 
 NAMES = ("wall_s", "turns", "tokens", "usd", "kb_calls")
-# Spent budgets are refused as an invalid request: neither the SDK nor Claude Code tries such a request again.
+# A spent budget is refused as an invalid request, which neither the SDK nor Claude Code retries.
 TOLD = {
     "wall": "the time of this run is used up: {used:.0f} of {limit:g} s",
     "turns": "the turns of this run are used up: {used:g} of {limit:g}",
@@ -20,12 +20,13 @@ TOLD = {
 
 
 class Budgets:
-    """Limits on one cell's use. A request that was let in is finished, so tokens and money end at most one request
-    beyond their limits: side by side go only requests that together cannot reach them. Turns and knowledge calls end
-    on their limits.
+    """Limits on one cell's use.
 
-    limits: wall_s (from the first request on), turns, tokens (all but reads from the prompt cache), usd, kb_calls;
-    None is no limit.
+    An admitted request is finished. Requests run side by side only if together they cannot reach the limits, so tokens
+    and money exceed their limits by at most one request. Turns and knowledge calls end exactly on their limits.
+
+    limits: wall_s (from the first request on), turns, tokens (without reads from the prompt cache), usd, kb_calls; None
+    is no limit.
     """
 
     def __init__(
@@ -33,25 +34,27 @@ class Budgets:
     ) -> None:
         self.limits, self.meter, self._clock = limits, meter, clock
         self._began: float | None = None
-        # what each request under way may use at most: bytes that it sends, tokens that it asks for
+        # By request under way, the most that it may use: bytes sent, tokens requested.
         self._reserved: dict[str, tuple[int, int]] = {}
 
     @property
     def under_way(self) -> int:
-        """Requests for a message that were let in and are not answered yet."""
+        """Return the number of admitted message requests without an answer yet."""
         return len(self._reserved)
 
     def reserve(self, request: str, size: int, most: int) -> None:
-        """Lets a request in. size: of its body, bytes; most: tokens of its answer."""
+        """Admit a request. size: bytes of its body; most: tokens of its answer."""
         self._reserved[request] = (size, max(0, most))
 
     def release(self, request: str) -> None:
-        """Notes that a request is counted."""
+        """Record that a request has been counted."""
         self._reserved.pop(request, None)
 
     def fits(self, size: int, most: int) -> bool:
-        """Whether a further request could not bring tokens or money to their limits, with all that are under way: a
-        token of input has a byte at least."""
+        """Return whether one more request, with all that are under way, cannot reach the limits of tokens or money.
+
+        An input token has at least one byte, so the body's bytes bound its tokens.
+        """
         told = [*self._reserved.values(), (size, max(0, most))]
         sent, asked = sum(one for one, _ in told), sum(other for _, other in told)
         rates = self.meter.rates or {}
@@ -63,17 +66,17 @@ class Budgets:
         return money is None or (self.meter.usd or 0.0) + usd < money
 
     def begin(self) -> None:
-        """Starts the wall clock, once."""
+        """Start the wall clock, once."""
         self._began = self._clock() if self._began is None else self._began
 
     @property
     def wall_s(self) -> float:
-        """Time since the first request, s."""
+        """Return the time since the first request, s."""
         return 0.0 if self._began is None else self._clock() - self._began
 
     @property
     def wall_left_s(self) -> float:
-        """Time left, s; infinity without a limit."""
+        """Return the time left, s; infinity without a limit."""
         limit = self.limits.get("wall_s")
         return float("inf") if limit is None else limit - self.wall_s
 
@@ -87,7 +90,7 @@ class Budgets:
         }
 
     def refusal(self) -> Refusal | None:
-        """Why no further request may pass, or None. The first refusal is what stopped the cell."""
+        """Return why no further request may pass, or None. The first refusal records what stopped the cell."""
         for name, (used, limit) in self._used(admitted=True).items():
             if limit is not None and used >= limit:
                 self.meter.stopped = self.meter.stopped or f"budget:{name}"
@@ -95,15 +98,15 @@ class Budgets:
         return None
 
     def settle(self) -> None:
-        """Notes after a request which limits are reached."""
+        """Record after a request which limits are reached."""
         for name, (used, limit) in self._used(admitted=False).items():
             if limit is not None and used >= limit and name not in self.meter.exhausted:
                 self.meter.exhausted.append(name)
 
     def consult(self, under_way: int) -> Refusal | None:
-        """Why no further knowledge call may pass, or None. The agent can go on without.
+        """Return why no further knowledge call may pass, or None. The agent can continue without them.
 
-        under_way: calls that were let in and are not counted yet.
+        under_way: admitted calls that are not counted yet.
         """
         limit, used = self.limits.get("kb_calls"), self.meter.kb["calls"] + under_way
         if limit is None or used < limit:

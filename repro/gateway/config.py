@@ -1,4 +1,4 @@
-"""What one gateway is told: gateway.json, which holds no secret, and one line of keys on its standard input."""
+"""The configuration of a gateway: gateway.json, which holds no secret, and one line of keys on its standard input."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ UPSTREAMS = ("anthropic", "bedrock", "replay")
 KNOWLEDGE = ("none", "local", "placebo", "leeroopedia")
 SECRETS = ("ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "LEEROOPEDIA_API_KEY")
 SECRETS_WAIT_S, SECRETS_BYTES = 60.0, 65536
-# The tools of the published knowledge server, in its order.
-# The published knowledge server: name and version of its package.
+# Name and version of the published knowledge server's package, and its tools in order.
 REMOTE = ("leeroopedia-mcp", "0.1.9")
 KB_TOOLS = (
     "search_knowledge", "build_plan", "review_plan", "verify_code_math", "diagnose_failure", "propose_hypothesis",
@@ -30,7 +29,7 @@ KB_TOOLS = (
 
 @dataclass(frozen=True)
 class Retry:
-    """How often and how long the provider is asked again before the agent sees a byte, s."""
+    """How often and how long a provider is retried before the agent receives a byte, s."""
 
     attempts: int = 8
     base_s: float = 0.5
@@ -40,7 +39,7 @@ class Retry:
 
 @dataclass(frozen=True)
 class UpstreamSpec:
-    """Where requests go. script, mode: of a replay. record: write a script of what is answered."""
+    """Where requests go. script, mode: of a replay. record: write a script of the replies."""
 
     kind: str
     base_url: str = ""
@@ -52,7 +51,7 @@ class UpstreamSpec:
 
 @dataclass(frozen=True)
 class KnowledgeSpec:
-    """What stands behind /mcp. url: of the remote knowledge server, empty for its default. timeout_s: for a call."""
+    """The knowledge base behind /mcp. url: of the remote server, "" for its default. timeout_s: of a call."""
 
     kind: str = "none"
     url: str = ""
@@ -61,7 +60,7 @@ class KnowledgeSpec:
 
 @dataclass(frozen=True)
 class Config:
-    """gateway.json, checked. max_tokens: the most that one reply may be asked for."""
+    """The checked contents of gateway.json. max_tokens: most tokens of one reply."""
 
     cell: str
     arm: str
@@ -78,7 +77,7 @@ class Config:
 
     @property
     def rates(self) -> dict[str, float] | None:
-        """USD for a million tokens by class, or None for a model without a known price."""
+        """Return USD for a million tokens by class, or None for a model without a known price."""
         return prices.rates(self.prices, self.model)
 
 
@@ -89,7 +88,7 @@ def _wrong(why: str) -> UsageError:
 def _part(told: dict[str, Any], name: str, known: tuple[str, ...]) -> dict[str, Any]:
     part = told.get(name) or {}
     if not isinstance(part, dict):
-        raise _wrong(f"{name} is no object")
+        raise _wrong(f"{name} is not an object")
     if unknown := sorted(set(part) - set(known)):
         raise _wrong(f"{name} has unknown fields: {', '.join(unknown)}")
     return part
@@ -105,7 +104,7 @@ def _limit(name: str, value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise _wrong(f"the budget {name} is {value!r}, not a number from 0 on or null")
+        raise _wrong(f"the budget {name} is {value!r}; it must be a number from 0 on, or null")
     return float(value) if name in ("wall_s", "usd") else int(value)
 
 
@@ -116,7 +115,7 @@ KNOWN = (
 
 
 def read(folder: Path) -> Config:
-    """The configuration of a folder. Raises UsageError."""
+    """Return the configuration of a folder. Raises UsageError."""
     path = folder / FILE
     try:
         told = json.loads(path.read_text())
@@ -175,12 +174,12 @@ def _expected(told: dict[str, Any], knowledge: KnowledgeSpec) -> tuple[str, ...]
     if names is None:
         return () if knowledge.kind == "none" else KB_TOOLS
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise _wrong("expect_tools is no list of names")
+        raise _wrong("expect_tools is not a list of names")
     return tuple(names)
 
 
 def secrets(stream: BinaryIO, wait_s: float = SECRETS_WAIT_S) -> dict[str, str]:
-    """The keys, from the first line of a stream. Raises UsageError, which never quotes the line."""
+    """Return the keys from the first line of a stream. Raises UsageError, which never quotes the line."""
     remedy = f"Send one line of JSON, {{}} or some of {', '.join(SECRETS)}."
     if not select.select([stream], [], [], wait_s)[0]:
         raise UsageError("no keys came on standard input", f"nothing for {wait_s:g} s", remedy)
@@ -189,14 +188,16 @@ def secrets(stream: BinaryIO, wait_s: float = SECRETS_WAIT_S) -> dict[str, str]:
     except ValueError:
         told = None
     if not isinstance(told, dict) or not all(isinstance(value, str) for value in told.values()):
-        raise UsageError("the keys on standard input cannot be read", "the line is no JSON object of strings", remedy)
+        raise UsageError(
+            "the keys on standard input cannot be read", "the line is not a JSON object of strings", remedy
+        )
     if unknown := sorted(set(told) - set(SECRETS)):
         raise UsageError("standard input names unknown keys", f"{len(unknown)} of them", remedy)
     return {name: value.strip() for name, value in told.items() if value.strip()}
 
 
 def needed(config: Config, keys: dict[str, str]) -> None:
-    """Refuses a cell whose keys or prices are missing, before anything is spent. Raises PrerequisiteError."""
+    """Check that a cell's keys and prices exist, before money is spent. Raises PrerequisiteError."""
     wanted = {"anthropic": "ANTHROPIC_API_KEY", "bedrock": "AWS_BEARER_TOKEN_BEDROCK"}.get(config.upstream.kind)
     if wanted and wanted not in keys:
         raise PrerequisiteError(

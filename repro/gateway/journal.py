@@ -1,8 +1,8 @@
-"""Every request and its answer, one line as it happens, without keys.
+"""The journal: every request with its answer, one line as it happens, without keys.
 
-Lines are JSON objects with `n`, `time` (UTC) and `kind`: `start` and `stop` of the gateway, `open` for a request that
-was let in and is not answered yet, `request` for one that has its answer, `kb` for a call of a knowledge tool. An
-`open` line without a `request` of the same `id` was under way when the gateway was killed.
+Lines are JSON objects with `n`, `time` (UTC) and `kind`. Kinds: `start` and `stop` of the gateway, `open` for an
+admitted request without an answer yet, `request` for one with its answer, `kb` for a knowledge call. An `open` line
+without a `request` of the same `id` was under way when the gateway was killed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from repro import jsonio
 from repro.gateway.redact import Redactor
 
 FILE = "journal.jsonl"
-# Beyond this many bytes lines keep everything but what was said, and refusals have no lines: the meter counts them. So
-# no agent can fill the disk.
+# Beyond this many bytes, lines leave out all text and refusals have no lines (the meter counts them), so that no agent
+# can fill the disk.
 LARGEST = 512 * 1024 * 1024
 SAID = ("excerpt", "response", "reply", "arguments", "text", "detail")
-# Of what an agent sends with one call of a knowledge tool.
+# Most characters kept of the arguments of one knowledge call.
 LONGEST_SAID = 16_000
 BIG = ("system", "tools")
 
@@ -31,15 +31,18 @@ def _digest(value: Any) -> str:
 
 
 def _unmarked(message: Any) -> Any:
-    """A message without its cache marks, which move from request to request."""
+    """Return a message without its cache marks, which move between requests."""
     if isinstance(message, dict):
         return {key: _unmarked(value) for key, value in message.items() if key != "cache_control"}
     return [_unmarked(part) for part in message] if isinstance(message, list) else message
 
 
 class Journal:
-    """The file of lines. Conversations grow by repeating themselves, so a body holds only what is new since the one
-    before: `messages_kept` says how many messages of `kept_from` come first, {"same_as": n} stands for equal parts."""
+    """The file of lines.
+
+    Conversations repeat themselves, so a body holds only the part that differs from the one before. `messages_kept`:
+    how many messages of line `kept_from` come first. {"same_as": n}: equal to the part in line n.
+    """
 
     def __init__(self, folder: Path, redactor: Redactor) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,12 +56,12 @@ class Journal:
         self._parts: dict[str, tuple[int, str]] = {}
 
     def request_id(self) -> str:
-        """A name for the next request, unique in this journal."""
+        """Return an id for the next request, unique in this journal."""
         self._requests += 1
         return f"{self.n + 1}.{self._requests}"
 
     def write(self, kind: str, entry: dict[str, Any], body: dict[str, Any] | None = None) -> int:
-        """Appends a line, and makes sure of it on disk; returns its number. Raises OSError."""
+        """Append a line and sync it to disk; return its number. Raises OSError."""
         full = self._bytes > LARGEST
         if full:
             if entry.get("decision") == "denied" or "/count_tokens" in entry.get("path", ""):
@@ -77,7 +80,7 @@ class Journal:
         return self.n
 
     def _news(self, body: dict[str, Any]) -> dict[str, Any]:
-        """What a body holds beyond the one before."""
+        """Return the part of a body that differs from the one before."""
         news = dict(body)
         messages = body.get("messages")
         if isinstance(messages, list):
@@ -99,19 +102,21 @@ class Journal:
         return news
 
     def close(self) -> None:
-        """Ends the file; what was written is on disk already."""
+        """Close the file; all lines are on disk already."""
         self._stream.close()
 
 
 def short(value: Any) -> Any:
-    """What an agent sent, as it is or, where it is long, the beginning of its text."""
+    """Return what an agent sent, or the beginning of its text if it is long."""
     text = jsonio.dumps(value)
     return value if len(text) <= LONGEST_SAID else {"begins": text[:LONGEST_SAID], "characters": len(text)}
 
 
 def bodies(path: Path) -> dict[int, dict[str, Any]]:
-    """The whole request bodies of a journal by line number, put together again (cache marks as in their first
-    appearance). Raises OSError, ValueError."""
+    """Return the whole request bodies of a journal by line number. Raises OSError, ValueError.
+
+    Cache marks are those of a part's first appearance.
+    """
     whole: dict[int, dict[str, Any]] = {}
     for line in jsonio.lines(path):
         if "body" not in line:

@@ -1,7 +1,8 @@
-"""What stands behind /mcp: the eight knowledge tools, each call counted, timed and journaled.
+"""The eight knowledge tools behind /mcp, with each call counted, timed and journaled.
 
-The agent sees one MCP server over HTTP whichever knowledge base answers: pages that ship with the tool, unrelated pages
-(placebo), or the remote service, whose own MCP server runs as a child of the gateway and alone has its key.
+The agent sees one MCP server over HTTP, whichever knowledge base answers: the tool's own pages, unrelated pages
+(placebo), or the remote service. The remote service's own MCP server runs as a child of the gateway, and only that
+child receives its key.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from repro.gateway.config import KB_TOOLS, REMOTE, Config, KnowledgeSpec
 from repro.gateway.redact import Redactor
 
 START_S = 60.0
-# The remote server tells of its failures in ordinary text.
+# The remote server reports its failures as plain text.
 SOFT_ERROR = re.compile(
     r"\s*(?:API error:|Authentication error:|Unexpected error:|.{0,80}(?:Rate limit|Insufficient credits|timed out))",
     re.IGNORECASE,
@@ -37,7 +38,7 @@ CITATION = re.compile(r"\[([\w.+-]+(?:/[\w.+-]+)+|[A-Z]\w*_\w+)\](?!\()")
 
 @dataclass(frozen=True)
 class Consulted:
-    """What a tool answered. hits: pages that it cites. failed: the call failed, whether or not the answer says so."""
+    """A tool's answer. hits: pages that it cites. failed: the call failed, whether or not the answer says so."""
 
     text: str
     hits: tuple[str, ...] = ()
@@ -51,7 +52,7 @@ class Knowledge(Protocol):
     tools: list[types.Tool]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Consulted:
-        """Answers one call; it raises for nothing but cancellation."""
+        """Answer one call. Raises nothing except on cancellation."""
 
 
 class Pages:
@@ -66,7 +67,7 @@ class Pages:
                       for t in tools.TOOLS]  # fmt: skip
 
     async def warm(self) -> None:
-        """Reads the pages, so that the first call is no slower than others. Raises UsageError for a broken page."""
+        """Read the pages, so that the first call is as fast as others. Raises UsageError for a broken page."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._call, "get_page", {}, self._kind)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Consulted:
@@ -75,17 +76,17 @@ class Pages:
             answer = await asyncio.get_running_loop().run_in_executor(
                 self._thread, self._call, name, arguments, self._kind
             )
-        except Exception as error:  # a fault of ours must reach the journal, not end the cell
+        except Exception as error:  # our own faults must reach the journal and not end the cell
             return Consulted(f"The knowledge base failed: {type(error).__name__}.", is_error=True, failed=True)
         return Consulted(answer.text, tuple(answer.hits), answer.is_error, answer.is_error)
 
     def close(self) -> None:
-        """Gives the thread back."""
+        """Release the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 class Remote:
-    """The published service, through its own MCP server. A server that has ended is told of in every answer."""
+    """The published service, through its own MCP server. If that has ended, every answer says so."""
 
     def __init__(self, client: Client, tools: list[types.Tool], redactor: Redactor) -> None:
         self._client, self._redactor = client, redactor
@@ -126,7 +127,7 @@ def _tail(errors: IO[str], redactor: Redactor) -> str:
 @contextlib.asynccontextmanager
 async def _remote(spec: KnowledgeSpec, key: str, redactor: Redactor) -> AsyncIterator[Remote]:
     _installed()
-    # its key reaches the child alone; the path is ours, so that it finds the package that we found
+    # Only the child receives the key. It gets our path, so that it finds the package that was checked here.
     env = {"LEEROOPEDIA_API_KEY": key, "PYTHONPATH": ":".join(filter(None, sys.path))}
     env |= {"LEEROOPEDIA_API_URL": spec.url} if spec.url else {}
     command = StdioServerParameters(
@@ -143,7 +144,7 @@ async def _remote(spec: KnowledgeSpec, key: str, redactor: Redactor) -> AsyncIte
             while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
             why = redactor.text(f"{type(error).__name__}: {error} {_tail(errors, redactor)}")
-            # its service may be away: worth another attempt, which a package that is missing is not
+            # The service may be away for a while, so this may be retried, unlike a missing package.
             raise ReproError("the knowledge server leeroopedia did not start", why, "Check its key.") from None
         tools = [tool for tool in listed if tool.name in KB_TOOLS]
         if missing := sorted(set(KB_TOOLS) - {tool.name for tool in tools}):
@@ -153,8 +154,10 @@ async def _remote(spec: KnowledgeSpec, key: str, redactor: Redactor) -> AsyncIte
 
 @contextlib.asynccontextmanager
 async def started(config: Config, keys: dict[str, str], redactor: Redactor) -> AsyncIterator[Knowledge]:
-    """The knowledge base of a cell that has one. Raises PrerequisiteError, UsageError, and ReproError for a server that
-    does not start."""
+    """Run the knowledge base of a cell.
+
+    Raises PrerequisiteError, UsageError, and ReproError for a server that does not start.
+    """
     kind = config.knowledge.kind
     if kind == "leeroopedia":
         async with _remote(config.knowledge, keys["LEEROOPEDIA_API_KEY"], redactor) as remote:
@@ -171,7 +174,7 @@ async def started(config: Config, keys: dict[str, str], redactor: Redactor) -> A
 async def timed(
     knowledge: Knowledge, name: str, arguments: dict[str, Any], timeout_s: float
 ) -> tuple[Consulted, float]:
-    """One call and how long it took, s. A call that takes longer than timeout_s is an error."""
+    """Return the answer to one call and its duration, s. A call that exceeds timeout_s is an error."""
     began = time.monotonic()
     try:
         async with asyncio.timeout(timeout_s):

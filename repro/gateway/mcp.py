@@ -42,7 +42,7 @@ class Mcp:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The server is up."""
+        """Run the server while the block lasts."""
         async with self._manager.run():
             yield
 
@@ -79,7 +79,7 @@ class Mcp:
         return _text(answer.text, is_error=answer.is_error)
 
     async def handle(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> tuple[int, str]:
-        """Answers one POST whose body has been read; returns the status and the method that was called."""
+        """Answer one POST whose body has been read; return the status and the method called."""
         try:
             told = json.loads(body)
             method = brief(told.get("method")) if isinstance(told, dict) else "batch"
@@ -97,7 +97,7 @@ class Mcp:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """A body that has been read, for an application that reads it again and then waits for the client to go."""
+    """Return a receiver that gives a body again, and then waits for the client to disconnect."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def read() -> Message:

@@ -1,4 +1,4 @@
-"""One request for a message, from the agent's body to the journal's line."""
+"""Handles one message request, from the agent's body to the journal's line."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from repro.gateway.upstreams.base import Call, Upstream, UpstreamLost
 from repro.gateway.upstreams.record import Record
 from repro.gateway.upstreams.retry import LARGEST_REPLY, Opened, patient
 
-ENDING = error_body("api_error", "gateway: it ends [upstream:interrupted]")
-# What a provider says of a request itself, which the agent wrote; an account without money is another matter.
+ENDING = error_body("api_error", "gateway: it is shutting down [upstream:interrupted]")
+# Statuses by which a provider rejects the request itself, which the agent wrote. An account without money is different.
 CALLERS = (400, 404, 405, 413, 415, 422)
 NO_MONEY = '"message":"yourcreditbalance'
 RETURNED = ("request-id", "retry-after", "anthropic-ratelimit-unified-reset")
 
 
 def answer(status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
-    """A JSON answer."""
+    """Return a JSON response."""
     return Response(json.dumps(body), status, headers, "application/json")
 
 
 @dataclass
 class Exchange:
-    """One request on its way: what the journal will say of it."""
+    """One request under way, with its journal entry."""
 
     id: str
     path: str
@@ -50,7 +50,7 @@ class Exchange:
 
 
 class Streamed(StreamingResponse):
-    """Events as they come. It ends with its pump, so that a request holds its room until the provider has ended."""
+    """Events as they arrive. It ends after its pump, so that a request keeps its room until the provider has ended."""
 
     def __init__(self, exchange: Exchange, queue: asyncio.Queue[bytes | None], pump: asyncio.Task[None]) -> None:
         self._exchange, self._pump = exchange, pump
@@ -62,7 +62,7 @@ class Streamed(StreamingResponse):
         super().__init__(events(), exchange.entry["status"], {"cache-control": "no-cache"}, "text/event-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the events; where the agent goes before the end, the journal says so."""
+        """Send the events. If the agent disconnects before the end, the journal says so."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -72,10 +72,10 @@ class Streamed(StreamingResponse):
 
 
 class Messages:
-    """The way of a request: policy, budgets, provider, meter, journal.
+    """Passes requests through policy, budgets, provider, meter and journal.
 
-    An answer that streams is read to its end even where the agent has gone: the provider bills it, so the meter must
-    see it.
+    A streamed answer is read to its end even if the agent has disconnected: the provider bills it, so it must be
+    metered.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Messages:
         self._answered, self._ending = asyncio.Event(), False
 
     def refuse(self, refusal: Refusal, entry: dict[str, Any], shown: Any = None) -> Response:
-        """Counts, journals and tells a refusal. shown: what of the request the journal keeps."""
+        """Count, journal and answer a refusal. shown: the part of the request that the journal keeps."""
         self._meter.denied[refusal.code] += 1
         entry = entry | {
             "status": refusal.status, "decision": "denied", "code": refusal.code, "detail": refusal.detail,
@@ -103,7 +103,7 @@ class Messages:
         return answer(refusal.status, refusal.body(), FINAL)
 
     async def handle(self, entry: dict[str, Any], raw: bytes, headers: dict[str, str], *, beta: bool) -> Response:
-        """Answers one request whose body has been read. entry: its path and id."""
+        """Answer one request whose body has been read. entry: its path and id."""
         path: str = entry["path"]
         counting = path != "/v1/messages"
         body = _parse(raw)
@@ -122,12 +122,12 @@ class Messages:
         return await self._forward(exchange, Call(path, body, passed, beta))
 
     async def _turn(self, request: str, size: int, most: int) -> Refusal | None:
-        """Waits while requests under way may yet use up the budgets, so that one reply alone goes beyond them."""
+        """Wait while requests under way may use up the budgets, so that at most one reply exceeds them."""
         while self._budgets.under_way and not self._budgets.fits(size, most):
             self._answered.clear()
             await self._answered.wait()
             if self._ending:
-                return Refusal("ending", "it ends", 503, "api_error")
+                return Refusal("ending", "it is shutting down", 503, "api_error")
             if refusal := self._budgets.refusal():
                 return refusal
         self._budgets.reserve(request, size, most)
@@ -146,7 +146,7 @@ class Messages:
                 handed_on = True
                 return self._streamed(exchange, opened)
             return self._whole(exchange, opened)
-        except asyncio.CancelledError:  # the gateway ends
+        except asyncio.CancelledError:  # the gateway is shutting down
             exchange.entry |= {"status": 503, "error": "interrupted"}
             return answer(503, ENDING, FINAL)
         finally:
@@ -154,7 +154,7 @@ class Messages:
                 self._settle(exchange)
 
     async def _opened(self, call: Call) -> Opened:
-        """The provider's answer. Raises CancelledError where the gateway ends first."""
+        """Return the provider's answer. Raises CancelledError if the gateway shuts down first."""
         waiting = asyncio.create_task(
             patient(
                 self._upstream, call, self._config.retry, note=self._failed, left_s=lambda: self._budgets.wall_left_s
@@ -168,7 +168,7 @@ class Messages:
         self._meter.errors[code] += 1
 
     def _whole(self, exchange: Exchange, opened: Opened) -> Response:
-        """An answer in one piece, or the provider's last error."""
+        """Answer in one piece, or with the provider's last error."""
         if opened.reply is None:
             lost = opened.lost or UpstreamLost("connect")
             exchange.entry |= {"status": 502, "error": lost.code}
@@ -189,7 +189,7 @@ class Messages:
         return Response(content, status, headers, "application/json")
 
     def _streamed(self, exchange: Exchange, opened: Opened) -> Response:
-        """Events, passed on as they come."""
+        """Answer with events, passed on as they arrive."""
         assert opened.reply is not None
         exchange.entry["status"] = opened.reply.status
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -200,7 +200,7 @@ class Messages:
         return Streamed(exchange, queue, pump)
 
     async def _pump(self, exchange: Exchange, opened: Opened, queue: asyncio.Queue[bytes | None]) -> None:
-        """Reads a stream to its end, whoever listens."""
+        """Read a stream to its end, also after the agent disconnected."""
         assert opened.reply is not None
         splitter, size = sse.Splitter(), 0
 
@@ -223,7 +223,7 @@ class Messages:
             exchange.entry["error"] = lost.code
             error = error_body("api_error", self._redactor.text(lost.told))["error"]
             queue.put_nowait(sse.render("error", error=error))
-        except asyncio.CancelledError:  # the gateway ends
+        except asyncio.CancelledError:  # the gateway is shutting down
             exchange.entry["error"] = "interrupted"
             queue.put_nowait(sse.render("error", error=ENDING["error"]))
         finally:
@@ -235,7 +235,7 @@ class Messages:
             await opened.reply.close()
 
     def _settle(self, exchange: Exchange) -> None:
-        """Counts and journals an exchange that has ended, however it ended."""
+        """Count and journal an exchange, however it ended."""
         entry, told = exchange.entry, exchange.answer
         if not exchange.counting:
             self._budgets.release(exchange.id)
@@ -254,13 +254,13 @@ class Messages:
         self._meter.save()
 
     def _blamed(self, entry: dict[str, Any]) -> str:
-        """The provider's failure in an exchange that gave no message; "" where the request was at fault."""
+        """Return the provider's failure in an exchange without a message; "" if the request caused it."""
         reply = "".join(str(entry.get("reply", "")).lower().split(" "))
         own = entry.get("error") == "interrupted" or (entry.get("status") in CALLERS and NO_MONEY not in reply)
         return "" if own else str(entry.get("error") or entry.get("status") or "lost")
 
     async def aclose(self) -> None:
-        """Ends what is under way; every exchange gets its line."""
+        """End the requests under way; every exchange gets its journal line."""
         self._ending = True
         self._answered.set()
         tasks: list[asyncio.Task[Any]] = [*self._pumps, *self._waiting]
@@ -280,8 +280,8 @@ def _finite(text: str) -> float:
 
 
 def _parse(raw: bytes) -> Any:
-    """A body as JSON in UTF-8. What goes on to the provider is written anew from it, so that both read the same."""
+    """Parse a body as JSON in UTF-8. The provider receives it rewritten from this value, so that both read the same."""
     try:
         return json.loads(raw.decode(), parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        return Refusal("body_invalid", f"the body is no JSON: {type(error).__name__}")
+        return Refusal("body_invalid", f"the body is not JSON: {type(error).__name__}")

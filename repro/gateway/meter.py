@@ -1,4 +1,4 @@
-"""What a cell used, as the provider reported it: tokens by class, money, turns, knowledge calls, refusals, errors."""
+"""The meter of a cell: tokens by class (as the provider reports), money, turns, knowledge calls, refusals, errors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ def _count(value: object) -> int:
 
 
 def tokens(usage: dict[str, Any]) -> dict[str, int]:
-    """The classes of tokens in the `usage` of one reply. Cache writes without a lifetime count as 5 minutes, the API's
-    default; what a compaction used stands beside the totals and is added."""
+    """Return the tokens by class in the `usage` of one reply.
+
+    Cache writes without a lifetime count as 5 minutes, the API's default. Compaction is reported beside the totals and
+    is added.
+    """
     parts = [usage] + [
         part for part in usage.get("iterations") or []
         if isinstance(part, dict) and part.get("type") == "compaction"
@@ -39,10 +42,10 @@ def tokens(usage: dict[str, Any]) -> dict[str, int]:
 
 
 class Meter:
-    """The counts of one cell, on disk after every request.
+    """The counts of one cell, saved after every request.
 
-    path: meter.json; one that is there already is continued. rates: USD for a million tokens by class, or None for a
-    model without a known price: `usd` stays null then. failing: the provider's failure of the last message, or "".
+    path: meter.json; an existing one is continued. rates: USD for a million tokens by class, or None for a model
+    without a known price, and then `usd` stays null. failing: the provider's failure of the last message, or "".
     """
 
     def __init__(self, path: Path, rates: dict[str, float] | None, as_of: str, about: dict[str, Any]) -> None:
@@ -62,16 +65,16 @@ class Meter:
 
     @property
     def usd(self) -> float | None:
-        """Money spent, USD; None where the model's price is unknown."""
+        """Return the money spent, USD; None if the model's price is unknown."""
         return None if self.rates is None else usd(self.rates, self.tokens)
 
     @property
     def fresh_tokens(self) -> int:
-        """Tokens that were processed anew: all but those read from the prompt cache."""
+        """Return the tokens without those read from the prompt cache."""
         return sum(n for kind, n in self.tokens.items() if kind != "cache_read")
 
     def add(self, usage: dict[str, Any], model: str) -> dict[str, int]:
-        """Counts the usage of one reply, complete or not; returns it by class."""
+        """Count the usage of one reply, complete or not; return it by class."""
         used = tokens(usage)
         for kind, n in used.items():
             self.tokens[kind] += n
@@ -80,14 +83,14 @@ class Meter:
         return used
 
     def consult(self, *, hits: int, latency_s: float, failed: bool) -> None:
-        """Counts one call of a knowledge tool."""
+        """Count one knowledge call."""
         self.kb["calls"] += 1
         self.kb["hits"] += hits
         self.kb["errors"] += int(failed)
         self.kb["latency_s"].append(round(latency_s, 4))
 
     def record(self) -> dict[str, Any]:
-        """The whole state as it stands in meter.json."""
+        """Return the whole state in the form of meter.json."""
         return self.about | {
             "turns": self.turns, "requests": self.requests, "tokens": self.tokens, "usd": self.usd,
             "price_as_of": self.as_of, "kb": self.kb, "denied": dict(self.denied), "stopped": self.stopped,
@@ -96,5 +99,5 @@ class Meter:
         }  # fmt: skip
 
     def save(self) -> None:
-        """Writes meter.json whole. Raises OSError."""
+        """Write meter.json atomically. Raises OSError."""
         jsonio.write(self.path, self.record())

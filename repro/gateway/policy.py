@@ -1,5 +1,8 @@
-"""What the body of a request may hold. The provider runs some tools itself, with the web at hand, and fetches what a
-body points to: only a gateway that reads bodies can tell."""
+"""Rules for the bodies of requests.
+
+A provider can run tools of its own, with access to the web, and fetch data that a body points to. Only a gateway that
+reads bodies can prevent that.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ FIELDS = frozenset(
     "model max_tokens messages system tools tool_choice stream stop_sequences metadata thinking output_config "
     "cache_control context_management temperature top_p top_k service_tier speed".split()
 )
-# Fields that decide the price of a token: only their plain value passes, so that the meter's table holds.
+# Fields that decide the price of a token: only these values pass, so that the meter's price table applies.
 PLAIN = {"service_tier": ("auto", "standard_only"), "speed": ("standard", None)}
 TOOL_TYPE = re.compile(r"(bash|text_editor|memory)_[0-9]{8}")
 TOOL_FIELDS = frozenset(
@@ -41,7 +44,7 @@ DEFAULT_VERSION = "2023-06-01"
 
 
 def headers(told: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The headers that go on to the provider, and the betas that were taken out."""
+    """Return the headers that go on to the provider, and the betas that were removed."""
     version = told.get("anthropic-version", "")
     passed = {
         "anthropic-version": version if VERSION.fullmatch(version) else DEFAULT_VERSION,
@@ -55,7 +58,7 @@ def headers(told: dict[str, str]) -> tuple[dict[str, str], list[str]]:
 
 
 def depth_exceeded(body: Any) -> bool:
-    """Whether a body is nested deeper than any honest one, told without recursion."""
+    """Return whether a body is nested deeper than any honest one, without recursion."""
     level = [body]
     for _ in range(DEEPEST):
         level = [
@@ -70,8 +73,10 @@ def depth_exceeded(body: Any) -> bool:
 
 
 def tool_names(body: dict[str, Any]) -> set[str]:
-    """The tools that the model sees, without the name of the server that a client puts before them. A tool that is
-    deferred is not seen."""
+    """Return the names of tools that the model sees, without a client's prefix of the server's name.
+
+    Deferred tools are not seen.
+    """
     tools = [tool for tool in body.get("tools") or [] if isinstance(tool, dict) and not tool.get("defer_loading")]
     return {str(tool.get("name", "")).rpartition("__")[2] for tool in tools}
 
@@ -84,9 +89,9 @@ class Policy:
     listed: bool = field(default=False)
 
     def refusal(self, body: Any, *, counting: bool) -> Refusal | None:
-        """Why a body may not pass, or None. counting: it asks for a count of tokens, not for a message."""
+        """Return why a body may not pass, or None. counting: it requests a token count, not a message."""
         if not isinstance(body, dict):
-            return Refusal("body_invalid", "the body is no JSON object")
+            return Refusal("body_invalid", "the body is not a JSON object")
         if depth_exceeded(body):
             return Refusal("body_invalid", f"the body is nested deeper than {DEEPEST} levels")
         checks: tuple[Callable[[dict[str, Any]], Iterator[Refusal]], ...] = (
@@ -98,11 +103,11 @@ class Policy:
         if not counting:
             self.listed = self.listed or bool(self.config.expect_tools and body.get("tools"))
             if not isinstance(body.get("max_tokens"), int) or isinstance(body["max_tokens"], bool):
-                return Refusal("body_invalid", "max_tokens is no whole number")
+                return Refusal("body_invalid", "max_tokens is not a whole number")
         return None
 
     def edit(self, body: dict[str, Any]) -> list[str]:
-        """Changes what passes in a milder form; returns what was changed."""
+        """Lower what exceeds the rules but can pass; return the changes."""
         told = body.get("max_tokens")
         if not isinstance(told, int) or told <= self.config.max_tokens:
             return []
@@ -119,7 +124,7 @@ class Policy:
             yield Refusal("field_denied", f"the field {brief(name)} is not allowed here")
         for name, values in PLAIN.items():
             if name in body and body[name] not in values:
-                yield Refusal("field_denied", f"{name} must keep its plain value")
+                yield Refusal("field_denied", f"{name} must keep its default value")
         if not isinstance(body.get("stream", False), bool):
             yield Refusal("body_invalid", "stream is neither true nor false")
 
@@ -128,7 +133,7 @@ class Policy:
         if tools is None:
             return
         if not isinstance(tools, list):
-            yield Refusal("body_invalid", "tools is no list")
+            yield Refusal("body_invalid", "tools is not a list")
             return
         for tool in tools:
             kind = tool.get("type") if isinstance(tool, dict) else tool
@@ -155,12 +160,12 @@ class Policy:
     def _messages(self, body: dict[str, Any]) -> Iterator[Refusal]:
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
-            yield Refusal("body_invalid", "messages is no list, or an empty one")
+            yield Refusal("body_invalid", "messages is not a list, or is empty")
             return
         yield from _blocks(body.get("system"), "system")
         for message in messages:
             if not isinstance(message, dict) or message.get("role") not in ROLES:
-                yield Refusal("body_invalid", f"a message has no role of {', '.join(ROLES)}")
+                yield Refusal("body_invalid", f"a message has none of the roles {', '.join(ROLES)}")
             elif unknown := sorted(set(message) - {"role", "content"}):
                 yield Refusal("field_denied", f"a message has the field {brief(unknown[0])}")
             else:
@@ -179,7 +184,7 @@ class Policy:
 
 
 def _blocks(content: Any, where: str) -> Iterator[Refusal]:
-    """What may not pass in a list of content blocks, at any depth. A tool's input is only data and is not searched."""
+    """Yield refusals for a list of content blocks, at any depth. A tool's input is data and is not searched."""
     if content is None or isinstance(content, str):
         return
     if not isinstance(content, list):

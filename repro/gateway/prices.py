@@ -1,4 +1,4 @@
-"""What tokens cost: a dated table, and the sum over the classes of tokens."""
+"""Prices of tokens: a dated table, and the sum over the classes of tokens."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from repro.errors import UsageError
 
 TABLE = Path(__file__).with_name("prices.toml")
 CLASSES = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
-# How Bedrock wraps a model's name: region, provider, version.
+# Bedrock's form of a model's name: region, provider, version.
 BEDROCK = re.compile(r"^(?:[a-z-]+\.)?anthropic\.(?P<model>.+?)(?:-v\d+(?::\d+)?)?$")
 
 
 def load(path: Path | None = None) -> dict[str, Any]:
-    """The price table {"as_of", "models": {model: {class: USD for a million tokens}}}: ours, or another file of its
-    shape. Raises UsageError."""
+    """Return a price table {"as_of", "models": {model: {class: USD for a million tokens}}}. Raises UsageError.
+
+    path: another table of this form; by default the shipped one.
+    """
     path = path or TABLE
     try:
         table = tomllib.loads(path.read_text())
@@ -30,11 +32,11 @@ def load(path: Path | None = None) -> dict[str, Any]:
 
 
 def checked(table: Any, name: str) -> dict[str, Any]:
-    """The table, if it is one. Raises UsageError."""
+    """Return the table if it is valid. Raises UsageError."""
     remedy = f"Every model needs {', '.join(CLASSES)} in USD for a million tokens, and the table a date `as_of`."
     models = table.get("models") if isinstance(table, dict) else None
     if not isinstance(models, dict) or not table.get("as_of"):
-        raise UsageError(f"{name} is no price table", "it lacks `as_of` or `models`", remedy)
+        raise UsageError(f"{name} is not a price table", "it lacks `as_of` or `models`", remedy)
     for model, rates in models.items():
         values = [rates.get(kind) for kind in CLASSES] if isinstance(rates, dict) else [None]
         if not all(isinstance(v, int | float) and math.isfinite(v) and v >= 0 for v in values):
@@ -43,13 +45,12 @@ def checked(table: Any, name: str) -> dict[str, Any]:
 
 
 def rates(table: dict[str, Any], model: str) -> dict[str, float] | None:
-    """USD for a million tokens by class, or None for a model that the table does not know. A name as Bedrock writes it
-    finds the model's list price."""
+    """Return USD for a million tokens by class, or None for an unknown model. Bedrock's names are recognised."""
     models: dict[str, dict[str, float]] = table["models"]
     wrapped = BEDROCK.match(model)
     return models.get(model) or (models.get(wrapped["model"]) if wrapped else None)
 
 
 def usd(rate: dict[str, float], tokens: dict[str, int]) -> float:
-    """The price of tokens by class, USD."""
+    """Return the price of tokens by class, USD."""
     return math.fsum(rate[kind] * tokens.get(kind, 0) for kind in CLASSES) / 1e6

@@ -1,4 +1,4 @@
-"""Keys leave no trace: every text is searched for their values, in the forms that they travel in."""
+"""Removes keys from every text, in all forms in which they may appear."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ SHORTEST = 8
 
 
 def _base64_forms(value: bytes) -> set[str]:
-    """What base64 makes of a value wherever it begins in a longer text, without the characters that also depend on
-    its neighbours."""
+    """Return the base64 forms of a value at any offset in a text, without characters that depend on neighbours."""
     forms = set()
     for before in range(3):
         text = base64.b64encode(b"\0" * before + value).decode()
@@ -27,7 +26,7 @@ def _base64_forms(value: bytes) -> set[str]:
 
 
 def _forms(value: str) -> set[str]:
-    """A value as it stands in plain text, JSON (also JSON within JSON), URLs, hexadecimal and base64."""
+    """Return the forms of a value in plain text, JSON (also nested), URLs, hexadecimal and base64."""
     plain = json.dumps(value)[1:-1]
     escaped = {plain, json.dumps(plain)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     escaped |= {form.replace("/", "\\/") for form in escaped} | {form.replace("/", "\\\\/") for form in escaped}
@@ -38,7 +37,7 @@ def _forms(value: str) -> set[str]:
 class Redactor:
     """Replaces the values of keys.
 
-    values: the keys. Raises UsageError for one under 8 characters, which ordinary text would hold by chance.
+    values: the keys. Raises UsageError for one under 8 characters, which could occur in ordinary text by chance.
     """
 
     def __init__(self, values: list[str]) -> None:
@@ -50,25 +49,25 @@ class Redactor:
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
 
     def holds(self, text: str) -> bool:
-        """Whether a text holds a key in any form."""
+        """Return whether a text holds a key in any form."""
         return any(form in text for form in self._forms)
 
     def text(self, text: str) -> str:
-        """The text without keys."""
+        """Return the text without keys."""
         for form in self._forms:
             if form in text:
                 text = text.replace(form, MARK)
         return text
 
     def data(self, raw: bytes) -> bytes:
-        """The same for UTF-8; bytes that hold no key come back as they are."""
+        """Return UTF-8 bytes without keys; bytes that hold none are returned unchanged."""
         if not self._forms:
             return raw
         text = raw.decode("utf-8", "surrogateescape")
         return self.text(text).encode("utf-8", "surrogateescape") if self.holds(text) else raw
 
     def value(self, value: Any) -> Any:
-        """The same for what JSON knows: strings and the names of fields, at any depth."""
+        """Return a JSON value without keys, in strings and field names at any depth."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -78,7 +77,7 @@ class Redactor:
         return value
 
     def line(self, value: Any) -> str:
-        """One line of JSON without keys."""
+        """Return one line of JSON without keys."""
         line = jsonio.dumps(value)
         if not self.holds(line):
             return line

@@ -1,4 +1,4 @@
-"""A request that does not pass: why, and how the agent is told so that it does not try the same again."""
+"""A refused request: the reason, and a reply that keeps the agent's client from retrying."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FINAL = {"x-should-retry": "false"}
 
 @dataclass(frozen=True)
 class Refusal:
-    """code: a word of a fixed set, counted by the meter. detail: one sentence for the agent and the journal."""
+    """code: one of a fixed set, counted by the meter. detail: one sentence for the agent and the journal."""
 
     code: str
     detail: str
@@ -19,16 +19,16 @@ class Refusal:
     kind: str = "invalid_request_error"
 
     def body(self) -> dict[str, Any]:
-        """The shape of the Messages API's own errors."""
+        """Return the refusal in the form of the Messages API's own errors."""
         return error_body(self.kind, f"gateway: {self.detail} [{self.code}]")
 
 
 def error_body(kind: str, message: str) -> dict[str, Any]:
-    """An error as the Messages API writes it."""
+    """Return an error in the form of the Messages API."""
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
 def brief(text: object, limit: int = 120) -> str:
-    """What a client sent, short enough to be repeated to it."""
+    """Return a client's text, short enough to be repeated to it."""
     line = " ".join(str(text).split())
     return line if len(line) <= limit else line[:limit] + "..."

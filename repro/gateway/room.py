@@ -1,4 +1,4 @@
-"""Room for requests: how many, and how many bytes, the gateway holds at once. Who finds none waits."""
+"""Admission of requests: how many, and how many bytes, the gateway holds at once. Further requests wait."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SLOTS, BYTES, WAITING = 8, 64 * 1024 * 1024, 64
 
 
 class Full(Exception):  # noqa: N818 (a signal within the gateway, never shown)
-    """Even the queue is full."""
+    """The queue is full."""
 
 
 class Room:
-    """Slots and bytes. A request takes its share before its body is read and gives it back when it is answered."""
+    """Slots and bytes. A request takes its share before its body is read and returns it after the answer."""
 
     def __init__(self, slots: int = SLOTS, total: int = BYTES, waiting: int = WAITING) -> None:
         self._slots, self._bytes, self._waiting = slots, total, waiting
@@ -23,7 +23,7 @@ class Room:
         self.highest = self._held = 0
 
     async def take(self, size: int) -> None:
-        """Waits for a slot and `size` bytes. Raises Full."""
+        """Wait for a slot and `size` bytes. Raises Full."""
         if self._waiting <= 0:
             raise Full
         self._waiting -= 1
@@ -38,7 +38,7 @@ class Room:
             self._waiting += 1
 
     async def give(self, size: int) -> None:
-        """Gives the share back."""
+        """Return the share."""
         async with self._free:
             self._slots += 1
             self._bytes += size
@@ -47,7 +47,7 @@ class Room:
 
     @contextlib.asynccontextmanager
     async def held(self, size: int) -> AsyncIterator[None]:
-        """A share for as long as a block lasts. Raises Full."""
+        """Hold a share while the block lasts. Raises Full."""
         await self.take(size)
         try:
             yield

@@ -28,14 +28,14 @@ from repro.gateway.meter import Meter
 from repro.gateway.redact import Redactor
 
 READY = "ready"
-# Docker kills 10 s after SIGTERM; the journal must be whole before.
+# Docker kills 10 s after SIGTERM, and the journal must be complete before.
 GRACE_S = 3
 CONNECTIONS, KEEP_ALIVE_S = 256, 120
 LONGEST_SOCKET = 107
 
 
 class _Formatter(logging.Formatter):
-    """Log lines without keys."""
+    """Formats log lines without keys."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__("%(name)s: %(message)s")
@@ -46,8 +46,11 @@ class _Formatter(logging.Formatter):
 
 
 class _Bounded(H11Protocol):
-    """HTTP on one connection. Beyond CONNECTIONS a request is told to come again; beyond twice as many a connection is
-    hung up on, for idle ones take memory too."""
+    """HTTP on one connection.
+
+    Beyond CONNECTIONS, requests are answered with a request to retry. Beyond twice as many, connections are closed at
+    once, since idle ones use memory too.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         if len(self.connections) >= 2 * CONNECTIONS:
@@ -62,7 +65,7 @@ class _Bounded(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the gateway, which ends with exit code 0 on SIGTERM, and says when it listens."""
+    """Leaves signals to the gateway, which ends with exit code 0 on SIGTERM, and prints when it listens."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -75,21 +78,21 @@ class _Server(uvicorn.Server):
 
 
 def _claim(path: Path) -> None:
-    """Makes way for the socket: one that nobody serves any more is removed. Raises UsageError."""
+    """Remove an old socket that is not in use. Raises UsageError."""
     if len(os.fsencode(path)) > LONGEST_SOCKET:
         raise UsageError(f"the socket's path is longer than {LONGEST_SOCKET} bytes", str(path), "Use a shorter folder.")
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         return
     if not stat.S_ISSOCK(path.stat().st_mode):
-        raise UsageError(f"{path} is no socket", "another file is in its place", "Remove it.")
+        raise UsageError(f"{path} is not a socket", "another file is in its place", "Remove it.")
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
         except OSError:
             path.unlink()
             return
-    raise UsageError(f"{path} is served already", "another gateway listens there", "End it first.")
+    raise UsageError(f"{path} is in use", "another gateway listens there", "End it first.")
 
 
 async def _serve(config: Config, keys: dict[str, str], redactor: Redactor) -> None:
@@ -104,7 +107,7 @@ async def _serve(config: Config, keys: dict[str, str], redactor: Redactor) -> No
         stack.push_async_callback(upstream.aclose)
         mcp = None
         if config.knowledge.kind != "none":
-            # half a second of imports that the arm without knowledge is spared
+            # These imports take half a second, which the arm without knowledge saves.
             from repro.gateway import knowledge
             from repro.gateway import mcp as served
 
@@ -141,7 +144,7 @@ async def _serve(config: Config, keys: dict[str, str], redactor: Redactor) -> No
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> ReproError | None:
-    """The expected failure within what a task group raised."""
+    """Return the expected failure within a task group's exceptions, or None."""
     for error in group.exceptions:
         if isinstance(error, ReproError):
             return error
@@ -151,12 +154,12 @@ def _first(group: BaseExceptionGroup[BaseException]) -> ReproError | None:
 
 
 def serve(folder: Path) -> int:
-    """Serves the cell of a folder until SIGTERM or SIGINT; 0 where it ended cleanly, 2 where it failed.
+    """Serve the cell of a folder until SIGTERM or SIGINT. Return 0 if it ended cleanly, 2 if it failed.
 
-    Keys come as one line of JSON on standard input. Raises UsageError and PrerequisiteError before anything is served.
+    Keys come as one line of JSON on standard input. Raises UsageError and PrerequisiteError before it listens.
     """
     os.umask(0o022)
-    # until it listens; the first process of a container would otherwise not hear it
+    # Until the server handles signals: process 1 of a container ignores SIGTERM by default.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     config = configuration.read(folder)
     keys = configuration.secrets(sys.stdin.buffer)
@@ -175,7 +178,7 @@ def serve(folder: Path) -> int:
         raise told from None
     except ReproError:
         raise
-    except Exception as error:  # the traceback's source lines hold no key, its message might
+    except Exception as error:  # a traceback's source lines hold no key, but its message might
         print(f"repro: the gateway failed: {redactor.text(f'{type(error).__name__}: {error}')}", file=sys.stderr)
         return 2
     return 0

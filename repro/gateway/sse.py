@@ -1,4 +1,4 @@
-"""Server-sent events of the Messages API: cutting a stream into events, and putting a message together from them."""
+"""Server-sent events of the Messages API: splits a stream into events, and assembles a message from them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ CHUNK = 48
 
 
 class Splitter:
-    """Cuts bytes into whole events as they arrive; each keeps its empty line."""
+    """Splits bytes into whole events as they arrive; each keeps its empty line."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The events that are whole now."""
+        """Return the events that are complete now."""
         self._rest += data
         events, start = [], 0
         for end in END.finditer(self._rest):
@@ -29,12 +29,12 @@ class Splitter:
 
     @property
     def rest(self) -> bytes:
-        """What has come of the next event."""
+        """Return the incomplete part of the next event."""
         return self._rest
 
 
 def parse(event: bytes) -> dict[str, Any]:
-    """The data of one event, or an empty object for one without."""
+    """Return the data of one event, or an empty object for one without data."""
     lines = [line[5:].strip() for line in event.splitlines() if line.startswith(b"data:")]
     try:
         data = json.loads(b"\n".join(lines)) if lines else {}
@@ -44,15 +44,15 @@ def parse(event: bytes) -> dict[str, Any]:
 
 
 def render(kind: str, **data: Any) -> bytes:
-    """One event."""
+    """Return one event as bytes."""
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **data})}\n\n".encode()
 
 
 class Assembler:
-    """A message, put together from its events.
+    """Assembles a message from its events.
 
-    content, usage, stop_reason, model: as far as they have come. complete: whether the message's end has come.
-    error: the type of an error event, or the empty string.
+    content, usage, stop_reason, model: the parts received so far. complete: whether the message's end was received.
+    error: the type of an error event, or "".
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Assembler:
         self._inputs: dict[int, str] = {}
 
     def feed(self, data: dict[str, Any]) -> None:
-        """Takes one event's data; kinds that it does not know are left out."""
+        """Take one event's data; unknown kinds are ignored."""
         kind = data.get("type")
         if kind == "message_start":
             self.whole(data.get("message") or {}, complete=False)
@@ -83,7 +83,7 @@ class Assembler:
             self.error = str((data.get("error") or {}).get("type") or "error")
 
     def whole(self, message: dict[str, Any], *, complete: bool = True) -> None:
-        """Takes a message that came in one piece."""
+        """Take a message that arrived in one piece."""
         self.content = list(message.get("content") or [])
         self.usage = {k: v for k, v in (message.get("usage") or {}).items() if v is not None}
         self.stop_reason = message.get("stop_reason")
@@ -111,7 +111,7 @@ class Assembler:
                 self.content[-1]["input_text"] = text
 
     def record(self) -> dict[str, Any]:
-        """What the journal keeps of the answer."""
+        """Return the part of the answer that the journal keeps."""
         for text in self._inputs.values():
             self.content[-1]["input_text"] = text
         return {
@@ -121,7 +121,7 @@ class Assembler:
 
 
 def _pieces(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A block as it opens, and the deltas that fill it."""
+    """Return a block at its start, and the deltas that fill it."""
     kind = block.get("type")
 
     def cut(text: str, delta: str, name: str) -> list[dict[str, Any]]:
@@ -140,7 +140,7 @@ def _pieces(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]
 
 
 def events(message: dict[str, Any]) -> Iterator[bytes]:
-    """A whole message as the API streams it."""
+    """Yield a whole message as the events of the API."""
     usage = message["usage"]
     opening = message | {
         "content": [],

@@ -1,4 +1,4 @@
-"""Where requests go: the provider's API, Bedrock, or a script that is replayed."""
+"""Upstreams, where requests go: the provider's API, Bedrock, or the replay of a script."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from repro.gateway.upstreams.replay import Replay
 
 
 def choose(config: Config, keys: dict[str, str]) -> Upstream:
-    """The upstream of a cell. Raises UsageError for a script that cannot be read."""
+    """Return the upstream of a cell. Raises UsageError for a script that cannot be read."""
     if config.upstream.kind == "replay":
         return Replay(config.upstream.script, config.upstream.mode)
     maker = http.anthropic if config.upstream.kind == "anthropic" else http.bedrock

@@ -1,4 +1,4 @@
-"""What an upstream is: it takes a call and answers with a status, headers and bytes as they come."""
+"""The interface of an upstream: it takes a call and returns a status, headers and bytes as they arrive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from repro.errors import ReproError
 
 
 class UpstreamLost(ReproError):
-    """The provider could not be reached, or went away before its answer was whole. code: a word for the meter."""
+    """The provider could not be reached, or disconnected before its answer was complete. code: counted by the meter."""
 
     def __init__(self, code: str, why: str = "") -> None:
         self.code = code
@@ -18,14 +18,16 @@ class UpstreamLost(ReproError):
 
     @property
     def told(self) -> str:
-        """The same for the agent, with the code that says whose fault it is."""
+        """Return the message for the agent, with the code that says what failed."""
         return f"gateway: {self} [upstream:{self.code}]"
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request as it goes to the provider. path: /v1/messages or /v1/messages/count_tokens. beta: it was asked for
-    with `?beta=true`."""
+    """One request to the provider.
+
+    path: /v1/messages or /v1/messages/count_tokens. beta: it was made with `?beta=true`.
+    """
 
     path: str
     body: dict[str, Any]
@@ -34,7 +36,7 @@ class Call:
 
     @property
     def streams(self) -> bool:
-        """Whether the answer is to come as events."""
+        """Return whether the answer should be a stream of events."""
         return bool(self.body.get("stream")) and self.path == "/v1/messages"
 
 
@@ -44,7 +46,7 @@ async def _nothing() -> None:
 
 @dataclass
 class Reply:
-    """An answer under way. chunks raises UpstreamLost where it breaks off. close ends it, whole or not."""
+    """An answer under way. chunks: raises UpstreamLost if it breaks off. close: ends it, complete or not."""
 
     status: int
     headers: dict[str, str]
@@ -56,7 +58,7 @@ class Upstream(Protocol):
     """A provider of messages."""
 
     async def send(self, call: Call) -> Reply:
-        """Sends one request; the reply's headers have come, its bytes come after. Raises UpstreamLost."""
+        """Send one request. Return when the reply's headers have arrived; its bytes follow. Raises UpstreamLost."""
 
     async def aclose(self) -> None:
-        """Gives connections back."""
+        """Release the connections."""

@@ -1,4 +1,4 @@
-"""The provider over HTTP: a request goes on as it is, with the key that only the gateway holds."""
+"""The provider over HTTP: requests are passed on unchanged, with the key that only the gateway holds."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from repro.gateway.config import UpstreamSpec
 from repro.gateway.upstreams.base import Call, Reply, UpstreamLost
 
 ANTHROPIC = "https://api.anthropic.com"
-# Bedrock's endpoint that speaks the Messages API itself, events included.
+# Bedrock's endpoint for the Messages API itself, events included.
 BEDROCK = "https://bedrock-mantle.{region}.api.aws/anthropic"
 TIMEOUT = httpx2.Timeout(connect=10.0, read=600.0, write=60.0, pool=60.0)
 
 
 def _loopback(url: httpx2.URL) -> bool:
-    """Whether an address lies on this machine, where no proxy may stand between."""
+    """Return whether an address is on this machine, where no proxy may be used."""
     try:
         return url.host == "localhost" or ipaddress.ip_address(url.host).is_loopback
     except ValueError:
@@ -54,7 +54,7 @@ class Http:
 
 
 def _lost(error: httpx2.HTTPError) -> UpstreamLost:
-    """A transport's error in the meter's words; its text may name addresses, never headers."""
+    """Return a transport error by the meter's codes. Its text may name addresses, never headers."""
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
         code = "connect"
     else:
@@ -71,11 +71,11 @@ async def _chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 def anthropic(spec: UpstreamSpec, keys: dict[str, str]) -> Http:
-    """Anthropic's API, or what base_url names in its place."""
+    """Return Anthropic's API, or the one at base_url."""
     return Http(spec.base_url or ANTHROPIC, {"x-api-key": keys["ANTHROPIC_API_KEY"]})
 
 
 def bedrock(spec: UpstreamSpec, keys: dict[str, str]) -> Http:
-    """Bedrock in a region, or what base_url names in its place."""
+    """Return Bedrock in a region, or the API at base_url."""
     base = spec.base_url or BEDROCK.format(region=spec.region)
     return Http(base, {"authorization": f"Bearer {keys['AWS_BEARER_TOKEN_BEDROCK']}"})

@@ -1,4 +1,4 @@
-"""Writes what an upstream answered as a script that replays it."""
+"""Writes an upstream's answers as a script that replays them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ FILE = "record.jsonl"
 
 
 class Record:
-    """The script under way. A turn that is asked twice is written once, with its first whole answer."""
+    """The script being written. A turn that is requested twice is written once, with its first complete answer."""
 
     def __init__(self, folder: Path, redactor: Redactor) -> None:
         self._path, self._redactor = folder / FILE, redactor
         self._known: set[str] = set()
 
     def add(self, body: dict[str, Any], answer: Assembler) -> None:
-        """Writes one whole answer. Raises OSError."""
+        """Write one complete answer. Raises OSError."""
         key = script.key(body)
         if not answer.complete or key["sha256"] in self._known:
             return

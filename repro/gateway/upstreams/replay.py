@@ -1,4 +1,4 @@
-"""A provider that answers from a script: for tests, demonstrations and work without a key."""
+"""A provider that answers from a script, for tests, demonstrations and work without a key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = {429: "rate_limit_error", 529: "overloaded_error", 401: "authentication_
 
 
 def estimate(value: Any) -> int:
-    """Tokens of a text that nobody counted: a quarter of its bytes."""
+    """Return an estimate of the tokens of a text: a quarter of its bytes."""
     return max(1, len(json.dumps(value).encode()) // BYTES_A_TOKEN)
 
 
@@ -34,9 +34,9 @@ def _refused(refusal: Refusal) -> Reply:
 
 
 class Replay:
-    """One script. Failures are spent as they come, so a gateway that starts again starts them again.
+    """One script. Its failures are used up as they occur; a gateway that starts again starts them again.
 
-    mode: `script` goes by the turn, `strict` also wants the messages to be those of the recording.
+    mode: `script` selects answers by turn; `strict` also requires the messages of the recording.
     """
 
     def __init__(self, path: Path, mode: str) -> None:
@@ -44,7 +44,7 @@ class Replay:
         self._sent = 0
 
     async def aclose(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
     async def send(self, call: Call) -> Reply:
         """See Upstream.send."""
@@ -83,7 +83,7 @@ class Replay:
         fitting = [a for a in lines if json.dumps(a.match.get("contains", ""), ensure_ascii=False)[1:-1] in last]
         if not fitting:
             wanted = " | ".join(str(answer.match.get("contains")) for answer in lines)
-            return Refusal("replay_mismatch", f"turn {at}: the last message does not hold: {wanted}")
+            return Refusal("replay_mismatch", f"turn {at}: the last message does not contain: {wanted}")
         if self._mode == "strict":
             got = script.key(body)
             equal = [answer for answer in fitting if answer.match.get("sha256") == got["sha256"]]

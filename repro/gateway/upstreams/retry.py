@@ -1,4 +1,4 @@
-"""Patience with a provider: it is asked again while the agent has not seen a byte."""
+"""Retries of a provider, as long as the agent has not received a byte."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ LARGEST_REPLY = 64 * 1024 * 1024
 
 @dataclass
 class Opened:
-    """An answer whose first bytes have come: all of it in `first` unless it streams. attempts: what happened before.
-    reply is None where the provider was lost to the end; lost says why."""
+    """An answer of which the first bytes have arrived: all of it in `first`, unless it streams.
+
+    attempts: the failures before it. reply: None if the provider was lost in every attempt, and `lost` says why.
+    """
 
     first: bytes = b""
     reply: Reply | None = None
@@ -29,13 +31,16 @@ class Opened:
 
     @property
     def streams(self) -> bool:
-        """Whether more follows."""
+        """Return whether more bytes follow."""
         return self.reply is not None and "text/event-stream" in self.reply.headers.get("content-type", "")
 
 
 def wait_s(headers: dict[str, str], attempt: int, retry: Retry) -> float:
-    """How long to wait before the next attempt: what the provider asks for, else twice as long each time, with jitter
-    so that cells do not return together."""
+    """Return how long to wait before the next attempt, s.
+
+    It is the time that the provider asks for, else twice as long each time, with jitter so that cells do not retry
+    together.
+    """
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         try:
             told = float(headers.get(name, "")) * unit
@@ -44,7 +49,7 @@ def wait_s(headers: dict[str, str], attempt: int, retry: Retry) -> float:
         if 0 <= told < float("inf"):
             return told
     longest = min(retry.base_s * 2.0**attempt, retry.longest_s)
-    return longest * (1 - 0.25 * random.random())  # noqa: S311 (no secret hangs on it)
+    return longest * (1 - 0.25 * random.random())  # noqa: S311 (not used for secrets)
 
 
 def _again(reply: Reply) -> bool:
@@ -53,7 +58,7 @@ def _again(reply: Reply) -> bool:
 
 
 async def _open(upstream: Upstream, call: Call) -> Opened:
-    """One attempt, up to its first event or its whole body. Raises UpstreamLost."""
+    """Make one attempt, up to its first event or its whole body. Raises UpstreamLost."""
     reply = await upstream.send(call)
     opened = Opened(reply=reply)
     splitter, parts, size = Splitter(), [], 0
@@ -80,9 +85,9 @@ async def _open(upstream: Upstream, call: Call) -> Opened:
 async def patient(
     upstream: Upstream, call: Call, retry: Retry, *, note: Callable[[str], None], left_s: Callable[[], float]
 ) -> Opened:
-    """An answer, after as many attempts as `retry` allows. Never raises for the provider's faults.
+    """Return an answer, after as many attempts as `retry` allows. Never raises for the provider's faults.
 
-    note: told the meter's word for every failed attempt. left_s: time that the cell has left, s.
+    note: receives the meter's code of every failed attempt. left_s: returns the time that the cell has left, s.
     """
     began, opened = time.monotonic(), Opened()
     attempts: list[dict[str, Any]] = []

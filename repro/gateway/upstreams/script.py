@@ -1,10 +1,12 @@
-"""The script of a replay: what a model answers, turn by turn, and where the provider fails.
+"""The script of a replay: a model's replies, turn by turn, and failures of the provider.
 
-One JSON object a line. A line with `content` is a turn's answer; its turn is the number of assistant messages in the
-request that it answers: the count of such lines before it, or `match.turn`. `match.contains` is a text that the last
-message must hold; the first line of the turn that matches is used. A line without `content` holds failures that come
-before the next answer: `error` {"status", "retry_after", "times"}, `disconnect_after` (events, with `times`) and
-`delay_s`. An answer's own line may hold them too. `match.sha256` and `match.tail` are what strict mode compares.
+It has one JSON object a line. A line with `content` is the reply of a turn. A request's turn is the number of its
+assistant messages; a reply's turn is `match.turn`, by default the number of replies before it. `match.contains` is a
+text that the last message must contain; the first matching line of the turn is used.
+
+A line without `content` holds failures before the next reply: `error` {"status", "retry_after", "times"},
+`disconnect_after` (events, with `times`) and `delay_s`. A reply's own line may hold them too. Strict mode compares
+`match.sha256` and `match.tail`.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ from repro.errors import UsageError
 FAULTS = ("error", "disconnect_after", "delay_s")
 LINE = frozenset(("match", "content", "stop_reason", "usage", "times", *FAULTS))
 PATHS = re.compile(r"(?:/[\w.+@-]+){2,}/?")
-# Durations, rates and other measured numbers differ from run to run; so do addresses and long ids.
+# Measured numbers, addresses and long ids differ between runs.
 NUMBERS = re.compile(r"(?<![\w.])-?\d+(?:[.,:]\d+)+(?:e[+-]?\d+)?|0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b")
 IDS = ("id", "tool_use_id", "cache_control", "signature", "data", "caller")
 
 
 @dataclass
 class Fault:
-    """A failure that comes `times` times."""
+    """A failure that occurs `times` times."""
 
     kind: str
     value: Any
@@ -39,7 +41,7 @@ class Fault:
 
 @dataclass
 class Answer:
-    """One line with content."""
+    """A line with content."""
 
     line: int
     turn: int
@@ -51,12 +53,12 @@ class Answer:
 
 
 def turn(body: dict[str, Any]) -> int:
-    """The turn of a request: its assistant messages."""
+    """Return the turn of a request: the number of its assistant messages."""
     return sum(1 for message in body.get("messages", []) if message.get("role") == "assistant")
 
 
 def canonical(value: Any) -> Any:
-    """Messages without what differs between two runs that are the same: ids, cache marks, paths, measured numbers."""
+    """Return messages without parts that differ between equal runs: ids, cache marks, paths, measured numbers."""
     if isinstance(value, str):
         return NUMBERS.sub("<n>", PATHS.sub("<path>", value))
     if isinstance(value, dict):
@@ -71,7 +73,7 @@ def canonical(value: Any) -> Any:
 
 
 def key(body: dict[str, Any]) -> dict[str, Any]:
-    """What strict mode compares: the turn, a hash of all messages, and the messages since the last answer in full."""
+    """Return what strict mode compares: the turn, a hash of all messages, and the messages since the last reply."""
     messages = [canonical(message) for message in body.get("messages", [])]
     said = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
     text = json.dumps(messages, sort_keys=True)
@@ -80,7 +82,7 @@ def key(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def difference(expected: dict[str, Any], got: dict[str, Any]) -> str:
-    """Where a request leaves the script, as a diff of its new messages."""
+    """Return a diff of the new messages of a script and a request."""
     before, after = (json.dumps(k.get("tail"), indent=1, sort_keys=True).splitlines() for k in (expected, got))
     lines = list(difflib.unified_diff(before, after, "script", "request", lineterm="", n=1))
     return "\n".join(lines[:60]) or "the new messages are equal, so an earlier one differs"
@@ -97,7 +99,7 @@ def _faults(told: dict[str, Any]) -> list[Fault]:
 
 
 def load(path: Path) -> list[Answer]:
-    """The answers of a script. Raises UsageError."""
+    """Return the replies of a script. Raises UsageError."""
     remedy = "A script is one JSON object a line; docs/agent-study.md shows one."
     if not path.is_file():
         raise UsageError(f"there is no script {path.name}", str(path.parent), remedy)
@@ -109,7 +111,7 @@ def load(path: Path) -> list[Answer]:
     waiting: list[Fault] = []
     for number, told in enumerate(lines, 1):
         if not isinstance(told, dict) or set(told) - LINE or not set(told) & {"content", *FAULTS}:
-            raise UsageError(f"the script {path.name} is wrong", f"line {number} is neither answer nor failure", remedy)
+            raise UsageError(f"the script {path.name} is wrong", f"line {number} is neither reply nor failure", remedy)
         waiting += _faults(told)
         if "content" not in told:
             continue
