@@ -81,11 +81,12 @@ def test_requirement_files_agree_with_each_other_and_with_the_pins() -> None:
 def test_pyproject_names_the_same_packages_and_pins() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    assert extras["gpu"] == [f"{name}=={settings.PINS[name]}" for name in ("torch", "triton")]
-    core = locked(ROOT / "requirements" / "core.txt")
-    assert set(project["dependencies"]) <= core.keys()
+    pinned = {f"{name}=={settings.PINS[name]}" for name in ("torch", "triton")}
+    needed = set(project["dependencies"])
+    assert pinned <= needed
+    assert {"docker", "jinja2", "numpy"} < needed - pinned <= locked(ROOT / "requirements" / "host.txt").keys()
     everything = locked(ROOT / "requirements" / "dev.txt")
-    named = {re.split(r"[=<>]", name)[0] for extra in extras.values() for name in extra}
+    named = {re.split(r"[=<>]", name)[0] for extra in (*extras.values(), needed) for name in extra}
     assert named <= everything.keys()
 
 

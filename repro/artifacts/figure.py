@@ -27,7 +27,7 @@ def plotting() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        remedy = "Run `make setup` in a checkout, or `pip install matplotlib`."
+        remedy = "Run `make setup` or `pip install .` in a checkout."
         raise PrerequisiteError("a figure needs matplotlib", str(error), remedy) from error
     return matplotlib
 

@@ -47,7 +47,7 @@ def pins(setting: Setting) -> Finding:
         return skip("the image has its own")
     found = {name: _version(name) for name in ("torch", "triton")}
     if found["torch"] is None:
-        return fail("torch is not installed here", "Run `make setup` in a checkout, or `pip install '.[gpu]'`.")
+        return fail("torch is not installed here", "Run `make setup ENGINE=local` or `pip install .` in a checkout.")
     off = [
         f"{n} {v}, pinned {settings.PINS[n]}" for n, v in found.items() if (v or "").split("+")[0] != settings.PINS[n]
     ]

@@ -31,7 +31,7 @@ def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None]) -> 
                 if isinstance(error, ImportError):
                     why = "the docker package is not installed here"
                     raise PrerequisiteError(
-                        "no docker engine", why, "Run `make setup` in a checkout, or `pip install '.[host]'`."
+                        "no docker engine", why, "Run `make setup` or `pip install .` in a checkout."
                     ) from error
                 raise
             if not settings.in_container():

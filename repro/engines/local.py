@@ -40,7 +40,7 @@ class LocalEngine(Engine):
         # not imported: that takes seconds, and this process does not use it
         if importlib.util.find_spec("torch") is None:
             raise PrerequisiteError(
-                "torch is not installed here", "", "Run `make setup` in a checkout, or `pip install '.[gpu]'`."
+                "torch is not installed here", "", "Run `make setup ENGINE=local` or `pip install .` in a checkout."
             )
         self.stopping = threading.Event()
         self.children: set[subprocess.Popen[str]] = set()

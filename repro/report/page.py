@@ -18,7 +18,7 @@ def template(name: str, **options: Any) -> Any:
     try:
         import jinja2
     except ImportError as error:
-        remedy = "Run `make setup` in a checkout, or `pip install jinja2`. Markdown needs neither."
+        remedy = "Run `make setup` or `pip install .` in a checkout, or draw markdown."
         raise PrerequisiteError("HTML and LaTeX need jinja2", str(error), remedy) from error
     environment = jinja2.Environment(  # noqa: S701 LaTeX escapes by a filter of its own; the page turns autoescape on
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
