@@ -84,7 +84,6 @@ class Cell:
         """A cell as `to_json` wrote it, without files."""
         known = {k: v for k, v in data.items() if k != "files"}
         known["solutions"] = tuple(tuple(s) for s in known["solutions"])
-        known["overrides"] = {name: _tuple(value) for name, value in known.get("overrides", {}).items()}
         return Cell(**known)
 
 

@@ -7,6 +7,7 @@ where it stands and what it is: `get_inputs.224` is every 224 in the body of `ge
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -128,9 +129,10 @@ class _Numbers(ast.NodeTransformer):
 
 
 def _as(original: Any, value: Any) -> Any:
-    """`value` as the kind of sequence that the file has: JSON knows lists alone."""
+    """`value` with the kinds of sequences that the file has: JSON knows lists alone."""
     if isinstance(original, list | tuple) and isinstance(value, list | tuple):
-        return type(original)(value)
+        like = [*original, *original[-1:] * (len(value) - len(original))]
+        return type(original)(_as(o, v) for o, v in zip(like, value, strict=False)) if like else type(original)(value)
     return value
 
 
@@ -166,10 +168,11 @@ def given(words: list[str]) -> dict[str, Any]:
         try:
             if not equals or not name:
                 raise ValueError
-            found[name.strip()] = ast.literal_eval(text.strip())
-        except (ValueError, SyntaxError) as error:
+            found[name.strip()] = json.loads(json.dumps(ast.literal_eval(text.strip())))  # as bundles keep it
+        except (ValueError, SyntaxError, TypeError) as error:
+            why = "a value is a number, a text, or a tuple or list of them"
             remedy = "Write a constant of the problem file and its value, such as --set batch_size=16."
-            raise UsageError(f"--set {word} is not NAME=VALUE", "a value is a Python literal", remedy) from error
+            raise UsageError(f"--set {word} is not NAME=VALUE", why, remedy) from error
     return found
 
 

@@ -262,7 +262,7 @@ def derive(problem: Problem, budget: Budget = Budget()) -> Sizes:
             if _runs(replace(problem, overrides=sizes.overrides, work=None)):
                 return sizes
     raise PrerequisiteError(
-        f"no reduced size of {problem.path.name} is small enough for the CPU or runs there",
+        f"no reduced size of {problem.key} is small enough for the CPU or runs there",
         f"the smallest found ({constants.listed(sizes.overrides) or 'the published one'}) takes {sizes.flop / 1e9:.3g} "
         f"GFLOP a call and {gigabytes(sizes.bytes)}; the limit is {MOST_FLOP / 1e9:.2g} GFLOP",
         "Use a GPU, or try other constants: --set NAME=VALUE",

@@ -107,6 +107,13 @@ def test_what_a_file_computes_from_a_constant_follows_it() -> None:
     assert [tuple(x.shape) for x in module.get_inputs()] == [(64, 16, 8, 4)]
 
 
+def test_an_override_has_the_kinds_of_sequences_that_the_file_has(tmp_path: Path) -> None:
+    file = tmp_path / "nested.py"
+    file.write_text((DATA / "dependent_rows.py").read_text() + "\npads = ((1, 1), (2, 2))\nlayers = [64] * 4\n")
+    module = replace(unknown(file), overrides={"pads": [[0, 0], [3, 3], [4, 4]], "layers": (8, 8)}).module()
+    assert module.pads == ((0, 0), (3, 3), (4, 4)) and module.layers == [8, 8]
+
+
 def test_a_number_inside_a_function_has_a_name() -> None:
     path = DATA / "literals_in_functions.py"
     assert {"get_inputs.224", "get_inputs.2048", "get_init_inputs.2048"} <= set(constants.names(path.read_bytes()))
@@ -117,14 +124,14 @@ def test_a_number_inside_a_function_has_a_name() -> None:
 
 
 def test_values_are_python_literals() -> None:
-    assert constants.given(["a=16", "b = (2, 3)", "c='x'"]) == {"a": 16, "b": (2, 3), "c": "x"}
-    for word in ("a", "=3", "a=open('x')", "a=b", "a="):
+    assert constants.given(["a=16", "b = (2, 3)", "c='x'"]) == {"a": 16, "b": [2, 3], "c": "x"}
+    for word in ("a", "=3", "a=open('x')", "a=b", "a=", "a=b'x'", "a={1}"):
         with pytest.raises(UsageError, match="NAME=VALUE"):
             constants.given([word])
 
 
 def test_a_cell_carries_overrides_through_json() -> None:
-    cell = Cell("row", "evaluate", "problem.py", overrides={"shape": (2, 3), "n": 4})
+    cell = Cell("row", "evaluate", "problem.py", overrides={"shape": [2, 3], "n": 4})
     assert Cell.from_json(json.loads(json.dumps(cell.to_json()))) == cell
 
 
