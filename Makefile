@@ -147,7 +147,7 @@ check: $(VENV)/.dev
 
 # Writes the generated parts of the documents and the published report again.
 docs: $(VENV)/.dev
-	REPRO_UPDATE_DOCS=1 $(VENV)/bin/python -m pytest -q tests/test_docs.py tests/test_knowledge.py -k "generated or report or figures"
+	REPRO_UPDATE_DOCS=1 $(VENV)/bin/python -m pytest -q tests/test_docs.py tests/test_knowledge.py -k "generated or figures"
 
 requirements: $(VENV)/.uv
 	for set in core host image agents leeroopedia local dev uv; do \

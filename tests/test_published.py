@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import re
+import subprocess
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from repro import fingerprint, settings
 from repro.bundle import storage, verify
@@ -132,3 +135,14 @@ def test_tables_of_all_bundles_agree_with_the_bundles() -> None:
         wanted = facts(bundle)
         assert by_name[wanted["bundle"]] == wanted
         assert [entry for entry in history if entry["bundle"] == wanted["bundle"]] == figures(bundle)
+
+
+def test_tracked_files_are_below_6_MB() -> None:
+    """Those of the working tree: an untracked file does not count, a changed one does."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this tree has no git history")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    sizes = {file: file.stat().st_size for file in files if file.is_file() and not file.is_symlink()}
+    largest = sorted(sizes, key=lambda file: -sizes[file])[:10]
+    assert sum(sizes.values()) < 6_000_000, [f"{file.relative_to(ROOT)}: {sizes[file]}" for file in largest]
