@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from repro import __version__, inner, settings, verbs
+from repro import __version__, inner, settings, verbs, wording
 from repro.bundle.write import Bundle
 from repro.engines import NAMES, choose
 from repro.engines.base import Engine
@@ -237,24 +237,28 @@ def _options(args: argparse.Namespace) -> Any:
     )  # fmt: skip
 
 
-def _draw(bundle: Bundle) -> dict[str, Any]:
-    """Writes report.json and report.md into a bundle, prints the report and returns it."""
-    from repro.report import markdown, output
+def _draw(bundle: Bundle, args: argparse.Namespace) -> dict[str, Any]:
+    """Writes report.json and report.md into a bundle, prints its table and the last line, and returns the report."""
+    from repro.report import output, terminal
 
-    whole, _ = output.into(bundle, ["md"])
-    print(markdown.render(whole))
+    whole, files = output.into(bundle, ["md"])
+    screen = Screen.of(args)
+    terminal.draw(whole, screen)
+    terminal.last(whole, screen, files)
     return whole
 
 
-def _exit_code(bundle: Bundle, *, strict: bool, verdicts: list[str]) -> int:
-    """Where rows were not measured, says why and returns 1 (a prerequisite) or 2 (the tool); else 3 or 0."""
+def _exit_code(bundle: Bundle, *, strict: bool, entries: list[dict[str, Any]]) -> int:
+    """Where rows were not measured, says why and returns 1 (a prerequisite) or 2 (the tool); else 3 or 0. A solution
+    that this machine cannot judge because it needs CUDA counts neither way."""
     missing = [bundle.rows[name] for name in bundle.manifest["plan"] if not bundle.done(name)]
     if missing:
         count = f"{len(missing)} of {len(bundle.manifest['plan'])} rows were not measured"
         again = "Mend that and repeat with --resume."
         print(f"repro: {count}, first {missing[0]['row']}: {missing[0]['error'].rstrip('.')}. {again}", file=sys.stderr)
         return 1 if all(row["status"] == "unmet" for row in missing) else 2
-    return 3 if strict and any(verdict != "correct" for verdict in verdicts) else 0
+    wrong = any(entry["verdict"] != "correct" and not wording.not_judged(entry) for entry in entries)
+    return 3 if strict and wrong else 0
 
 
 def _short(value: Any) -> str:
@@ -303,8 +307,8 @@ def _fixtures(args: argparse.Namespace, progress: Progress) -> int:
 
     engine, size = _engine(args, progress)
     bundle, rows = fixtures.run(args.problem, size, args.results, engine, progress, resume=args.resume)
-    _draw(bundle)
-    return _exit_code(bundle, strict=False, verdicts=[])
+    _draw(bundle, args)
+    return _exit_code(bundle, strict=False, entries=[])
 
 
 def _run(args: argparse.Namespace, progress: Progress) -> int:
@@ -333,13 +337,13 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
         bundle, rows = campaign.run(
             plan, args.problem, size, args.results, engine, _options(args), pace, progress, resume=args.resume
         )
-    whole = _draw(bundle)
+    whole = _draw(bundle, args)
     verbs.write_json(args.json, whole)
     arms = whole["reports"][0]["arms"]
     return _exit_code(
         bundle,
         strict=args.strict,
-        verdicts=[e["verdict"] for arm in arms if not arm["control"] for e in arm["entries"]],
+        entries=[e for arm in arms if not arm["control"] for e in arm["entries"]],
     )
 
 
@@ -357,11 +361,11 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
         args.path, args.problem, size, args.dtype, args.results, engine, _options(args), progress, resume=args.resume,
         overrides=constants.given(args.overrides),
     )  # fmt: skip
-    _draw(bundle)
+    _draw(bundle, args)
     verbs.write_json(
         args.json, {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path), "results": results}
     )
-    return _exit_code(bundle, strict=args.strict, verdicts=[entry["verdict"] for entry in results])
+    return _exit_code(bundle, strict=args.strict, entries=results)
 
 
 def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> int:
@@ -374,12 +378,10 @@ def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> 
         suites or list(selftest.SUITES), [name for name in names if name not in suites], args.results, engine,
         _options(args), progress, resume=args.resume,
     )  # fmt: skip
-    _draw(bundle)
+    _draw(bundle, args)
     verbs.write_json(args.json, {"schema_version": 1, "bundle": str(bundle.path), "cases": entries})
-    wrong = [entry for entry in entries if entry["complaints"]]
-    for entry in wrong:
-        print(f"repro: {entry['case']}: {'; '.join(entry['complaints'])}", file=sys.stderr)
-    return 2 if wrong else _exit_code(bundle, strict=False, verdicts=[])
+    wrong = any(entry["complaints"] for entry in entries)
+    return 2 if wrong else _exit_code(bundle, strict=False, entries=[])
 
 
 def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
@@ -398,10 +400,10 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
         args.artifacts, args.name, size, args.results, engine, _options(args), progress,
         resume=args.resume, with_rounds=args.rounds,
     )  # fmt: skip
-    _draw(bundle)
+    _draw(bundle, args)
     verbs.write_json(args.json, entries)
     return _exit_code(
-        bundle, strict=args.strict, verdicts=[k["verdict"] for e in entries for k in e["kernels"].values()] or ["none"]
+        bundle, strict=args.strict, entries=[k for e in entries for k in e["kernels"].values()] or [{"verdict": "none"}]
     )
 
 
@@ -419,23 +421,21 @@ def _formats(args: argparse.Namespace, progress: Progress) -> list[str]:
 
 def _report(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 2 where a bundle fails `repro verify`: the report is drawn all the same, and says so."""
-    from repro.report import document, markdown, output
+    from repro.report import document, output, terminal
 
+    screen = Screen.of(args)
     bundles = [Bundle.open(path) for path in args.bundle] or [verbs.newest(args.results)]
     chosen = _formats(args, progress)
     if args.output is not None:
         whole, files = output.beside(bundles, chosen, args.artifacts, args.output)
-        print(whole["headline"]["text"])
+        terminal.last(whole, screen, files)
     else:
-        files = []
         for bundle in bundles:
             whole, written = output.into(bundle, chosen, args.artifacts)
-            print(markdown.render(whole))
-            files += written
+            terminal.draw(whole, screen, tables=screen.verbose)
+            terminal.last(whole, screen, written)
         if len(bundles) > 1:
             whole = document.build(bundles, args.artifacts)
-    for file in files:
-        progress.say(f"written: {file}")
     verbs.write_json(args.json, whole)
     return 0 if output.verified(whole) else 2
 

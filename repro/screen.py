@@ -111,7 +111,7 @@ class Screen:
             self.title(caption)
         self.console.print(drawn)
         if left_out := [column.title for at, column in enumerate(columns) if at not in kept]:
-            self.line(f"Not shown at this width: {', '.join(left_out)}.", "dim")
+            self.line(f"Wider terminals also show {', '.join(left_out)}.", "dim")
         self.console.print()
 
     def last(self, *parts: str, report: Path | str | None = None) -> None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro import evaluation, fixtures, problems, settings
+from repro import evaluation, fixtures, problems, settings, wording
 from repro.bundle.write import Bundle
 from repro.engines.base import Engine
 from repro.errors import UsageError
@@ -67,6 +67,10 @@ elif PROGRAM == "nvcc":
             if subprocess.run([path, "-E", source.name], capture_output=True).returncode:
                 print("nvcc finds no thrust/complex.h, which torch's C++ headers include")
 """
+# What a case can need, in words.
+NEEDS = {"cuda": "a GPU", "cpu": "--device cpu", "docker": "the docker engine", "local": "the local engine"}
+# Outcomes of a cheat whose output is right: with a GPU its time is known, without one it is not.
+NO_TIME, RIGHT = "no time bought", "right output, not timed"
 # Who may be told so disturbs others, and is timed alone.
 DISTURBING = {"background_work", "baseline_disturbed"}
 
@@ -99,7 +103,7 @@ class Case:
         """Why it cannot run here, or the empty string."""
         for key, here in (("device", engine.device), ("engine", engine.name)):
             if here not in self.meta.get(key, [here]):
-                return f"it needs {' or '.join(self.meta[key])}"
+                return f"needs {' or '.join(NEEDS.get(each, each) for each in self.meta[key])}"
         return _missing(engine, self.meta["needs"]) if "needs" in self.meta else ""
 
 
@@ -263,14 +267,27 @@ def _outcomes(known: dict[str, Case], row: dict[str, Any]) -> list[dict[str, Any
 def _outcome(case: Case, entry: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any]:
     facts = {"case": case.id, "problem": case.meta["problem"], "catalogue": case.meta.get("id", "")}
     if entry is None:
-        return facts | {"verdict": "not measured", "reasons": [], "complaints": [f"{row['status']}: {row['error']}"]}
+        told = [wording.reason({"code": row["status"], "detail": row["error"]})]
+        return facts | {"verdict": "not measured", "reasons": [], "outcome": "not measured", "complaints": told}
+    found = complaints(case, entry)
     return facts | {
         "verdict": entry["verdict"],
         "reasons": entry["reasons"],
         "precision_class": entry["precision_class"],
         "labels": entry["labels"],
-        "complaints": complaints(case, entry),
+        "outcome": "wrong" if found else outcome(case, entry),
+        "complaints": found,
     }
+
+
+def outcome(case: Case, entry: dict[str, Any]) -> str:
+    """What came of a case that was judged as it must be, for people: an honest solution is `accepted`, a cheat
+    `caught`. A cheat whose arithmetic is right and that gained no time bought none; without a GPU no time is known."""
+    if case.suite == "honest":
+        return "accepted"
+    if entry["verdict"] != "correct":
+        return "caught"
+    return NO_TIME if entry.get("measurement") else RIGHT
 
 
 def outcomes(bundle: Bundle) -> list[dict[str, Any]]:

@@ -114,7 +114,7 @@ REASONS: dict[str, Reason] = {
     "banned": Reason("rejected: the source does what no kernel needs ({detail})", "See docs/judging.md."),
     # the process
     "exception": Reason("stopped with an error{where}: {detail}", "Run the file on the problem's inputs in a shell."),
-    NEEDS_CUDA: Reason("not judged: needs CUDA ({detail})", "Judge it on a machine with a GPU: --device cuda."),
+    NEEDS_CUDA: Reason("not judged: needs CUDA", "Judge it on a machine with a GPU: --device cuda."),
     "out_of_memory": Reason("out of memory{where}: {detail}", _MEMORY),
     "judge_out_of_memory": Reason("it left no memory on the GPU for the reference{where}", _MEMORY),
     "segfault": Reason("crashed{where}: {detail}", _CRASH),
@@ -193,7 +193,8 @@ def counted(entries: Iterable[dict[str, Any]]) -> str:
     """`9 of 10 correct (1 wrong), 2 not judged: need CUDA`: verdicts of several solutions."""
     words = Counter(word(entry) for entry in entries)
     left_out = words.pop(NOT_JUDGED, 0)
-    others = ", ".join(f"{n} {name}" for name, n in words.items() if name != "correct")
+    others = ", ".join(f"{n} {name}{'s' if name == 'error' and n > 1 else ''}"
+                       for name, n in words.items() if name != "correct")  # fmt: skip
     text = f"{words['correct']} of {words.total()} correct" + (f" ({others})" if others else "")
     if not words.total():
         text = ""

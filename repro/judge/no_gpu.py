@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import re
 import traceback
+from types import FrameType
 
 # What torch, Triton and the driver say where there is no GPU, nvcc or CUDA toolkit.
 MESSAGES = re.compile(
@@ -20,7 +21,10 @@ MESSAGES = re.compile(
 )
 # A solution's own check of its inputs.
 CHECK = re.compile(r"is_cuda|cuda\.is_available|device\.type\s*==|[\"']cuda", re.IGNORECASE)
-# Where the interpreter's missing parts show: its builder lacks the operation that a language function asks for.
+# What torch's builder of extensions asks about the GPU: where there is none, its list of architectures is empty.
+BUILDER = re.compile(r"cuda", re.IGNORECASE)
+LIBDEVICE = "triton.language.extra.libdevice"  # its functions return None in the interpreter
+# The interpreter's builder lacks the operation that a language function asks for.
 INTERPRETER = re.compile(r"'InterpreterBuilder' object has no attribute")
 
 
@@ -36,9 +40,23 @@ def lacks_gpu(error: BaseException) -> bool:
     return False
 
 
+def _asks_for_one(frame: FrameType, text: str) -> bool:
+    """Whether a frame of the traceback builds a CUDA extension, or calls device functions without a device."""
+    code = frame.f_code
+    if code.co_filename.endswith("torch/utils/cpp_extension.py"):
+        return bool(BUILDER.search(code.co_name))
+    if "NoneType" not in text:
+        return False
+    named = [frame.f_globals.get(name) for name in code.co_names]
+    modules = {str(getattr(value, name, "")) for value in named for name in ("__name__", "__module__")}
+    return "libdevice" in code.co_names or LIBDEVICE in modules
+
+
 def _says_so(error: BaseException) -> bool:
     text = str(error)
     if MESSAGES.search(text) or INTERPRETER.search(text):
+        return True
+    if any(_asks_for_one(frame, text) for frame, _ in traceback.walk_tb(error.__traceback__)):
         return True
     if not isinstance(error, AssertionError):
         return False

@@ -1,0 +1,341 @@
+"""A report on the terminal: banners, one table of what was measured, why rows are wrong, and with `-v` every section.
+
+The tables are drawn from `reports`, the facts of each bundle; sections are drawn as every other renderer draws them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from repro import wording
+from repro.report import cells
+from repro.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
+
+Facts = dict[str, Any]
+BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "the best torch baseline"}
+TONES = {"good": GOOD, "bad": BAD, "open": OPEN}
+KINDS = {"error": BAD, "warning": OPEN, "note": "dim"}
+KERNELS = {"input_kernel": "input kernel", "optimized": "optimised kernel"}
+DOUBT = " ?"
+NO_MEASUREMENT = "Verdicts are real. Times are left out: on the CPU and at small sizes they are no measurement."
+
+
+def draw(document: dict[str, Any], screen: Screen, *, tables: bool = True) -> None:
+    """A whole document but for its last line. tables: not only its banners."""
+    for banner in document["banners"]:
+        screen.line(banner["text"], KINDS[banner["kind"]])
+    for facts in document["reports"] if tables else []:
+        summary(facts, screen)
+    if screen.verbose:
+        for part in document["sections"]:
+            section(part, screen)
+
+
+def last(document: dict[str, Any], screen: Screen, files: list[Path]) -> None:
+    """The last line: the verdict, and the file that a reader opens: the page where it was written, else markdown."""
+    page = next((file for kind in (".html", ".md") for file in files if file.suffix == kind), None)
+    screen.last(*verdict(document), report=page)
+
+
+def verdict(document: dict[str, Any]) -> list[str]:
+    """The parts of the last line."""
+    reports = document["reports"]
+    if len(reports) > 1:
+        return [str(document["headline"]["text"])]
+    broken = ["fails verification, do not trust its numbers"] if not _verified(document) else []
+    return broken + [part for facts in reports for part in _verdict(facts)]
+
+
+def _verified(document: dict[str, Any]) -> bool:
+    return all(source["verified"] for source in document["sources"])
+
+
+# -- the last line ----------------------------------------------------------------------------------------------------
+
+
+def _verdict(facts: Facts) -> Iterator[str]:
+    if "fixtures" in facts:
+        usable = sum(not fixture["refused"] for fixture in facts["fixtures"])
+        yield f"{usable} of {facts['planned']} fixtures usable"
+    elif "cases" in facts:
+        yield _judged(facts)
+    elif "artifacts" in facts:
+        kernels = [kernel for artifact in facts["artifacts"] for kernel in artifact["kernels"].values()]
+        yield wording.counted(kernels).replace(" correct", " kernels correct", 1)
+        yield _means(facts["benchmark"]) if facts["measurement"] else ""
+    else:
+        arms = [arm for arm in facts["arms"] if not arm["control"]] or facts["arms"]
+        for arm in arms:
+            name = f"{arm['name']}: " if len(arms) > 1 else ""
+            yield name + wording.counted(arm["entries"])
+            if (means := _means(arm["geometric_mean"])) and facts["measurement"]:
+                yield name + means
+    if facts["finished"] < facts["planned"]:
+        yield f"{facts['finished']} of {facts['planned']} rows measured"
+    if not facts["measurement"] and ("arms" in facts or "artifacts" in facts):
+        yield "times are not a measurement"
+
+
+def _means(means: dict[str, Any]) -> str:
+    """`3.97x over eager, 1.09x over the best torch baseline`."""
+    shown = [name for name in ("eager", "best_same_class") if name in means]
+    return ", ".join(f"{means[name]['ratio']:.2f}x over {BASELINES[name]}" for name in shown)
+
+
+def _judged(facts: Facts) -> str:
+    """`247 cases: 201 caught, 4 no time bought, 46 accepted, 0 wrong; 8 skipped`."""
+    wrong = sum(bool(case["complaints"]) for case in facts["cases"])
+    words = Counter(case["outcome"] for case in facts["cases"] if not case["complaints"])
+    counts = [f"{n} {word}" for word, n in words.items()] + [f"{wrong} wrong"]
+    skipped = f"; {len(facts['skipped'])} skipped" if facts["skipped"] else ""
+    return f"{len(facts['cases'])} case{'' if len(facts['cases']) == 1 else 's'}: {', '.join(counts)}{skipped}"
+
+
+# -- the tables of a bundle -------------------------------------------------------------------------------------------
+
+
+def summary(facts: Facts, screen: Screen) -> None:
+    """What one bundle says, as one table a bundle or arm, and the reasons of what is not correct."""
+    machines = ", ".join(dict.fromkeys(facts["machines"].values()))
+    screen.line(f"repro {facts['verb']}, {facts['bundle']}" + (f": {machines}" if machines else ""), "dim")
+    if facts["error"]:
+        screen.line(f"The run is {facts['status']}: {facts['error']}", OPEN)
+    if "fixtures" in facts:
+        _fixtures(facts, screen)
+    elif "cases" in facts:
+        _cases(facts, screen)
+    elif "artifacts" in facts:
+        _artifacts(facts, screen)
+    else:
+        for arm in facts["arms"]:
+            _arm(arm, screen, timed=facts["measurement"])
+    reasons = Counter(entry["reason"] for entry in facts["not_measured"])
+    first = {entry["reason"]: entry["row"] for entry in reversed(facts["not_measured"])}
+    for reason, count in reasons.items():
+        more = f" and {count - 1} more" if count > 1 else ""
+        screen.item(f"{first[reason]}{more}: not measured: {reason}", Text(SIGNS[OPEN], OPEN))
+    if not facts["measurement"] and ("arms" in facts or "artifacts" in facts):
+        screen.line(NO_MEASUREMENT, "dim")
+
+
+def _arm(arm: Facts, screen: Screen, *, timed: bool) -> None:
+    if arm["control"] and not screen.verbose:
+        entries = arm["entries"]
+        refused = sum(entry["verdict"] in ("incorrect", "rejected") for entry in entries)
+        tone = GOOD if refused == len(entries) else BAD
+        told = f"negative control {arm['name']}: {refused} of {len(entries)} refused, as they must be"
+        screen.line(Text(f"{SIGNS[tone]} {told}", tone))
+        return
+    title = f"{arm['name']}: {arm['label']}" if arm["name"] and arm["label"] else arm["name"]
+    entries = arm["entries"]
+    solutions = not arm["name"] and any(entry["solution"] for entry in entries)
+    columns = [Column("problem", whole=True), *([Column("solution", least=12)] if solutions else []),
+               Column("verdict", whole=True)]  # fmt: skip
+    rows = []
+    for entry in entries:
+        name = entry["problem"] + (f" #{entry['repeat']}" if entry["repeat"] else "")
+        lead = [name, *([entry["solution"]] if solutions else []), _word(entry)]
+        rows.append([*lead, *(_times(entry) if timed and not arm["control"] else []), *_distance(entry)])
+    columns += TIMES if timed and not arm["control"] else []
+    screen.table([*columns, *DISTANCE], rows, title)
+    for entry in entries:
+        _why(" ".join(filter(None, (entry["problem"], entry["solution"] if solutions else ""))), entry, screen)
+    _legend(rows, screen)
+    if timed and any(entry.get("timing_status") == "not_converged" for entry in entries):
+        screen.line("* the 95 % interval of a median was still wider than ±0.5 % when the time budget ended.", "dim")
+
+
+def _legend(rows: list[list[Any]], screen: Screen) -> None:
+    if any(isinstance(cell, str) and cell.endswith(DOUBT) for row in rows for cell in row):
+        screen.line("? faster by the solution's own clock, which the judge's clock cannot confirm; 1x in means.", "dim")
+
+
+TIMES = [Column("ms", number=True), Column("over eager", number=True), Column("over best", number=True),
+         Column("over compile", 1, number=True), Column("best baseline", 2, whole=True),
+         Column("of floor", 3, number=True), Column("eager ms", 6, number=True), Column("compile ms", 7, number=True),
+         Column("own kernels", 8, number=True), Column("word", 9, whole=True)]  # fmt: skip
+DISTANCE = [Column("class", 4, whole=True), Column("relative L2 error", 5, number=True),
+            Column("margin", 10, number=True)]  # fmt: skip
+
+
+def _times(entry: Facts) -> list[Any]:
+    if "speedup" not in entry or entry.get("no_measurement"):
+        return [None] * len(TIMES)
+    speedup, best = entry["speedup"], entry["speedup"].get("best_same_class")
+    star = "" if entry["timing_status"] in ("converged", "not_timed") else " *"
+    ms = cells.text("ms", entry["solution_ms"]) + star if entry["solution_ms"] is not None else None
+    return [ms, _ratio(speedup.get("eager")), _ratio(best), _ratio(speedup.get("compile")),
+            best["baseline"] if best else None, cells.text("percent", entry["floor_fraction"]),
+            cells.text("ms", entry["eager_ms"]), cells.text("ms", entry["compile_ms"]),
+            cells.text("percent", entry["own_kernel_share"]), entry["word"]]  # fmt: skip
+
+
+def _distance(entry: Facts) -> list[Any]:
+    margin = f"{entry['margin']:.0f}" if "margin" in entry else None
+    return [entry.get("precision_class"), cells.text("scientific", entry.get("rel_l2")), margin]
+
+
+def _ratio(found: Facts | None) -> str | None:
+    """A speedup with its 95 % interval."""
+    if not found:
+        return None
+    value, low, high = (_short(number) for number in (found["ratio"], *found["ci95"]))
+    return f"{value}x [{low}, {high}]" + (DOUBT if found.get("word") == "UNCONFIRMED" else "")
+
+
+def _short(ratio: float) -> str:
+    """A ratio with three digits."""
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}" if ratio < 100 else f"{ratio:.0f}"
+
+
+def _word(entry: Facts) -> Text:
+    word = wording.word(entry)
+    tone = GOOD if word == "correct" else OPEN if word in (wording.NOT_JUDGED, "not measured", "inconclusive") else BAD
+    return Text(f"{SIGNS[tone]} {word}", tone)
+
+
+def _why(name: str, entry: Facts, screen: Screen) -> None:
+    """Why one solution is not correct or has no times, and what to do."""
+    if entry.get("no_measurement"):
+        screen.item(f"{name}: times are no measurement: {entry['no_measurement']}", Text(SIGNS[OPEN], OPEN))
+    if entry["verdict"] in ("correct", "not measured"):
+        return
+    reasons = entry.get("reasons") or []
+    advice = wording.remedy(reasons[0]) if reasons else ""
+    told = wording.why(entry) or entry["why"]
+    tone = OPEN if wording.not_judged(entry) else BAD
+    screen.item(f"{name}: {told}." + (f" {advice}" if advice else ""), Text(SIGNS[tone], tone))
+
+
+def _artifacts(facts: Facts, screen: Screen) -> None:
+    timed = facts["measurement"]
+    rows = []
+    for artifact in facts["artifacts"]:
+        kernels = artifact["kernels"]
+        words = [_word(kernels[name]) if name in kernels else None for name in KERNELS]
+        rows.append([artifact["problem"].replace("_", " "), *words, *(_artifact(artifact) if timed else [])])
+    columns = [Column("problem", least=14), Column("input", 1, whole=True), Column("optimised", whole=True)]
+    screen.table([*columns, *(ARTIFACT_TIMES if timed else [])], rows)
+    _legend(rows, screen)
+    for artifact in facts["artifacts"]:
+        for name, kernel in artifact["kernels"].items():
+            _why(f"{artifact['problem']}, {KERNELS.get(name, name)}", kernel, screen)
+        told = [reason for reason in artifact["reasons"] if not reason.startswith(tuple(artifact["kernels"]))]
+        for reason in told if screen.verbose or not artifact["kernels"] else []:
+            screen.item(f"{artifact['problem']}: {reason}")
+    _parity(facts["artifacts"], screen)
+
+
+ARTIFACT_TIMES = [
+    Column("ms", number=True), Column("over eager", number=True), Column("over best", number=True),
+    Column("over compile", 2, number=True), Column("input ms", 3, number=True), Column("eager ms", 4, number=True),
+    Column("compile ms", 5, number=True), Column("of floor", 6, number=True), Column("best baseline", 7, whole=True),
+]  # fmt: skip
+
+
+def _artifact(artifact: Facts) -> list[Any]:
+    optimized = artifact["kernels"].get("optimized", {})
+    if artifact.get("no_measurement") or not optimized:
+        return [None] * 9
+    speedup, best = optimized.get("speedup", {}), artifact["best_baseline"]
+    return [*(cells.text("ms", artifact[name]) for name in ("optimized_ms",)), _ratio(speedup.get("eager")),
+            _ratio(best), _ratio(speedup.get("compile")),
+            *(cells.text("ms", artifact[f"{name}_ms"]) for name in ("input_kernel", "eager", "compile")),
+            cells.text("percent", optimized.get("floor_fraction")), best["baseline"] if best else None]  # fmt: skip
+
+
+def _parity(artifacts: list[Facts], screen: Screen) -> None:
+    """The published protocol's times beside ours, where `--parity` took them."""
+    found = [a for a in artifacts if a.get("parity") is not None and not a.get("no_measurement")]
+    if not any(a["parity"]["measurement"] for a in found):
+        return
+    rows = []
+    for a in found:
+        times = [" / ".join(cells.text("ms", value) for value in pair) for pair in a["parity"]["ms"].values()]
+        speedups = " / ".join("–" if value is None else f"{value:.2f}x" for value in a["parity"]["speedup"])
+        rows.append([a["problem"].replace("_", " "), speedups, times[-1], *times[:-1]])
+    columns = [Column("problem", least=14), Column("speedup", number=True), Column("optimised ms", number=True),
+               Column("eager ms", 1, number=True), Column("compile ms", 2, number=True),
+               Column("input ms", 3, number=True)]  # fmt: skip
+    screen.table(columns, rows, "By the published protocol (do_bench, one process, nothing verified) / by ours")
+
+
+def _fixtures(facts: Facts, screen: Screen) -> None:
+    columns = (Column("problem", whole=True), Column("verdict", whole=True), Column("margin", number=True),
+               Column("best cheat", 1, whole=True), Column("s", 2, number=True), Column("eager ms", 3, number=True),
+               Column("input cases", 4))  # fmt: skip
+    rows = []
+    for each in facts["fixtures"]:
+        word = Text(f"{SIGNS[BAD]} refused", BAD) if each["refused"] else Text(f"{SIGNS[GOOD]} usable", GOOD)
+        rows.append([each["problem"], word, f"{each['margin']:.1f}", each["best_cheat"], f"{each['build_s']:.1f}",
+                     cells.text("ms", each["eager_ms"]), ", ".join(each["trials"])])  # fmt: skip
+    screen.table(columns, rows)
+    for each in facts["fixtures"]:
+        if each["refused"]:
+            screen.item(f"{each['problem']}: refused: {each['refused']}", Text(SIGNS[BAD], BAD))
+    screen.line("Margin: how much further the best cheat is from passing than the worst honest kernel.", "dim")
+
+
+def _cases(facts: Facts, screen: Screen) -> None:
+    """Counts by kind, then only what is wrong, and why cases were skipped; every case where the screen is verbose."""
+    cases, skipped = facts["cases"], facts["skipped"]
+    suites = sorted({name.partition("/")[0] for name in [*skipped, *(case["case"] for case in cases)]})
+    words = list(dict.fromkeys(case["outcome"] for case in cases if not case["complaints"]))
+    rows = []
+    for suite in suites:
+        mine = [case for case in cases if case["case"].startswith(f"{suite}/")]
+        counts = Counter(case["outcome"] for case in mine if not case["complaints"])
+        left = sum(name.startswith(f"{suite}/") for name in skipped)
+        wrong = len(mine) - counts.total()
+        rows.append([suite, str(len(mine)), *(str(counts[word]) for word in words),
+                     Text(str(wrong), BAD if wrong else ""), str(left)])  # fmt: skip
+    screen.table([Column("suite", whole=True), *(Column(title, number=True) for title in
+                  ("cases", *words, "wrong", "skipped"))], rows)  # fmt: skip
+    for case in cases:
+        if case["complaints"]:
+            screen.item(f"{case['case']} ({case['problem']}): {'; '.join(case['complaints'])}", Text(SIGNS[BAD], BAD))
+    for why, count in Counter(skipped.values()).items():
+        screen.item(f"{count} skipped: {why}", Text(SIGNS[OPEN], OPEN))
+    if screen.verbose:
+        every = [[c["case"], c["problem"], "; ".join(c["complaints"]) or c["outcome"],
+                  "; ".join(map(wording.reason, c["reasons"][:1]))] for c in cases]  # fmt: skip
+        columns = (Column("case", least=24), Column("problem", 2, whole=True), Column("outcome"), Column("reason", 1))
+        screen.table(columns, every, "Every case")
+
+
+# -- sections of a document -------------------------------------------------------------------------------------------
+
+
+def section(part: dict[str, Any], screen: Screen) -> None:
+    """A section: its text, the words of its figures, its tables."""
+    screen.title(part["title"])
+    for text in part["text"]:
+        screen.line(text)
+    for figure in part["figures"]:
+        screen.line(f"Figure, {figure['title']}: {figure['alt']}", "dim")
+    screen.line()
+    for each in part["tables"]:
+        table(each, screen)
+
+
+def table(part: dict[str, Any], screen: Screen) -> None:
+    """A table of a document. The first column and verdicts stay; of the others the last go first."""
+    kinds = [head["kind"] for head in part["columns"]]
+    kept = [at for at, kind in enumerate(kinds) if kind != "bar"]  # a bar repeats the number beside it
+    columns = []
+    for at in kept:
+        verdict = kinds[at] == "verdict"
+        columns.append(Column(part["columns"][at]["title"], 0 if at == 0 or verdict else at,
+                              number=cells.numeric(kinds[at]), least=24 if verdict else 16))  # fmt: skip
+    rows = [[_cell(kinds[at], row[at]) for at in kept] for row in part["rows"]]
+    screen.table(columns, rows, part["caption"])
+
+
+def _cell(kind: str, value: Any) -> Text | str | None:
+    text = cells.text(kind, value)
+    return Text(text, TONES[cells.tone(value)]) if kind == "verdict" and text != cells.EMPTY else text
