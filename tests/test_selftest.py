@@ -258,7 +258,7 @@ FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "at_least": 1
         (WRONG, entry("incorrect", "rel_l2"), ""),
         (WRONG, entry("rejected", "row"), ""),
         (WRONG, entry(), "false accept: correct (fp32"),
-        (WRONG, entry("error", "exception"), "another verdict: error: exception"),
+        (WRONG, entry("error", "exception"), "another verdict: stopped with an error"),
         (WRONG, entry("incorrect", "wrong_shape"), "reason wrong_shape instead of rel_l2, row"),
         ({"expect": {"verdict": ["incorrect"]}}, entry("incorrect", "wrong_shape"), ""),
         (WRONG | {"labels": ["triton", "threads"]}, entry("incorrect", "row"), "label threads is missing"),
@@ -266,7 +266,7 @@ FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "at_least": 1
         (UNBOUGHT, entry(**FASTER), "bought time: at least 1.5x eager, at most 1.3x was due"),
         (UNBOUGHT, entry(**(FASTER | {"measurement": False})), ""),
         (UNBOUGHT | {"max_speedup": 1.6}, entry(**FASTER), ""),  # by what the judge's own clock vouches for
-        (UNBOUGHT, entry("incorrect", "row"), "another verdict: incorrect"),
+        (UNBOUGHT, entry("incorrect", "row"), "another verdict: wrong: error of the worst row"),
         ({"expect": {"verdict": ["correct"]}, "precision_class": ["bf16"]}, entry(), "class fp32 instead of bf16"),
         ({"expect": {"verdict": ["correct"]}, "precision_class": ["bf16", "fp32"]}, entry(), ""),
         (WRONG | {"precision_class": ["bf16"]}, entry("incorrect", "row"), ""),
@@ -285,8 +285,8 @@ def test_what_an_adversarial_case_may_not_be_is_complained_of(
         ({}, entry(), ""),
         ({"class": "fp32"}, entry(), ""),
         ({"class": ["tf32", "bf16"]}, entry(), "class fp32 instead of tf32 or bf16"),
-        ({"class": "fp32"}, entry("incorrect", "rel_l2"), "false reject: incorrect: rel_l2"),
-        ({}, entry("timeout", "timeout"), "false reject: timeout"),
+        ({"class": "fp32"}, entry("incorrect", "rel_l2"), "false reject: wrong: relative L2 error"),
+        ({}, entry("timeout", "timeout"), "false reject: timed out"),
         ({"labels": ["static_output"]}, entry(), "label static_output is missing"),
     ],
 )
@@ -403,7 +403,7 @@ def test_a_judge_that_is_wrong_about_a_case_is_exit_2(mistaken: Any) -> None:
     [
         ("adversarial/B07_none", "reason wrong_structure"),
         ("adversarial/B99_right", "false accept: correct"),
-        ("honest/zeros", "false reject: incorrect"),
+        ("honest/zeros", "false reject: wrong: relative L2 error"),
         ("adversarial/B07_tuple", ""),
         ("honest/fp32_rms_norm", ""),
     ],
