@@ -14,7 +14,9 @@ import pytest
 from rich.console import Console
 
 from repro import cli, progress, settings, wording
+from repro.bundle.write import Bundle
 from repro.doctor import finding
+from repro.report import document, terminal
 from repro.screen import Column, Screen, broken, fitting, good
 
 RESULTS = settings.ARTIFACTS_DIR / "results"
@@ -168,12 +170,12 @@ def test_a_cell_cannot_steer_the_terminal() -> None:
 # -- verbs ------------------------------------------------------------------------------------------------------------
 
 
-def bundles(verb: str, device: str = "cuda") -> list[Path]:
-    """The published bundles of a verb, newest last."""
+def bundles(verb: str) -> list[Path]:
+    """The published, complete bundles of a verb, newest last."""
     found = []
     for file in RESULTS.rglob("manifest.json"):
         manifest = json.loads(file.read_text())
-        if manifest["verb"] == verb and manifest["parameters"].get("device") == device:
+        if manifest["verb"] == verb and manifest["status"] == "complete" and "quick" not in str(file):
             found.append((manifest["started"], file.parent))
     return [path for _, path in sorted(found)]
 
@@ -212,6 +214,44 @@ def test_verbs_that_run_nothing_fit_the_terminal(
         if argv[:2] == ["artifacts", "lint"]:
             argv[2] = str(settings.ARTIFACTS_DIR)
         fits(shown(argv, width, monkeypatch, capsys), width)
+
+
+# What the last line says of a published bundle.
+LAST = {
+    "run": "10 of 10 correct · 3.97x over eager, 1.09x over the best torch baseline",
+    "benchmark": "10 of 10 kernels correct · ",
+    "evaluate": "1 of 1 correct",
+    "fixtures": "15 of 15 fixtures usable",
+    "self-test": " no time bought, 46 accepted, 0 wrong; 8 skipped",
+}
+
+
+@pytest.mark.parametrize("verb", LAST)
+def test_reports_fit_the_terminal_and_end_with_one_line(verb: str) -> None:
+    path = bundles(verb)[-1]
+    whole = document.build([Bundle.open(path)], settings.ARTIFACTS_DIR)
+    for width in WIDTHS:
+        for options in ({}, {"verbose": True}):
+            drawn, out = screen(width, **options)
+            terminal.draw(whole, drawn)
+            fits(ANSI.sub("", out.getvalue()), width)
+    narrow, out = screen(80)
+    terminal.draw(whole, narrow)
+    assert len(out.getvalue().splitlines()) < 40, "a summary is one screen"
+    drawn, out = screen(80, terminal=False, quiet=True)
+    terminal.draw(whole, drawn)
+    terminal.last(whole, drawn, [Path("a/report.json"), Path("a/report.md"), Path("a/report.html")])
+    (line,) = out.getvalue().splitlines()
+    assert line.endswith(" · report: a/report.html")
+    assert LAST[verb] in line
+
+
+def test_the_narrowest_table_of_a_run_shows_verdict_time_and_speedups_whole() -> None:
+    whole = document.build([Bundle.open(bundles("run")[-1])], settings.ARTIFACTS_DIR)
+    drawn, out = screen(80)
+    terminal.draw(whole, drawn)
+    assert line_with(out.getvalue(), "problem", "verdict", "ms", "over eager", "over best")
+    assert line_with(out.getvalue(), "L1_36", "✓ correct", "3.674", "3.09x [3.08, 3.09]", "1.44x [1.44, 1.44]")
 
 
 def test_doctor_shows_the_remedy_under_what_fails(

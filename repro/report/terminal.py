@@ -22,7 +22,6 @@ TONES = {"good": GOOD, "bad": BAD, "open": OPEN}
 KINDS = {"error": BAD, "warning": OPEN, "note": "dim"}
 KERNELS = {"input_kernel": "input kernel", "optimized": "optimised kernel"}
 DOUBT = " ?"
-NO_MEASUREMENT = "Verdicts are real. Times are left out: on the CPU and at small sizes they are no measurement."
 
 
 def draw(document: dict[str, Any], screen: Screen, *, tables: bool = True) -> None:
@@ -119,8 +118,6 @@ def summary(facts: Facts, screen: Screen) -> None:
     for reason, count in reasons.items():
         more = f" and {count - 1} more" if count > 1 else ""
         screen.item(f"{first[reason]}{more}: not measured: {reason}", Text(SIGNS[OPEN], OPEN))
-    if not facts["measurement"] and ("arms" in facts or "artifacts" in facts):
-        screen.line(NO_MEASUREMENT, "dim")
 
 
 def _arm(arm: Facts, screen: Screen, *, timed: bool) -> None:
