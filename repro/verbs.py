@@ -195,8 +195,10 @@ def _pack(args: argparse.Namespace) -> int:
     if args.hide:
         raise UsageError("--hide is of `bundle share`", "packing replaces nothing", "Share the bundle, then pack it.")
     packed = pack.pack(args.bundle, args.output)
+    screen = Screen.of(args)
     for told in packed:
-        print(f"written: {told['bundle']} (bundle id {told['bundle_id']}, {told['bytes'] / 1e3:.0f} kB)")
+        screen.line(f"written: {told['bundle']} (bundle id {told['bundle_id']}, {told['bytes'] / 1e3:.0f} kB)")
+    screen.last(f"{len(packed)} bundle{'' if len(packed) == 1 else 's'} packed")
     write_json(args.json, {"schema_version": 1, "bundles": packed})
     return 0
 

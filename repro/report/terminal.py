@@ -226,6 +226,8 @@ def _artifacts(facts: Facts, screen: Screen) -> None:
         for reason in told if screen.verbose or not artifact["kernels"] else []:
             screen.item(f"{artifact['problem']}: {reason}")
     _parity(facts["artifacts"], screen)
+    for artifact in facts["artifacts"]:
+        _rounds(artifact, screen)
 
 
 ARTIFACT_TIMES = [
@@ -260,6 +262,20 @@ def _parity(artifacts: list[Facts], screen: Screen) -> None:
                Column("eager ms", 1, number=True), Column("compile ms", 2, number=True),
                Column("input ms", 3, number=True)]  # fmt: skip
     screen.table(columns, rows, "By the published protocol (do_bench, one process, nothing verified) / by ours")
+
+
+def _rounds(artifact: Facts, screen: Screen) -> None:
+    """Every round's kernel of a search, where `--rounds` judged them."""
+    rows = []
+    for each in artifact.get("rounds", []):
+        time = each["time_ms"]["median"] if each["time_ms"] else None
+        best = Text(f"{SIGNS[GOOD]} best so far", GOOD) if each["best"] else None
+        rows.append([str(each["round"]) if each["round"] else "input", _word(each), cells.text("ms", time),
+                     cells.text("ms", each["published_ms"]), _ratio(each["over_input"]), best, each["why"]])  # fmt: skip
+    columns = (Column("round", whole=True), Column("verdict", whole=True), Column("ms", number=True),
+               Column("published ms", 1, number=True), Column("over input", number=True),
+               Column("", 2, whole=True), Column("why", 3, least=24))  # fmt: skip
+    screen.table(columns, rows, f"Rounds of {artifact['problem']}")
 
 
 def _fixtures(facts: Facts, screen: Screen) -> None:
