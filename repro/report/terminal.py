@@ -270,8 +270,8 @@ def _rounds(artifact: Facts, screen: Screen) -> None:
     for each in artifact.get("rounds", []):
         time = each["time_ms"]["median"] if each["time_ms"] else None
         best = Text(f"{SIGNS[GOOD]} best so far", GOOD) if each["best"] else None
-        rows.append([str(each["round"]) if each["round"] else "input", _word(each), cells.text("ms", time),
-                     cells.text("ms", each["published_ms"]), _ratio(each["over_input"]), best, each["why"]])  # fmt: skip
+        times = [cells.text("ms", time), cells.text("ms", each["published_ms"]), _ratio(each["over_input"])]
+        rows.append([str(each["round"]) if each["round"] else "input", _word(each), *times, best, each["why"]])
     columns = (Column("round", whole=True), Column("verdict", whole=True), Column("ms", number=True),
                Column("published ms", 1, number=True), Column("over input", number=True),
                Column("", 2, whole=True), Column("why", 3, least=24))  # fmt: skip
