@@ -65,7 +65,7 @@ _CRASH = "Run the file alone under compute-sanitizer or faulthandler."
 _MEMORY = "Use less memory, or a smaller size."
 _CALL = "All work of a call must be done, on the current stream, when the call returns."
 _WIRE = "Leave the judge's pipe, its processes and signals alone."
-_TIMER = "Use no own clock and no own stream; all work of a call must be on the current stream."
+_TIMER = "Leave clocks alone. Streams of your own must wait for the current stream and be joined to it."
 
 REASONS: dict[str, Reason] = {
     # distances to the fp64 reference

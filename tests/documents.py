@@ -18,7 +18,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from repro import claims, problems, settings
+from repro import claims, problems, settings, wording
 from repro.bundle.write import Bundle
 from repro.cli import GROUPS, parser
 from repro.judge import stats
@@ -293,7 +293,7 @@ RESULT = {
     "problem": "the problem's id; `@bf16` for the artifact study",
     "solution": "the solution's file name without its suffix",
     "verdict": "`correct` `incorrect` `rejected` `error` `timeout` `inconclusive`",
-    "reasons": "list of `{code, detail, trial}`; codes: [judging.md](judging.md#how-to-read-a-reason)",
+    "reasons": "list of `{code, detail, trial}`; codes: [judging.md](judging.md#reason-codes)",
     "precision_class": "`fp32`, `tf32` or `bf16`, as measured; null unless correct",
     "rel_l2": "the largest relative L2 distance to the fp64 reference over all trials",
     "legacy": "`allclose_1e-2` and `allclose_1e-4`: whether the published comparison would pass",
@@ -320,6 +320,15 @@ RESULT = {
     "memory": "peak memory of the solution's process and of the GPU, bytes",
     "modes": "global torch modes before and after the call, as the solution's process reports them",
 }
+
+
+def reason_table() -> str:
+    """Every reason code with what is printed for it and what to do."""
+    rows = []
+    for code, reason in wording.REASONS.items():
+        said = re.sub(r" *\(\{\w+\}\)|[:,]? *\{\w+\}", "", reason.text).strip() or code.replace("_", " ")
+        rows.append([f"`{code}`", _cell(said.strip("()")), _cell(reason.remedy)])
+    return table(rows, ["code", "printed", "what to do"])
 
 
 def result_fields() -> set[str]:
@@ -388,6 +397,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/results.md": {"run": run_table, "zeros": zeros_table, "artifacts": artifact_tables, "margins": margins_table},
     "docs/command-line.md": {"help": command_line},
     "docs/architecture.md": {"rooms": rooms},
+    "docs/judging.md": {"reasons": reason_table},
     "docs/json.md": {"result": result_table, "schemas": schema_tables},
 }
 FILES: dict[str, Callable[[], str]] = {"docs/speedups.svg": picture}
