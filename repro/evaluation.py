@@ -19,7 +19,7 @@ from repro.runs import Row, execute, open_bundle
 
 ENTRIES = ("ModelNew", "kernel_function")
 SCHEMA_VERSION = 1
-# A quick look: so many seconds of timing a problem, at most so many blocks, these baselines alone, and beside the times
+# A quick look: seconds of timing a problem, most blocks, these baselines alone, and beside the times
 # no A/A control, no hot times and no profile, which decide no verdict.
 QUICK_BUDGET_S, QUICK_BLOCKS, QUICK_MODES = 1.5, 48, ("eager", "compile")
 # Room for the published protocol: four variants of at most 90 s.
@@ -106,7 +106,7 @@ def entry_of(source: bytes, otherwise: str = ENTRIES[0]) -> str:
 
 def _names(tree: ast.Module) -> Iterator[str]:
     """Names that importing the file gives it: of definitions, assignments and imports outside functions and classes,
-    but for placeholders like `ModelNew = None`; and those that a function declares global."""
+    except placeholders like `ModelNew = None`; and those that a function declares global."""
     yield from (name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names)
     pending: list[ast.AST] = [tree]
     while pending:

@@ -46,7 +46,7 @@ SECRETS = ("ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "LEEROOPEDIA_API_KEY
 # What `.env` may set. Nothing else of it counts: the file may lie beside solutions of a stranger.
 DOTENV = (*SECRETS, "ANTHROPIC_MODEL", "AWS_REGION", "CLAUDE_CODE_USE_BEDROCK", "DOCKER_HOST", "REPRO_IMAGE",
           "REPRO_RESULTS", "REPRO_SAMPLE_MS", "REPRO_SOURCES", "REPRO_STATE")  # fmt: skip
-# What an agent's process inherits without a container: nothing that tells who or where this is.
+# What an agent's process inherits without a container: nothing that identifies the user or the machine.
 AGENT_ENV = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "CUDA_HOME", "CC", "CXX", "OMP_NUM_THREADS")
 
 # Environment variables that may reach a fingerprint: configuration, never credentials.
@@ -298,7 +298,7 @@ def keep_compiled() -> None:
 
 
 def _private(path: Path) -> Path | None:
-    """A folder that this user alone may enter, made where it is missing; None where it cannot be had, or somebody else
+    """A folder that this user alone may enter, made where it is missing; None where it cannot be had, or another user
     could have put something there: its parent must be this user's, or keep others from renaming what is not theirs."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

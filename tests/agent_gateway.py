@@ -1,4 +1,4 @@
-"""A process in the gateway's place, for tests of what an agent does: it answers as it is told, step by step.
+"""A process in the gateway's place, for tests of what an agent does: its answers are given, step by step.
 
 `python agent_gateway.py SOCKET STEPS JOURNAL [mcp]`: STEPS is a JSON list, one step a model request, in order: a
 message ({"content", "stop_reason", "usage"}), {"error": {"status", "type", "message", "headers"}}, {"broken": how many

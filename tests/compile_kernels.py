@@ -2,7 +2,7 @@
 
     python tests/compile_kernels.py SOLUTION ARCH...        (archs as 80 89 90 100; prints one JSON object)
 
-The solution is called with tensors on the device "meta", which have shapes but no memory; Triton is told that the
+The solution is called with tensors on the device "meta", which have shapes but no memory; Triton assumes that the
 active GPU is the wanted one, and each launch stops after ptxas. So the kernels, their specialisation, constants and
 options are those of a real call. TRITON_INTERPRET must not be set.
 """

@@ -27,7 +27,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 CPU = ("--engine", "local", "--device", "cpu", "--size", "smoke")
-# What a user's shell may set must not reach the commands of a test, but for the image that is tested. One thread: smoke
+# What a user's shell may set must not reach the commands of a test, except the image that is tested. One thread: smoke
 # shapes are too small for more.
 CLEAN_ENV = {k: v for k, v in os.environ.items() if not k.startswith(("REPRO_", "TRITON_")) or k == "REPRO_IMAGE"}
 CLEAN_ENV |= {"OMP_NUM_THREADS": "1"}
@@ -192,7 +192,7 @@ class Tool:
         found = {}
         for process in Path("/proc").glob("[0-9]*"):
             text = b""
-            for name in ("cmdline", "environ"):  # a judge lets nobody read its environment
+            for name in ("cmdline", "environ"):  # a judge's environment cannot be read
                 with contextlib.suppress(OSError):
                     text += (process / name).read_bytes()
             if str(self.tmp).encode() in text:

@@ -1,4 +1,4 @@
-"""A gateway as its own process on a real socket, for tests: what it is told, who talks to it, and what it leaves."""
+"""A gateway as its own process on a real socket, for tests: its configuration, its client, and what it leaves."""
 
 from __future__ import annotations
 

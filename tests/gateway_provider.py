@@ -1,7 +1,7 @@
 """A provider of messages on a loopback port, for tests of the real way out: `python gateway_provider.py STEPS`.
 
 STEPS is a JSON list, one step a request, the last one repeated: {"content", "usage"} is a message, as JSON or events as
-asked for; {"status", "headers", "error"} an error; "cut" breaks the connection after so many events (0: before the
+asked for; {"status", "headers", "error"} an error; "cut" breaks the connection after N events (0: before the
 headers); "pause_s" waits between events; "events" are sent in place of its own. GET / tells the requests seen:
 path, headers and body. It prints its port.
 """

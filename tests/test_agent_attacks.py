@@ -104,7 +104,7 @@ def test_an_agent_that_breaks_its_session_gains_no_attempt(name: str) -> None:
 
 @in_containers
 def test_the_session_is_out_of_an_agents_reach() -> None:
-    """It is the first process; nobody beside it kills, stops or reads it, and it names no key."""
+    """It is the first process; no process beside it kills, stops or reads it, and it names no key."""
     left = attack(
         "kill -9 1; kill -STOP 1; sleep 1; head -c 9 /proc/1/mem; cat /proc/1/environ; "
         "python -c 'import ctypes; print(ctypes.CDLL(None).ptrace(16, 1, 0, 0))'; ls /proc/1/fd; cat /proc/1/comm",

@@ -446,7 +446,7 @@ def test_a_study_that_is_killed_leaves_what_gc_removes_and_resume_finishes(study
     process, _ = slow_study(study_tool)
     process.kill()
     process.communicate()
-    assert left_over(process.pid), "nobody was left to clean up"
+    assert left_over(process.pid), "the dead run left nothing to clean up"
     assert study_tool("gc").code == 0
     assert not left_over(process.pid), "gateway, agent and volumes went"
     again = study_tool(*STUDY, "--upstream", f"replay:{study_tool.folder / 'scripts'}", "--resume")
@@ -466,7 +466,7 @@ def test_an_engine_that_goes_away_loses_the_cell_at_work_alone(study_tool: Tool)
     assert done.code == 2 and "went away" in done.complaint, done.err
     (bundle,) = study_tool.bundles()
     assert list(rows(bundle)) == ["L1_36/baseline/0"] and manifest(bundle)["status"] == "failed"
-    assert left_over(process.pid), "the engine could not be told to remove them"
+    assert left_over(process.pid), "the engine could not remove them"
     assert study_tool("gc").code == 0 and not left_over(process.pid)
     again = study_tool(*STUDY, "--upstream", f"replay:{study_tool.folder / 'scripts'}", "--resume")
     assert again.code == 0, again.err

@@ -19,7 +19,7 @@ from repro.artifacts import layout, readme, trace
 SHIPPED = settings.ARTIFACTS_DIR
 NAME = "36_RMSNorm"
 TIMES_MS = {1: 5.0, 2: 3.6, 3: 3.5, 4: 3.52}
-# L1_36 at full size: so many elements are read, and as many written.
+# L1_36 at full size: elements that are read, and as many that are written.
 ELEMENTS = 1879048192
 PEAK = 2.447e12
 ROUND_1, TRACE = f"{NAME}/optimization_trace/round_1", f"{NAME}/optimization_trace"
@@ -37,7 +37,7 @@ RESULTS, OPTIMIZED_NCU, PROMPT = "benchmark_results.json", "optimized_ncu_metric
 
 
 def profile(dtype_bytes: int, ms: float) -> dict[str, Any]:
-    """A profile of a kernel that moves what it must, in so many milliseconds."""
+    """A profile of a kernel that moves what it must, in a number of milliseconds."""
     rate = 2 * ELEMENTS * dtype_bytes / ms * 1e3
     values = {
         "dram__bytes_read.sum": ELEMENTS * dtype_bytes,

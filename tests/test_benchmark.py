@@ -1,4 +1,4 @@
-"""`repro benchmark` as a user runs it on a folder of somebody else's, on the CPU.
+"""`repro benchmark` as a user runs it on another project's folder, on the CPU.
 
 Every kernel that is broken, missing, in place, of the wrong dtype or never ends gets its row and its reason, and
 nothing keeps the next one from being judged.

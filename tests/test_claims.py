@@ -237,7 +237,7 @@ def test_times_compare_on_the_published_kind_of_machine(tool: Tool) -> None:
         {"gpu_name": "NVIDIA H1000"},
         {"bandwidth_signature_gb_s": 3352.0},
         {"mig_mode": 1},
-        {"bandwidth_signature_gb_s": None},  # not recorded: nobody can say that it is the same
+        {"bandwidth_signature_gb_s": None},  # not recorded: it may differ
     ],
 )
 def test_a_machine_that_is_not_the_published_one(tool: Tool, machine: dict[str, Any]) -> None:

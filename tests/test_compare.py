@@ -206,7 +206,7 @@ def test_rows_that_did_not_converge_are_marked(tool: Tool) -> None:
 
 
 def test_the_controls_noise_and_an_unconfirmed_speedup_leave_it_open(tool: Tool) -> None:
-    """2.3 % faster where the A/A control was 4 % off is neither, nor what the judge's own clock does not vouch for."""
+    """2.3 % faster where the A/A control was 4 % off is neither, nor what the judge's clock does not confirm."""
     fast, slow = ({"36_RMSNorm": {"eager": 8.0, "optimized": ms}} for ms in (2.0, 2.045))
     noisy = {"aa": {"ratio": 1.0, "ci95": [0.96, 1.04]}}
     a, b = folder_of(tool.folder / "a", slow), folder_of(tool.folder / "b", fast)

@@ -2,7 +2,7 @@
 
 Confinement cannot be undone, so every check runs in a process of its own: `python test_confine.py MODE NAME SCRATCH
 ARGUMENTS` applies it, as a worker would, and calls `NAME`. With root at hand the checks run as root and as a user
-without any privilege; without, as whoever runs the tests.
+without any privilege; without root, as the user that runs the tests.
 """
 
 from __future__ import annotations

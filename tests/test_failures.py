@@ -315,7 +315,7 @@ def test_an_engine_that_does_not_answer_leaves_no_socket_open(monkeypatch: pytes
     from repro.engines import docker
 
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(tmp_path / "deaf.sock"))  # it listens to nobody
+    listener.bind(str(tmp_path / "deaf.sock"))  # nothing is accepted there
     with listener:
         for name in ("none.sock", "deaf.sock"):
             monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / name}")
@@ -704,7 +704,7 @@ def test_solution_that_fills_the_disk_harms_nobody(full_scratch: Any) -> None:
 
 @scenario
 def full_temporary_folder(tool: Tool) -> SimpleNamespace:
-    """Somebody fills that disk when a cell has begun, and frees it when its row is written."""
+    """Another program fills that disk when a cell has begun, and frees it when its row is written."""
     (tool.folder / "L1_36.py").write_text(BAD["banned"].source)  # no worker, whose folder would give space back
     (tool.folder / "L1_82.py").write_text(CONVOLUTION.format(name="conv2d"))
     small = tool.folder / "small"
@@ -736,7 +736,7 @@ def test_json_that_cannot_be_written_exits_1(judge_tool: Tool) -> None:
 
 @pytest.mark.slow
 def test_whoever_ignores_the_end_of_children_gets_the_same_verdicts(judge_tool: Tool) -> None:
-    """A program that starts others may ignore SIGCHLD; what it starts inherits that, and is told of no end."""
+    """A program that starts others may ignore SIGCHLD; its children inherit that, and get no signal of an end."""
     (judge_tool.folder / "L1_36_exits.py").write_text(rms_norm(top="os._exit(5)"))
     (judge_tool.folder / "L1_82_good.py").write_text(CONVOLUTION.format(name="conv2d"))
     done = judge_tool("evaluate", "L1_36_exits.py", "L1_82_good.py", *JUDGE, ignoring="CHLD")

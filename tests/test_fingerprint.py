@@ -146,7 +146,7 @@ def test_differences_are_sorted_by_class_and_name_their_sides():
 
 
 def test_a_hard_field_that_one_side_lacks_does_not_differ():
-    """An older bundle knows fewer fields: nobody can say that they differ, and it is told."""
+    """An older bundle knows fewer fields: they are not called different, and the comparison says so."""
     (found,) = difference.differences(made(gpu_name="NVIDIA H200"), made(gpu_name="NVIDIA H200", mig_mode=0))
     assert (found.name, found.klass, found.hard, found.known, found.a) == (
         "mig_mode",

@@ -27,7 +27,7 @@ def room() -> Iterator[Path]:
 
 
 def nest(folder: Path, depth: int, aside: str = "") -> None:
-    """A folder with so many folders in each other, from below, for the path of the lowest is too long; aside: a file
+    """A folder with N folders in each other, from below, for the path of the lowest is too long; aside: a file
     that lies beside each."""
     folder.mkdir()
     here = os.open(folder, os.O_RDONLY)
@@ -42,7 +42,7 @@ def nest(folder: Path, depth: int, aside: str = "") -> None:
 
 
 def test_a_folder_nested_deeper_than_calls_descriptors_and_paths_go_is_removed(room: Path) -> None:
-    """shutil.rmtree ended in a RecursionError that nobody expected, or ran out of descriptors and left it."""
+    """shutil.rmtree ended in an unexpected RecursionError, or ran out of descriptors and left it."""
     depth = 500 + max(sys.getrecursionlimit(), 1024)
     assert depth * 21 > os.pathconf("/", "PC_PATH_MAX")
     nest(room / "deep", depth, aside="file")
@@ -76,7 +76,7 @@ def test_links_are_removed_and_what_they_name_stays(room: Path) -> None:
 
 
 def test_what_moves_meanwhile_leads_nowhere_else(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that somebody moves while it is emptied has another one above it, which stays as it is."""
+    """A folder that another process moves while it is emptied has another one above it, which stays as it is."""
     (room / "kept" / "inner").mkdir(parents=True)
     nest(room / "gone", 3)
     real = folders._empty
@@ -101,7 +101,7 @@ def _as_user(work: str, folder: Path) -> None:
 
 
 def test_folders_that_their_owner_closed_are_removed(room: Path) -> None:
-    """chmod keeps nobody's folder where it is."""
+    """chmod does not keep a folder where it is."""
     _as_user(
         "os.chdir(sys.argv[1]); os.makedirs('mine/closed/in'); os.makedirs('mine/read only/in'); "
         "os.chmod('mine/closed', 0); os.chmod('mine/read only', 0o500)",

@@ -1,4 +1,4 @@
-"""The GPU before a timed call: rests, inputs that are made again, first flushes that tell of somebody on it."""
+"""The GPU before a timed call: rests, inputs that are made again, first flushes that show another process on it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_inputs_on_a_quiet_gpu_are_made_once_and_flushed_after(no_gpu: None) -> 
 
 
 def test_inputs_that_were_there_while_somebody_was_on_the_gpu_are_made_again(no_gpu: None) -> None:
-    """A kernel that waited for them may have its answer; it is one to inputs that nobody will ask for."""
+    """A kernel that waited for them may have its answer; its inputs are never asked for."""
     idle = Scripted()
     assert idle.call("a", BUSY, BUSY, QUIET + 0.1) == pytest.approx(0.1)
     assert idle.done == ["fill", "flush"] * 3, "no call has inputs that lay there while it was busy"
@@ -69,7 +69,7 @@ def test_what_runs_a_little_for_all_new_inputs_counts_as_the_calls_time(no_gpu: 
     idle = Scripted()
     assert idle.call("a", QUIET + 0.4) == pytest.approx(0.4)
     assert idle.done.count("fill") == PATIENCE + 1
-    assert idle.call("a", QUIET + 0.4, QUIET) == 0.0, "it was done once, with inputs that nobody asks for"
+    assert idle.call("a", QUIET + 0.4, QUIET) == 0.0, "it was done once, with inputs that are never asked for"
 
 
 def test_a_host_that_became_slower_costs_a_solution_nothing(no_gpu: None) -> None:

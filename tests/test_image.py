@@ -261,7 +261,7 @@ for entry in filter(str.isdigit, os.listdir("/proc")):
 OTHERS = sorted(set(USERS) - {{os.getpid()}})
 JUDGE = min(pid for pid in OTHERS if USERS[pid] == @JUDGE@)
 PARENT = int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[1])
-# A worker's scratch folder is told to nobody, and /tmp cannot be listed: those of this cell tell each other.
+# A worker's scratch folder is secret, and /tmp cannot be listed: workers of this cell exchange theirs.
 NOTES = "/dev/shm/scratch-of-"
 open(NOTES + str(os.getpid()), "w").write(os.getcwd())
 
@@ -412,7 +412,7 @@ def test_a_solution_signals_and_traces_nobody_of_another_user(looked):
     signals = looked[1]["signals"]
     assert set(signals["users"]) <= {signals["me"]} and signals["traced"] == [] and signals["everyone"] != "None"
     others = {owner for owner in signals["owners"] if isinstance(owner, int)} - {signals["me"]}
-    assert {0, settings.CONTAINER_UID} < others, "nobody was there to be signalled"
+    assert {0, settings.CONTAINER_UID} < others, "there was no process to signal"
 
 
 @pytest.mark.docker

@@ -400,7 +400,7 @@ def test_spiked_ranges_made_apart_equal_those_of_the_whole(kind: str) -> None:
 
 
 def test_runs_of_equal_elements_are_the_same_in_any_chunk() -> None:
-    """Signed normal inputs of which so many in a row are equal: a coarser draw, each element repeated."""
+    """Signed normal inputs with runs of equal elements: a coarser draw, each element repeated."""
     recipe = recipes.Recipe("uniform", 1, (10000,), torch.float32).stressed(3.0, run=128)
     whole = recipe.fill(torch.empty(10000), SEED)
     drawn = philox.fill(torch.empty(79), "normal", SEED, 1, std=3.0)

@@ -132,7 +132,7 @@ def test_bfloat16_is_what_torch_makes_of_it(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_dev_runs_triton_kernels_where_there_is_no_gpu(dtype: str, judge_tool: Tool):
-    """In the judge's own process, which nobody told to interpret them, and with the same bfloat16 as in a worker."""
+    """In the judge's own process, which is not set to interpret them, and with the same bfloat16 as in a worker."""
     file = settings.ROOT / "tests" / "honest" / "fp32_rms_norm.py"
     judge_tool("evaluate", file, "--problem", "L1_36", "--dtype", dtype, "--trust", "dev", "--no-timing", *CPU)
     (row,) = rows(judge_tool.bundles()[0]).values()

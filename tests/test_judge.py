@@ -483,7 +483,7 @@ def test_a_structure_of_a_million_values_is_told_by_that_alone() -> None:
 
 
 def nested(count: int) -> Any:
-    """A tensor in so many sequences."""
+    """A tensor in that number of sequences."""
     value: Any = torch.ones(1)
     for at in range(count):
         value = [value] if at % 2 else (value,)
@@ -599,7 +599,7 @@ def test_garbage_is_named_so(pipe: tuple[Channel, int], data: bytes) -> None:
 
 
 def levels(count: int) -> dict[str, Any]:
-    """Objects and lists in each other, so many."""
+    """Objects and lists in each other, to that depth."""
     value: dict[str, Any] | list[Any] = {} if count % 2 else []
     for at in range(count - 1, 0, -1):
         value = {"a": value} if at % 2 else [value]
@@ -609,7 +609,7 @@ def levels(count: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("count", [MOST_LEVELS + 1, 491, 700])
 def test_an_answer_deeper_than_any_honest_one_is_garbage(pipe: tuple[Channel, int], count: int) -> None:
-    """One of 700 levels ended the cell that wrote it down, with all who were judged there; 491 ended who read that."""
+    """One of 700 levels ended the cell that wrote it, with all solutions in it; 491 ended its reader."""
     channel, write = pipe
     os.write(write, json.dumps(levels(count)).encode() + b"\n" + json.dumps(levels(MOST_LEVELS)).encode() + b"\n")
     with pytest.raises(ChannelGarbage, match=f"more than {MOST_LEVELS} levels"):
@@ -1209,7 +1209,7 @@ def test_attention_that_clamps_its_values_fails_on_their_spikes(
     assert found >= 4
 
 
-# Each is followed by so many draws of every trial; the smallest outputs and the deepest chain of layers.
+# Each is followed by that number of draws of every trial; the smallest outputs and the deepest chain of layers.
 FURTHER = {"L1_97": 60, "L2_84": 60, "L3_20": 20}
 
 
@@ -1217,7 +1217,7 @@ FURTHER = {"L1_97": 60, "L2_84": 60, "L3_20": 20}
 def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_saw(
     key: str, smoke_fixture: Callable[[str], dict[str, Any]]
 ) -> None:
-    """In every class, but for one draw at most: of limits that came from one draw, up to one in four was outside."""
+    """In every class, except one draw at most: of limits that came from one draw, up to one in four was outside."""
     fixture, problem = smoke_fixture(key), problems.load(key, size="smoke")
     plan = inputs.plan(problem)
     published, perturbed = inputs.weights(problem, plan.module), trials.perturbed_weights(plan, CPU)

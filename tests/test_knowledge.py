@@ -32,7 +32,7 @@ PUBLISHED = {
     "query_hyperparameter_priors": (["query"], []),
     "get_page": (["page_id"], []),
 }
-# Words that nobody meets in house and garden.
+# Words that do not occur in house and garden.
 FIELD = re.compile(
     r"\b(gpus?|cuda|triton|nvidia|kernels?|warps?|tensors?|softmax|gemm|matmul|sm_\d+|fp16|bf16|torch|threads?|"
     r"registers?|caches?|bandwidth|num_\w+|occupancy)\b",

@@ -143,7 +143,7 @@ if os.fork() == 0:
 class ModelNew:
     pass
 """
-# One that leaves 1500 dead processes to whoever adopts them.
+# One that leaves 1500 dead processes to the process that adopts them.
 DEAD = """
 import os, sys
 
@@ -199,7 +199,7 @@ class Busy:
         return [int(x) for x in self.shared.bytes[64:84].view(__import__("torch").int32)]
 
     def moving(self, seconds: float) -> set[int]:
-        """Who counts on within this time."""
+        """The processes that count on within this time."""
         before, deadline = self.counts(), time.monotonic() + seconds
         found: set[int] = set()
         while time.monotonic() < deadline:
@@ -233,7 +233,7 @@ def wait_for(condition: Callable[[], Any], what: str = "it") -> Any:
 
 def check_everything_that_a_worker_started_ends_with_it() -> None:
     """Its child, one with a session of its own, a daemon that lost its parent; another worker goes on. Under one user
-    nobody can tell whose daemon it is that lost its parent: all of them end with the first worker."""
+    the owner of an orphaned daemon cannot be known: all of them end with the first worker."""
     first, second = Busy("first"), Busy("second")
     pids = first.pids()
     scratch = first.worker.scratch
@@ -248,7 +248,7 @@ def check_everything_that_a_worker_started_ends_with_it() -> None:
 
 def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
     """With a user of its own all of it; with the judge's what has its parent still, sessions of its own or not. To be
-    woken takes signals alone: nobody looks for its processes then, which takes milliseconds of a timed call."""
+    resumed takes signals alone: its processes are not searched for then, which takes milliseconds of a timed call."""
     busy, looked, descendants = Busy(), list[int](), launch.descendants
 
     def looking(pid: int) -> list[int]:
@@ -275,7 +275,7 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
     for number in (launch.GO, launch.STOP):
         try:
             os.kill(busy.pids()[CHILD], launch.SIGNALS[number])
-        except PermissionError:  # a judge without root signals nobody's children
+        except PermissionError:  # a judge without root cannot signal them
             assert busy.worker.started.signal(number)
         time.sleep(0.05)
     assert not busy.worker.rested(), "one of them ran for a while, and stands still again"
@@ -287,7 +287,7 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
 
 
 def check_who_is_forked_between_two_calls_stands_still_too() -> None:
-    """Who was found is not looked for again, and strangers are not looked at: a new child is none of both."""
+    """A known process is not searched for again, a foreign one is not looked at; a new child is neither."""
     busy = Busy()
     for turn in range(3):
         busy.worker.stop()
@@ -329,7 +329,7 @@ else:
 
 
 def check_who_ended_while_it_was_stopped_has_run() -> None:
-    """A number without a process is none that stood still, and whom it left behind was not there before."""
+    """A number without a process did not stand still, and its orphans were not there before."""
     busy = Busy()
     before = {*busy.pids()}
     with contextlib.suppress(SolutionError):  # it is no solution
@@ -358,7 +358,7 @@ def check_a_worker_that_exits_leaves_nothing() -> None:
 
 
 def check_who_is_another_process_every_moment_ends_with_its_worker() -> None:
-    """Whoever looks through /proc finds processes that are gone by then, or none; so too where the worker itself is."""
+    """A search of /proc finds processes that are gone by then, or none; so it is for the worker itself."""
     from repro.errors import SolutionDied
 
     for exits in (False, True):
@@ -384,7 +384,7 @@ def check_the_dead_that_a_worker_leaves_hold_nobody_up() -> None:
 
 
 def check_ends_twice() -> None:
-    """Killing and closing again what is gone harms nobody."""
+    """Killing and closing again what is gone does no harm."""
     busy = Busy()
     busy.worker.kill()
     busy.worker.kill()
@@ -395,7 +395,7 @@ def check_ends_twice() -> None:
 
 
 def check_a_solution_that_ends_its_warden_is_told_and_ended() -> None:
-    """All processes of a user may signal each other, a warden too: then nobody could stop the worker any more."""
+    """All processes of a user may signal each other, a warden too: then the worker could not be stopped any more."""
     from repro.errors import SolutionRejected
 
     busy = Busy()
@@ -505,7 +505,7 @@ def end_by(how: str) -> None:
 
 
 def tell(then: str) -> None:
-    """Says who is there, then dies or waits to be killed."""
+    """Prints its process id, then dies or waits to be killed."""
     busy = Busy()
     workers = [busy.worker.started.pid, *busy.pids()]
     print(json.dumps({"launcher": os.getppid(), "judge": os.getpid(), "workers": workers}), flush=True)
@@ -625,8 +625,8 @@ def test_all_of_a_user_are_killed_though_nobody_was_seen(monkeypatch: pytest.Mon
 
 
 def test_who_cannot_be_read_for_a_moment_is_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a process that is being replaced by another program: nothing is said of anybody then. Who was seen to be
-    somebody else's is not looked at again."""
+    """As a process that is being replaced by another program: /proc says nothing of it then. A process
+    of another user is not looked at again."""
     asked, hidden, status = list[int](), {os.getpid()}, procfs._status
 
     def moment(pid: int, name: str) -> str:
@@ -662,7 +662,7 @@ def test_a_proc_that_hides_processes_is_said_to_and_rejects_nobody(monkeypatch: 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe", b"a\rUid:\t0", b"\x0c) Z", "вычислитель".encode()])
 def test_a_process_may_have_any_name(name: bytes) -> None:
-    """Also one that is no text, or that breaks a line: nobody is overlooked for it, and nobody else."""
+    """Also one that is no text, or that breaks a line: no process is overlooked for it."""
     code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, {name!r}, 0, 0, 0); print(flush=True); time.sleep(60)"
     odd = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     try:
@@ -716,7 +716,7 @@ def test_a_killed_judge_takes_launcher_and_workers_with_it(start: Any, tmp_path:
 
 
 def test_a_killed_launcher_takes_judge_and_workers_with_it(start: Any) -> None:
-    """The worker goes, and with it its thread; the judge does not go on without somebody who could stop workers."""
+    """The worker goes, and with it its thread; the judge does not go on without a process that can stop workers."""
     process = start("divided", "tell", "wait")
     found = told(process)
     worker, _, *others = found["workers"]
@@ -724,7 +724,7 @@ def test_a_killed_launcher_takes_judge_and_workers_with_it(start: Any) -> None:
     process.kill()
     process.wait(30)
     wait_for(lambda: not living([found["judge"], worker]), "their end")
-    for pid in living(others):  # under one user nobody is left who could find those that left the worker's group
+    for pid in living(others):  # under one user no process is left that could find those outside the worker's group
         os.kill(pid, signal.SIGKILL)
 
 
@@ -755,7 +755,7 @@ def test_scratch_folders_go_where_the_launcher_says(monkeypatch: pytest.MonkeyPa
 def test_a_worker_that_cannot_start_says_why_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What every worker imports cannot be imported: its words are told, no folder stays, the next one tries again."""
+    """What every worker imports cannot be imported: the message is kept, no folder stays, the next one tries again."""
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "triton.py").write_text("raise ImportError('no such compiler')\n")
     (tmp_path / "scratch").mkdir()
@@ -808,7 +808,7 @@ def test_what_forks_workers_never_calls_the_cuda_driver(
     monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
     asks = [sys.executable, "-c", "import os, torch; torch.cuda.is_available(); print(os.getpid())"]
     asked = int(subprocess.run(asks, capture_output=True, text=True, check=True).stdout)
-    assert set(map(int, notes.read_text().split())) == {asked}, "whoever asks for a GPU is noted"
+    assert set(map(int, notes.read_text().split())) == {asked}, "every process that asks for a GPU is noted"
     launcher = launch.Launcher()
     lost = launcher.nurseries.begin("cuda", compiles=True)
     wait_for(lambda: not lost.lives(), "its end")
@@ -822,7 +822,7 @@ def test_what_forks_workers_never_calls_the_cuda_driver(
     launcher.nurse("cuda", compiles=True)
     compiling = launcher.nurseries.begin("cuda", compiles=True)
     plain = launcher.nurseries.of("cuda", COMPILES)
-    assert plain is launcher.nurseries.begin("cuda") is not compiling, "nobody waits for torch.compile's imports"
+    assert plain is launcher.nurseries.begin("cuda") is not compiling, "no worker waits for torch.compile's imports"
     launcher.rest(launch.STOP)
     time.sleep(0.5)
     state = processes()[compiling.process.pid][1]
@@ -840,7 +840,7 @@ def test_what_forks_workers_never_calls_the_cuda_driver(
     assert not launcher.nurseries.pids() & set(map(int, notes.read_text().split()))
     compiling.process.kill()
     compiling.process.wait()
-    assert launcher.nurseries.of("cuda", COMPILES) is plain, "and who compiles imports it then"
+    assert launcher.nurseries.of("cuda", COMPILES) is plain, "and a worker that compiles imports it then"
     launcher.end()
 
 
@@ -870,7 +870,7 @@ def test_launchers_side_by_side_never_share_a_user(monkeypatch: pytest.MonkeyPat
 
 
 def test_users_in_containers_are_none_of_the_hosts() -> None:
-    """Who ends processes by user on the host ends them in every container: one number must not be given out twice."""
+    """Ending processes by user on the host ends them in every container: no number is given out twice."""
     host, container = users.free(None), users.free(None, contained=True)
     ours, theirs = next(host), next(container)
     assert users.FIRST_UID <= ours < users.CONTAINED_UID <= theirs < users.LAST_UID

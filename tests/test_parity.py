@@ -64,7 +64,7 @@ def test_kernels_that_fail_leave_the_others_their_times(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "words"), [(HANGING, "no answer within 12 s"), (DYING, "it died: last words")])
 def test_a_process_that_ends_ends_the_protocol_with_its_reason(tmp_path: Path, source: str, words: str) -> None:
-    """It is one process, as published: who comes after has none."""
+    """It is one process, as published: the variants after it have none."""
     found = measured(tmp_path, 12.0, bad=source, good=GOOD)
     assert found["times_ms"]["eager"] > 0 and words in found["reasons"]["bad"]
     assert found["times_ms"]["good"] is None and "ended with bad" in found["reasons"]["good"]

@@ -1,4 +1,4 @@
-"""What Nsight Compute prints, as counters by launch; and that a machine without it is told what to do."""
+"""What Nsight Compute prints, as counters by launch; and what a machine without it reports."""
 
 from __future__ import annotations
 

@@ -332,7 +332,7 @@ def test_a_source_that_is_made_to_be_slow_is_read_in_bounded_time(write: Write, 
 
 
 def test_what_is_too_long_to_be_read_is_not_run(write: Write) -> None:
-    """What a source hides behind names that nobody can follow in a bounded time is not let through unread."""
+    """A source whose names cannot be followed in bounded time is not run unread."""
     path = write(("a" + ".b" * 900 + "\n") * 80 + "import torch\ntorch.cuda.Event.record = None\n")
     assert provenance.bans(path) == [{"code": "banned", "detail": provenance.UNREADABLE}]
     assert provenance.labels(path) == ["unreadable"] and provenance.own_names(path) == set()

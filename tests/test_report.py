@@ -291,7 +291,7 @@ def test_a_stack_that_is_not_the_pinned_one_is_stamped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_shipped_solutions_are_never_presented_as_an_agents(tmp_path: Path, device: str) -> None:
-    """The summary says who wrote them, and an agent's figures are named as published ones."""
+    """The summary says where they come from, and an agent's figures are named as published ones."""
     bundle = study(tmp_path, device)
     summary = document.build([bundle])["sections"][0]
     label = "hand-written solutions shipped with repro, not an agent's"
@@ -326,7 +326,7 @@ def test_a_report_says_how_far_the_judge_was_from_the_solutions(tmp_path: Path) 
 
 
 def test_the_word_and_the_share_of_own_kernels_stand_beside_the_speedup(tmp_path: Path) -> None:
-    """FAST, SLOW, SAME over the best baseline of the class; no share where nobody profiled."""
+    """FAST, SLOW, SAME over the best baseline of the class; no share without a profile."""
     times = {"fast": 1.0, "slow": 8.0, "same": 4.0}
     script = {name: result("L1_82", {"eager": 4.0, "mine": ms}) for name, ms in times.items()}
     for found in script.values():

@@ -229,7 +229,7 @@ def test_cases_that_need_a_judge_of_their_own_are_alone(tree: Path) -> None:
 
 
 def test_what_is_about_time_is_of_full_size_on_a_gpu() -> None:
-    """What is called back in 10 us is the host's time, and `at_least` vouches for no speedup of it."""
+    """What is called back in 10 us is the host's time, and `at_least` confirms no speedup of it."""
     assert selftest._size(case(size="full"), engine("cuda")) == "full"
     assert selftest._size(case(size="full"), engine("cpu")) == "smoke" == selftest._size(case(), engine("cuda"))
     dependent = [c for c in SHIPPED if "input_dependent_time" in c.meta.get("labels", [])]
@@ -265,7 +265,7 @@ FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "at_least": 1
         (UNBOUGHT, entry(), ""),
         (UNBOUGHT, entry(**FASTER), "bought time: at least 1.5x eager, at most 1.3x was due"),
         (UNBOUGHT, entry(**(FASTER | {"measurement": False})), ""),
-        (UNBOUGHT | {"max_speedup": 1.6}, entry(**FASTER), ""),  # by what the judge's own clock vouches for
+        (UNBOUGHT | {"max_speedup": 1.6}, entry(**FASTER), ""),  # by what the judge's own clock confirms
         (UNBOUGHT, entry("incorrect", "row"), "another verdict: wrong: error of the worst row"),
         ({"expect": {"verdict": ["correct"]}, "precision_class": ["bf16"]}, entry(), "class fp32 instead of bf16"),
         ({"expect": {"verdict": ["correct"]}, "precision_class": ["bf16", "fp32"]}, entry(), ""),
@@ -387,7 +387,7 @@ def mistaken(tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> S
 
 @pytest.mark.slow
 def test_a_judge_that_is_wrong_about_a_case_is_exit_2(mistaken: Any) -> None:
-    """Each case is told with what is wrong about it; those that are right are not."""
+    """Each wrong case is printed with what is wrong about it; right ones are not."""
     assert mistaken.done.code == 2, mistaken.done.err
     told = [line for line in mistaken.done.err.splitlines() if line.startswith("repro: ")]
     assert {line.split(":")[1].strip() for line in told} == {

@@ -1,4 +1,4 @@
-"""Workers that start ahead: who gets one, what they have before, and that nobody leaves one behind."""
+"""Workers that start ahead: which solution gets one, what they have before, and that none is left behind."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ print(*found)
 
 @pytest.mark.slow
 def test_who_is_timed_has_no_processes_left_that_compile(tmp_path: Path) -> None:
-    """One for each core would be stopped and woken with it at every call; what compiles later has them again."""
+    """One for each core would be stopped and resumed with it at every call; what compiles later has them again."""
     environment = settings.worker_env(tmp_path, interpret=False) | {"TORCHINDUCTOR_COMPILE_THREADS": "3"}
     command = [sys.executable, "-c", POOLED, str(tmp_path)]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -183,7 +183,7 @@ def test_for_a_negative_control_nothing_compiles(tmp_path: Path, monkeypatch: py
 
 
 def test_what_waits_stands_still_while_something_is_timed(ready: None) -> None:
-    """Also in the middle of an import; who is taken meanwhile runs, the others do when the time is up."""
+    """Also in the middle of an import; a worker that is taken meanwhile runs, the others do when the time is up."""
 
     def state(process: spare.Process) -> str:
         return Path(f"/proc/{process.started.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
@@ -238,7 +238,7 @@ def judged(
     timeout_s: float = 30.0,
     **workers: Compiler,
 ) -> tuple[Any, list[Ahead], list[str]]:
-    """An evaluation of one solution, the baselines that compile meanwhile, and who was ended."""
+    """An evaluation of one solution, the baselines that compile meanwhile, and the workers that were ended."""
     ended: list[str] = []
     evaluation = SimpleNamespace(
         slots=SimpleNamespace(told=list, fill=lambda *_: None), seat=lambda s: None, start=start, loaded={},
@@ -269,7 +269,7 @@ def test_what_compiles_meanwhile_is_what_the_solution_will_be_compared_with(
     if spacious:
         exact.until(["max_autotune_fp32"])
         rough.until([*slow])
-    assert spacious or exact.ran == rough.ran == [], "nobody knows the class yet"
+    assert spacious or exact.ran == rough.ran == [], "the class is not known yet"
     evaluation.subjects[0].distances = {"class": "fp32"}
     for _ in range(3):  # every trial says so
         ahead.foresee(evaluation, started)
@@ -342,7 +342,7 @@ def test_a_third_worker_waits_where_there_is_room_for_two(monkeypatch: pytest.Mo
 
 
 def test_only_what_the_correct_solutions_are_compared_with_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that fails its last trial leaves a search that nobody needs; so does a cell without any correct one."""
+    """One that fails its last trial leaves a search that is not needed; so does a cell without any correct one."""
     evaluation, _, _ = judged("float32", monkeypatch)
     exact, rough = (Subject(k, None, "M", [k], distances=cast(Any, {"class": k})) for k in ("fp32", "tf32"))
     assert ahead.wanted(evaluation, [exact]) == {"baseline", "max_autotune_fp32"}

@@ -180,7 +180,7 @@ def test_repeats_are_no_further_problems() -> None:
     assert found is not None and found["n"] == 2 and found["t_ci95"][0] < 0.1
 
 
-# --- whose doing -----------------------------------------------------------------------------------------------------
+# --- who caused an end -----------------------------------------------------------------------------------------------
 
 
 def left(told: dict[str, Any] | None, meter: dict[str, Any] | None = None, **facts: Any) -> AgentOutcome:
@@ -204,7 +204,7 @@ ENDINGS = {
     "provider": (
         left({"status": "provider_error"}, {"provider_errors": {"http_529": 9}}), "provider_error", "provider"
     ),
-    "a provider whose error nobody saw": (left({"status": "provider_error"}), "agent_error", "agent"),
+    "a provider error that was not seen": (left({"status": "provider_error"}), "agent_error", "agent"),
     "a provider that failed and recovered": (
         left({"status": "provider_error"}, {"turns": 3, "provider_errors": {"529": 1}, "failing": ""}), "agent_error",
         "agent",

@@ -112,7 +112,7 @@ def test_samples_that_follow_each_other_tell_less() -> None:
     walk = drawn(generator, "normal", 400, 0.3)
     assert stats.inflation(walk) == pytest.approx(math.sqrt(1.3 / 0.7), rel=0.1)
     assert stats.inflation(np.tile([1.0, -1.0], 50)) == 1.0, "what swings back tells no less"
-    assert stats.inflation(np.arange(5.0)) == 1.0 == stats.inflation(np.ones(40)), "nothing is told by so few"
+    assert stats.inflation(np.arange(5.0)) == 1.0 == stats.inflation(np.ones(40)), "so few samples say nothing"
     assert stats.inflation(np.arange(100.0)) == pytest.approx(2.0), "bounded"
     wide, narrow = (stats.summary(list(10 + values)) for values in (walk, generator.permutation(walk)))
     assert wide["median"] == narrow["median"] and wide["ci95"][1] > narrow["ci95"][1]
@@ -169,7 +169,7 @@ def test_convergence_needs_samples_and_a_narrow_interval() -> None:
 
 
 def test_what_converged_is_told_within_the_precision() -> None:
-    """Of series that end ever nearer to where sampling stops, none is told with more than 0.5 % of a long kernel."""
+    """Of series that end ever nearer to where sampling stops, none adds more than 0.5 % of a long kernel."""
     generator = np.random.default_rng(3)
     ended = 0
     for spread in np.linspace(0.005, 0.02, 60):
@@ -401,7 +401,7 @@ def test_a_liar_is_told_how_much_it_kept() -> None:
 
 
 def test_one_slow_call_makes_no_liar() -> None:
-    """Medians: an interruption of the judge's own process in a few blocks accuses nobody."""
+    """Medians: an interruption of the judge's own process in a few blocks accuses no solution."""
     ours = series([1.0] * 40, way_ms=USUAL)
     for sample in ours.gated[:5]:
         sample.wall_ms += 50
@@ -428,7 +428,7 @@ def test_a_call_that_is_launched_late_is_held_against_calls_that_are_launched_so
     ours = series([1.0] * 40, way_ms=USUAL)
     ours.gated[3] = Sample(0.2, 0.2, 1.0 + USUAL + 0.1, 0.0)
     seen = [timing.corrected(ours, [way, way], late=late).gated[3].device_ms for late in (False, True)]
-    assert seen == pytest.approx([1.1, 1.0]), "what a minority is told short by counts with the same way"
+    assert seen == pytest.approx([1.1, 1.0]), "what a minority reports too short counts with the same path"
 
 
 @pytest.mark.parametrize(
@@ -594,7 +594,7 @@ def test_noise_is_not_capped() -> None:
 
 
 def test_work_that_is_put_off_into_the_seal_is_seen() -> None:
-    """Who says that the call has ended before it has gets the key, and may digest what it computes as it does so."""
+    """A worker that reports the end too early gets the key, and may digest what it computes meanwhile."""
     base, honest, cheat = (
         Series([replace(sample, seal_ms=seal_ms) for sample in calls([told] * 32, [told] * 32)])
         for told, seal_ms in ((6.0, 1.6), (4.0, 1.65), (2.5, 4.1))
@@ -654,7 +654,7 @@ def test_work_that_a_minority_puts_off_into_the_seal_buys_nothing() -> None:
 
 
 def test_work_with_other_inputs_is_not_put_off_into_the_seal() -> None:
-    """A short cut for published inputs, whose slow path runs where nobody counts: all of its calls, or half of them."""
+    """A short cut for published inputs, slow only where calls do not count: all of its calls, or half of them."""
     base = Series(sealed([2.0] * 24, [0.4] * 24), [], sealed([2.0] * 4, [0.4] * 4))
     gated = sealed([1.0] * 24, [0.4] * 24)
     for hidden in (1, 4):

@@ -220,7 +220,7 @@ for kind in object.__subclasses__():
 
 
 def test_an_answer_that_holds_nothing_ends_its_solution_alone(tmp_path: Path, smoke_fixture: Measured) -> None:
-    """Where the judge took for granted what an answer holds it ended itself, and all who were judged with it."""
+    """Where the judge took for granted what an answer holds it ended itself, and all solutions beside it."""
     expected = {
         "run": ("incorrect", "wrong_structure"),
         "again": ("rejected", "deferred_write"),
@@ -255,7 +255,7 @@ def test_an_output_that_changes_after_its_call_is_rejected(tmp_path: Path, smoke
 
 
 def test_a_repeat_on_the_same_inputs_that_is_wrong_is_incorrect(tmp_path: Path, smoke_fixture: Measured) -> None:
-    """Right for inputs that it has not seen; whoever takes the first answer alone would let it pass."""
+    """Right for inputs that it has not seen; a judge that takes the first answer alone accepts it."""
     body = right(
         "again = ModelNew.first == float(x.sum())\nModelNew.first = float(x.sum())\ny = 1.5 * y if again else y"
     )
@@ -459,7 +459,7 @@ def test_what_is_not_launched_in_time_is_launched_when_its_inputs_are_there(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that waits for results of its own cannot be launched ahead: it is timed all the same. One that fails is
-    its solution's error, whenever that is told."""
+    its solution's error, whenever that is reported."""
     bodies = {"late": (right(""), LATE.format("")), "fails": (right(""), LATE.format("raise ValueError('no')"))}
     for patience_s in (0.0, 60.0):
         monkeypatch.setattr(call, "LAUNCH_S", patience_s)
@@ -472,7 +472,7 @@ def test_what_is_not_launched_in_time_is_launched_when_its_inputs_are_there(
 def test_a_call_that_is_not_timed_after_all_is_let_go(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody is on the GPU when a baseline is to run: its call has been launched, ends, and is timed again."""
+    """Another process is on the GPU when a baseline is to run: its call has been launched, ends, and is timed again."""
     busy, ready = [False, False, True], Idle.ready
 
     def held_up(self: Idle, name: str, fill: Callable[[], object], busy_s: float, **how: bool) -> float | None:
@@ -482,19 +482,19 @@ def test_a_call_that_is_not_timed_after_all_is_let_go(
     monkeypatch.setattr(Idle, "ready", held_up)
     for patience_s in (0.0, 60.0):
         monkeypatch.setattr(call, "LAUNCH_S", patience_s)
-        for often in (call.TURNS - 1, call.TURNS):  # it is launched so often before that is told
+        for often in (call.TURNS - 1, call.TURNS):  # it is launched that often before the status says so
             busy[:] = [False, False, *[True] * often]
             found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
             assert outcome(found["honest"]) == ("correct", "") and not busy
             again = whole["timing"].get("timed_again", "")
             assert ("flushes in a row" in again) is (often == call.TURNS)
-            assert not (patience_s and whole["timing"]["launched_late"]), "who is launched in time is not late"
+            assert not (patience_s and whole["timing"]["launched_late"]), "launched in time is not late"
 
 
 def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_late(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those with side streams do. What runs in them is judged as ever; nobody else's calls change."""
+    """As those with side streams do. What runs in them is judged as ever; no other variant's calls change."""
     ready, waited, kept = Idle.ready, Counter[str](), Counter[str]()
 
     def crowded(self: Idle, name: str, fill: Callable[[], object], busy_s: float, **how: bool) -> float | None:
@@ -531,8 +531,8 @@ class Flushes(Idle):
 def launched(
     idle: Idle, variant: str, times: int, *, trusted: bool, in_time: tuple[bool, ...] = ()
 ) -> list[tuple[bool, float]]:
-    """Of so many calls: whether it waits at the gate, and for how many microseconds a kernel hides its launch. in_time:
-    whether launches are told in time, where not all are."""
+    """For each call: whether it waits at the gate, and for how many microseconds a kernel hides its launch. in_time:
+    whether launches are reported in time, where not all are."""
     told = iter(in_time)
     worker = SimpleNamespace(wake=lambda: None, stop=lambda: None, rest=lambda: True, post=lambda *_: None,
                              collect=lambda *_: {}, ask=lambda *_: {},
@@ -545,12 +545,12 @@ def launched(
 
 
 def test_who_is_launched_late_gains_nothing_by_it() -> None:
-    """Nothing hides the launch of a solution then; of baselines, only graphs are late: whoever keeps the judge from the
+    """Nothing hides the launch of a solution then; of baselines, only graphs are late: what keeps the judge from the
     GPU in the turns of eager must not make its launches its time."""
     ahead, late, gate = (True, 0.0), (False, 0.0), (False, timing.GATE_US)
     assert launched(Flushes([0.08]), "s", 9, trusted=False) == [ahead] * 9
     assert launched(Flushes([3.0]), "s", 3, trusted=False) == [late] * 3, "of several streams"
-    assert launched(Flushes([3.0, 0.08]), "s", 3, trusted=False) == [ahead] * 3, "somebody else was there once"
+    assert launched(Flushes([3.0, 0.08]), "s", 3, trusted=False) == [ahead] * 3, "another process was there once"
     assert launched(Flushes([0.4]), "s", 5, trusted=False) == [ahead] * 2 + [late] * 3, "a little, every time"
     assert launched(Flushes([0.4, 0.08]), "s", 9, trusted=False) == [ahead] * 9
     waits = (False,) * 9
@@ -590,7 +590,7 @@ def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(
 def test_states_that_were_made_up_are_seen_in_the_call_that_told_them(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where only its secret row is compared: the row's segments are held against what was told of them."""
+    """Also where only its secret row is compared: the row's segments are compared with their commitment."""
     monkeypatch.setattr(contest, "WHOLE_EVERY", 1 << 60)
     monkeypatch.setattr(timing.Turns, "now", lambda self, every: False)
     bodies = {"made_up": (right(""), MADE_UP), "turned": (right(TURNED), MADE_UP), "honest": (right(TURNED), "")}
@@ -827,7 +827,7 @@ def test_each_measurement_is_repeated_once(
 def test_who_of_several_holds_the_baselines_up_is_found_out(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Held up twice beside all, each is timed alone: who holds them up there is rejected, and the others' time counts
+    """Held up twice beside all, each is timed alone: the one that does it is rejected, and the others' time counts
     that was measured together, without it."""
     runs, run = list[tuple[str, ...]](), Contest.run
 
@@ -835,7 +835,7 @@ def test_who_of_several_holds_the_baselines_up_is_found_out(
         names = tuple(subject.name for subject in contest.solutions)
         runs.append(names)
         awake = {s.name for s in contest.evaluation.subjects if s.worker is not None}
-        assert awake == {*names}, "who is timed alone has no fellow"
+        assert awake == {*names}, "a solution that is timed alone has no other beside it"
         found = run(contest)
         if "second" in names:
             contest.evaluation.end(*contest.solutions)
@@ -860,7 +860,7 @@ def test_who_of_several_holds_the_baselines_up_is_found_out(
 def test_who_holds_the_baselines_up_beside_others_alone_buys_nothing(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody does it alone, and together they do: then the first is blamed, and it ends."""
+    """None does it alone, and together they do: then the first is blamed, and it ends."""
     runs, run = list[int](), Contest.run
 
     def held_up(contest: Contest) -> Any:
@@ -916,7 +916,7 @@ def test_a_solution_whose_clocks_disagree_a_little_has_another_process(
 
 
 def test_a_baseline_that_was_slower_beside_it_makes_no_solution_fast(smoke_fixture: Measured) -> None:
-    """Where it is not rejected for that the host was slower: what the slowdown explains is not vouched for."""
+    """Where it is not rejected for that the host was slower: what the slowdown explains is not confirmed."""
     solution = Subject("s", None, "M", ["s"], distances={"native": [{"rel_l2": 0.0, "max": 0.0, "row": 0.0}]})
     told: dict[str, Any] = {"verdict": "correct", "precision_class": "fp32", "reasons": [], "rel_l2": 0.0,
                             "distances": {}}  # fmt: skip
@@ -956,7 +956,7 @@ class Alone:
         return {runner.name: self.alone[runner.name] for runner in runners}, "converged"
 
     def blamed(self) -> str:
-        """Whom it blames for what."""
+        """Which solution it blames, and the reason."""
         self.contest.solutions = [self.solution]
         self.contest.idle.first_ms = dict.fromkeys(self.alone, [self.flushes[0]] * 6)
         try:

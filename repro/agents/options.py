@@ -27,7 +27,7 @@ BUDGETS = {
 def add(run: argparse.ArgumentParser) -> None:
     """Add the arguments of `repro run`."""
     run.add_argument("--agent", choices=(*SHIPPED, *AGENTS), default=None,
-                     help="who writes the solutions (default: oracle; with --baseline, --with-kb or --bedrock: "
+                     help="what writes the solutions (default: oracle; with --baseline, --with-kb or --bedrock: "
                           "claude-code)")  # fmt: skip
     run.add_argument("--repeats", type=int, default=1, help="how often each problem and arm is run")
     study = run.add_argument_group("with an agent (docs/agent-study.md)")

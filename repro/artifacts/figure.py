@@ -17,7 +17,7 @@ from repro.errors import PrerequisiteError, UsageError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Colours that are told apart with every common colour vision (Okabe and Ito).
+# Colours that can be distinguished with every common colour vision (Okabe and Ito).
 BEST, PUBLISHED, ROUNDS, FLOOR = "#0072B2", "#D55E00", "#777777", "#009E73"
 WIDTH_IN, HEIGHT_IN = 7.2, 4.0
 
@@ -33,7 +33,7 @@ def plotting() -> Any:
 
 
 def alt(facts: dict[str, Any]) -> str:
-    """The figure in one sentence or two, for who does not see it. facts: `trace.summary`."""
+    """The figure in one or two sentences, for readers without the picture. facts: `trace.summary`."""
     timed = [r for r in facts["rounds"] if r["time_ms"] is not None]
     first, last = timed[0]["running_best_ms"], timed[-1]["running_best_ms"]
     text = (

@@ -1,7 +1,7 @@
-"""Who and where: what tells one person, machine or account, found in text and replaced by salted hashes.
+"""Names and numbers that identify a person, machine or account, found in text and replaced by salted hashes.
 
 Keys, UUIDs, serial numbers, addresses and paths have a form and are found by it. Names of hosts and users have none:
-they are learned from where they are told (fields, assignments, home folders, this machine), then replaced everywhere.
+they are learned from where they stand (fields, assignments, home folders, this machine), then replaced everywhere.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FORMS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 PATTERNS = [(kind, re.compile(form)) for kind, form in FORMS]
 
-# Where names are told: field -> kind, and assignments in text.
+# Where names stand: field -> kind, and assignments in text.
 FIELDS = {
     **dict.fromkeys(("hostname", "host_name", "host", "nodename", "node_name", "computer"), "host"),
     **dict.fromkeys(("user", "username", "user_name", "login", "logname", "owner", "author", "email"), "user"),
@@ -74,7 +74,7 @@ TOLD = (
     ("user", re.compile(r"\b([a-z_][a-z0-9_.-]{2,31})@[a-zA-Z]\w*-[\w.-]+\b")),
     ("host", re.compile(r"\b[a-z_][a-z0-9_.-]{2,31}@([a-zA-Z]\w*-[\w.-]+)\b")),
 )
-# Names that stand for nobody.
+# Names that identify no person.
 NOBODY = frozenset(
     "root repro nobody user users admin ubuntu debian ec2-user runner localhost local host hostname none null true "
     "false unknown docker cuda cpu gpu worker process audited author owner triton torch shared public data".split()

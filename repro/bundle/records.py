@@ -85,7 +85,7 @@ def times(found: Evidence) -> list[str]:
             timed += 1
             samples = device_ms(result.get("samples_ms", {}).get(name.rpartition(", ")[2], {}))
             if len(samples) != time["n"]:
-                wrong.append(f"{name}: {time['n']} samples are told and {len(samples)} kept")
+                wrong.append(f"{name}: {time['n']} samples are reported and {len(samples)} kept")
             elif abs(statistics.median(samples) - time["median"]) > ROUNDED_MS:
                 wrong.append(f"{name}: {time['median']} ms is not the median of its samples")
             if not time["ci95"][0] <= time["median"] <= time["ci95"][1]:

@@ -1,4 +1,4 @@
-"""What a row's own evidence makes of its times, decided in one place: whoever reads rows of a bundle reads them so.
+"""What a row's own evidence makes of its times, decided in one place: every reader of a bundle's rows gets this.
 
 `rows.jsonl` keeps what was seen, and no rule; a bundle that was measured before a rule is held to it all the same.
 """

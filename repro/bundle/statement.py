@@ -89,7 +89,7 @@ def _images(manifest: dict[str, Any], fingerprints: dict[str, Any]) -> list[dict
 
 
 def _told(origin: dict[str, Any], fingerprints: dict[str, Any]) -> list[dict[str, Any]]:
-    """Where commits are told: by the process that wrote the bundle, and by each machine that judged."""
+    """Where commits come from: the process that wrote the bundle, and each machine that judged."""
     return [origin, *(f.get("values", {}) for f in fingerprints.values())]
 
 

@@ -113,7 +113,7 @@ def find(path: Path) -> Storage:
 
 
 def pack(bundle: Storage) -> bytes:
-    """Returns the archive of a bundle. The same files give the same bytes, whoever packs them and when."""
+    """Returns the archive of a bundle. The same files give the same bytes on every machine at any time."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in bundle.entries():

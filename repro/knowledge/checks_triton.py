@@ -218,7 +218,7 @@ def _rounds_up(node: ast.BinOp) -> bool:
 
 
 def atomics(tree: ast.Module) -> Iterator[Finding]:
-    """Atomic sums into memory that nobody set to zero."""
+    """Atomic sums into memory that was not set to zero."""
     if any(calls(tree, "tl.atomic_add")) and not any(calls(tree, "torch.zeros", "torch.zeros_like")):
         zeroed = any(isinstance(n, ast.Attribute) and n.attr in ("zero_", "new_zeros", "fill_") for n in ast.walk(tree))
         for call in calls(tree, "torch.empty", "torch.empty_like"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """severity: fault or doubt; line_number: in the snippet, from 1; page: where the matter is told."""
+    """severity: fault or doubt; line_number: in the snippet, from 1; page: that explains the matter."""
 
     severity: str
     line_number: int

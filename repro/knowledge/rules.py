@@ -12,7 +12,7 @@ from repro.knowledge.parts import Rule
 SPEAKS = 0.7
 # A plan knows a rule's remedy where it holds this share of its words.
 KNOWN = 0.6
-# Rules near a text: at most so many of one page.
+# Rules near a text: at most this number of one page.
 OF_A_PAGE = 2
 
 

@@ -41,7 +41,7 @@ class Server(MCPServer[None]):
 def app(kind: str) -> Starlette:
     """An ASGI application that serves MCP at /mcp, stateless, one JSON answer a request, to clients on this machine.
 
-    Its lifespan must run: a server does that; who mounts it in another application enters
+    Its lifespan must run: a server does that; an application that mounts it enters
     `app.router.lifespan_context(app)` in that one's lifespan. Raises UsageError for another kind.
     """
     return Server(kind).streamable_http_app(streamable_http_path=PATH, stateless_http=True, json_response=True)

@@ -109,7 +109,7 @@ class Judged:
 
     @property
     def variant(self) -> str:
-        """Who wrote it: arm and repeat, kernel of an artifact, or file."""
+        """Where it comes from: arm and repeat, kernel of an artifact, or file."""
         repeat = f" #{self.row['repeat']}" if self.row.get("repeat") else ""
         return str(self.row.get("arm") or self.row.get("file") or self.entry["solution"]) + repeat
 
