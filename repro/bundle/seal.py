@@ -1,7 +1,7 @@
 """What closes a bundle: the hash of every file, and the bundle id, which is the hash of the manifest that holds them.
 
-A changed byte anywhere then contradicts something beside it. Nothing here is a signature: a forger that writes every hash
-anew can write anything, and only an id that was published elsewhere tells.
+A changed byte anywhere then contradicts something beside it. Nothing here is a signature: a forger that writes every
+hash anew can write anything, and only an id that was published elsewhere tells.
 """
 
 from __future__ import annotations
