@@ -229,7 +229,7 @@ def test_the_page_loads_nothing_and_is_labelled(drawn: Path) -> None:
         assert tag not in ("link", "img", "iframe", "object", "embed", "base", "video", "audio"), tag
         for name in ("src", "href", "xlink:href", "action", "srcset"):
             assert (attributes.get(name) or "#").startswith("#"), (tag, attributes)
-        if tag == "svg":
+        if tag == "svg" and attributes.get("aria-hidden") != "true":
             assert attributes["role"] == "img" and len(attributes["aria-label"] or "") > 40
     assert not re.search(r"url\((?!#)|@import|\bon\w+=", text)
     counts = Counter(tag for tag, _ in tags)
@@ -403,6 +403,9 @@ def test_the_page_in_a_browser(drawn: Path, browser: Browser, width: int, scheme
     browser.complaints.clear()
     browser.open(drawn / "report.html")
     assert browser.evaluate(CHECKS.read_text()) == []
+    browser.evaluate("document.querySelector('#evidence > button').click()")
+    assert browser.evaluate("document.querySelectorAll('details.section:not([open])').length") == 0
+    assert browser.evaluate(CHECKS.read_text()) == []
     assert browser.complaints == []
     background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 150) == (scheme == "dark"), background
@@ -435,7 +438,7 @@ def test_without_scripts_every_row_stands_there(drawn: Path, browser: Browser) -
     browser.look(360, script=False)
     browser.open(drawn / "report.html")
     browser.look(360)
-    assert browser.evaluate("document.querySelectorAll('th button, input').length") == 0
+    assert browser.evaluate("document.querySelectorAll('button, input').length") == 0
     rows = sum(len(t["rows"]) for s in document(drawn)["sections"] for t in s["tables"])
     assert browser.evaluate("document.querySelectorAll('tbody tr').length") == rows
 
@@ -446,11 +449,22 @@ def test_printed_it_is_dark_on_white_and_within_the_sheet(drawn: Path, browser: 
     browser.open(drawn / "report.html")
     assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
-    assert browser.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert browser.evaluate("getComputedStyle(document.querySelector('#evidence > button')).display") == "none"
     assert browser.evaluate("Math.max(...Array.from(document.querySelectorAll('table,svg')).map(t => t.offsetWidth || "
                             "t.getBoundingClientRect().width))") <= 1033  # fmt: skip
     browser.pdf(tmp_path / "page.pdf")
-    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+    sheets = re.findall(rb"/Type /Page\b", (tmp_path / "page.pdf").read_bytes())
+    assert 1 <= len(sheets) <= 4
+
+
+def test_the_first_result_is_on_the_first_screen(drawn: Path, browser: Browser) -> None:
+    """The first row of the table on a desktop, the first cards on a phone; evidence is closed."""
+    bottom = "document.querySelector('{}').getBoundingClientRect().bottom"
+    for width, height, first in ((1280, 800, "#summary-table tbody tr"), (390, 844, ".cards div:nth-child(4)")):
+        browser.look(width)
+        browser.open(drawn / "report.html")
+        assert browser.evaluate(bottom.format(first)) < height
+    assert browser.evaluate("document.querySelectorAll('details.section[open]').length") == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -464,5 +478,6 @@ def test_axe_finds_nothing(drawn: Path, browser: Browser, tmp_path: Path, scheme
     file.write_text(text.replace("</body>", f"<script>{Path(axe).read_text()}</script></body>"))
     browser.look(1280, scheme=scheme)
     browser.open(file)
+    browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     found = browser.evaluate("axe.run().then(r => [r.passes.length, r.violations.map(v => [v.id, v.nodes[0].html])])")
     assert found[0] > 20 and found[1] == []

@@ -55,6 +55,18 @@ def _written(kind: str, value: Any) -> str:
     return form.format(100 * number if kind == "percent" else number).removesuffix(".") + unit
 
 
+def point(kind: str, cell: dict[str, Any]) -> str:
+    """The value of a quantity that has an interval."""
+    return _written(kind, cell["value"])
+
+
+def interval(kind: str, cell: dict[str, Any]) -> str:
+    """The 95 % interval of a quantity."""
+    inner = kind if kind in ("percent", "ratio") else "quantity"
+    low, high = (_written(inner, edge).removesuffix("x").removesuffix(" %") for edge in cell["ci95"])
+    return f"[{low}, {high}]"
+
+
 def text(kind: str, cell: Any) -> str:
     """A cell as readers see it."""
     if cell is None or cell == "":
@@ -65,9 +77,7 @@ def text(kind: str, cell: Any) -> str:
         if kind == "spread":
             middle, low, high = (_written(kind, cell[end]) for end in ("median", "min", "max"))
             return middle if low == high else f"{middle} ({low} to {high})"
-        inner = kind if kind == "percent" else "quantity" if kind != "ratio" else kind
-        low, high = (_written(inner, edge).removesuffix("x").removesuffix(" %") for edge in cell["ci95"])
-        return f"{_written(kind, cell['value'])} [{low}, {high}]"
+        return f"{point(kind, cell)} {interval(kind, cell)}"
     if kind == "verdict":
         return f"{SIGNS[tone(cell)]}\u00a0{cell}"
     return str(cell)
@@ -75,7 +85,7 @@ def text(kind: str, cell: Any) -> str:
 
 def key(kind: str, cell: Any) -> str:
     """What a cell sorts by: a number's digits, else the empty string, which means its text."""
-    if kind not in NUMBERS or cell is None or cell == "":
+    if (kind not in NUMBERS and kind != BAR) or cell is None or cell == "":
         return ""
     number = cell["median" if kind == "spread" else "value"] if isinstance(cell, dict) else cell
     return repr(float(number))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
+import re
 from importlib import resources
 from typing import Any
 
 from repro.errors import PrerequisiteError
-from repro.report import cells, plots
+from repro.report import cells, elements, plots
 
 TEMPLATES = resources.files("repro.report") / "templates"
 
@@ -38,9 +40,30 @@ def render(document: dict[str, Any]) -> str:
     drawn = {f["id"]: plots.svg(f) for section in document["sections"] for f in section["figures"]}
     text: str = template("report.html.j2", autoescape=True).render(
         document=document, style=style, script=script, script_hash=_hash(script), figures=drawn, key=cells.key,
-        tone=cells.tone, numeric=cells.numeric, text=cells.text, written=cells.written,
+        tone=cells.tone, numeric=cells.numeric, signs=cells.SIGNS, point=cells.point, interval=cells.interval,
+        bar=_bar, contents=_contents,
     )  # fmt: skip
     return text
+
+
+def _bar(cell: dict[str, Any], column: dict[str, Any]) -> dict[str, Any]:
+    """Where a speedup's bar, its interval and 1x lie on the column's logarithmic axis, in per cent."""
+    low, high = math.log(column["low"]), math.log(column["high"])
+
+    def at(value: float) -> float:
+        return round(100 * (math.log(value) - low) / (high - low), 2)
+
+    value, (least, most), one = at(cell["value"]), cell["ci95"], at(1.0)
+    tone = "open" if cell.get("unconfirmed") or least <= 1 <= most else "good" if least > 1 else "bad"
+    return {"x": min(value, one), "width": round(abs(value - one), 2), "low": at(least), "high": at(most), "one": one,
+            "tone": tone}  # fmt: skip
+
+
+def _contents(section: dict[str, Any]) -> str:
+    """What a closed section holds: `1 figure, 12 rows`."""
+    figures, rows = len(section["figures"]), sum(len(table["rows"]) for table in section["tables"])
+    held = [elements.count(n, word) for n, word in ((figures, "figure"), (rows, "row")) if n]
+    return ", ".join(held)
 
 
 def _prose(text: str) -> Any:
@@ -54,10 +77,10 @@ def _prose(text: str) -> Any:
 
 
 def _breakable(text: str) -> Any:
-    """A long name that may wrap after an underscore or a slash."""
+    """A long name that may wrap after an underscore or a slash, and before a capital letter in a word."""
     from markupsafe import Markup, escape
 
-    return escape(text).replace("_", Markup("_<wbr>")).replace("/", Markup("/<wbr>"))
+    return Markup("<wbr>").join(escape(piece) for piece in re.split(r"(?<=[_/])|(?<=[a-z])(?=[A-Z])", text))
 
 
 def _hash(script: str) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from repro.artifacts import figure as traces
-from repro.report import timeline
+from repro.report import cells, timeline
 from repro.report.palette import BAND, COLOURS, GRID, INK, PAPER, VARIABLES
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 MARKERS = ("o", "s", "D", "^", "v", "P")
 HATCHES = ("", "///", "---", "xxx", "\\\\\\", "|||")
-WIDTH_IN, ROW_IN, FRAME_IN = 7.2, 0.34, 1.5
-LONGEST_LABEL, TITLE = 34, 52
+# As wide as a phone shows at full size: on a larger screen text grows with the figure.
+WIDTH_IN, ROW_IN, FRAME_IN = 5.2, 0.36, 1.4
+LABEL, TITLE = 24, 46
 # An axis whose ends are further apart than this factor has these ticks a decade.
 TICKS = ((300, (1.0, 3.0)), (8, (1.0, 2.0, 5.0)), (0, (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)))
 # Where a point's label may stand: points to the right and up, and its alignment.
@@ -103,13 +104,10 @@ def _embedded(text: str, figure: dict[str, Any]) -> str:
     return f'{head} role="img" aria-label="{alt}">{rest}'.rstrip()
 
 
-def _short(label: str) -> str:
-    """A long label without its middle: what tells solutions of one problem apart stands at its end."""
-    if len(label) <= LONGEST_LABEL:
-        return label
-    head, _, tail = label.rpartition(" ")
-    tail = f" {tail}" if head else ""
-    return (head or label)[: LONGEST_LABEL - len(tail) - 1] + "…" + tail
+def _label(name: str) -> str:
+    """A name in lines that leave room for the axes; an underscore may end a line."""
+    pieces = textwrap.wrap(name.replace("_", "_\u200b ").replace("/", "/\u200b "), LABEL + name.count("_"))
+    return "\n".join(piece.replace("\u200b ", "").removesuffix("\u200b") for piece in pieces)
 
 
 def _ratio_axis(axes: Axes, label: str) -> None:
@@ -127,7 +125,7 @@ def _ratio_axis(axes: Axes, label: str) -> None:
 
 def _rows(axes: Axes, labels: list[str]) -> None:
     """Row labels from top to bottom."""
-    axes.set_yticks(range(len(labels)), [_short(label) for label in labels])
+    axes.set_yticks(range(len(labels)), [_label(label) for label in labels], fontsize=9)
     axes.set_ylim(len(labels) - 0.4, -0.6)
 
 
@@ -141,12 +139,13 @@ def _legend(axes: Axes, columns: int) -> None:
 def _forest(axes: Axes, data: dict[str, Any]) -> None:
     """Points with intervals on a logarithmic axis, the band of each row behind them."""
     names = list(data["series"])
+    crowded = any(len(row["points"]) > 1 for row in data["rows"])
     for at, row in enumerate(data["rows"]):
         if row["band"]:
             low, high = row["band"]
             axes.barh(at, high - low, left=low, height=0.7, color=BAND, label="tolerance" if not at else None)
     for number, name in enumerate(names):
-        shift = 0.0 if len(names) == 1 else 0.4 * (number / (len(names) - 1) - 0.5)
+        shift = 0.4 * (number / (len(names) - 1) - 0.5) if crowded else 0.0
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         for hollow in (False, True):
             found = [(at + shift, p) for at, row in enumerate(data["rows"]) for p in row["points"]
@@ -157,9 +156,24 @@ def _forest(axes: Axes, data: dict[str, Any]) -> None:
                           markerfacecolor=PAPER if hollow else colour, linewidth=1.4,
                           label="" if hollow else data["series"][name])  # fmt: skip
     axes.axvline(data["line"], color=INK, linewidth=1, linestyle="--")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.margins(x=0.12)
     _rows(axes, [row["label"] for row in data["rows"]])
     _ratio_axis(axes, data["x"])
-    _legend(axes, 1)
+    if len(names) > 1 or any(row["band"] for row in data["rows"]):
+        _legend(axes, 1)
+    if not crowded:
+        _values(axes, data["rows"])
+
+
+def _values(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    """The number above each point; `?` where the judge's clock cannot confirm it."""
+    for at, row in enumerate(rows):
+        for point in row["points"]:
+            told = cells.text("ratio", point["value"]) + (" ?" if point.get("unconfirmed") else "")
+            axes.annotate(told, (point["value"], at), xytext=(0, 5), textcoords="offset points", ha="center",
+                          fontsize=8)  # fmt: skip
 
 
 def _bars(axes: Axes, data: dict[str, Any]) -> None:
@@ -176,9 +190,9 @@ def _bars(axes: Axes, data: dict[str, Any]) -> None:
                   hatch=hatch, linewidth=0.4, label=f"over {name}")  # fmt: skip
         axes.errorbar(values, at, xerr=errors, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
         for y, value, row in zip(at, values, found, strict=True):
-            told = f"{value:.3g}x" + (" ?" if row[1]["unconfirmed"] else "")
+            told = cells.text("ratio", value) + (" ?" if row[1]["unconfirmed"] else "")
             end = row[1]["ci95"][1] if value >= 1 else 1
-            axes.annotate(told, (end, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7)
+            axes.annotate(told, (end, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8)
     axes.axvline(1, color=INK, linewidth=1)
     axes.margins(x=0.16)
     _rows(axes, data["groups"])

@@ -1,5 +1,6 @@
 "use strict";
-// Every table can be sorted by a column and narrowed by words; without this script all rows stand as they were measured.
+// Tables can be sorted by a column and filtered by words, and all sections opened at once. Without this script all rows
+// stand in the order in which they were measured.
 (function () {
   function value(row, at) {
     const cell = row.cells[at];
@@ -55,7 +56,7 @@
     const label = document.createElement("label");
     const input = document.createElement("input");
     const told = document.createElement("output");
-    bar.className = "filter";
+    bar.className = "tools";
     input.type = "search";
     input.id = table.id + "-filter";
     label.htmlFor = input.id;
@@ -71,6 +72,25 @@
 
   document.querySelectorAll("table").forEach(function (table) {
     if (table.tBodies[0].rows.length > 1) sortable(table);
-    if (table.tBodies[0].rows.length > 6) filterable(table);
+    if (table.tBodies[0].rows.length > 6 && table.id !== "summary-table") filterable(table);
   });
+
+  const sections = Array.from(document.querySelectorAll("details.section"));
+  const all = document.createElement("button");
+  all.type = "button";
+  all.textContent = "Open all sections";
+  all.addEventListener("click", function () {
+    const open = !sections.every(function (section) { return section.open; });
+    sections.forEach(function (section) { section.open = open; });
+    all.textContent = open ? "Close all sections" : "Open all sections";
+  });
+  if (sections.length) sections[0].before(all);
+
+  function reveal() {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const section = target && target.closest("details.section");
+    if (section) section.open = true;
+  }
+  window.addEventListener("hashchange", reveal);
+  reveal();
 })();
