@@ -1,4 +1,4 @@
-"""Integer targets that must stay below the number of classes."""
+"""Integer targets that must stay below the number of classes. One loss a row: calibration refuses a mean of all."""
 
 import torch
 import torch.nn as nn
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 class Model(nn.Module):
     def forward(self, predictions, targets):
-        return F.cross_entropy(predictions, targets)
+        return F.cross_entropy(predictions, targets, reduction="none")
 
 
 batch_size = 32768
