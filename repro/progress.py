@@ -12,6 +12,9 @@ from rich.markup import escape
 from rich.table import Column
 from rich.text import Text
 
+# Columns that count and times take on the live line, and a margin at its end.
+ROOM = 44
+
 
 def spoken(seconds: float) -> str:
     """`0:42`, `12:05`, `1:02:05`."""
@@ -86,9 +89,9 @@ class Progress:
         if not self.console.is_terminal or self.console.quiet:
             yield self
             return
-        what = bars.TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+        what = bars.TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis"))
         columns = (bars.SpinnerColumn(), bars.MofNCompleteColumn(), _Times(self._pace), what)
-        with bars.Progress(*columns, console=self.console, transient=True, expand=True) as self._live:
+        with bars.Progress(*columns, console=self.console, transient=True) as self._live:
             self._task = self._live.add_task("", total=None)
             try:
                 yield self
@@ -106,7 +109,10 @@ class Progress:
     def step(self, line: str) -> None:
         """What happens now; shown on a terminal only."""
         if self._live is not None:
-            self._live.update(self._task, description=escape(line))
+            # The line must not reach the edge: the terminal's own ^C would begin a new one, and this one would stay.
+            room = max(10, self.console.width - ROOM)
+            shown = line if len(line) <= room else f"{line[: room - 1]}…"
+            self._live.update(self._task, description=escape(shown))
 
     def done(self, line: str) -> None:
         """A line that stays, about the unit of work that has ended. Elsewhere than on a terminal it carries the times

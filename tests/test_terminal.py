@@ -16,6 +16,7 @@ from rich.console import Console
 from repro import cli, progress, settings, wording
 from repro.bundle.write import Bundle
 from repro.doctor import finding
+from repro.judge import no_gpu
 from repro.report import document, terminal
 from repro.screen import Column, Screen, broken, fitting, good
 
@@ -344,3 +345,69 @@ def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(
     monkeypatch.setattr(cli, "choose", interrupt)
     assert cli.main(["run"]) == 130
     assert "Repeat the command with --resume to go on" in capsys.readouterr().err
+
+
+def test_the_live_line_does_not_reach_the_edge_of_the_terminal() -> None:
+    """Else the terminal's own ^C begins a new line, and the live line stays on the screen."""
+    out = io.StringIO()
+    told = progress.Progress(console=Console(file=out, width=80, force_terminal=True, no_color=True))
+    with told.live():
+        told.at(3, 120)
+        told.step("L2_34/oracle/0: L2_34_ConvTranspose3d_LayerNorm_GELU_Scaling: perturbed_spiked " * 3)
+        assert told._live is not None
+        told._live.refresh()
+    lines = ANSI.sub("", out.getvalue()).replace("\r", "\n").splitlines()
+    assert any("2/120" in line and "…" in line for line in lines)
+    assert all(len(line.rstrip()) < 78 for line in lines), lines
+
+
+# -- what a machine without a GPU cannot judge ------------------------------------------------------------------------
+
+
+def raised_by(source: str) -> BaseException:
+    """What running a text raises."""
+    try:
+        exec(compile(source, "solution.py", "exec"), {})
+    except BaseException as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+@pytest.mark.parametrize(
+    ("source", "lacks"),
+    [
+        ("raise AssertionError('Torch not compiled with CUDA enabled')", True),
+        ("raise RuntimeError('Found no NVIDIA driver on your system. Please check')", True),
+        ("raise OSError('CUDA_HOME environment variable is not set.')", True),
+        ("raise RuntimeError('x must be a CUDA tensor')", True),
+        ("raise NotImplementedError('inline_asm not supported in interpreter mode')", True),
+        ("raise AttributeError(\"'InterpreterBuilder' object has no attribute 'create_x'\")", True),
+        ("try:\n raise OSError('No CUDA GPUs are available')\nexcept OSError as e:\n raise ValueError() from e", True),
+        ("libdevice = None\nraise TypeError('cannot convert None of type NoneType')", False),
+        ("raise ValueError('shapes differ')", False),
+        ("raise IndexError('list index out of range')", False),
+        ("assert 1 == 2, 'cudnn'", False),
+        ("raise RuntimeError('Error building extension')", False),
+    ],
+)  # fmt: skip
+def test_an_error_that_asks_for_a_gpu_is_told_from_one_that_does_not(source: str, lacks: bool) -> None:
+    assert no_gpu.lacks_gpu(raised_by(source)) == lacks
+
+
+def test_an_assertion_about_the_device_asks_for_a_gpu(tmp_path: Path) -> None:
+    file = tmp_path / "solution.py"
+    file.write_text("class X:\n    is_cuda = False\n\nassert X.is_cuda\n")
+    with pytest.raises(AssertionError) as caught:
+        exec(compile(file.read_text(), str(file), "exec"), {})
+    assert no_gpu.lacks_gpu(caught.value)
+    file.write_text("assert 1 == 2\n")
+    with pytest.raises(AssertionError) as caught:
+        exec(compile(file.read_text(), str(file), "exec"), {})
+    assert not no_gpu.lacks_gpu(caught.value)
+
+
+def test_strict_leaves_out_what_needs_cuda(tmp_path: Path) -> None:
+    bundle: Any = type("Told", (), {"manifest": {"plan": []}})()
+    needs = {"verdict": "error", "reasons": [{"code": "needs_cuda"}]}
+    assert cli._exit_code(bundle, strict=True, entries=[{"verdict": "correct"}, needs]) == 0
+    assert cli._exit_code(bundle, strict=True, entries=[{"verdict": "incorrect"}, needs]) == 3

@@ -49,7 +49,8 @@ def _asks_for_one(frame: FrameType, text: str) -> bool:
         return False
     named = [frame.f_globals.get(name) for name in code.co_names]
     modules = {str(getattr(value, name, "")) for value in named for name in ("__name__", "__module__")}
-    return "libdevice" in code.co_names or LIBDEVICE in modules
+    attribute = "libdevice" in code.co_names and "libdevice" not in frame.f_globals  # tl.extra.libdevice
+    return attribute or LIBDEVICE in modules
 
 
 def _says_so(error: BaseException) -> bool:
