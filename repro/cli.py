@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib.util
+import itertools
 import math
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -248,17 +249,29 @@ def _draw(bundle: Bundle, args: argparse.Namespace) -> dict[str, Any]:
     return whole
 
 
-def _exit_code(bundle: Bundle, *, strict: bool, entries: list[dict[str, Any]]) -> int:
-    """Where rows were not measured, says why and returns 1 (a prerequisite) or 2 (the tool); else 3 or 0. A solution
-    that this machine cannot judge because it needs CUDA counts neither way."""
+def _conclude(
+    args: argparse.Namespace, bundle: Bundle, value: Any = None, judged: Iterable[dict[str, Any]] = ()
+) -> int:
+    """Draws a bundle, writes the JSON file that was asked for, and returns the exit code. Every verb that measures ends
+    with it.
+
+    value: what `--json` gets, by default the report. judged: the verdicts that `--strict` looks at.
+    """
+    whole = _draw(bundle, args)
+    verbs.write_json(getattr(args, "json", None), whole if value is None else value)
+    return _exit_code(bundle, judged if getattr(args, "strict", False) else ())
+
+
+def _exit_code(bundle: Bundle, judged: Iterable[dict[str, Any]]) -> int:
+    """Where rows were not measured, says why and returns 1 (a prerequisite) or 2 (the tool). Else 3 where a verdict is
+    not correct, or 0. A solution that this machine cannot judge because it needs CUDA counts neither way."""
     missing = [bundle.rows[name] for name in bundle.manifest["plan"] if not bundle.done(name)]
     if missing:
         count = f"{len(missing)} of {len(bundle.manifest['plan'])} rows were not measured"
         again = "Mend that and repeat with --resume."
         print(f"repro: {count}, first {missing[0]['row']}: {missing[0]['error'].rstrip('.')}. {again}", file=sys.stderr)
         return 1 if all(row["status"] == "unmet" for row in missing) else 2
-    wrong = any(entry["verdict"] != "correct" and not wording.not_judged(entry) for entry in entries)
-    return 3 if strict and wrong else 0
+    return 3 if any(entry["verdict"] != "correct" and not wording.not_judged(entry) for entry in judged) else 0
 
 
 def _short(value: Any) -> str:
@@ -306,9 +319,8 @@ def _fixtures(args: argparse.Namespace, progress: Progress) -> int:
     from repro import fixtures
 
     engine, size = _engine(args, progress)
-    bundle, rows = fixtures.run(args.problem, size, args.results, engine, progress, resume=args.resume)
-    _draw(bundle, args)
-    return _exit_code(bundle, strict=False, entries=[])
+    bundle, _ = fixtures.run(args.problem, size, args.results, engine, progress, resume=args.resume)
+    return _conclude(args, bundle)
 
 
 def _run(args: argparse.Namespace, progress: Progress) -> int:
@@ -337,14 +349,8 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
         bundle, rows = campaign.run(
             plan, args.problem, size, args.results, engine, _options(args), pace, progress, resume=args.resume
         )
-    whole = _draw(bundle, args)
-    verbs.write_json(args.json, whole)
-    arms = whole["reports"][0]["arms"]
-    return _exit_code(
-        bundle,
-        strict=args.strict,
-        entries=[e for arm in arms if not arm["control"] for e in arm["entries"]],
-    )
+    judged = [row["result"]["results"] for row in rows if row["status"] == "done" and not row["control"]]
+    return _conclude(args, bundle, judged=itertools.chain(*judged))
 
 
 def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
@@ -361,11 +367,8 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
         args.path, args.problem, size, args.dtype, args.results, engine, _options(args), progress, resume=args.resume,
         overrides=constants.given(args.overrides),
     )  # fmt: skip
-    _draw(bundle, args)
-    verbs.write_json(
-        args.json, {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path), "results": results}
-    )
-    return _exit_code(bundle, strict=args.strict, entries=results)
+    value = {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path), "results": results}
+    return _conclude(args, bundle, value, results)
 
 
 def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> int:
@@ -378,10 +381,8 @@ def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> 
         suites or list(selftest.SUITES), [name for name in names if name not in suites], args.results, engine,
         _options(args), progress, resume=args.resume,
     )  # fmt: skip
-    _draw(bundle, args)
-    verbs.write_json(args.json, {"schema_version": 1, "bundle": str(bundle.path), "cases": entries})
-    wrong = any(entry["complaints"] for entry in entries)
-    return 2 if wrong else _exit_code(bundle, strict=False, entries=[])
+    code = _conclude(args, bundle, {"schema_version": 1, "bundle": str(bundle.path), "cases": entries})
+    return 2 if any(entry["complaints"] for entry in entries) else code
 
 
 def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
@@ -400,11 +401,8 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
         args.artifacts, args.name, size, args.results, engine, _options(args), progress,
         resume=args.resume, with_rounds=args.rounds,
     )  # fmt: skip
-    _draw(bundle, args)
-    verbs.write_json(args.json, entries)
-    return _exit_code(
-        bundle, strict=args.strict, entries=[k for e in entries for k in e["kernels"].values()] or [{"verdict": "none"}]
-    )
+    judged = [kernel for entry in entries for kernel in entry["kernels"].values()]
+    return _conclude(args, bundle, entries, judged or [{"verdict": "none"}])
 
 
 def _formats(args: argparse.Namespace, progress: Progress) -> list[str]:
