@@ -131,7 +131,9 @@ def fresh(folder: Path, smoke_results: Path) -> Tool:
 def test_an_arm_writes_a_kernel_is_told_of_its_error_and_mends_it(arm: str, both_arms: Any) -> None:
     cell = f"L1_36/{arm}/0"
     said = " ".join(event["text"] for event in events(both_arms.bundle, cell, "tool_result"))
-    assert said.index("incorrect") < said.index("1/1 correct"), "the tools ran and the judge judged"
+    assert said.index("L1_36_RMSNorm: wrong: ") < said.index("L1_36_RMSNorm: correct ("), (
+        "the tools ran and the judge judged"
+    )
     row = rows(both_arms.bundle)[cell]
     assert row["result"]["results"][0]["verdict"] == "correct" and row["agent"]["solution"]
     assert row["result"]["results"][0]["trust"] == "audited"

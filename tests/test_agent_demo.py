@@ -41,8 +41,8 @@ def told(arm: str) -> dict[str, Any]:
 def check(cell: Cell, outcome: dict[str, Any], arm: str) -> None:
     """The first version was found wrong, the second correct."""
     assert outcome["status"] == "completed", outcome
-    judged = [e["text"] for e in cell.events("tool_result") if "[" in e["text"] and "correct" in e["text"]]
-    assert len(judged) == 2 and "incorrect" in judged[0] and "incorrect" not in judged[1], judged
+    judged = [e["text"] for e in cell.events("tool_result") if "[1/1] L1_36/L1_36_RMSNorm: " in e["text"]]
+    assert len(judged) == 2 and "RMSNorm: wrong: " in judged[0] and "RMSNorm: correct (" in judged[1], judged
     assert "/ channels" in (cell.folder / "work" / "solutions" / "L1_36_RMSNorm.py").read_text()
     assert [e["is_error"] for e in cell.events("kb")] == ([False] if arm == "with_kb" else [])
 

@@ -73,7 +73,9 @@ def test_the_real_cli_writes_a_kernel_is_told_of_its_error_and_mends_it(arm: str
     outcome, meter = told["outcome"], told["meter"]
     assert told["status"] == "completed" and outcome["agent_version"] == f"claude-code {PIN}", told
     said = " ".join(event["text"] for event in events(both_arms.bundle, cell, "tool_result"))
-    assert said.index("incorrect") < said.index("1/1 correct"), "its tools ran and the judge judged"
+    assert said.index("L1_36_RMSNorm: wrong: ") < said.index("L1_36_RMSNorm: correct ("), (
+        "its tools ran and the judge judged"
+    )
     knows = arm == "with_kb"
     asked = {"mcp__knowledge__search_knowledge": 1} if knows else {}
     assert outcome["tool_calls"] == {"Bash": 3, "Edit": 2} | asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -191,7 +192,10 @@ def imported(file: Path) -> set[str]:
     return found
 
 
-IMPORTS = {name: imported(file) for name, file in MODULES.items()}
+@functools.cache
+def imports() -> dict[str, set[str]]:
+    """Module -> the modules that it imports."""
+    return {name: imported(file) for name, file in MODULES.items()}
 
 
 def reached(start: str) -> set[str]:
@@ -199,7 +203,7 @@ def reached(start: str) -> set[str]:
     found: set[str] = set()
     pending = [start]
     while pending:
-        for name in IMPORTS[pending.pop()] & MODULES.keys() - found:
+        for name in imports()[pending.pop()] & MODULES.keys() - found:
             found.add(name)
             pending.append(name)
     return found
@@ -210,7 +214,7 @@ def belongs(module: str, *packages: str) -> bool:
 
 
 def importers(*packages: str) -> set[str]:
-    return {name for name, targets in IMPORTS.items() if any(belongs(target, *packages) for target in targets)}
+    return {name for name, targets in imports().items() if any(belongs(target, *packages) for target in targets)}
 
 
 def test_nothing_imports_the_command_line_but_the_entry_points() -> None:
