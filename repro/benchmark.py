@@ -22,23 +22,23 @@ from repro.runs import ROWS_A_PROCESS, Row, execute, open_bundle
 
 DTYPE = "bfloat16"
 BASELINES = ("eager", "compile")
-# What the row of a folder's rounds is called beside the folder's own.
+# Suffix of the id of the row with a folder's rounds.
 ROUNDS = "/rounds"
-# Five problems must end within four minutes, 48 s each. Beside timing, one took 12 to 15 s on an H200: start, fixture,
-# workers, trials, torch.compile. Timing takes its budget and, where that does not settle a ratio, at most twice as long
-# again: 15 s. max-autotune compiles while the trials run and is waited for within its own bound, counted from then.
+# Five problems must end within four minutes, 48 s each. Without the timing, a problem takes 12 to 15 s on an H200:
+# start, fixture, workers, trials, torch.compile. Timing takes its budget, and up to twice as long again if a ratio
+# stays open: 15 s. max-autotune compiles during the trials; the wait for it after them has its own bound.
 BUDGET_S, COMPILE_TIMEOUT_S = 5.0, 20.0
 
 
 def _problem(artifact: Artifact, size: str) -> tuple[Problem, str]:
-    """The folder's own problem.py, with what we know of our problem of that number and those sizes."""
+    """Return the folder's own problem.py, and the shipped problem's id if it is one at the shipped sizes."""
     loaded = problems.load_file(artifact.path / "problem.py", dtype=DTYPE, size=size)
     known = artifact.known
     return (problems.as_known(loaded, known), known) if known else (loaded, "")
 
 
 def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
-    """The row of one folder; what is missing or unreadable becomes its error."""
+    """Return the row of one folder; anything missing or unreadable becomes its error."""
     folder = artifact.path
     columns: dict[str, Any] = {"problem": artifact.name, "number": artifact.number}
     kernels = {label: folder / file for label, file in KERNELS.items() if (folder / file).exists()}
@@ -57,7 +57,7 @@ def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: J
 
 
 def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
-    """The row of a folder's rounds: its input kernel and every `round_N/kernel.py`, judged and timed beside eager.
+    """Return the row of a folder's rounds: the input kernel and every `round_N/kernel.py`, timed beside eager.
 
     They share one measurement, so that the ratio of a round to the input kernel is paired.
     """
@@ -87,11 +87,11 @@ def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, opt
 
 
 def rounds(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """What became of the input kernel (round 0) and of each round's: verdict and reason; its time (ms) here, as
-    published and by the published protocol here; its speedup over the input kernel, paired.
+    """Return the results of the input kernel (round 0) and of each round.
 
-    `best` marks a new running best: a correct kernel faster than every correct one before it. What is no measurement
-    is never the best.
+    Each has a verdict with its reason, its time (ms) here, as published, and here by the published protocol, and its
+    paired speedup over the input kernel. `best` marks a correct kernel that is faster than every correct one before it;
+    times that are not a measurement are never best.
     """
     result = row["result"] if row["status"] == "done" else {"results": [], "samples_ms": {}}
     judged = {verdict["solution"]: verdict for verdict in result["results"]}
@@ -123,7 +123,7 @@ def rounds(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def entry(row: dict[str, Any]) -> dict[str, Any]:
-    """One entry of `--json`: the published script's keys, and beside them verdicts, intervals and fingerprint."""
+    """Return an entry of `--json`: the published script's keys, with verdicts, intervals and fingerprint."""
     found: dict[str, Any] = {
         "problem": row["problem"],
         "eager_ms": None,
@@ -168,12 +168,12 @@ def entry(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def published_keys(times_ms: dict[str, float | None]) -> dict[str, float | None]:
-    """Times by the published script's keys, None where there is none."""
+    """Return times by the published script's keys, None for missing ones."""
     return {f"{name}_ms": times_ms.get(name) for name in (*BASELINES, *KERNELS)}
 
 
 def published_line(found: dict[str, Any]) -> str:
-    """The published script's line: times in ms and the speedup over torch.compile, or over eager where it is absent."""
+    """Return the published script's line: times in ms and the speedup over torch.compile, else over eager."""
 
     def ms(name: str) -> str:
         value = found[name]
@@ -186,26 +186,26 @@ def published_line(found: dict[str, Any]) -> str:
 
 
 def published_speedup(found: dict[str, Any]) -> float | None:
-    """The published script's speedup: torch.compile, or eager where that is absent, over the optimised kernel."""
+    """Return the published script's speedup: torch.compile, else eager, over the optimised kernel."""
     base = found["compile_ms"] or found["eager_ms"]
     return base / found["optimized_ms"] if base and found["optimized_ms"] else None
 
 
 def ships(artifact: Artifact) -> bool:
-    """Whether a kernel of a folder is, byte for byte, one that ships with the project."""
+    """Return whether a kernel of a folder equals, byte for byte, one that ships with the project."""
     ours = [a for a in layout.find(settings.ARTIFACTS_DIR) if a.number == artifact.number]
     return any(text == our.text(file) for our in ours for file in KERNELS.values() if (text := artifact.text(file)))
 
 
 def entries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """`--json`: one entry a folder, with its rounds where they were asked for."""
+    """Return `--json`: one entry for each folder, with its rounds if they were requested."""
     trace = {row["problem"]: rounds(row) for row in rows if "rounds" in row}
     found = [entry(row) for row in rows if "rounds" not in row]
     return [each | ({"rounds": trace[each["problem"]]} if each["problem"] in trace else {}) for each in found]
 
 
 def _rounds_line(row: dict[str, Any]) -> str:
-    """How many rounds are correct, and which was the last to be the fastest."""
+    """Return how many rounds are correct, and which was the last to be the fastest."""
     found = [each for each in rounds(row) if each["round"]]
     right = sum(each["verdict"] == "correct" for each in found)
     best = [each for each in found if each["best"]]
@@ -216,8 +216,11 @@ def _rounds_line(row: dict[str, Any]) -> str:
 
 
 def summary(row: dict[str, Any]) -> str:
-    """A finished folder's line: the published script's with what it leaves out behind it, and with `--parity` the same
-    line by the published protocol; the verdicts where times mean nothing."""
+    """Return a finished folder's line.
+
+    It is the published script's line with additions, and with `--parity` the same line by the published protocol. Where
+    times are not a measurement it has the verdicts.
+    """
     if "rounds" in row:
         return _rounds_line(row)
     found = entry(row)
@@ -248,15 +251,16 @@ def run(
     resume: bool,
     with_rounds: bool = False,
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Judges and times every folder, and every kernel of its rounds where asked; returns the bundle and the entries of
-    `--json`. Raises UsageError where rounds are asked for and no folder has one.
+    """Judge and time every folder, with its rounds if requested; return the bundle and the entries of `--json`.
+
+    Raises UsageError if rounds are requested and no folder has one.
     """
     artifacts = layout.find(root, names)
     if with_rounds and not any(artifact.rounds for artifact in artifacts):
         raise UsageError(f"no rounds in {root}", "no folder holds optimization_trace/round_N", "Leave --rounds out.")
     ours = [problems.load(a.known, size=size, dtype=DTYPE) for a in artifacts if a.known]
     texts = {artifact.text("problem.py") for artifact in artifacts}
-    same = [problem for problem in ours if problem.path.read_text() in texts]  # any other file is measured in its job
+    same = [problem for problem in ours if problem.path.read_text() in texts]  # other files are measured in their jobs
     fixtures.ensure(same, results, engine, progress, resume=resume)
     rows = [row(artifact, size, results, engine, options) for artifact in artifacts]
     if with_rounds:

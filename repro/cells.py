@@ -1,7 +1,7 @@
-"""A cell: one unit of work as JSON in, JSON out. This is what runs inside a container.
+"""A cell: one unit of work as JSON in, JSON out. It runs inside a container.
 
-`repro cell FOLDER` reads FOLDER/cells.jsonl, runs the cells in order and appends one line each to
-FOLDER/outcomes.jsonl, so that what is done survives whatever happens next. Progress goes to stdout as lines.
+`repro cell FOLDER` reads FOLDER/cells.jsonl, runs the cells in order and appends a line for each to
+FOLDER/outcomes.jsonl, so that finished work survives a later failure. Progress is printed as lines.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from repro.judge.confine import PR_SET_PDEATHSIG, prctl
 from repro.problems import Problem
 
 CELLS, OUTCOMES = "cells.jsonl", "outcomes.jsonl"
-# The line by which a cell process says that an outcome is there.
+# The line by which a cell process reports a new outcome.
 ENDED = "\x1eended"
-# Workers of so many cells start while another is judged: their compilers take a second to get ready.
+# Workers of this many further cells start while a cell is judged: their compilers take a second to start.
 AHEAD = 2
 Progress = Callable[[str], None]
 
@@ -38,10 +38,10 @@ Progress = Callable[[str], None]
 class Cell:
     """One unit of work.
 
-    verb: fixture, evaluate or fingerprint. problem: an id, or a file name in the cell's folder; called: what results
-    call such a file. overrides: constants of the problem file that `--set` gave. solutions: (name, file name in the
-    folder, entry). files: file name -> content, placed in the folder by the engine. timeout_s: when the engine kills
-    the whole cell.
+    verb: fixture, evaluate or fingerprint. problem: an id, or a file name in the cell's folder; called: the name of
+    such a file in results. overrides: constants of the problem file set by `--set`. solutions: (name, file name in the
+    folder, entry). files: file name -> content, placed in the folder by the engine. timeout_s: the engine kills the
+    cell after it.
     """
 
     id: str
@@ -61,12 +61,12 @@ class Cell:
     timeout_s: float = 900.0
 
     def to_json(self) -> dict[str, Any]:
-        """The cell without its files' contents."""
+        """Return the cell without its files' contents."""
         plain = {k: v for k, v in asdict(self).items() if k != "files"}
         return plain | {"files": sorted(self.files)}
 
     def apart(self, prefix: str) -> Cell:
-        """The same cell with names of its files that no other cell of the folder has."""
+        """Return the same cell with file names that no other cell of the folder uses."""
 
         def named(file: str) -> str:
             return f"{prefix}{file}" if file in self.files else file
@@ -81,7 +81,7 @@ class Cell:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Cell:
-        """A cell as `to_json` wrote it, without files."""
+        """Return a cell as `to_json` wrote it, without files."""
         known = {k: v for k, v in data.items() if k != "files"}
         known["solutions"] = tuple(tuple(s) for s in known["solutions"])
         return Cell(**known)
@@ -89,8 +89,10 @@ class Cell:
 
 @dataclass
 class Outcome:
-    """What became of a cell. status: done, failed (the tool or the problem), unmet (a prerequisite), lost (the engine),
-    interrupted."""
+    """The outcome of a cell.
+
+    status: done, failed (the tool or the problem), unmet (a prerequisite), lost (the engine) or interrupted.
+    """
 
     cell: str
     status: str
@@ -100,7 +102,7 @@ class Outcome:
     fingerprint: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As one line of outcomes.jsonl."""
+        """Return the form of a line of outcomes.jsonl."""
         return asdict(self)
 
 
@@ -113,9 +115,9 @@ def _problem(cell: Cell, folder: Path) -> Problem:
 
 
 def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _: None) -> dict[str, Any]:
-    """Runs one cell in this process; `mark` is called with `warm` and `timed` around what is timed.
+    """Run one cell in this process. mark: called with `warm` and `timed` before and after timing.
 
-    Raises ReproError with what went wrong.
+    Raises ReproError.
     """
     if cell.verb == "fingerprint":
         return {}
@@ -127,9 +129,7 @@ def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _:
     if cell.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("no GPU is visible", "torch.cuda.is_available() is false", "Use --device cpu --size smoke.")
     if cell.device == "cpu":
-        torch.set_num_threads(
-            1
-        )  # smoke shapes: more threads only wait for each other, 50 times slower on a busy machine
+        torch.set_num_threads(1)  # smoke shapes: more threads are 50 times slower on a busy machine
     problem = _problem(cell, folder)
     ours = not cell.problem.endswith(".py") or bool(cell.variant and problems.id_in(cell.variant))
     problem = sizes.settle(problem, cell.overrides, known=ours)
@@ -160,9 +160,12 @@ def _tuple(value: Any) -> Any:
 
 
 def _workers(cells: list[Cell]) -> Counter[str]:
-    """The workers to start before the first of some cells is judged: its own, and where every worker has a user of its
-    own, which keeps it from what runs meanwhile, those of the next AHEAD (who compile have pools of processes: of those
-    only the next one's that needs any). While something is timed they stand still."""
+    """Return the workers to start before the first of some cells is judged: its own and, if possible, later cells'.
+
+    If every worker has a user of its own, and so cannot disturb the judging, the next AHEAD cells' workers start too.
+    Workers that compile have process pools, so those of only one later cell start. All of them are stopped during
+    timing.
+    """
     counts: Counter[str] = Counter()
     pools = 0
     for cell in cells[: 1 + AHEAD if launch.apart() else 1]:
@@ -176,24 +179,24 @@ def _workers(cells: list[Cell]) -> Counter[str]:
 
 
 def _start_torch(device: str) -> None:
-    """What judging needs in any case: torch, Triton, and on a GPU a context."""
+    """Start what all judging needs: torch, Triton, and on a GPU a context."""
     for name in ("torch", "triton"):
-        with contextlib.suppress(ImportError):  # the fingerprint says what is absent
+        with contextlib.suppress(ImportError):  # the fingerprint lists missing packages
             importlib.import_module(name)
     if device == "cuda":
-        with contextlib.suppress(RuntimeError, AssertionError):  # told by whoever needs it
+        with contextlib.suppress(RuntimeError, AssertionError):  # reported where it is needed
             sys.modules["torch"].cuda.init()
 
 
 def serve(folder: Path) -> None:
-    """Runs the cells of a folder; a failing cell does not stop the next one."""
-    # Nobody reads the outcomes when the process that started this one is gone; its lease of the GPU is gone too.
+    """Run the cells of a folder; a failed cell does not stop the next one."""
+    # Without the process that started this one, its lease of the GPU is gone and its outcomes would not be read.
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    # Some who start programs ignore it, and then nobody is told how one ended.
+    # SIGCHLD may be inherited as ignored, and then exit codes of children are lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    launch.divide()  # returns in the judge; the folder may be its alone
+    launch.divide()  # returns in the judge; only the judge may be able to read the folder
     settings.own_caches(folder)
-    start_s = clock.age_s(os.getppid())  # the launcher is the process that was started
+    start_s = clock.age_s(os.getppid())  # the parent is the launcher, the process that was started
 
     def progress(line: str) -> None:
         print(line, flush=True)
@@ -207,19 +210,19 @@ def serve(folder: Path) -> None:
         watch.lap("telemetry")
         try:
             judges = cell.verb == "evaluate" and cell.options.get("trust", "audited") == "audited"
-            if judges:  # what forks workers imports torch while this process does
+            if judges:  # the nursery imports torch at the same time as this process
                 launch.current().nurse(cell.device)
-                if spare.COMPILES in _workers(cells[at + 1 :]):  # for this one it would come too late
+                if spare.COMPILES in _workers(cells[at + 1 :]):  # too late for this cell, but not for the next
                     launch.current().nurse(cell.device, compiles=True)
-            elif cell.device == "cpu" and cell.options.get("trust") == "dev":  # a worker is told by its environment
+            elif cell.device == "cpu" and cell.options.get("trust") == "dev":  # workers get this by their environment
                 settings.interpret()
             if cell.device not in taken:
                 begun = fingerprint.begin(cell.device)
-                if cell.verb != "fingerprint":  # timed apart from the fingerprint, which only asks them
+                if cell.verb != "fingerprint":  # so that the fingerprint's time does not include these imports
                     _start_torch(cell.device)
                     watch.lap("torch")
                 taken[cell.device] = fingerprint.collect(cell.device, begun)
-                if launch.apart():  # what came before is told of folders that are new to every cell
+                if launch.apart():  # after the fingerprint, which describes new, empty folders for every cell
                     settings.keep_compiled()
             outcome.fingerprint = taken[cell.device]
             watch.lap("fingerprint")
@@ -240,7 +243,7 @@ def serve(folder: Path) -> None:
             spare.close()
         watch.lap("workers ended")
         if cell.device == "cuda" and "torch" in sys.modules:
-            sys.modules["torch"].cuda.empty_cache()  # what the judge's allocator kept is the next cell's to use
+            sys.modules["torch"].cuda.empty_cache()  # cached by the judge's allocator; the next cell needs it
         seen = observed.end()
         watch.lap("telemetry")
         if outcome.result is not None:

@@ -17,16 +17,16 @@ SCHEMA_VERSION = 1
 FILE = settings.ARTIFACTS_DIR / "claims.toml"
 KINDS = ("ratio", "absolute")
 MEASURES = ("speedup", "time", "mean", "gain", "none")
-# A published machine is described in rounded numbers.
+# Published descriptions of machines have rounded numbers.
 ROUNDED = 0.01
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One published figure. claims.toml says what each field means and gives its source.
+    """One published figure. claims.toml explains the fields and gives their sources.
 
-    problem: as published, `all` where the figure is over all of them. hard: field of the fingerprint -> what is known
-    of the machine. low, high: the band that a measured 95 % interval must lie in, in `unit`.
+    problem: as published, or `all` if the figure covers all problems. hard: fingerprint field -> what is known of the
+    machine. low, high: the band for a measured 95 % interval, in `unit`.
     """
 
     id: str
@@ -54,24 +54,25 @@ class Claim:
     hard: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return plain data."""
         return asdict(self) | {"needs": list(self.needs)}
 
     @property
     def number(self) -> int | None:
-        """The leading integer of an artifact's name, or None."""
+        """Return the leading integer of an artifact's name, or None."""
         match = re.match(r"0*(\d+)_", self.problem)
         return int(match.group(1)) if match else None
 
     @property
     def key(self) -> str:
-        """The shipped problem that the figure is of: `L1_36`, of the artifact study `L1_36@bf16`."""
+        """Return the key of the shipped problem of the figure: `L1_36`, of the artifact study `L1_36@bf16`."""
         return self.problem if self.number is None else f"L1_{self.number:02d}@bf16"
 
     def elsewhere(self, values: dict[str, dict[str, Any]]) -> list[str]:
-        """How a machine differs from the published one, in words; empty where it does not, as far as that is known.
+        """Return how a machine differs from the published one, in words; empty if no difference is known.
 
-        values: of a fingerprint. What is known of the published machine and not recorded here counts as a difference.
+        values: of a fingerprint. A field that is known of the published machine but not recorded here counts as a
+        difference.
         """
         found = []
         for name, published in self.hard.items():
@@ -96,19 +97,19 @@ OPTIONAL = {"at_least": (int, float), "variant": str, "over": str, "published_ke
 
 
 def load(path: Path = FILE) -> list[Claim]:
-    """Every claim of a file, in its order. Raises UsageError with the family and the field that is wrong."""
+    """Return every claim of a file, in order. Raises UsageError with the family and the field that is wrong."""
     try:
         data = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read claims from {path}", str(error)) from error
     if data.get("schema_version") != SCHEMA_VERSION:
-        raise UsageError(f"{path.name}: schema_version {data.get('schema_version')}", f"{SCHEMA_VERSION} was due")
+        raise UsageError(f"{path.name}: schema_version {data.get('schema_version')}", f"expected {SCHEMA_VERSION}")
     studies, families = data.get("study", {}), data.get("family", [])
     for name, study in studies.items():
         _check(path, f"study {name}", study, STUDY_FIELDS, {})
         unknown = [field for field in study["hard"] if classes.CLASS.get(field) != "H"]
         if unknown:
-            raise UsageError(f"{path.name}: study {name}: hard", f"{', '.join(unknown)} is no hard field")
+            raise UsageError(f"{path.name}: study {name}: hard", f"{', '.join(unknown)} is not a hard field")
     claims: list[Claim] = []
     for position, family in enumerate(families):
         where = f"family {family.get('id', f'number {position + 1}')}"
@@ -124,9 +125,9 @@ def load(path: Path = FILE) -> list[Claim]:
 
 
 def _check(path: Path, where: str, found: Any, required: dict[str, Any], optional: dict[str, Any]) -> None:
-    """Every required field is there, of its type, and no field is unknown."""
+    """Check that every required field is there and of its type, and that no field is unknown. Raises UsageError."""
     if not isinstance(found, dict):
-        raise UsageError(f"{path.name}: {where} is no table")
+        raise UsageError(f"{path.name}: {where} is not a table")
     for name, kind in (required | optional).items():
         if name not in found:
             if name in required:
@@ -134,11 +135,11 @@ def _check(path: Path, where: str, found: Any, required: dict[str, Any], optiona
         elif not isinstance(found[name], kind) or (kind is not bool and isinstance(found[name], bool)):
             raise UsageError(f"{path.name}: {where}", f"{name} is {found[name]!r}")
     for name in found.keys() - required.keys() - optional.keys():
-        raise UsageError(f"{path.name}: {where}", f"{name} is not a field of it")
+        raise UsageError(f"{path.name}: {where}", f"{name} is not one of its fields")
 
 
 def _family(path: Path, where: str, family: dict[str, Any], studies: dict[str, Any]) -> list[Claim]:
-    """One claim a figure."""
+    """Return one claim for each figure. Raises UsageError."""
 
     def refuse(why: str) -> UsageError:
         return UsageError(f"{path.name}: {where}", why)
@@ -151,13 +152,13 @@ def _family(path: Path, where: str, family: dict[str, Any], studies: dict[str, A
     if len(tolerance) != 1 or not tolerance.keys() <= {"relative", "absolute"} or not _positive(*tolerance.values()):
         raise refuse("tolerance is { relative = share } or { absolute = in the unit }, over 0")
     if not family["reason"].strip() or not _positive(family["minutes"]):
-        raise refuse("a tolerance has a reason, and a command costs minutes")
+        raise refuse("a tolerance needs a reason, and a command needs minutes")
     if family["measure"] == "none" and not family["needs"]:
-        raise refuse("measure is none and needs does not say what is lacking")
+        raise refuse("measure is none, but needs does not say what is missing")
     if not family["command"] and not family["needs"]:
-        raise refuse("no command tests it and needs does not say what is lacking")
+        raise refuse("no command tests it, but needs does not say what is missing")
     if (family["measure"] != "none") != bool(family.get("variant")):
-        raise refuse("variant says which solution is meant, and is left out where measure is none")
+        raise refuse("variant names the solution; leave it out if measure is none")
     figures: list[tuple[str, str, Any]] = []
     for problem, value in family["values"].items():
         parts = value if isinstance(value, list) else [value]

@@ -1,4 +1,4 @@
-"""`repro compare A B`: two bundles, row by row, and what differs between the machines that measured them."""
+"""`repro compare A B`: compares two bundles row by row, and the machines that measured them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from repro.fingerprint.difference import Difference, differences, same_unit
 from repro.measured import Interval, Measured, Record, stack
 
 SCHEMA_VERSION = 1
-# Within this share of 1 nobody cares. The judge's own words draw the same line.
+# A ratio within this share of 1 counts as SAME, also in the judge's words.
 SAME = 0.01
-# How far apart the same kernel was on three GPUs of one model and part number; no interval of one run knows of it.
+# How far the same kernel differed on three GPUs of one model and part number; an interval of one run does not cover it.
 OTHER_GPU = 0.07
 ABSENT = "not among its rows"
 
 
 def word(ratio: Interval, noise: float = 0.0, spread: float = 0.0) -> str:
-    """FASTER, SLOWER, SAME or AMBIGUOUS of B, from how much faster it is than A.
+    """Return FASTER, SLOWER, SAME or AMBIGUOUS for B, from how much faster it is than A.
 
-    noise: how far from 1 the A/A controls reach. spread: what else may lie between the two and is in no interval;
-    within it nothing is FASTER or SLOWER.
+    noise: how far from 1 the A/A controls reach. spread: a further difference that no interval covers; within it
+    nothing is FASTER or SLOWER.
     """
     edge = max(noise, SAME)
     beyond = max(edge, spread)
@@ -36,17 +36,17 @@ def word(ratio: Interval, noise: float = 0.0, spread: float = 0.0) -> str:
 
 @dataclass(frozen=True)
 class Machines:
-    """What differs between the machines of two rows; same_unit: they are known to be one GPU."""
+    """The differences between the machines of two rows. same_unit: both are known to be the same GPU."""
 
     differences: list[Difference]
     same_unit: bool
 
 
 def compare(a: Measured, b: Measured) -> dict[str, Any]:
-    """The comparison as plain data: what `--json` writes and tables are drawn from.
+    """Return the comparison as plain data, for `--json` and tables.
 
-    Speedups compare between any two measurements; times only where no hard field of the machines differs. A bundle that
-    is no measurement has verdicts compared, and nothing else. Raises UsageError where the bundles are of two verbs.
+    Speedups compare between any two measurements, times only if no hard field of the machines differs. Of a bundle that
+    is not a measurement only verdicts are compared. Raises UsageError if the bundles are of different verbs.
     """
     if a.verb != b.verb:
         raise UsageError(f"{a.name} is of `{a.verb}` and {b.name} of `{b.verb}`", "they share no row")
@@ -78,7 +78,7 @@ def compare(a: Measured, b: Measured) -> dict[str, Any]:
 
 
 def worse(comparison: dict[str, Any]) -> bool:
-    """Whether a solution that was correct in A is not in B."""
+    """Return whether a solution that was correct in A is not correct in B."""
     return any(change["verdict"][0] == "correct" for change in comparison["verdict_changes"])
 
 
@@ -99,7 +99,7 @@ def _side(side: Measured) -> dict[str, Any]:
 
 
 def _only(one: Measured, other: Measured) -> list[dict[str, str]]:
-    """What one bundle has and the other has not, with the other's reason where it planned the row."""
+    """Return the records that only one bundle has, with the other's reason if it planned the row."""
     return [
         {"row": r.row, "variant": r.variant, "reason": other.unmeasured.get(key[0], ABSENT)}
         for key, r in one.records.items()
@@ -140,22 +140,25 @@ def _row(a: Record, b: Record, pairs: dict[tuple[str, str], Machines]) -> dict[s
 
 
 def _why_not(a: Record, b: Record) -> str:
-    """Why nothing but the verdicts of two records compares, or ""."""
+    """Return why only the verdicts of two records compare, or ""."""
     for side, record in (("A", a), ("B", b)):
         if record.why_not:
             return f"{side}: {record.why_not}"
         if record.verdict not in ("", "correct"):
-            return f"{side}: {record.verdict}, and what is not correct has no speed"
+            return f"{side}: {record.verdict}; only correct solutions have a speed"
     return "" if a.problem == b.problem else f"A is of {a.problem}, B of {b.problem}: other sizes or another dtype"
 
 
 def _sure(found: str, *judged: str | None) -> str:
-    """What the judge's own clock does not vouch for is neither faster nor slower."""
+    """Return AMBIGUOUS if the judge's own clock confirms no speedup, else `found`."""
     return "AMBIGUOUS" if "UNCONFIRMED" in judged else found
 
 
 def _time(a: Record, b: Record, noise: float, found: Machines | None) -> dict[str, Any]:
-    """Both times (ms), and where the machines allow it how they compare; `ratio` is B over A: under 1, B is faster."""
+    """Return both times (ms), and how they compare if the machines allow it.
+
+    `ratio` is B over A: under 1, B is faster.
+    """
     if a.time_ms is None or b.time_ms is None:
         sides = " and ".join(side for side, record in (("A", a), ("B", b)) if record.time_ms is None)
         return {"time_reason": f"no time in {sides}"}
@@ -179,7 +182,7 @@ def _time(a: Record, b: Record, noise: float, found: Machines | None) -> dict[st
 
 
 def _caveats(a: Measured, b: Measured, pairs: dict[tuple[str, str], Machines], rows: list[dict[str, Any]]) -> list[str]:
-    """What a reader must know beside the numbers, one sentence each."""
+    """Return what a reader must know beside the numbers, one sentence each."""
     told = [f"{side} ({m.name}) is no measurement: {m.why_not}; only verdicts are compared."
              for side, m in (("A", a), ("B", b)) if m.why_not]  # fmt: skip
     told += [f"{side} ({m.name}) is {m.status}: not all of its rows were measured."

@@ -17,15 +17,15 @@ from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """On one line, and without what steers a terminal or cannot be written."""
+    """Return a text on one line, without terminal control characters and unprintable ones."""
     line = " ".join(text.split())
     return line if line.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in line)
 
 
 class ReproError(Exception):
-    """An expected failure, told as what happened, why and what to do.
+    """An expected failure: what happened, why and what to do.
 
-    Source: every other error of the project derives from it; `repro.cli.main` prints it and exits with `exit_code`.
+    Every other error of the project derives from it. `repro.cli.main` prints it and exits with `exit_code`.
     """
 
     exit_code = 2
@@ -83,7 +83,7 @@ class SolutionError(ReproError):
 
 
 class SolutionRejected(SolutionError):
-    """A gate refused an output (`incorrect`), or a rule of the contest was broken (`rejected`)."""
+    """A gate refused an output (`incorrect`), or a rule was broken (`rejected`)."""
 
     RULES = frozenset(
         "banned protocol_tampered impossible_time clocks_disagree background_work baseline_disturbed "
@@ -104,4 +104,4 @@ class SolutionTimeout(SolutionError):
 
 
 class SolutionDied(SolutionError):
-    """The worker process ended while it was being asked."""
+    """The worker process ended during a request."""

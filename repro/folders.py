@@ -1,4 +1,4 @@
-"""Removing folders that untrusted code could write to. Standard library alone."""
+"""Removes folders that untrusted code could write to. Standard library alone."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import contextlib
 import os
 from pathlib import Path
 
-# Only the way to a folder: enough to work in it, whatever its mode.
+# Opens a folder only as a starting point, which works whatever its mode.
 WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove(path: str | Path) -> None:
-    """Removes a folder and all in it that can be removed; raises nothing for what cannot.
+    """Remove a folder and everything in it. Raises nothing for what cannot be removed.
 
-    However deep it is nested: shutil.rmtree calls itself and holds a descriptor once a level, and the path of what lies
-    deep is too long to be named. Folders that their owner closed are opened; links are not followed.
+    It works at any depth. shutil.rmtree is recursive, holds a descriptor for each level, and the paths of deep entries
+    are too long. Folders that their owner closed are opened; links are not followed.
     """
     folder = Path(os.path.abspath(path))
-    above: list[tuple[tuple[int, int], list[str]]] = []  # of each folder on the way: which it is, what is left in it
+    above: list[tuple[tuple[int, int], list[str]]] = []  # for each parent: its identity and the names left in it
     with contextlib.suppress(OSError):
         here, left = os.open(folder.parent, WAY & ~os.O_NOFOLLOW), [folder.name]
         try:
@@ -35,7 +35,7 @@ def remove(path: str | Path) -> None:
                 os.close(here)
                 here, (known, left) = outer, above.pop()
                 if _identity(here) != known:
-                    return  # somebody moved it meanwhile: this is not what was to be removed
+                    return  # the folder was moved meanwhile, so this is not the one to remove
                 with contextlib.suppress(OSError):
                     os.rmdir(left.pop(), dir_fd=here)
         finally:
@@ -43,7 +43,7 @@ def remove(path: str | Path) -> None:
 
 
 def _enter(name: str, parent: int) -> int | None:
-    """A folder, with all rights that its owner can have; None where it is none or closed to this user."""
+    """Open a folder with all rights that its owner can have. Return None if it is none or closed to this user."""
     try:
         found = os.open(name, WAY, dir_fd=parent)
     except OSError:
@@ -57,7 +57,7 @@ def _enter(name: str, parent: int) -> int | None:
 
 
 def _empty(folder: int) -> list[str]:
-    """Removes all that is no folder; returns the names of the folders."""
+    """Remove everything except folders; return the names of the folders."""
     try:
         readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     except OSError:

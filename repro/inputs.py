@@ -1,8 +1,8 @@
-"""Inputs and weights of a problem: the unmodified `get_inputs()` served by the counter-based generator.
+"""Inputs and weights of a problem: the unmodified `get_inputs()`, with random draws from the counter-based generator.
 
-`plan()` runs `get_inputs()` once on the meta device and notes which random draw each input is. An input that is a
-bare draw becomes a recipe: any range of its elements can be made again anywhere, in place, at any time, without
-holding the rest. Anything else (arithmetic on a draw, a mask, a Python number) is remade by running `get_inputs()`.
+`plan()` runs `get_inputs()` once on the meta device and records the random draw behind each input. An input that is a
+plain draw becomes a recipe: any range of its elements can be made again in place, without the rest. Other inputs
+(arithmetic on a draw, a mask, a Python number) are made again by running `get_inputs()`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """float32, bfloat16 or float16 as torch's object."""
+    """Return float32, bfloat16 or float16 as torch's dtype."""
     return _DTYPES[name]
 
 
@@ -37,10 +37,10 @@ def _shape(args: Sequence[Any]) -> tuple[int, ...]:
 
 
 class Served(TorchFunctionMode):
-    """Serves torch's random factories from `philox` while active. `drawn` maps id(tensor) -> (tensor, recipe).
+    """Serves torch's random functions from `philox` while active. `drawn` maps id(tensor) -> (tensor, recipe, version).
 
-    On the meta device nothing is computed. Draws are numbered in the order in which they are asked for. Functions
-    that are not served (multinomial, bernoulli, ...) fall through to torch's own generator, and are noted in `foreign`.
+    On the meta device nothing is computed. Draws are numbered in order. Functions that it does not serve (multinomial,
+    bernoulli, ...) use torch's own generator and are recorded in `foreign`.
     """
 
     FOREIGN = frozenset(
@@ -68,7 +68,7 @@ class Served(TorchFunctionMode):
         return out
 
     def _permutation(self, n: int, dtype: torch.dtype | None) -> torch.Tensor:
-        """Stable, because among 100,000 keys of 24 bits some are equal."""
+        """Return a permutation of n, by a stable sort: of 100,000 keys of 24 bits some are equal."""
         return torch.argsort(self._draw("uniform", (n,), torch.float32), stable=True).to(dtype or torch.int64)
 
     def __torch_function__(
@@ -103,9 +103,9 @@ class Served(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Plan:
-    """The inputs of a problem as recipes, or None where an input must be remade by running `get_inputs()`.
+    """The inputs of a problem as recipes, or None for an input that only `get_inputs()` can make.
 
-    spec: per input (shape, dtype), or the plain Python value. foreign: random functions that torch itself served.
+    spec: for each input (shape, dtype), or the plain Python value. foreign: random functions that torch itself served.
     """
 
     problem: Problem
@@ -116,35 +116,35 @@ class Plan:
 
     @property
     def tensors(self) -> list[int]:
-        """Indices of the inputs that are tensors."""
+        """Return the indices of the inputs that are tensors."""
         return [i for i, spec in enumerate(self.spec) if isinstance(spec, tuple) and isinstance(spec[0], torch.Size)]
 
     @property
     def batch(self) -> int | None:
-        """Rows: the product of the batch dimensions, or None where the problem cannot be split."""
+        """Return the rows, the product of the batch dimensions; None if the problem cannot be split."""
         chosen = self.problem.batch_inputs
         if not chosen or any(self.recipes[i] is None for i in chosen):
             return None
         return int(math.prod(self.spec[chosen[0]][0][: self.problem.batch_dims]))
 
     def nbytes(self, i: int) -> int:
-        """Bytes of tensor input i."""
+        """Return the bytes of tensor input i."""
         shape, dtype = self.spec[i]
         return int(math.prod(shape) * dtype.itemsize)
 
     def recipe(self, i: int, stress: Stress | None) -> Recipe | None:
-        """The recipe of input i, stressed where `stress` is given."""
+        """Return the recipe of input i, stressed if `stress` is given; None without a recipe."""
         recipe = self.recipes[i]
         if recipe is None or stress is None:
             return recipe
         return recipe.stressed(stress, self.problem.spike_of(i), self.problem.stress_run)
 
     def make(self, seed: int, device: torch.device, *, stress: Stress | None = None) -> list[Any]:
-        """All inputs, newly allocated."""
+        """Return all inputs, newly allocated."""
         return [self.rows(i, None, values, seed, device, stress) for i, values in enumerate(self._others(seed, device))]
 
     def _others(self, seed: int, device: torch.device) -> list[Any]:
-        """What `get_inputs()` gives for inputs without a recipe; None for the others."""
+        """Return what `get_inputs()` gives for inputs without a recipe; None for the others."""
         if all(r is not None for r in self.recipes):
             return [None] * len(self.recipes)
         torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
@@ -154,8 +154,10 @@ class Plan:
     def rows(
         self, i: int, rows: slice | None, made: Any, seed: int, device: torch.device, stress: Stress | None
     ) -> Any:
-        """Input i, or its rows [rows.start, rows.stop), the batch dimensions flattened into the first; `made` without
-        a recipe."""
+        """Return input i, or its rows [rows.start, rows.stop) with the batch dimensions flattened into the first.
+
+        made: the value of an input without a recipe.
+        """
         recipe = self.recipe(i, stress)
         if recipe is None:
             return self._cast(made, stress, seed, i)
@@ -167,8 +169,10 @@ class Plan:
         return recipe.fill(torch.empty(shape, dtype=recipe.dtype, device=device), seed, start)
 
     def _cast(self, value: Any, stress: Stress | None, seed: int, i: int) -> Any:
-        """An input without a recipe, stressed, in the problem's dtype. Spikes are in units of its own deviation, to
-        four digits, because devices sum in other orders."""
+        """Return an input without a recipe, stressed, in the problem's dtype.
+
+        Spikes are in units of its own deviation, rounded to four digits, because devices sum in different orders.
+        """
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             if stress == "negative":
                 value = -value
@@ -184,13 +188,13 @@ class Plan:
         return value.contiguous() if isinstance(value, torch.Tensor) else value
 
     def chunk(self, rows: slice | None, seed: int, device: torch.device, stress: Stress | None) -> list[Any]:
-        """All inputs, the batched ones narrowed to `rows`. Without `rows`, the whole."""
+        """Return all inputs, the batched ones narrowed to `rows`. Without `rows`, the whole."""
         others = self._others(seed, device)
         return [self.rows(i, rows, others[i], seed, device, stress) for i in range(len(self.recipes))]
 
 
 def plan(problem: Problem) -> Plan:
-    """Runs `get_inputs()` on the meta device and notes what each input is. Raises JudgeError where it fails."""
+    """Run `get_inputs()` on the meta device and record each input's draw. Raises JudgeError if it fails."""
     module = problem.module()
     meta = torch.device("meta")
     served = Served(meta, 0)
@@ -219,14 +223,14 @@ def plan(problem: Problem) -> Plan:
 
 @dataclass
 class Weights:
-    """A state dict on the CPU with the constructor arguments that it belongs to."""
+    """A state dict on the CPU, with the constructor arguments that it belongs to."""
 
     init: list[Any]
     state: dict[str, torch.Tensor]
 
     @property
     def sha256(self) -> str:
-        """Over names, dtypes, shapes and bytes, in the order of the state dict."""
+        """Return the hash of names, dtypes, shapes and bytes, in the order of the state dict."""
         digest = hashlib.sha256()
         for name, value in self.state.items():
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
@@ -235,14 +239,14 @@ class Weights:
 
 
 def weights(problem: Problem, module: types.ModuleType, *, perturbed: bool = False) -> Weights:
-    """The published weights: the problem's own initialisation on the CPU under a fixed seed, in its dtype."""
+    """Return the published weights: the problem's own initialisation on the CPU under a fixed seed, in its dtype."""
     init = problem.init_inputs(module, perturbed=perturbed)
     model = build(problem, module, init, seed=WEIGHT_SEED)
     return Weights(init, {name: value.detach().clone() for name, value in model.state_dict().items()})
 
 
 def build(problem: Problem, module: types.ModuleType, init: list[Any], *, seed: int = WEIGHT_SEED) -> torch.nn.Module:
-    """A new `Model` on the CPU, in the problem's dtype and in eval mode."""
+    """Return a new `Model` on the CPU, in the problem's dtype and in eval mode. Raises JudgeError."""
     state = torch.random.get_rng_state()
     try:
         torch.manual_seed(seed)

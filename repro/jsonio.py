@@ -10,7 +10,7 @@ from typing import Any
 
 
 def strict(value: Any) -> Any:
-    """The value with every non-finite float as "inf", "-inf" or "nan", and tuples as lists."""
+    """Return the value with non-finite floats as "inf", "-inf" or "nan", and tuples as lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
@@ -21,22 +21,22 @@ def strict(value: Any) -> Any:
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
-    """One JSON text. Raises TypeError for a value that JSON does not know."""
+    """Return a JSON text. Raises TypeError for a value that JSON does not know."""
     return json.dumps(strict(value), allow_nan=False, indent=indent)
 
 
 def render(value: Any) -> bytes:
-    """A JSON file's bytes, the same for the same value. Raises TypeError for a value that JSON does not know."""
+    """Return a JSON file's bytes, equal for equal values. Raises TypeError for a value that JSON does not know."""
     return (dumps(value, indent=1) + "\n").encode()
 
 
 def write(path: Path, value: Any) -> None:
-    """Writes a JSON file whole or not at all. Raises OSError, and TypeError for a value that JSON does not know."""
+    """Write a JSON file atomically. Raises OSError, and TypeError for a value that JSON does not know."""
     replace(path, render(value))
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all. Raises OSError."""
+    """Write a file atomically. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -50,7 +50,7 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def append(path: Path, value: Any) -> None:
-    """Appends one line and makes sure that it is on disk. Raises OSError."""
+    """Append one line and sync it to disk. Raises OSError."""
     with path.open("a") as stream:
         stream.write(dumps(value) + "\n")
         stream.flush()
@@ -58,7 +58,7 @@ def append(path: Path, value: Any) -> None:
 
 
 def mend(path: Path) -> None:
-    """Ends or removes a last line that a crash or a full disk cut short, so that lines can follow."""
+    """Complete or remove a last line that a crash or a full disk cut short, so that lines can follow."""
     if not path.exists():
         return
     data = path.read_bytes()
@@ -75,12 +75,12 @@ def mend(path: Path) -> None:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Returns the objects of a file of lines, as `lines_of`; none where there is no such file."""
+    """Return the objects of a file of lines, as `lines_of`; none if there is no such file."""
     return lines_of(path.read_text()) if path.exists() else []
 
 
 def lines_of(text: str) -> list[dict[str, Any]]:
-    """Returns the objects of lines; a last line cut short by a crash is left out. Raises ValueError for another."""
+    """Return the objects of lines, without an incomplete last line. Raises ValueError for another invalid line."""
     found: list[dict[str, Any]] = []
     texts = text.split("\n")
     for number, line in enumerate(texts):

@@ -1,7 +1,7 @@
-"""What a bundle measured: one record a solution and a torch baseline, with intervals, whatever verb left it.
+"""The measurements of a bundle: one record for each solution and torch baseline, with intervals, for every verb.
 
-`compare` and `claims` read bundles through this module alone. Times of the CPU, of smoke shapes, of `--trust dev` and
-of a GPU that was throttled meanwhile are no measurements: each record says so, with the reason.
+`compare` and `claims` read bundles only through this module. Times of the CPU, of smoke shapes, of `--trust dev` and of
+a throttled GPU are not measurements: each record says so, with the reason.
 """
 
 from __future__ import annotations
@@ -17,35 +17,37 @@ from repro.errors import BundleError, UsageError
 from repro.judge.speedups import noise
 
 VERBS = ("run", "evaluate", "benchmark")
-# The edges of an interval of no width are a few roundings from its value.
+# The edges of an interval of zero width may differ from its value by some roundings.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A positive value with its 95 % interval; of no width where nothing says how wide it is."""
+    """A positive value with its 95 % interval, of zero width if the width is unknown."""
 
     value: float
     low: float
     high: float
 
     def over(self, base: Interval) -> Interval:
-        """The quotient of two independent values. Logs are taken as normal on either side of the value: their widths
-        add in quadrature."""
+        """Return the quotient of two independent values.
+
+        Logs are taken as normal on either side of the value, and their widths add in quadrature.
+        """
         ratio = self.value / base.value
         down = math.hypot(math.log(self.value / self.low), math.log(base.high / base.value))
         up = math.hypot(math.log(self.high / self.value), math.log(base.value / base.low))
         return Interval(ratio, ratio * math.exp(-down), ratio * math.exp(up))
 
     def to_json(self) -> dict[str, Any]:
-        """{"value", "ci95"}"""
+        """Return {"value", "ci95"}."""
         return {"value": self.value, "ci95": [self.low, self.high]}
 
 
 def interval(found: dict[str, Any] | None, name: str) -> Interval | None:
-    """The interval of an entry's `median` (ms) or `ratio`; None where there is no entry.
+    """Return the interval of an entry's `median` (ms) or `ratio`; None without an entry.
 
-    Raises BundleError where it is not three positive numbers in order.
+    Raises BundleError if it is not three positive numbers in order.
     """
     if not found:
         return None
@@ -55,7 +57,7 @@ def interval(found: dict[str, Any] | None, name: str) -> Interval | None:
     except (KeyError, TypeError, ValueError) as error:
         raise BundleError(f"a {name} without an interval", str(error)) from error
     if not (0 < low <= value * (1 + ROUNDING) and value <= high * (1 + ROUNDING) and math.isfinite(high)):
-        raise BundleError(f"a {name} that is no number in its interval", f"{value} in [{low}, {high}]")
+        raise BundleError(f"a {name} outside of its interval", f"{value} in [{low}, {high}]")
     return Interval(value, min(low, value), max(high, value))
 
 
@@ -63,10 +65,10 @@ def interval(found: dict[str, Any] | None, name: str) -> Interval | None:
 class Record:
     """One solution, or one torch baseline, of one row.
 
-    key: what two bundles call the same thing. problem: the problem's key (`L1_36@bf16`). verdict: "" for a baseline.
-    speedups: baseline -> solution's speedup over it; words: baseline -> the judge's word. best: which baseline
-    `best_same_class` is. noise: how far from 1 the row's A/A control reaches, as a log. published_ms: times of the row
-    by the published protocol. why_not: why its times are no measurement, or "".
+    key: equal for the same thing in two bundles. problem: the problem's key (`L1_36@bf16`). verdict: "" for a baseline.
+    speedups: baseline -> solution's speedup over it. words: baseline -> the judge's word. best: the baseline of
+    `best_same_class`. noise: how far from 1 the row's A/A control reaches, as a log. published_ms: times of the row by
+    the published protocol. why_not: why its times are not a measurement, or "".
     """
 
     key: tuple[str, str]
@@ -91,8 +93,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Measured:
-    """A whole bundle. unmeasured: key of a row -> why nothing of it was judged; why_not: why none of its times is a
-    measurement, or ""."""
+    """A whole bundle.
+
+    unmeasured: key of a row -> why none of it was judged. why_not: why none of its times is a measurement, or "".
+    """
 
     name: str
     verb: str
@@ -106,13 +110,12 @@ class Measured:
 
     @property
     def shipped(self) -> bool:
-        """Whether a kernel of it is one that ships with the project. A bundle that does not say is not taken for one of
-        published kernels."""
+        """Return whether a kernel of it ships with the project. A bundle that does not say so counts as such."""
         return bool(self.parameters.get("shipped", True))
 
 
 def read(bundle: Bundle) -> Measured:
-    """Raises UsageError where a bundle of this verb holds no times, BundleError where its rows are damaged."""
+    """Read a bundle. Raises UsageError if its verb measures no times, BundleError if its rows are damaged."""
     manifest = bundle.manifest
     parameters = manifest["parameters"]
     if manifest["verb"] not in VERBS:
@@ -157,7 +160,7 @@ def _no_measurement(parameters: dict[str, Any]) -> str:
 
 
 def _key(row: dict[str, Any]) -> str:
-    """Folders of artifacts are the same where their numbers are: `04_Matrix...` and `4_Matrix...`."""
+    """Return the key of a row. Folders of artifacts are equal if their numbers are: `04_Matrix...`, `4_Matrix...`."""
     alone = row.get("number") is not None and "rounds" not in row
     return str(row["number"]) if alone else str(row["row"])
 
@@ -178,7 +181,8 @@ def _records(row: dict[str, Any], why_not: str) -> list[Record]:
     no_measurement = str(result.get("no_measurement", ""))
     found = []
     for entry in result["results"]:
-        # One solution a row, but for artifacts: there its name tells nothing that the row does not.
+        # There is one solution a row, except for artifacts; where the row identifies it, its name is left out of the
+        # key.
         variant = entry["solution"] if len(result["results"]) > 1 or row.get("number") is not None else ""
         untold = "" if entry.get("measurement") else no_measurement or "the row is not a measurement"
         dev = "it was judged with --trust dev, whose results are no verdicts" if entry["trust"] == "dev" else ""
@@ -203,7 +207,7 @@ def _records(row: dict[str, Any], why_not: str) -> list[Record]:
 
 
 def stack(measured: Measured, record: Record) -> dict[str, Any]:
-    """`fingerprint.stack` of the machine that measured a record; a fingerprint that is missing says so."""
+    """Return `fingerprint.stack` of the machine that measured a record, or a label that it was not recorded."""
     found = measured.fingerprints.get(record.fingerprint)
     if found is None:
         return {"label": "stack not recorded", "pinned": False, "torch": "?", "triton": "?", "cudnn": "?"}

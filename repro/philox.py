@@ -1,13 +1,13 @@
-"""A counter-based generator whose bits are the same on any GPU and on the CPU.
+"""A counter-based generator with the same bits on any GPU and on the CPU.
 
-Philox 4x32-10 (Salmon et al., SC'11), keyed by a 64-bit seed; the counter holds an element counter, the tensor's
-index and the kind of draw. Every transformation to a float is exact or one correctly rounded operation, so that no
-libm and no fused multiply-add can make two machines differ:
+Philox 4x32-10 (Salmon et al., SC'11), keyed by a 64-bit seed. The counter holds an element counter, the tensor's index
+and the kind of draw. Every conversion to a float is exact or one correctly rounded operation, so that neither libm nor
+fused multiply-add can differ between machines:
 
 uniform   (word >> 8) * 2**-24, in [0, 1); four elements a block: element e of a tensor takes lane (e % 4096) // 1024
           of counter (e // 4096) * 1024 + e % 1024, so that a GPU stores whole lines without shuffling
 normal    the sum of the block's eight 16-bit halves, centred, times one float32 constant (Irwin-Hall of 8):
-          mean 0, the asked standard deviation, |x| < 4.9 deviations, excess kurtosis -0.15
+          mean 0, the requested standard deviation, |x| < 4.9 deviations, excess kurtosis -0.15
 integer   low + (word * (high - low)) >> 32, lanes as for uniform
 """
 
@@ -31,12 +31,12 @@ MASK = 0xFFFFFFFF
 
 
 def normal_constant(std: float) -> float:
-    """The float32 factor from the doubled, centred sum (an odd or even integer below 2**20) to a deviate."""
+    """Return the float32 factor from the doubled, centred sum (an integer below 2**20) to a deviate."""
     return float(np.float32(std / (2 * IRWIN_HALL_STD)))
 
 
 def philox_numpy(counter: np.ndarray[Any, Any], seed: int, index: int, stream: int) -> list[np.ndarray[Any, Any]]:
-    """Four uint32 words (held in uint64 arrays) for each 64-bit counter."""
+    """Return four uint32 words (held in uint64 arrays) for each 64-bit counter."""
     c0, c1 = counter & np.uint64(MASK), counter >> np.uint64(32)
     c2 = np.full_like(counter, index)
     c3 = np.full_like(counter, stream)
@@ -51,7 +51,7 @@ def philox_numpy(counter: np.ndarray[Any, Any], seed: int, index: int, stream: i
 
 
 def _cpu_words(start: int, count: int, seed: int, index: int, kind: str) -> np.ndarray[Any, Any]:
-    """One word an element, elements [start, start + count)."""
+    """Return one word for each of the elements [start, start + count)."""
     first, last = start // TILE, (start + count - 1) // TILE
     counters = np.arange(first * LANE, (last + 1) * LANE, dtype=np.uint64)
     words = philox_numpy(counters, seed, index, STREAMS[kind])
@@ -81,7 +81,7 @@ def _cpu_fill(out: torch.Tensor, kind: str, seed: int, index: int, start: int, l
 
 @functools.cache
 def _kernels() -> tuple[Any, Any]:
-    """The Triton kernels, made at first use: a machine without a GPU never needs them."""
+    """Return the Triton kernels, made at first use: a machine without a GPU never needs them."""
     from repro import philox_triton
 
     return philox_triton.words_kernel, philox_triton.normal_kernel
@@ -114,9 +114,9 @@ def fill(
     high: int = 1,
     std: float = 1.0,
 ) -> torch.Tensor:
-    """Fills `out` with elements [start, start + out.numel()) of tensor `index` and returns it.
+    """Fill `out` with elements [start, start + out.numel()) of tensor `index` and return it.
 
-    out: contiguous, any dtype: floats are made in float32 and rounded once. seed: 64 bits. kind: uniform, normal
+    out: contiguous, of any dtype; floats are made in float32 and rounded once. seed: 64 bits. kind: uniform, normal
     (standard deviation `std`) or integer ([low, high), a span below 2**32). Raises ValueError for another kind.
     """
     if kind not in STREAMS:

@@ -34,7 +34,7 @@ def _store(
 
 @triton.jit(do_not_specialize=["start", "count", "k0", "k1", "index", "low", "span"])
 def words_kernel(out, start, count, k0, k1, index, low, span, INTEGER: tl.constexpr, LANE: tl.constexpr):
-    """One program a tile of 4 * LANE elements: uniform floats, or integers in [low, low + span)."""
+    """Fill a tile of 4 * LANE elements in each program: uniform floats, or integers in [low, low + span)."""
     start, count = start.to(tl.int64), count.to(tl.int64)
     low, span = low.to(tl.int64), span.to(tl.int64)
     tile = start // (4 * LANE) + tl.program_id(0).to(tl.int64)
@@ -55,7 +55,7 @@ def _halves(word):
 
 @triton.jit(do_not_specialize=["start", "count", "k0", "k1", "index"])
 def normal_kernel(out, start, count, k0, k1, index, factor, BLOCK: tl.constexpr):
-    """One Philox block an element: the centred sum of its eight 16-bit halves times `factor`."""
+    """Make each element from one Philox block: the centred sum of its eight 16-bit halves times `factor`."""
     start, count = start.to(tl.int64), count.to(tl.int64)
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
     counter = start + element

@@ -1,4 +1,4 @@
-"""Recipes: inputs that are bare random draws, any range of whose elements can be made anywhere at any time."""
+"""Recipes: inputs that are plain random draws. Any range of their elements can be made on any device at any time."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import torch
 from repro import philox
 from repro.problems import SPIKE_FACTOR, Stress
 
-# Spiked inputs: one element in each run of this many. A prime, so that spikes fall on every column of any layout.
+# Spiked inputs have one spike in each run of this many elements. It is prime, so that spikes hit every column.
 SPIKE_RUN = 8191
-# Likewise in tensors of fewer elements than SMALL, which would hold next to none.
+# The same for tensors of fewer elements than SMALL, which would otherwise hold almost none.
 SMALL_SPIKE_RUN, SMALL = 509, 1 << 20
-# The generator's stream for their place; its kinds of draw have the lower ones.
+# The generator's stream for the position of spikes; its kinds of draw use lower streams.
 SPIKE_STREAM = 16
-# Deviation of a uniform draw from [0, 1).
+# Standard deviation of a uniform draw from [0, 1).
 UNIFORM_STD = 12**-0.5
 
 
 def spike_run(total: int) -> int:
-    """Elements of a tensor of `total` among which one is a spike."""
+    """Return how many elements of a tensor of `total` elements share one spike."""
     return SPIKE_RUN if total >= SMALL else SMALL_SPIKE_RUN
 
 
 def spike(out: torch.Tensor, amplitude: float, seed: int, index: int, total: int, start: int = 0) -> torch.Tensor:
-    """Puts +amplitude and -amplitude, by turns, on one element in each run of SPIKE_RUN (small: SMALL_SPIKE_RUN);
-    returns `out`.
+    """Set one element in each run to +amplitude or -amplitude, alternately; return `out`.
 
-    out: elements [start, start + out.numel()) of tensor `index`, which has `total`, contiguous. The same place in every
-    run, drawn from the seed and the index; in a tensor shorter than a run it lies within the tensor.
+    out: elements [start, start + out.numel()) of tensor `index`, which has `total` elements; contiguous. The position
+    in a run is the same in every run and is drawn from seed and index. In a tensor shorter than a run it lies within
+    the tensor.
     """
     if total == 0:
         return out
@@ -47,8 +47,11 @@ def spike(out: torch.Tensor, amplitude: float, seed: int, index: int, total: int
 
 @dataclass(frozen=True)
 class Recipe:
-    """One input that is a bare draw. `std` is for kind normal, `low` and `high` for kind integer, `sign` for all but
-    integers, `amplitude` (0: none) for spikes; `run` elements in a row are equal."""
+    """One input that is a plain draw.
+
+    std: for kind normal. low, high: for kind integer. sign: for all kinds except integer. amplitude: of spikes, 0 for
+    none. run: how many consecutive elements are equal.
+    """
 
     kind: str
     index: int
@@ -70,7 +73,7 @@ class Recipe:
         return self.numel * self.dtype.itemsize
 
     def fill(self, out: torch.Tensor, seed: int, start: int = 0) -> torch.Tensor:
-        """Elements [start, start + out.numel()) into `out` (contiguous, this dtype)."""
+        """Write elements [start, start + out.numel()) into `out` (contiguous, of this dtype); return it."""
         if self.run > 1 and out.numel():
             first, last = start // self.run, (start + out.numel() - 1) // self.run
             drawn = replace(self, run=1).fill(out.new_empty(last - first + 1), seed, first)
@@ -83,8 +86,11 @@ class Recipe:
         return out.neg_() if self.sign < 0 else out
 
     def stressed(self, stress: Stress, factor: float = SPIKE_FACTOR, run: int = 1) -> Recipe:
-        """The stressed form: normal with that deviation in runs of `run` equal elements, the negated draw, or the draw
-        with spikes of `factor` times its deviation. Integer draws stay as they are."""
+        """Return the stressed form of the recipe. Integer draws stay unchanged.
+
+        It is a normal draw with that deviation in runs of `run` equal elements, the negated draw, or the draw with
+        spikes of `factor` times its deviation.
+        """
         if self.kind == "integer":
             return self
         if stress == "negative":

@@ -1,4 +1,4 @@
-"""What bundles say about published claims: one verdict a claim and stack, each with its reason in words."""
+"""Judges published claims by bundles: one verdict for each claim and stack, with its reason in words."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ REPRODUCED, DIFFERS, AMBIGUOUS = "REPRODUCED", "DIFFERS", "AMBIGUOUS"
 NOT_COMPARABLE, BLOCKED = "NOT-COMPARABLE", "BLOCKED"
 TRIED = (REPRODUCED, DIFFERS, AMBIGUOUS)
 VERDICTS = (*TRIED, NOT_COMPARABLE, BLOCKED)
-# Solutions that are nobody's attempt: hand-written, a control, or a recording.
+# Agents without a model: hand-written solutions, a control, or a recording.
 NO_AGENT = ("oracle", "nop", "replay")
 AGENT_PROBLEMS = 10
-# A wrong kernel has no speedup; one that did not run here was not tried.
+# Verdicts of a wrong kernel, which has no speedup. A kernel that did not run here was not tried.
 WRONG = ("incorrect", "rejected")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What one bundle says about one claim. measured: in the claim's unit; None where there is nothing to compare."""
+    """What one bundle says about one claim. measured: in the claim's unit; None if nothing can be compared."""
 
     bundle: str
     stack: dict[str, Any]
@@ -37,22 +37,24 @@ class Trial:
     notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return plain data."""
         value, *ci95 = self.measured or (None,)
         return {"bundle": self.bundle, "verdict": self.verdict, "reason": self.reason, "measured": value,
                 "ci95": ci95 or None, "notes": self.notes}  # fmt: skip
 
 
 def word(low: float, high: float, claim: Claim) -> str:
-    """REPRODUCED, DIFFERS or AMBIGUOUS: a 95 % interval in the claim's unit within its band, outside it, or across an
-    edge of it. An edge belongs to the band."""
+    """Return REPRODUCED, DIFFERS or AMBIGUOUS: a 95 % interval inside the claim's band, outside, or across an edge.
+
+    low, high: the interval in the claim's unit. Edges belong to the band.
+    """
     if claim.low <= low and high <= claim.high:
         return REPRODUCED
     return DIFFERS if high < claim.low or low > claim.high else AMBIGUOUS
 
 
 def judge(claims: list[Claim], bundles: list[Measured]) -> dict[str, Any]:
-    """Every claim with its outcomes, as plain data: what `--json` writes and tables are drawn from."""
+    """Return every claim with its outcomes as plain data, for `--json` and tables."""
     entries = [claim.to_json() | {"outcomes": _outcomes(claim, bundles)} for claim in claims]
     counts = Counter(outcome["verdict"] for entry in entries for outcome in entry["outcomes"])
     return {
@@ -64,13 +66,13 @@ def judge(claims: list[Claim], bundles: list[Measured]) -> dict[str, Any]:
 
 
 def reproduced(found: dict[str, Any]) -> bool:
-    """Whether something was tried and all of that was reproduced."""
+    """Return whether at least one claim was tried and all tried claims were reproduced."""
     counts = found["counts"]
     return bool(counts[REPRODUCED] and not counts[DIFFERS] and not counts[AMBIGUOUS])
 
 
 def _outcomes(claim: Claim, bundles: list[Measured]) -> list[dict[str, Any]]:
-    """One outcome a stack and kind of GPU, or one that says why there is none."""
+    """Return one outcome for each stack and kind of GPU, or one with the reason why there is none."""
     groups: dict[tuple[str, str], list[Trial]] = {}
     for bundle in bundles:
         trial = _trial(claim, bundle)
@@ -87,7 +89,7 @@ def _outcomes(claim: Claim, bundles: list[Measured]) -> list[dict[str, Any]]:
 
 
 def _merged(trials: list[Trial]) -> dict[str, Any]:
-    """The verdict of one stack: what was tried counts; bundles that disagree leave it open."""
+    """Return the verdict of one stack. Bundles that tried the claim decide; if they disagree it is AMBIGUOUS."""
     tried = [trial for trial in trials if trial.verdict in TRIED] or trials
     last = tried[-1]
     told = last.to_json() | {"stack": last.stack, "machine": last.machine, "trials": [t.to_json() for t in trials]}
@@ -98,7 +100,7 @@ def _merged(trials: list[Trial]) -> dict[str, Any]:
 
 
 def _trial(claim: Claim, bundle: Measured) -> Trial | None:
-    """None where the bundle has nothing to do with the claim."""
+    """Return what a bundle says about a claim, or None if it has nothing to do with it."""
     if claim.measure == "none" or bundle.verb != ("run" if claim.study == "agent" else "benchmark"):
         return None
     if claim.measure in ("mean", "gain"):
@@ -118,7 +120,7 @@ def _trial(claim: Claim, bundle: Measured) -> Trial | None:
         return _no(bundle, first, refused)
     wrong = next((r for r in records if r.verdict in WRONG), None)
     if wrong is not None:
-        return _trial_of(bundle, first, DIFFERS, f"the kernel is {wrong.why}: what is wrong has no speed")
+        return _trial_of(bundle, first, DIFFERS, f"the kernel is {wrong.why}: a wrong kernel has no speed")
     quantities = [r.time_ms if claim.measure == "time" else r.speedups.get(claim.over) for r in records]
     if any(q is None for q in quantities):
         missing = next(r for r, q in zip(records, quantities, strict=True) if q is None)
@@ -139,19 +141,19 @@ def _trial(claim: Claim, bundle: Measured) -> Trial | None:
     verdict = AMBIGUOUS if unsure else word(together.low, together.high, claim)
     reason = _reason(verdict, together, claim)
     if unsure:
-        reason = "the judge's own clock does not vouch for a speedup over 1"
+        reason = "the judge's own clock does not confirm a speedup over 1"
     if away:
         notes = [*notes, f"a ratio, compared across machines: {'; '.join(away)}"]
     return _trial_of(bundle, first, verdict, reason, measured, notes)
 
 
 def _no_agent(bundle: Measured) -> bool:
-    """Whether no model wrote what a bundle holds: shipped solutions, or replies from a script."""
+    """Return whether no model wrote a bundle's solutions: they are shipped, or a script's replies."""
     return bundle.parameters.get("agent") in NO_AGENT or bool(bundle.parameters.get("study", {}).get("scripted"))
 
 
 def _meant(claim: Claim, record: Record) -> bool:
-    """Whether a record is what the claim is about."""
+    """Return whether a record is of the claim."""
     if claim.study == "agent":
         return (
             record.arm == claim.variant and not record.control and record.verdict != "" and record.problem == claim.key
@@ -160,7 +162,7 @@ def _meant(claim: Claim, record: Record) -> bool:
 
 
 def _refused(claim: Claim, bundle: Measured, records: list[Record]) -> str:
-    """Why what a bundle holds of a claim was not measured as the claim says, or ""."""
+    """Return why a bundle did not measure a claim as the claim says, or ""."""
     if claim.published_kernels and bundle.shipped:
         return "its kernels are those that ship here, not the published ones"
     other = next((r for r in records if r.problem != claim.key), None)
@@ -170,7 +172,7 @@ def _refused(claim: Claim, bundle: Measured, records: list[Record]) -> str:
 
 
 def _over_problems(claim: Claim, bundle: Measured) -> Trial | None:
-    """The geometric mean of an arm's speedups, or the gain of one arm over the other, over all of its problems."""
+    """Judge the geometric mean of an arm's speedups, or the gain of one arm over the other, over all problems."""
     if _no_agent(bundle):
         return None
     arms = ("with_kb", "baseline") if claim.measure == "gain" else (claim.variant,)
@@ -212,8 +214,10 @@ def _by_problem(bundle: Measured, arm: str) -> dict[str, list[Record]]:
 
 
 def _together(found: list[Interval]) -> Interval:
-    """Repeats as one: their geometric mean, from the lowest edge of any to the highest: how runs scatter is not in the
-    interval of one."""
+    """Combine repeats: their geometric mean, with an interval from the lowest edge to the highest.
+
+    One run's interval does not cover the scatter between runs.
+    """
     mean = math.exp(sum(math.log(each.value) for each in found) / len(found))
     return Interval(mean, min(each.low for each in found), max(each.high for each in found))
 
@@ -230,7 +234,7 @@ def _notes(claim: Claim, bundle: Measured, records: list[Record]) -> list[str]:
     if not all(r.converged for r in records):
         notes.append("not converged when the time budget ended")
     if claim.study == "agent" and len({r.key for r in records}) == len({(r.arm, r.problem) for r in records}):
-        notes.append("one run a problem: how runs scatter is not in the interval")
+        notes.append("one run for each problem: the interval does not cover the scatter between runs")
     theirs = records[0].published_ms
     if claim.measure == "time" and theirs.get(claim.variant):
         notes.append(f"by the published protocol {theirs[claim.variant]:.4g} ms")

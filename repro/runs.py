@@ -1,4 +1,4 @@
-"""Running planned rows through an engine into a bundle: resume, progress, Ctrl-C, nothing lost."""
+"""Runs planned rows through an engine into a bundle, with resume and progress; Ctrl-C loses nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from repro.errors import EngineError, ReproError
 from repro.progress import Progress
 
 TELEMETRY = "telemetry"
-# A process serves so many rows of what ships with the project: to start one and its judge takes 4 to 8 s.
+# Rows of shipped solutions that share a process: starting one with its judge takes 4 to 8 s.
 ROWS_A_PROCESS = 32
 
 
 @dataclass(frozen=True)
 class Row:
-    """One planned row: its id, its cell (None: a prerequisite is missing, `error` says which), and its descriptive
-    columns. withheld: why the judged texts must not be kept in the bundle, or "".
+    """One planned row.
+
+    cell: None if a prerequisite is missing; then `error` says which. columns: descriptive columns. withheld: why the
+    judged texts must not be kept in the bundle, or "".
     """
 
     id: str
@@ -37,14 +39,16 @@ class Row:
 
     @property
     def content(self) -> str:
-        """A hash of the texts that are judged: a row of an edited solution must not be taken for measured. The fixture
-        is left out, because measuring it again changes no verdict."""
+        """Return a hash of the judged texts, so that a row of an edited solution does not count as measured.
+
+        The fixture is left out, because measuring it again changes no verdict.
+        """
         files = {n: f for n, f in self.cell.files.items() if n != self.cell.fixture} if self.cell is not None else {}
         parts = [name.encode() + hashlib.sha256(files[name]).digest() for name in sorted(files)]
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
     def inputs(self, keep: Callable[[str, bytes], str]) -> list[dict[str, Any]]:
-        """Every text that goes into the row: name, sha256, and where `keep` put it or why it is not kept."""
+        """Return every text of the row: name, sha256, and where `keep` put it or why it is not kept."""
         if self.cell is None:
             return []
         called = {file: f"{name}.py" for name, file, _ in self.cell.solutions}
@@ -66,7 +70,7 @@ class Row:
 
 
 class Interrupted(ReproError):
-    """Ctrl-C; what was measured is kept."""
+    """The run was ended by Ctrl-C; measured rows are kept."""
 
     exit_code = 130
 
@@ -75,8 +79,10 @@ TEST_CLAIMS = ("run", "benchmark")
 
 
 def open_bundle(results: Path, verb: str, rows: list[Row], parameters: dict[str, Any], *, resume: bool) -> Bundle:
-    """A new bundle, or with `resume` the newest unfinished one of the same plan. What tests claims keeps them as they
-    were before its first row."""
+    """Return a new bundle, or with `resume` the newest unfinished one of the same plan.
+
+    Verbs that test claims store the claims in the bundle before its first row.
+    """
     plan = [row.id for row in rows]
     found = Bundle.resume(results, verb, plan, parameters) if resume else None
     if found is not None:
@@ -96,10 +102,10 @@ def execute(
     *,
     together: int = 1,
 ) -> list[dict[str, Any]]:
-    """Runs every row that the bundle does not hold yet; returns all rows in plan order.
+    """Run every row that the bundle does not hold yet; return all rows in plan order.
 
-    together: how many rows share a process or container. summarise: one line for a finished row.
-    Raises Interrupted, EngineError (the engine went away) or BundleError; the bundle then says so and keeps its rows.
+    together: how many rows share a process or container. summarise: returns one line for a finished row. Raises
+    Interrupted, EngineError (the engine is gone) or BundleError; the bundle then says so and keeps its rows.
     """
     bundle.manifest["engine"] = engine.describe() | {"device": engine.device}
     todo = [row for row in rows if not bundle.done(row.id, row.content)]
@@ -144,7 +150,7 @@ def execute(
 
 
 def _outcomes(engine: Engine, cells: list[Cell], progress: Progress) -> Generator[Outcome]:
-    """The engine's outcomes; one that refuses a cell fails the cells that have none yet, not the run."""
+    """Yield the engine's outcomes. If it refuses a cell, the cells without an outcome fail, but not the run."""
     seen = set()
     try:
         with contextlib.closing(engine.run(cells, progress.step)) as outcomes:
@@ -158,7 +164,7 @@ def _outcomes(engine: Engine, cells: list[Cell], progress: Progress) -> Generato
 
 
 def _result(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any] | None:
-    """The outcome's result; the series of the sampler goes into a file of its own, which the row names."""
+    """Return the outcome's result, with the sampler's series moved to a file that the row names."""
     telemetry = (outcome.result or {}).get("telemetry")
     if outcome.result is None or not telemetry or "series" not in telemetry:
         return outcome.result
@@ -172,8 +178,10 @@ def _result(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any] | None
 def keep(
     bundle: Bundle, row: Row, outcome: Outcome, progress: Progress, summarise: Callable[[dict[str, Any]], str]
 ) -> None:
-    """Writes what became of a row into the bundle and tells it; Ctrl-C waits for it. Not to be called by two threads
-    at once."""
+    """Write a row's outcome into the bundle and report it; Ctrl-C waits meanwhile.
+
+    Not safe to call from two threads.
+    """
     with signals.held():
         entry = {
             "row": row.id,

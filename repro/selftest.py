@@ -1,19 +1,20 @@
-"""`repro evaluate --self-test`: the judge judged. Two suites of solutions under tests/, one file each: what must never
-be accepted (adversarial) and what must never be rejected (honest). Each file says in its head what must come of it.
+"""`repro evaluate --self-test`: tests of the judge by two suites of solutions under tests/, one file each.
+
+Adversarial solutions must never be accepted, honest ones never rejected. Each file's header states the expected result:
 
     #: problem = "L1_36"                     a shipped problem; `L1_36@bf16` for one of the artifacts
-    #: size = "smoke"                        or full, on a GPU; the CPU always runs smoke. A case that is about time
-                                            needs full: calls of 10 us are the host's, and `at_least` vouches for none
-    #: device = ["cpu", "cuda"]              where it exists
+    #: size = "smoke"                        or full, on a GPU; the CPU always runs smoke. A case about time needs full:
+                                            the host dominates calls of 10 us, and `at_least` then confirms no speedup
+    #: device = ["cpu", "cuda"]              devices on which the case exists
     #: timing = true                         whether it is timed; or the devices on which it is: ["cuda"]
     #: expect = { verdict = ["incorrect"], reasons = ["rel_l2"] }       any of these; no reasons: any reason
-    #: labels = ["triton"]                   labels that it must be given
-    #: unbought = true, max_speedup = 1.3    where it may be `correct`: the speedup over eager that the judge vouches
-                                            for (`at_least`) must not be more
-    #: precision_class = ["bf16"]            where it is `correct`: the classes that it may have
+    #: labels = ["triton"]                   labels that it must have
+    #: unbought = true, max_speedup = 1.3    if it may be `correct`: the limit of the speedup over eager that the judge
+                                            confirms (`at_least`)
+    #: precision_class = ["bf16"]            if it is `correct`: the classes that it may have
     #: class = "fp32"                        honest: the class, or classes, expected
-    #: engine = ["docker"]                   the engines under which that holds; all of them where it is not said
-    #: needs = "nvcc"                        a program without which it cannot run; for nvcc, torch's C++ headers too
+    #: engine = ["docker"]                   engines on which the case exists; all of them by default
+    #: needs = "nvcc"                        a program that it needs; nvcc also requires torch's C++ headers
     #: timeout_s = 15                        bound of one request
 """
 
@@ -37,12 +38,11 @@ from repro.runs import ROWS_A_PROCESS, Row, execute, open_bundle
 SUITES = ("adversarial", "honest")
 MARK = "#: "
 TIMEOUT_S = 150.0
-# Twice that where a time stays open. No case asks for a precise one: 32 blocks tell what a cheat would buy.
+# Twice this if a time stays open. No case needs a precise time: 32 blocks show whether a cheat gained time.
 TIMING_BUDGET_S = 2.0
-# Cases of one row, whose workers start at once; fewer where they are timed, for who breaks a rule then has all others
-# timed again.
+# Cases of one row, judged side by side. Fewer where they are timed: after a rejection all others are timed again.
 SIDE_BY_SIDE, TIMED_SIDE_BY_SIDE = 8, 4
-# What looks for PROGRAM where cells run; for nvcc also whether torch's C++ headers are there, and of the same CUDA.
+# Looks for PROGRAM where cells run; for nvcc also for torch's C++ headers of the same CUDA version.
 LOOK = r"""
 import importlib.util, pathlib, re, shutil, subprocess, tempfile
 path = shutil.which(PROGRAM)
@@ -71,13 +71,13 @@ elif PROGRAM == "nvcc":
 NEEDS = {"cuda": "a GPU", "cpu": "--device cpu", "docker": "the docker engine", "local": "the local engine"}
 # Outcomes of a cheat whose output is right: with a GPU its time is known, without one it is not.
 NO_TIME, RIGHT = "no time bought", "right output, not timed"
-# Who may be told so disturbs others, and is timed alone.
+# A case with one of these expected reasons disturbs others, so it is timed alone.
 DISTURBING = {"background_work", "baseline_disturbed"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One file of a suite and what it says of itself."""
+    """One file of a suite, with its header."""
 
     suite: str
     file: Path
@@ -88,19 +88,22 @@ class Case:
         return f"{self.suite}/{self.file.stem}"
 
     def timed(self, engine: Engine) -> bool:
-        """Whether it is timed here."""
+        """Return whether the case is timed here."""
         timing = self.meta.get("timing", False)
         return engine.device in timing if isinstance(timing, list) else bool(timing)
 
     def alone(self, engine: Engine) -> bool:
-        """Whether it is judged apart: what is after processes (catalogue C) or has a bound of its own; and of what is
-        timed what would disturb others."""
+        """Return whether the case is judged alone.
+
+        These are attacks on processes (catalogue C), cases with a time limit of their own, and timed cases that disturb
+        others.
+        """
         disturbing = DISTURBING & set(self.meta.get("expect", {}).get("reasons", []))
         apart = "timeout_s" in self.meta or str(self.meta.get("id", "")).startswith("C")
         return apart or (self.timed(engine) and bool(disturbing))
 
     def skipped(self, engine: Engine) -> str:
-        """Why it cannot run here, or the empty string."""
+        """Return why the case cannot run here, or the empty string."""
         for key, here in (("device", engine.device), ("engine", engine.name)):
             if here not in self.meta.get(key, [here]):
                 return f"needs {' or '.join(NEEDS.get(each, each) for each in self.meta[key])}"
@@ -109,14 +112,15 @@ class Case:
 
 @functools.cache
 def _missing(engine: Engine, program: str) -> str:
-    """Why a program cannot be used where cells run, or the empty string."""
+    """Return why a program cannot be used where cells run, or the empty string."""
     return engine.look(f"PROGRAM = {program!r}\n{LOOK}").strip()
 
 
 def cases(suites: list[str], names: list[str]) -> list[Case]:
-    """The files of the suites, narrowed to `names`: parts of file names, or of paths where they have a slash.
+    """Return the files of the suites, narrowed to `names`: parts of file names, or of paths if they have a slash.
 
-    Raises UsageError where there are none."""
+    Raises UsageError if there are none.
+    """
     found = []
     for suite in suites:
         folder = settings.ROOT / "tests" / suite
@@ -137,7 +141,7 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
 
 
 def complaints(case: Case, entry: dict[str, Any]) -> list[str]:
-    """What is not as the file says it must be. entry: one verdict."""
+    """Return the differences between one verdict (`entry`) and the file's header."""
     found = []
     verdict, reasons = entry["verdict"], [reason["code"] for reason in entry["reasons"]]
     missing = sorted(set(case.meta.get("labels", [])) - set(entry.get("labels", [])))
@@ -169,7 +173,7 @@ def complaints(case: Case, entry: dict[str, Any]) -> list[str]:
 
 
 def options(case: Case, engine: Engine, base: JudgeOptions) -> JudgeOptions:
-    """How this case is judged."""
+    """Return how this case is judged."""
     return JudgeOptions(
         timing=case.timed(engine),
         compiled=bool(case.meta.get("compiled", False)),
@@ -191,10 +195,10 @@ def run(
     *,
     resume: bool,
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Judges every case that can run here; returns the bundle and one entry a case.
+    """Judge every case that can run here; return the bundle and one entry for each case.
 
-    Fixtures that are missing or stale are measured first. Several rows follow each other in one process: the judge
-    never imports a solution, so a case meets the same judge as the one before it, and every worker is new.
+    Missing and stale fixtures are measured first. Several rows share one process: the judge never imports a solution,
+    and every worker is new, so cases do not influence each other.
     """
     chosen = cases(suites, names)
     able = [case for case in chosen if not case.skipped(engine)]
@@ -217,8 +221,11 @@ def run(
 
 
 def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
-    """Cases that are judged side by side, workers started together: those of one problem that are judged alike and need
-    not be alone. Rows without times stand between those with: while nothing is timed the next rows' workers start."""
+    """Return groups of cases that are judged side by side, with workers started together.
+
+    A group has one problem and equal options. Groups with and without timing alternate: the next group's workers start
+    while nothing is timed.
+    """
     rows: dict[bool, list[list[Case]]] = {False: [], True: []}
     together: dict[tuple[Any, ...], list[Case]] = {}
     for case in able:
@@ -259,7 +266,7 @@ def _size(case: Case, engine: Engine) -> str:
 
 
 def _outcomes(known: dict[str, Case], row: dict[str, Any]) -> list[dict[str, Any]]:
-    """One entry a case of a row."""
+    """Return one entry for each case of a row."""
     entries = {e["solution"]: e for e in row["result"]["results"]} if row["status"] == "done" else {}
     return [_outcome(known[name], entries.get(name), row) for name in row["cases"] if name in known]
 
@@ -291,7 +298,7 @@ def outcome(case: Case, entry: dict[str, Any]) -> str:
 
 
 def outcomes(bundle: Bundle) -> list[dict[str, Any]]:
-    """The entries of a bundle of the self-test, by suite and name."""
+    """Return the entries of a self-test's bundle, by suite and name."""
     known = {case.id: case for case in cases(list(SUITES), [])}
     rows = [bundle.rows[name] for name in bundle.manifest["plan"] if name in bundle.rows]
     return sorted((entry for row in rows for entry in _outcomes(known, row)), key=lambda entry: str(entry["case"]))

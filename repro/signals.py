@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM wait while something is written that must be whole."""
+"""Delays Ctrl-C and SIGTERM while something is written that must be complete."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Signals that end the tool are heard when the block is left, the first of them alone; where the block fails, its
-    error is told instead. A thread other than the main one hears none in any case."""
+    """Delay signals that end the tool until the block ends; then the first one takes effect.
+
+    If the block fails, its error is raised instead. Threads other than the main one receive no signals anyway.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
