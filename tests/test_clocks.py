@@ -11,7 +11,7 @@ from conftest import Tool
 from sampled import seen
 from test_claims import SPEEDUP, outcome
 from test_compare import folder_of, rows_of
-from test_page import document, golden, section
+from test_page import document, section
 from test_page import rows_of as table
 from test_report import bundle_of, drawn, line_with, result, study
 
@@ -145,10 +145,9 @@ def test_a_row_that_is_throttled_says_so_as_it_ends(tmp_path: Path) -> None:
 # -- the section ------------------------------------------------------------------------------------------------------
 
 
-def test_the_figure_is_the_golden_one_and_the_same_json_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_json_draws_the_same_figure(tmp_path: Path) -> None:
     (figure,) = section(built(study(tmp_path, sampled=True)), "clocks")["figures"]
     text = plots.svg(figure)
-    golden("timeline.svg", text)
     assert plots.svg(json.loads(json.dumps(figure))) == text
     assert 'role="img"' in text and "aria-label" in text and "MHz" in text and "°C" in text
 
