@@ -84,13 +84,13 @@ KEPT_SUFFIXES = frozenset(".py .json .jsonl .toml .md .txt .so .c .cc .cpp .h .c
 
 @cache
 def words() -> frozenset[str]:
-    """Every word of this program's own text, in small letters."""
+    """Returns every word of this program's own source, in lower case."""
     texts = (file.read_text() for file in Path(__file__).parent.parent.rglob("*.py"))
     return frozenset(word.lower() for text in texts for word in re.findall(r"[A-Za-z][A-Za-z0-9_]{2,}", text))
 
 
 class Identities:
-    """What was learned, and the salt of this sharing: the same identity has the same hash wherever it stands."""
+    """The identities that were found, and the salt of their hashes. One identity has one hash everywhere."""
 
     def __init__(self, salt: bytes, given: list[str]) -> None:
         self.salt = salt
@@ -105,7 +105,7 @@ class Identities:
             self.learn(kind, name)
 
     def learn(self, kind: str, value: Any) -> None:
-        """Notes a name that stands for someone."""
+        """Adds a name to the identities."""
         name = str(value).strip()
         if len(name) < 3 or " " in name or name.lower() in NOBODY or name in self.exact.values():
             return
@@ -149,18 +149,18 @@ class Identities:
             self.read(value)
 
     def token(self, kind: str, value: str) -> str:
-        """The salted hash that stands for an identity."""
+        """Returns the salted hash that replaces an identity."""
         known = value.lower().removeprefix("gpu-").removeprefix("mig-")
         known = known.replace("-", "") if kind == "uuid" else known
         self.replaced[kind].add(known)
         return f"{kind}-{hmac.new(self.salt, known.encode(), hashlib.sha256).hexdigest()[:12]}"
 
     def doubtful(self) -> list[str]:
-        """Learned names that are also words of this program, and so of bundles, and were left for that."""
+        """Returns the names that are also words of this program, and so of bundles. They are not replaced."""
         return sorted(name for name in self.names if name.lower() in words() and name.lower() not in self.given)
 
     def masker(self) -> Callable[[str], str]:
-        """text -> the text without identities."""
+        """Returns a function: text -> the text without identities."""
         left = set(self.doubtful())
         chosen = sorted((name for name in self.names if name not in left), key=len, reverse=True)
         names = re.compile("|".join(rf"(?<![A-Za-z0-9]){re.escape(n)}(?![A-Za-z0-9])" for n in chosen) or r"(?!)", re.I)
@@ -191,7 +191,7 @@ class Identities:
         return mask
 
     def _path(self, path: str) -> str:
-        """A path as the hash of its folder; the file's name stays where it tells what kind of file it is."""
+        """Returns a path as the hash of its folder. A file name with a known suffix stays."""
         folder, _, name = path.rpartition("\\" if "\\" in path else "/")
         if folder.strip("/\\") and Path(name).suffix in KEPT_SUFFIXES:
             return f"{self.token('path', folder)}/{name}"

@@ -1,4 +1,4 @@
-"""Which code writes a bundle: its files' hash, its requirement files, its git commit."""
+"""The code that writes a bundle: the hash of its files, its requirement files, its git commit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from repro.fingerprint import git
 
 
 def tree_digest(folder: Path, pattern: str) -> str:
-    """One hash over the files of a folder: of the lines "<sha256>  <name>", sorted, as `sha256sum` prints them."""
+    """Returns one hash over the files of a folder: of the lines "<sha256>  <name>", sorted, as of `sha256sum`."""
     files = sorted((str(f.relative_to(folder.parent)), f) for f in folder.rglob(pattern) if f.is_file())
     return sha256("".join(f"{sha256(file.read_bytes())}  {name}\n" for name, file in files).encode())
 
 
 @cache
 def origin() -> dict[str, Any]:
-    """What is known of this process's code. A tree without history has no commit, and says so; its hash stands."""
+    """Describes this process's code. A tree without git history has a hash and the reason why it has no commit."""
     requirements = sorted((settings.ROOT / "requirements").glob("*.txt"))
     return {
         "tool": f"repro {__version__}",

@@ -16,7 +16,7 @@ REPORT_SCHEMAS = (1, 2)
 
 
 def statuses(found: Evidence) -> list[str]:
-    """A measured row has a result and no error; any other has an error and no result."""
+    """A measured row has a result and no error. Every other row has an error and no result."""
     wrong = []
     for name, row in found.rows.items():
         result, error = row.get("result"), row.get("error")
@@ -28,7 +28,7 @@ def statuses(found: Evidence) -> list[str]:
 
 
 def _verdicts(found: Evidence) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """(label, verdict, the row's result) of everything that was judged."""
+    """Yields (label, verdict, the row's result) of every judged solution."""
     for name, row in found.rows.items():
         result = row.get("result")
         if row.get("status") == "done" and isinstance(result, dict):
@@ -37,8 +37,11 @@ def _verdicts(found: Evidence) -> Iterator[tuple[str, dict[str, Any], dict[str, 
 
 
 def verdicts(found: Evidence) -> list[str]:
-    """What is correct has a precision class and a distance, and no reason against it; all else has a reason, and only
-    what is correct, or too fast to be, has a time."""
+    """Verdicts are consistent with their evidence.
+
+    A correct solution has a precision class, a distance and no reason. Every other verdict has a reason. Only correct
+    solutions, and those rejected as impossibly fast, have a time.
+    """
     wrong = []
     judged = list(_verdicts(found))
     if not judged:
@@ -68,13 +71,13 @@ def _numbers(values: Any) -> Iterator[float]:
 
 
 def device_ms(samples: dict[str, Any]) -> list[float]:
-    """The samples that a time stands for: blocks of schema 1, gated calls since."""
+    """Returns the samples behind a time: blocks in schema 1, gated calls since."""
     gated = samples.get("gated")
     return list(_numbers(gated.get("device_ms") if isinstance(gated, dict) else samples.get("device")))
 
 
 def times(found: Evidence) -> list[str]:
-    """Every time is the median of as many samples as it says, its interval holds it, and best is not above eager."""
+    """Every time is the median of its stated number of samples, and every interval holds its value."""
     wrong, timed = [], 0
     for label, entry, result in _verdicts(found):
         baselines = {f"{label.split(',')[0]}, {n}": b for n, b in result.get("baselines", {}).items()}
@@ -85,7 +88,7 @@ def times(found: Evidence) -> list[str]:
             timed += 1
             samples = device_ms(result.get("samples_ms", {}).get(name.rpartition(", ")[2], {}))
             if len(samples) != time["n"]:
-                wrong.append(f"{name}: {time['n']} samples are reported and {len(samples)} kept")
+                wrong.append(f"{name}: the time states {time['n']} samples, the row has {len(samples)}")
             elif abs(statistics.median(samples) - time["median"]) > ROUNDED_MS:
                 wrong.append(f"{name}: {time['median']} ms is not the median of its samples")
             if not time["ci95"][0] <= time["median"] <= time["ci95"][1]:
@@ -99,7 +102,7 @@ def times(found: Evidence) -> list[str]:
 
 
 def report(found: Evidence) -> list[str]:
-    """`report.json` tells the verdicts and times of the rows."""
+    """`report.json` has the verdicts and times of the rows."""
     if found.report is None:
         raise Skip("no report was drawn")
     version = found.report.get("schema_version")
@@ -119,7 +122,7 @@ def report(found: Evidence) -> list[str]:
 
 
 def _told(report: dict[str, Any]) -> Iterator[tuple[str, float | None]]:
-    """(verdict, median) of everything judged that a report tells."""
+    """Yields (verdict, median) of every solution in a report."""
     for arm in report.get("arms", []):
         for entry in arm["entries"]:
             if entry["verdict"] != "not measured":

@@ -1,4 +1,4 @@
-"""The JSON schemas of a bundle's files, which stand beside this module, and what each schema version lacks."""
+"""The JSON schemas of a bundle's files, and the parts that bundles of older schema versions lack."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from importlib.resources import files
 from typing import Any
 
 NAMES = ("manifest", "row", "fingerprint", "statement")
-# What bundles of an earlier schema do not have, and a reader must not take for lost.
+# Parts that bundles of an earlier schema never had: their absence is no damage.
 LACKS = {1: ("statement", "bundle id", "inputs of rows", "origin")}
 SHOWN = 5
 
 
 def missing() -> str:
-    """Why schemas cannot be checked here, or the empty string."""
+    """Returns why schemas cannot be checked here, or the empty string."""
     return "" if importlib.util.find_spec("jsonschema") else "the package jsonschema is not installed"
 
 
 def lacks(version: int, what: str) -> str:
-    """Why a bundle of this schema has no `what`, or the empty string where it must have one."""
+    """Returns why a bundle of this schema has no `what`, or the empty string where it must have one."""
     return f"no {what}: written by schema {version}" if what in LACKS.get(version, ()) else ""
 
 
@@ -34,7 +34,7 @@ def _validator(name: str) -> Any:
 
 
 def complaints(name: str, value: Any) -> list[str]:
-    """Where a value is not as the schema of that name says, at most five. Raises ImportError without jsonschema."""
+    """Returns at most five violations of a schema. Raises ImportError without jsonschema."""
     errors = sorted(_validator(name).iter_errors(value), key=lambda error: [str(part) for part in error.absolute_path])
     told = [f"{'/'.join(map(str, error.absolute_path)) or name}: {error.message[:160]}" for error in errors]
     return told[:SHOWN] + ([f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else [])

@@ -1,7 +1,7 @@
-"""What closes a bundle: the hash of every file, and the bundle id, which is the hash of the manifest that holds them.
+"""Closing a bundle: the hash of every file, and the bundle id, which is the hash of the manifest that holds them.
 
-A changed byte anywhere then contradicts something beside it. Nothing here is a signature: a forger that writes every
-hash anew can write anything, and only an id that was published elsewhere tells.
+Any changed byte then contradicts a hash. Hashes are no signature: a person can change a bundle and renew all hashes.
+Only a bundle id that was published elsewhere shows that.
 """
 
 from __future__ import annotations
@@ -18,30 +18,33 @@ MANIFEST, STATEMENT = "manifest.json", "statement.json"
 
 
 def sha256(content: bytes) -> str:
-    """64 hexadecimal digits."""
+    """Returns a hash of 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def names(folder: Path) -> list[str]:
-    """Every file of a bundle below its folder but the manifest and half-written ones, sorted."""
+    """Returns the files of a bundle's folder, sorted, without the manifest and half-written files."""
     found = (file for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
     return sorted(str(f.relative_to(folder)) for f in found if f.name != MANIFEST and not f.name.startswith("."))
 
 
 def digest(folder: Path, name: str) -> str | None:
-    """The hash of one file, None where it is not there."""
+    """Returns the hash of one file, or None where it is missing."""
     file = folder / name
     return sha256(file.read_bytes()) if file.is_file() and not file.is_symlink() else None
 
 
 def changed(folder: Path, files: dict[str, str]) -> list[str]:
-    """The files that are gone or no longer what their hash says."""
+    """Returns the files that are missing or no longer have their hash."""
     return [name for name, known in sorted(files.items()) if digest(folder, name) != known]
 
 
 def hashes(folder: Path, known: dict[str, str] | None, touched: set[str]) -> dict[str, str]:
-    """name -> hash of a bundle's files. known: what it was closed with before, None where it never was: a hash is
-    taken anew only of a file that this process wrote, so that drawing a report hides no change of the rows."""
+    """Returns name -> hash of a bundle's files.
+
+    known: the hashes that the bundle was closed with before, None where it never was closed. Only files in `touched`,
+    which this process wrote, are hashed anew: drawing a report hides no change of the rows.
+    """
     if known is None:
         return {name: digest(folder, name) or "" for name in names(folder)}
     fresh = {name: found for name in touched if (found := digest(folder, name)) is not None}
@@ -49,7 +52,7 @@ def hashes(folder: Path, known: dict[str, str] | None, touched: set[str]) -> dic
 
 
 def bundle_id(manifest: dict[str, Any]) -> str:
-    """The hash of a manifest without its own `bundle_id`."""
+    """Returns the hash of a manifest without its own `bundle_id`."""
     return sha256(jsonio.render({name: value for name, value in manifest.items() if name != "bundle_id"}))
 
 

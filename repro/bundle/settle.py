@@ -1,6 +1,6 @@
-"""What a row's own evidence makes of its times, decided in one place: every reader of a bundle's rows gets this.
+"""Rules that decide from a row's evidence whether its times are measurements. All readers of rows apply them.
 
-`rows.jsonl` keeps what was seen, and no rule; a bundle that was measured before a rule is held to it all the same.
+`rows.jsonl` holds observations, not rules. So a new rule also holds for bundles that were measured before it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from repro.fingerprint import series
 
 
 def settled(row: dict[str, Any]) -> dict[str, Any]:
-    """A row whose times are no measurement where its GPU was throttled while they were taken: every result of it says
-    so (`measurement`), and the row's result says why (`no_measurement`). Verdicts on correctness stay."""
+    """Returns a row whose times are marked as no measurement where its GPU was throttled while they were taken.
+
+    Each result then has `measurement` false, and the row's result has the reason as `no_measurement`. Verdicts on
+    correctness stay.
+    """
     result = row.get("result")
     if not isinstance(result, dict) or not isinstance(result.get("results"), list):
         return row

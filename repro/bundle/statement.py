@@ -1,4 +1,4 @@
-"""`statement.json`: what a bundle is made of and by, as an in-toto Statement (v1) with SLSA provenance (v1). Unsigned.
+"""`statement.json`: the inputs and the code behind a bundle, as an unsigned in-toto Statement with SLSA provenance.
 
 Sources: in-toto attestation specification, statement v1, resource descriptor v1 and digest set; SLSA provenance v1.
 """
@@ -20,7 +20,7 @@ def build(
     fingerprints: dict[str, dict[str, Any]],
     files: dict[str, str],
 ) -> dict[str, Any]:
-    """The statement of a bundle. files: name -> sha256 of every file but manifest and statement."""
+    """Returns the statement of a bundle. files: name -> sha256 of every file but manifest and statement."""
     origin, attempts = manifest.get("origin", {}), manifest.get("attempts", [])
     return {
         "_type": STATEMENT_TYPE,
@@ -53,7 +53,7 @@ def build(
 
 
 def _inputs(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Problem files, solutions and fixtures, each text once, with the rows that it was an input of."""
+    """Lists problem files, solutions and fixtures: each file once, with the rows that used it."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         for given in row.get("inputs", []):
@@ -67,7 +67,7 @@ def _inputs(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _code(origin: dict[str, Any], attempts: list[dict[str, Any]], fingerprints: dict[str, Any]) -> list[dict[str, Any]]:
-    """The program: by the hash of its files, once for every version that wrote rows, and by its commit where known."""
+    """Lists each version of the program that wrote rows, by the hash of its files and by its commit where known."""
     digests = dict.fromkeys(a["code_sha256"] for a in attempts if "code_sha256" in a)
     found: list[dict[str, Any]] = [{"name": "repro", "digest": {"dirHash": digest}} for digest in digests]
     commits: dict[str, str] = {}
@@ -89,12 +89,12 @@ def _images(manifest: dict[str, Any], fingerprints: dict[str, Any]) -> list[dict
 
 
 def _told(origin: dict[str, Any], fingerprints: dict[str, Any]) -> list[dict[str, Any]]:
-    """Where commits come from: the process that wrote the bundle, and each machine that judged."""
+    """Returns the records that may name a commit: the bundle's origin and each machine's fingerprint."""
     return [origin, *(f.get("values", {}) for f in fingerprints.values())]
 
 
 def unknown(origin: dict[str, Any], fingerprints: dict[str, Any]) -> dict[str, str]:
-    """What a reader would look for among the dependencies and does not find -> why."""
+    """Returns dependencies that a reader would expect and that are missing -> why."""
     found = {}
     for name in ("git_commit", "image_id"):
         entries = [values[name] for values in _told(origin, fingerprints) if name in values]
