@@ -292,8 +292,10 @@ def test_an_unfinished_bundle_of_schema_1_is_gone_on_with_as_schema_2(tmp_path: 
 
 
 def test_report_without_a_path_takes_the_newest_bundle_of_the_self_test_too(tool: Tool) -> None:
-    bundle = Bundle.create(tool.results, "self-test", [], {"suites": [], "device": "cpu", "skipped": {}})
-    bundle.finish("complete")
+    bundle = Bundle.create(tool.results, "self-test", ["a"], {"suites": [], "device": "cpu", "skipped": {}})
+    bundle.add({"row": "a", "cases": [], "content": "0" * 16, "status": "failed", "error": "it fell", "wall_s": 1.0,
+                "inputs": [], "ended": "2999-01-01T00:00:00Z", "fingerprint_id": None, "result": None})  # fmt: skip
+    bundle.finish("interrupted")
     done = tool("report")
     assert done.code == 0 and (bundle.path / "report.md").exists(), done.err
 
