@@ -301,6 +301,7 @@ def no_kernel(verdict: str, detail: str) -> dict[str, Any]:
     found = result("L1_36@bf16", {"eager": 12.879, "compile": 8.135}, bad={"optimized": detail},
                    baseline_classes={"eager": "bf16", "compile": "bf16"})  # fmt: skip
     found["results"][0]["verdict"] = verdict
+    found["results"][0]["reasons"][0]["code"] = "exception" if verdict == "error" else "rel_l2"
     return found
 
 

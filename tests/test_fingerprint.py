@@ -55,7 +55,7 @@ def of_fake(fake_gpu, tmp_path_factory):
     tool = Tool(tmp_path_factory.mktemp("fake"))
     done = tool("fingerprint", "--engine", "local", "--device", "cuda", "--json", "out.json", **fake_gpu)
     assert done.code == 0, done.err
-    assert done.out.startswith("NVIDIA Fake, driver 570.00.1 · torch") and "sampler: ok" in done.out
+    assert "\nNVIDIA Fake, driver 570.00.1 · torch" in done.out and "sampler: ok" in done.out
     return json.loads((tool.folder / "out.json").read_text())
 
 
