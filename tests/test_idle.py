@@ -172,7 +172,7 @@ print(json.dumps(limit.to_json() | {"passed_s": time.monotonic() - begin}))
     ("device", "settings_", "rests"),
     [
         ("cuda", {"FAKE_NVML_REASONS": "0x4"}, 3),
-        ("cuda", {"FAKE_NVML_REASONS": "0x1"}, 0),
+        pytest.param("cuda", {"FAKE_NVML_REASONS": "0x1"}, 0, marks=pytest.mark.slow),
         pytest.param("cuda", {"FAKE_NVML_REASONS": "0x5"}, 3, marks=pytest.mark.slow),
         # a fault, not a limit that a rest keeps away from
         pytest.param("cuda", {"FAKE_NVML_REASONS": "0x48"}, 0, marks=pytest.mark.slow),

@@ -33,11 +33,12 @@ CPU = torch.device("cpu")
 KEYS = [p.key for suite in problems.suites() for p in problems.suite(suite, size="smoke")]
 # One key a problem: the agent study's where a problem is in both suites.
 ONCE = [key for key in KEYS if key.partition("@")[0] not in KEYS[: KEYS.index(key)]]
+QUICK = ("L1_36", "L1_97", "L1_77@bf16", "L2_84", "L3_43")
 
 
 def slow_key(key: str) -> Any:
-    """A problem as a parameter; L3_20, whose model is the deepest, takes ten times as long as any other."""
-    return pytest.param(key, marks=pytest.mark.slow) if key == "L3_20" else key
+    """A problem as a parameter; `make test` takes one of each kind."""
+    return key if key in QUICK else pytest.param(key, marks=pytest.mark.slow)
 
 
 # -- metric ---------------------------------------------------------------------------------------------------------

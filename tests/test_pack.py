@@ -75,6 +75,7 @@ def test_pack_keeps_every_byte_and_gives_the_same_archive_again(tool: Tool) -> N
     assert found == {(0, 0, 0, "", "", 0o644)}
 
 
+@pytest.mark.slow
 def test_published_archives_are_packed_as_this_release_packs() -> None:
     """Their tar files are the same; the compressed bytes may differ where liblzma does."""
     for file in PUBLISHED.glob(f"*/*/{ARCHIVE}"):
@@ -109,6 +110,7 @@ def test_what_is_changed_or_not_closed_is_not_packed(tool: Tool) -> None:
 # -- every verb reads archives ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_verb_reads_a_folder_an_archive_and_its_folder_alike(tool: Tool) -> None:
     folders = []
     for path in BENCHMARKS:

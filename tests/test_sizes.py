@@ -37,6 +37,7 @@ def test_a_reduced_size_is_small_and_runs_on_the_cpu(path: Path) -> None:
     assert derived.flop <= 1 << 28 and derived.elements <= 1.01 * (1 << 17) and derived.written <= 1 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem_id", problems.ids())
 def test_a_derived_size_costs_about_what_the_hand_written_one_does(problem_id: str) -> None:
     """Within a factor of 64: the budget is one for all, and a hand-written size was chosen for its problem."""
@@ -227,6 +228,7 @@ class ModelNew(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_zeros_are_wrong_at_a_derived_size(judged: Judged) -> None:
     assert judged(DATA / "grouped_convolution.py", solution=CHEAT)[1]["verdict"] == "incorrect"
 

@@ -294,28 +294,26 @@ def test_the_same_memory_for_every_answer_is_correct_and_labelled(tmp_path: Path
     assert "static_output" in found["static"]["labels"] and "static_output" not in found["fresh"]["labels"]
 
 
-@pytest.mark.parametrize(
-    "elsewhere, told",
-    [
-        ("return torch.zeros_like(y)", "incorrect"),
-        ("raise ValueError('4 rows alone')", "error"),
-        ("return y[:2]", "incorrect"),
-        ("os._exit(3)", "error"),
-    ],
-    ids=["wrong", "raises", "another shape", "dies"],
-)
-def test_a_neighbouring_shape_informs_and_never_decides(
-    elsewhere: str, told: str, tmp_path: Path, smoke_fixture: Measured
-) -> None:
+# What a solution does at another shape than its own, and the verdict that it gets there.
+ELSEWHERE = {
+    "wrong": ("return torch.zeros_like(y)", "incorrect"),
+    "raises": ("raise ValueError('4 rows alone')", "error"),
+    "another shape": ("return y[:2]", "incorrect"),
+    "dies": ("os._exit(3)", "error"),
+}
+
+
+def test_a_neighbouring_shape_informs_and_never_decides(tmp_path: Path, smoke_fixture: Measured) -> None:
     """Made for the published shape alone: correct, labelled, told what it does elsewhere, and timed afterwards."""
-    body = right(f"if x.shape[0] != 4:\n    {elsewhere}")
-    found, whole = judged(tmp_path, smoke_fixture, {"special": (body, "import os\n")}, TIMED)
-    assert outcome(found["special"]) == ("correct", ""), found["special"]
-    assert found["special"]["neighbour"]["verdict"] == told
-    assert "shape_specialised" in found["special"]["labels"]
-    assert found["special"]["time_ms"]["n"] > 0, "its worker was started anew"
+    bodies = {name: (right(f"if x.shape[0] != 4:\n    {body}"), "import os\n") for name, (body, _) in ELSEWHERE.items()}
+    found, whole = judged(tmp_path, smoke_fixture, bodies, TIMED)
     assert "neighbour" in {trial["kind"] for trial in whole["trials"]}
-    assert "neighbour" not in found["special"]["distances"]
+    for name, (_, there) in ELSEWHERE.items():
+        special = found[name]
+        assert outcome(special) == ("correct", ""), special
+        assert special["neighbour"]["verdict"] == there, name
+        assert "shape_specialised" in special["labels"] and "neighbour" not in special["distances"]
+        assert special["time_ms"]["n"] > 0, "its worker was started anew"
 
 
 def test_a_solution_that_is_right_at_the_neighbouring_shape_is_told_so(tmp_path: Path, smoke_fixture: Measured) -> None:
@@ -455,6 +453,7 @@ type.__setattr__(Worker, "lau" + "nch", late)
 """
 
 
+@pytest.mark.slow
 def test_what_is_not_launched_in_time_is_launched_when_its_inputs_are_there(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -491,6 +490,7 @@ def test_a_call_that_is_not_timed_after_all_is_let_go(
             assert not (patience_s and whole["timing"]["launched_late"]), "launched in time is not late"
 
 
+@pytest.mark.slow
 def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_late(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -587,6 +587,7 @@ def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(
     assert {asked[name][asked[name].index("arm") - 1] for name in asked} == {"prepare"}, "what it compiled with is gone"
 
 
+@pytest.mark.slow
 def test_states_that_were_made_up_are_seen_in_the_call_that_told_them(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -602,14 +603,14 @@ def test_states_that_were_made_up_are_seen_in_the_call_that_told_them(
 TURNED = "y = y.transpose(1, -1).contiguous().transpose(1, -1)"
 
 
-@pytest.mark.parametrize("turned", [TURNED, TURNED.replace("(1, -1)", "(0, -1)"), "y = torch.stack([y, y])[0]"])
 def test_outputs_in_any_order_of_memory_are_what_was_told_of_them(
-    turned: str, tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every one compared whole: what lies in memory as channels last, or by columns, is as right as any."""
     monkeypatch.setattr(contest, "WHOLE_EVERY", 1)
-    found, _ = judged(tmp_path, smoke_fixture, {"turned": (right(turned), "")}, TIMED)
-    assert outcome(found["turned"]) == ("correct", ""), found["turned"]
+    turned = {"last": TURNED, "columns": TURNED.replace("(1, -1)", "(0, -1)"), "stacked": "y = torch.stack([y, y])[0]"}
+    found, _ = judged(tmp_path, smoke_fixture, {name: (right(body), "") for name, body in turned.items()}, TIMED)
+    assert {name: outcome(entry) for name, entry in found.items()} == dict.fromkeys(turned, ("correct", ""))
 
 
 def test_a_solution_that_dies_while_it_is_timed_ends_alone(tmp_path: Path, smoke_fixture: Measured) -> None:
