@@ -213,7 +213,17 @@ def rooms() -> str:
             packages.append([f"`{path.name}/`", _purpose(path / "__init__.py"), " ".join(names + inside)])
         elif path.suffix == ".py" and not path.stem.startswith("__"):
             modules.append([f"`{path.name}`", _purpose(path)])
-    return f"{table(packages, ['room', 'purpose', 'modules'])}\n\n{table(modules, ['file', 'purpose'])}"
+    judge = [
+        [f"`judge/{file.name}`", _purpose(file)]
+        for file in sorted((settings.ROOT / "repro" / "judge").glob("*.py"))
+        if not file.stem.startswith("__")
+    ]
+    tables = [
+        table(packages, ["room", "purpose", "modules"]),
+        table(modules, ["file", "purpose"]),
+        table(judge, ["file of the judge", "purpose"]),
+    ]
+    return "\n\n".join(tables)
 
 
 def _purpose(file: Path) -> str:
