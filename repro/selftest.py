@@ -288,7 +288,7 @@ def _outcome(case: Case, entry: dict[str, Any] | None, row: dict[str, Any]) -> d
 
 
 def outcome(case: Case, entry: dict[str, Any]) -> str:
-    """What came of a case that was judged as it must be, for people: an honest solution is `accepted`, a cheat
+    """What came of a case that was judged as expected, for people: an honest solution is `accepted`, a cheat
     `caught`. A cheat whose arithmetic is right and that gained no time bought none; without a GPU no time is known."""
     if case.suite == "honest":
         return "accepted"

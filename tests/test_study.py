@@ -599,7 +599,7 @@ def test_a_scripted_study_says_so_and_tests_no_claim(tmp_path: Path) -> None:
 
     bundle = measured_bundle(tmp_path, upstream="replay")
     text = markdown.render(document.build([bundle]))
-    assert "Scripted: replies come from a file" in text and "nobody was paid" in text
+    assert "Scripted: replies come from a file" in text and "no model was paid" in text
     assert "scripted replies, not an agent's result" in text
     found = replication.judge(claims.load(), [measured.read(bundle)])
     assert not any(found["counts"].get(verdict) for verdict in replication.TRIED)

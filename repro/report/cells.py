@@ -21,7 +21,7 @@ NUMBERS = {
     "spread": ("{:.4g}", ""),
 }
 # A word of judgement and the sign before it: no meaning rests on colour alone.
-GOOD = ("correct", "REPRODUCED", "done", "complete", "FAST", "as it must be", "not throttled", "usable")
+GOOD = ("correct", "REPRODUCED", "done", "complete", "FAST", "as expected", "not throttled", "usable")
 BAD = ("incorrect", "rejected", "error", "timeout", "timed out", "DIFFERS", "failed", "SLOW", "wrong", "hard",
        "throttled", "refused")  # fmt: skip
 # A speedup with its interval, drawn against 1. Its number stands in a column of its own: text leaves the bar out.

@@ -63,7 +63,7 @@ def _fixtures(sources: list[Source]) -> list[Element]:
 
 def _cases(sources: list[Source]) -> list[Element]:
     rows = [[case["case"], source.letter, case["problem"], wording.word(case),
-             "; ".join(case["complaints"]) or "as it must be"]
+             "; ".join(case["complaints"]) or "as expected"]
             for source in sources for case in source.report.get("cases", [])]  # fmt: skip
     columns = [("case", "text"), ("bundle", "text"), ("problem", "text"), ("verdict", "text"), ("judged", "verdict")]
     return [elements.table("cases", "What the judge said of every case", columns, rows)] * bool(rows)

@@ -88,7 +88,7 @@ def _observations(rows: list[dict[str, Any]]) -> tuple[list[Observation], dict[s
                 if why or ratio is None:
                     left_out[row["row"]] = str(why)
                     continue
-                # what the judge's clock does not vouch for is no gain
+                # what the judge's clock does not confirm is no gain
                 speedup = 1.0 if ratio.get("word") == "UNCONFIRMED" else float(ratio["ratio"])
             found.append(Observation(str(row["problem"]), str(row["arm"]), int(row["repeat"]), speedup))
     return found, left_out
@@ -297,7 +297,7 @@ def _costs(study: dict[str, Any], prefix: str) -> Element:
     priced = f"prices of {study['prices_as_of']}" if study["prices_as_of"] else "no price table"
     caption = f"Tokens as the upstream counted them, and money by {priced}; empty where a price is not known"
     if study["scripted"]:
-        caption += ". Scripted: nobody was paid"
+        caption += ". Scripted: no model was paid"
     return elements.table(f"{prefix}study-costs", caption, columns, rows)
 
 

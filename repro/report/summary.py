@@ -62,7 +62,7 @@ def title(sources: list[Source]) -> str:
     return f"{verbs} on {machines}" if machines != "not recorded" else verbs
 
 
-# -- what is told before any number -----------------------------------------------------------------------------------
+# -- what stands before any number ------------------------------------------------------------------------------------
 
 
 def banners(sources: list[Source]) -> list[Element]:
@@ -448,7 +448,7 @@ def _cases(every: list[tuple[Source, dict[str, Any]]]) -> Element:
     for suite, cases in suites.items():
         wrong = [case for case in cases if case["complaints"]]
         rows.append([suite, len(cases), len(cases) - len(wrong),
-                     f"wrong: {len(wrong)}" if wrong else "as it must be"])  # fmt: skip
+                     f"wrong: {len(wrong)}" if wrong else "as expected"])  # fmt: skip
         rows += [[case["case"], None, None, f"wrong: {'; '.join(case['complaints'])}"] for case in wrong]
     columns = [("cases", "text"), ("judged", "integer"), ("as they must be", "integer"), ("verdict", "verdict")]
     return elements.table("summary", "What the judge said of kernels whose verdict is known", columns, rows)

@@ -25,7 +25,7 @@ DOUBT = " ?"
 
 
 def draw(document: dict[str, Any], screen: Screen, *, tables: bool = True) -> None:
-    """A whole document but for its last line. tables: not only its banners."""
+    """A whole document except its last line. tables: not only its banners."""
     for banner in document["banners"]:
         screen.line(banner["text"], KINDS[banner["kind"]])
     for facts in document["reports"] if tables else []:
