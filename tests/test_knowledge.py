@@ -98,12 +98,12 @@ BROKEN = {
     "another kind": ("kind: concept", "kind: story", "kind 'story' is none of"),
     "another operation": ("ops: memory", "ops: gardening", "ops 'gardening'"),
     "another machine": ("archs: any", "archs: sm_42", "archs 'sm_42'"),
-    "a summary that is none": ("One sentence.", "No sentence", "the summary is no sentence"),
+    "a summary that is none": ("One sentence.", "No sentence", "the summary is not a sentence"),
     "a link to nowhere": ("see:", "see: nowhere", "links to nowhere, which is no page"),
     "a citation of nowhere": ("word word", "word [[nowhere]]", "links to nowhere, which is no page"),
     "too short": (PROSE, "short", "5 words; pages have"),
     "a section too long": (PROSE, "word " * 500, "has 500 words"),
-    "a heading twice": (PROSE, f"{PROSE}\n## What it says\nword", "a heading stands twice"),
+    "a heading twice": (PROSE, f"{PROSE}\n## What it says\nword", "a heading occurs twice"),
     "code without end": (PROSE, f"{PROSE}\n```python", "code without an end"),
     "a technique without reach": ("kind: concept", "kind: technique", "needs a section 'How far it goes'"),
     "a pitfall without rules": (
@@ -112,7 +112,7 @@ BROKEN = {
         "needs a section 'Rule'",
     ),
     "a rule that is none": (PROSE, f"{PROSE}\n## Rule\n- if: a | do: b", "no rule `if:"),
-    "a pattern that is none": (PROSE, f"{PROSE}\n## Signatures\n- pattern: ( | cause: a | fix: b", "no regular expr"),
+    "a pattern that is none": (PROSE, f"{PROSE}\n## Signatures\n- pattern: ( | cause: a | fix: b", "not a regular expr"),
     "a pattern for all": (PROSE, f"{PROSE}\n## Signatures\n- pattern: a* | cause: a | fix: b", "matches everything"),
     "other columns": (PROSE, f"{PROSE}\n## Table\n| op | why |\n|---|---|\n| a | b |", "the columns are not"),
     "a row too short": (
@@ -431,7 +431,7 @@ def test_propose_hypothesis_puts_what_was_tried_last():
     first = tools.call("propose_hypothesis", status).hits[0]
     title = library("local").pages[first].title
     again = tools.call("propose_hypothesis", status | {"recent_experiments": f"I tried {title}, it brought nothing"})
-    tried = again.text.partition("Seems to be tried already")[2]
+    tried = again.text.partition("Probably tried already")[2]
     assert again.hits[0] != first
     assert f"[{first}]" in tried
 

@@ -1,2 +1,4 @@
-"""A knowledge base for those who write GPU kernels: pages in files, a search over them and eight tools. No model, no
-network, no torch."""
+"""A knowledge base for authors of GPU kernels: pages in files, a search over them and eight tools.
+
+It needs no model, no network and no torch.
+"""

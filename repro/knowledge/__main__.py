@@ -1,5 +1,4 @@
-"""`python -m repro.knowledge`: the knowledge base for any agent that speaks MCP, over stdio or over HTTP on this
-machine."""
+"""`python -m repro.knowledge`: serves the knowledge base over MCP, by stdio or by HTTP on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from repro.knowledge import server
 
 
 def serve_http(kind: str, port: int) -> None:
-    """Serves until a signal. Prints its address once it listens; port 0 takes any that is free."""
+    """Serve until a signal. Prints the address once it listens; port 0 takes any free port."""
     with socket.create_server(("127.0.0.1", port)) as listener:
         config = uvicorn.Config(server.app(kind), log_level="warning")
         print(f"http://127.0.0.1:{listener.getsockname()[1]}{server.PATH}", flush=True)

@@ -1,5 +1,7 @@
-"""The tools that put an answer together from parts of pages: build_plan, propose_hypothesis and
-query_hyperparameter_priors. Each is a template around what the search found; nothing is concluded."""
+"""The tools that assemble an answer from parts of pages: build_plan, propose_hypothesis, query_hyperparameter_priors.
+
+Each fills a template with search results; none draws conclusions.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,18 @@ from repro.knowledge.rules import nearest_rules, rule_line
 FACTS, CHECKS, PLAN_ROWS, ROWS = 4, 6, 3, 10
 IDEAS, TRIED = 4, 4
 PART_CHARS = 650
-# A technique is held as tried where this share of its title's rarity stands in what was tried.
+# A technique counts as tried if the text of earlier experiments holds this share of its title, weighted by rarity.
 TRIED_SHARE = 0.6
-# What an agreeing and a contradicting facet count in a ranking, in units of BM25.
+# Scores of an agreeing and a contradicting facet, in units of BM25.
 AGREES, CONTRADICTS = 1.0, 4.0
 
 
 def build_plan(pages: Library, goal: str, constraints: str = "") -> Answer:
-    """The playbook that fits best, and what its steps rest on."""
+    """Return the best playbook, and the pages that its steps rest on."""
     playbooks = ranked(pages, goal, constraints, 2, ("playbook",))
     facts = ranked(pages, goal, constraints, FACTS, ("technique", "concept"))
     if not playbooks and not facts:
-        return Answer("No page has any word of this goal. Say it in other words, or try search_knowledge.")
+        return Answer("No page contains a word of this goal. Use other words, or try search_knowledge.")
     both = f"{goal} {constraints}"
     steps, sources = "", [hit.page for hit in (*playbooks[:1], *facts)]
     if playbooks:
@@ -37,7 +39,7 @@ def build_plan(pages: Library, goal: str, constraints: str = "") -> Answer:
     rows = _priors(pages, both, PLAN_ROWS)
     also = f" Another playbook: [{playbooks[1].page.id}] {playbooks[1].page.title}." if len(playbooks) > 1 else ""
     answer = [
-        f"## Overview\nPut together from {len(sources)} pages by retrieval; nothing here was checked against your case."
+        f"## Overview\nAssembled from {len(sources)} pages by retrieval; nothing here was checked against your case."
         + also,
         "## Key facts\n" + "\n".join(named(hit.page) for hit in facts),
         steps,
@@ -48,20 +50,22 @@ def build_plan(pages: Library, goal: str, constraints: str = "") -> Answer:
 
 
 def propose_hypothesis(pages: Library, current_status: str, recent_experiments: str = "") -> Answer:
-    """Techniques by fit: words, then facets; those that were tried stand last, by name only."""
+    """Return techniques ranked by words, then by facets. Techniques already tried come last, by name only."""
     hits = pages.index.search(current_status, len(pages.pages), ("technique",))
     asked = pages.vocabulary.facets(current_status)
     hits.sort(key=lambda hit: (-hit.score - _fit(hit.page, asked), hit.page.id))
     tried = [hit for hit in hits if _tried(pages, hit.page, recent_experiments)]
     fresh = [hit for hit in hits if hit not in tried][:IDEAS]
     if not fresh and not tried:
-        return Answer("No technique has any word of this. Say what limits you in other words, or try search_knowledge.")
+        return Answer(
+            "No technique contains a word of this. Describe the limit in other words, or try search_knowledge."
+        )
     answer = [
-        f"{len(fresh)} techniques, best fit first, ranked by words and facets in common; none was tried on your case.",
+        f"{len(fresh)} techniques, best fit first, ranked by common words and facets; none was tried on your case.",
         *(_idea(n, hit) for n, hit in enumerate(fresh, 1)),
     ]
     if tried:
-        answer.append("## Seems to be tried already\n" + "\n".join(named(hit.page) for hit in tried[:TRIED]))
+        answer.append("## Probably tried already\n" + "\n".join(named(hit.page) for hit in tried[:TRIED]))
     return put(answer, [hit.page.id for hit in (*fresh, *tried[:TRIED])])
 
 
@@ -77,7 +81,7 @@ def _idea(n: int, hit: Hit) -> str:
 
 
 def _fit(page: Page, asked: dict[str, set[str]]) -> float:
-    """What the facets of a page add to its score."""
+    """Return the score that a page's facets add."""
     total = AGREES * len(asked["ops"] & set(page.ops))
     for facet in ("archs", "dtypes"):
         has: set[str] = set(getattr(page, facet))
@@ -95,15 +99,15 @@ def _tried(pages: Library, page: Page, experiments: str) -> bool:
 
 
 def query_hyperparameter_priors(pages: Library, query: str) -> Answer:
-    """The rows that fit best, as one table."""
+    """Return the best rows as one table."""
     rows = _priors(pages, query, ROWS)
     if not rows:
         tables = ranked(pages, query, "", 3, ("priors",)) or pages.index.search("priors", 3, ("priors",))
-        told = "No row has a word of this question: name the operation, the machine and the number format. Tables:"
+        told = "No row contains a word of this question: name the operation, the machine and the number format. Tables:"
         return put([told, "\n".join(named(hit.page) for hit in tables)], [hit.page.id for hit in tables])
     sources = list(dict.fromkeys(row.page for row in rows))
     answer = [
-        f"{len(rows)} rows, best fit first. Start from them and tune; a row for another case is a guess for yours.",
+        f"{len(rows)} rows, best fit first. Start from them and tune; rows for other cases are guesses for yours.",
         table(pages, rows),
         "From:\n" + "\n".join(named(pages.pages[each]) for each in sources),
     ]
@@ -111,15 +115,17 @@ def query_hyperparameter_priors(pages: Library, query: str) -> Answer:
 
 
 def table(pages: Library, rows: list[Prior]) -> str:
-    """Rows of priors as a markdown table, with the page of each."""
+    """Return rows of priors as a markdown table with their pages."""
     columns = (*pages.vocabulary.columns, "page")
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     return "\n".join(lines + [f"| {' | '.join(row.cells)} | [{row.page}] |" for row in rows])
 
 
 def _priors(pages: Library, query: str, most: int) -> list[Prior]:
-    """Rows by the rarity of the words they share with the query. Of a machine or number format that the query does not
-    name, where the row and the query name one, a row stands behind all others."""
+    """Return rows by the rarity of the words that they share with the query.
+
+    A row for another machine or number format than the query names comes after all others.
+    """
     said = pages.stems(query)
     asked = pages.vocabulary.facets(query)
     scored = []

@@ -1,4 +1,4 @@
-"""What a tool returns, and how its text is put together within its size."""
+"""The answer of a tool, and assembling its text within a size."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ MAX_PAGE_CHARS = 16_000
 
 @dataclass(frozen=True)
 class Answer:
-    """text: markdown with [page-id] citations. hits: the pages that it quotes or cites, best first,
-    each once. is_error: the call itself was bad, or the page does not exist."""
+    """text: markdown with [page-id] citations. hits: the pages that it quotes or cites, best first, each once.
+
+    is_error: the call itself was wrong, or the page does not exist.
+    """
 
     text: str
     hits: tuple[str, ...] = ()
@@ -21,15 +23,15 @@ class Answer:
 
 
 def put(parts: list[str], hits: list[str], most: int = MAX_CHARS) -> Answer:
-    """One answer of parts, blank lines between them, cut at `most` characters."""
+    """Return an answer of parts separated by blank lines, cut at `most` characters."""
     text = "\n\n".join(part.strip() for part in parts if part.strip())
-    # A log may hold half of a surrogate pair, which no JSON carries.
+    # A log may contain half of a surrogate pair, which JSON cannot carry.
     sendable = clip(text, most).encode(errors="replace").decode()
     return Answer(sendable, tuple(dict.fromkeys(hits)))
 
 
 def clip(text: str, most: int) -> str:
-    """At most `most` characters, cut between lines where that loses little, else between words; code gets its end."""
+    """Return at most `most` characters, cut between lines or words; an open code block is closed."""
     text = text.strip()
     if len(text) <= most:
         return text
@@ -42,5 +44,5 @@ def clip(text: str, most: int) -> str:
 
 
 def linked(text: str) -> str:
-    """Links between pages as citations: [[slug]] becomes [slug]."""
+    """Return the text with links between pages as citations: [[slug]] becomes [slug]."""
     return LINK.sub(r"[\1]", text)

@@ -1,4 +1,4 @@
-"""Fixed checks of code for well-known mistakes in GPU kernels. The code is parsed, never run."""
+"""Fixed checks of code for well-known mistakes in GPU kernels. The code is parsed and never run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MAX_CODE_CHARS, MAX_FINDINGS = 100_000, 20
 
 
 def none(code: str) -> list[Finding]:
-    """The checks of a library that has none."""
+    """Return no findings: the checks of a library without checks."""
     return []
 
 
 def findings(code: str) -> list[Finding]:
-    """What the checks find in Python with Triton kernels and in CUDA C++, on its own or in strings; faults first."""
+    """Return the findings in Python with Triton kernels and in CUDA C++, also in strings; faults first."""
     code = textwrap.dedent(fenced(code))[:MAX_CODE_CHARS]
     found: list[Finding] = []
     try:
@@ -25,19 +25,19 @@ def findings(code: str) -> list[Finding]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if not checks_cuda.looks_like(code):
             line = error.lineno or 1 if isinstance(error, SyntaxError) else 1
-            found.append(Finding("fault", line, f"This is no Python: {error}", "error-triton-compilation"))
+            found.append(Finding("fault", line, f"This is not Python: {error}", "error-triton-compilation"))
     else:
         try:
             found += checks_triton.run(tree)
         except RecursionError:
-            found.append(Finding("doubt", 1, "An expression is nested too deeply to be looked at.", "debugging-triton"))
+            found.append(Finding("doubt", 1, "An expression is nested too deeply to be checked.", "debugging-triton"))
     found += checks_cuda.run(code)
     found.sort(key=lambda finding: (finding.severity != "fault", finding.line_number))
     return list(dict.fromkeys(found))[:MAX_FINDINGS]
 
 
 def fenced(code: str) -> str:
-    """The code inside a markdown fence, or all of it where there is no fence. Lines keep their numbers."""
+    """Return the code inside a markdown fence, or all of it without a fence. Line numbers stay."""
     lines = code.splitlines()
     fences = [n for n, line in enumerate(lines) if line.lstrip().startswith("```")]
     if len(fences) < 2:

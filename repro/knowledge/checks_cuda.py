@@ -1,4 +1,4 @@
-"""Checks of CUDA C++ as text: there is no parser for it here, so each looks at one kernel's body between its braces."""
+"""Checks of CUDA C++ as text, without a parser: each looks at one kernel's body between its braces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from repro.knowledge.finding import Finding
 
-# More kernels or longer ones are no snippet.
+# A snippet does not have more or longer kernels.
 MAX_KERNELS, MAX_BODY_CHARS = 50, 20_000
 _KERNEL = re.compile(r"__global__[^;{]{0,200}?\b(\w+)\s*\(([^{;]{0,1000}?)\)\s*\{")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)
@@ -24,12 +24,12 @@ _LOW_SUM = re.compile(r"\b(?:__)?(?:nv_bfloat16|half|bfloat16)\s+(\w*(?:sum|acc)
 
 
 def looks_like(code: str) -> bool:
-    """Whether a text holds CUDA C++."""
+    """Return whether a text contains CUDA C++."""
     return any(mark in code for mark in ("__global__", "__device__", "<<<", "threadIdx", "#include"))
 
 
 def run(code: str) -> Iterator[Finding]:
-    """Every finding in a text."""
+    """Yield every finding in a text."""
     if not looks_like(code):
         return
     plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), code)
@@ -38,24 +38,24 @@ def run(code: str) -> Iterator[Finding]:
         line = plain.count("\n", 0, kernel.start()) + 1
         yield from _kernel(body, line, plain.count("\n", 0, kernel.end()) + 1)
     for match in _OLD_SHUFFLE.finditer(plain):
-        what = "A warp intrinsic without _sync: gone since Volta. Use the _sync form with a mask of active lanes."
+        what = "A warp intrinsic without _sync was removed with Volta. Use the _sync form with a mask of active lanes."
         yield Finding("fault", _line(plain, match), what, "races-and-synchronisation")
     for match in _LAUNCH.finditer(plain):
         if match.group(1).count(",") < 3:
-            what = "The launch names no stream: it goes to the default one and not to torch's current stream."
+            what = "The launch names no stream: it uses the default stream and not torch's current one."
             yield Finding("doubt", _line(plain, match), what, "inline-cuda-extension")
 
 
 def _kernel(body: str, line: int, first: int) -> Iterator[Finding]:
-    """The findings in one kernel. line: where it starts; first: where its body does."""
+    """Yield the findings in one kernel. line: where it starts; first: where its body starts."""
     if "__shared__" in body and not _BARRIER.search(body):
-        what = "Shared memory is used and no barrier stands between writing and reading it."
+        what = "Shared memory is used without a barrier between writing and reading it."
         yield Finding("fault", line, what, "races-and-synchronisation")
     for match in _BRANCH.finditer(body):
-        what = "__syncthreads stands in a branch that depends on the thread: threads that skip it hang the block."
+        what = "__syncthreads is in a branch that depends on the thread: threads that skip it hang the block."
         yield Finding("fault", first + body.count("\n", 0, match.end()), what, "races-and-synchronisation")
     if ("threadIdx" in body or "blockIdx" in body) and "[" in body and not _GUARD.search(body):
-        what = "Addresses come from the thread's index, and nothing compares it with the extent."
+        what = "Addresses come from the thread's index, which is never compared with the extent."
         yield Finding("doubt", line, what, "error-illegal-memory-access")
     for match in _WIDE.finditer(body):
         what = "A wide access by reinterpret_cast faults unless every address is a multiple of its size."
@@ -66,7 +66,7 @@ def _kernel(body: str, line: int, first: int) -> Iterator[Finding]:
 
 
 def _end(text: str, start: int) -> int:
-    """Where the brace that opened before `start` closes, or where a body may end at the latest."""
+    """Return where the brace opened before `start` closes, or where a body may end at the latest."""
     depth, stop = 1, min(len(text), start + MAX_BODY_CHARS)
     for match in re.compile(r"[{}]").finditer(text, start, stop):
         depth += 1 if match.group() == "{" else -1

@@ -14,7 +14,7 @@ Kernel = ast.FunctionDef
 
 
 def run(tree: ast.Module) -> Iterator[Finding]:
-    """Every finding in a module."""
+    """Yield every finding in a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and _is_kernel(node):
             for check in CHECKS:
@@ -34,7 +34,7 @@ def _numbers(node: ast.AST) -> list[float]:
 
 
 def _ranged(kernel: Kernel) -> set[str]:
-    """Names whose value comes, over assignments, from a tl.arange."""
+    """Return the names with values that come, through assignments, from a tl.arange."""
     names: set[str] = set()
     assigns = [n for n in ast.walk(kernel) if isinstance(n, ast.Assign) and len(n.targets) == 1]
     for _ in range(3):
@@ -53,7 +53,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def masks(kernel: Kernel) -> Iterator[Finding]:
-    """Blocks of addresses without a mask."""
+    """Find blocks of addresses without a mask."""
     ranged = _ranged(kernel)
     blocks = any(calls(kernel, "tl.make_block_ptr", "tl.make_tensor_descriptor"))
     for call in calls(kernel, "tl.load", *STORES):
@@ -62,15 +62,17 @@ def masks(kernel: Kernel) -> Iterator[Finding]:
         position = {"tl.load": 1}.get(called(call), 2)
         spread = any(calls(call.args[0], "tl.arange")) or _names(call.args[0]) & ranged
         if spread and keyword(call, "mask", position) is None:
-            what = f"{called(call)} of a block of addresses has no mask: right only where the block divides the extent."
+            what = (
+                f"{called(call)} of a block of addresses has no mask: it is right only if the block divides the extent."
+            )
             yield Finding("doubt", call.lineno, what, "padding-and-boundary-masks")
             return
 
 
 def fills(kernel: Kernel) -> Iterator[Finding]:
-    """Masked loads that feed a reduction or a product without a neutral element.
+    """Find masked loads that feed a reduction or a product without a neutral element.
 
-    Follows names in the order of lines: what is computed from a load stays so until a tl.where or another value.
+    Names are followed in the order of lines: a value computed from a load stays so until a tl.where or another value.
     """
     state: dict[str, tuple[ast.Call, bool]] = {}
     page = "padding-and-boundary-masks"
@@ -82,7 +84,7 @@ def fills(kernel: Kernel) -> Iterator[Finding]:
                 load, direct = state[each]
                 other = keyword(load, "other", 2)
                 if other is None:
-                    what = f"`{each}` comes from a masked load without `other`: {called(use)} takes in undefined lanes."
+                    what = f"`{each}` is a masked load without `other`: {called(use)} includes undefined lanes."
                     yield Finding("fault", load.lineno, what, page)
                 elif called(use) == "tl.max" and direct and _numbers(other) == [0] and not any(calls(use, "tl.abs")):
                     what = f"`{each}` is padded with 0 for tl.max: a row of negative values gets 0. Pad with -inf."
@@ -92,7 +94,7 @@ def fills(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _follow(node: ast.Assign | ast.AugAssign, state: dict[str, tuple[ast.Call, bool]]) -> None:
-    """What an assignment makes of its target: a masked load, something computed from one, or neither."""
+    """Record whether an assignment's target is a masked load, computed from one, or neither."""
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
     if not isinstance(target, ast.Name) or node.value is None:
         return
@@ -110,7 +112,7 @@ def _follow(node: ast.Assign | ast.AugAssign, state: dict[str, tuple[ast.Call, b
 
 
 def accumulators(kernel: Kernel) -> Iterator[Finding]:
-    """Accumulators in 16 bits."""
+    """Find accumulators in 16 bits."""
     for node in ast.walk(kernel):
         if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)):
             continue
@@ -123,7 +125,7 @@ def accumulators(kernel: Kernel) -> Iterator[Finding]:
 
 
 def ranges(kernel: Kernel) -> Iterator[Finding]:
-    """tl.arange of what is no power of two or no constant."""
+    """Find tl.arange over a length that is not a power of two or not a constant."""
     plain = {arg.arg for arg in (*kernel.args.args, *kernel.args.kwonlyargs) if not _constexpr(arg)}
     for call in calls(kernel, "tl.arange"):
         low, high = (call.args + [None, None])[:2]
@@ -131,13 +133,11 @@ def ranges(kernel: Kernel) -> Iterator[Finding]:
             extent = high.value - low.value if isinstance(high.value, int) and isinstance(low.value, int) else 1
             if extent < 1 or extent & (extent - 1):
                 what = (
-                    f"tl.arange over {extent} elements: the extent must be a power of two; take the next one and mask."
+                    f"tl.arange over {extent} elements: the length must be a power of two. Use the next one and a mask."
                 )
                 yield Finding("fault", call.lineno, what, "error-shape-constexpr")
         elif isinstance(high, ast.Name) and high.id in plain:
-            what = (
-                f"tl.arange ends at `{high.id}`, which is no tl.constexpr parameter: shapes are compile-time constants."
-            )
+            what = f"tl.arange ends at `{high.id}`, not a tl.constexpr parameter: shapes are compile-time constants."
             yield Finding("fault", call.lineno, what, "error-shape-constexpr")
 
 
@@ -146,45 +146,43 @@ def _constexpr(arg: ast.arg) -> bool:
 
 
 def dots(kernel: Kernel) -> Iterator[Finding]:
-    """tl.dot whose precision for fp32 operands is left open."""
+    """Find tl.dot without an explicit precision for fp32 operands."""
     for call in calls(kernel, "tl.dot"):
         if keyword(call, "input_precision", 3) is None and keyword(call, "allow_tf32") is None:
             cast = any(isinstance(n, ast.Attribute) and n.attr in ("float16", "bfloat16") for n in ast.walk(kernel))
             if not cast:
-                what = (
-                    "tl.dot names no input_precision: fp32 operands are then multiplied in tf32, 10 bits of mantissa."
-                )
+                what = "tl.dot has no input_precision: fp32 operands are multiplied in tf32, with 10 bits of mantissa."
                 yield Finding("doubt", call.lineno, what, "tf32-behaviour")
                 return
 
 
 def programs(tree: ast.Module) -> Iterator[Finding]:
-    """Stores by every program to the same place. A function that kernels call gets its place from them."""
+    """Find stores by every program to the same addresses. A function that kernels call gets its addresses from them."""
     helpers = {called(node) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for kernel in [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and _is_kernel(n)]:
         stores = list(calls(kernel, *STORES))
         if stores and kernel.decorator_list and kernel.name not in helpers and not any(calls(kernel, "tl.program_id")):
-            what = "The kernel stores and never asks tl.program_id: every program writes the same addresses."
+            what = "The kernel stores without using tl.program_id: every program writes the same addresses."
             yield Finding("doubt", stores[0].lineno, what, "races-and-synchronisation")
 
 
 def exponents(kernel: Kernel) -> Iterator[Finding]:
-    """A softmax without the row's maximum."""
+    """Find a softmax without the row's maximum."""
     exps = list(calls(kernel, "tl.exp", "tl.exp2", "tl.math.exp", "tl.math.exp2"))
     maxima = any(calls(kernel, "tl.max", "tl.maximum", "tl.softmax"))
     divides = any(isinstance(n, ast.Div) for n in ast.walk(kernel))
     if exps and any(calls(kernel, "tl.sum")) and divides and not maxima:
-        what = "Exponentials are summed and divided by, and no maximum was subtracted: exp overflows fp32 above 88.7."
+        what = "Exponentials are summed and divided without subtracting the maximum: exp overflows fp32 above 88.7."
         yield Finding("fault", exps[0].lineno, what, "softmax-online")
 
 
 def variances(tree: ast.AST) -> Iterator[Finding]:
-    """mean(x*x) - mean*mean, and roots of a variance without an epsilon."""
+    """Find mean(x*x) - mean*mean, and roots of a variance without an epsilon."""
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and _square(node.right):
             left = ast.unparse(node.left).lower()
             if any(word in left for word in ("sq", "sum2", "x2", "ss", "square", "* x", "pow")):
-                what = "A variance as mean of squares less square of mean cancels where the mean is large."
+                what = "A variance as mean of squares minus square of mean cancels if the mean is large."
                 yield Finding("doubt", node.lineno, what, "welford-and-variance")
         if called(node).rsplit(".", 1)[-1] in ("rsqrt", "sqrt_rn") and isinstance(node, ast.Call) and node.args:
             inner = ast.unparse(node.args[0]).lower()
@@ -200,14 +198,12 @@ def _square(node: ast.AST) -> bool:
 
 
 def grids(tree: ast.Module) -> Iterator[Finding]:
-    """A grid by floor division."""
+    """Find a grid by floor division."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and name(node.targets[0]).lower().endswith("grid"):
             for each in ast.walk(node.value):
                 if isinstance(each, ast.BinOp) and isinstance(each.op, ast.FloorDiv) and not _rounds_up(each):
-                    what = (
-                        "The grid divides and rounds down: the last partial block is never launched. Use triton.cdiv."
-                    )
+                    what = "The grid is rounded down: the last partial block is never launched. Use triton.cdiv."
                     yield Finding("doubt", each.lineno, what, "padding-and-boundary-masks")
 
 
@@ -218,23 +214,23 @@ def _rounds_up(node: ast.BinOp) -> bool:
 
 
 def atomics(tree: ast.Module) -> Iterator[Finding]:
-    """Atomic sums into memory that was not set to zero."""
+    """Find atomic sums into memory that was not set to zero."""
     if any(calls(tree, "tl.atomic_add")) and not any(calls(tree, "torch.zeros", "torch.zeros_like")):
         zeroed = any(isinstance(n, ast.Attribute) and n.attr in ("zero_", "new_zeros", "fill_") for n in ast.walk(tree))
         for call in calls(tree, "torch.empty", "torch.empty_like"):
             if not zeroed:
-                what = "A buffer from torch.empty and a kernel with tl.atomic_add: sums start from what lay in memory."
+                what = "A buffer from torch.empty and a kernel with tl.atomic_add: sums start from old memory contents."
                 yield Finding("doubt", call.lineno, what, "atomics-and-determinism")
 
 
 def strides(tree: ast.Module) -> Iterator[Finding]:
-    """Launches that pass neither strides nor a contiguous tensor."""
+    """Find launches that pass neither strides nor a contiguous tensor."""
     launches = [
         n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript)
     ]  # kernel[grid](...)
     said = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
     if launches and not said & {"stride", "strides", "contiguous", "is_contiguous"}:
-        what = "A kernel is launched, and neither strides nor contiguous() appear: a transposed input is misread."
+        what = "A kernel is launched without strides or contiguous(): a transposed input would be misread."
         yield Finding("doubt", launches[0].lineno, what, "block-pointers-and-strides")
 
 

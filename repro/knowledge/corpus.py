@@ -1,4 +1,4 @@
-"""One set of pages, ready to be asked: the pages, the search over them and what their sections hold beside prose."""
+"""One set of pages with its search index, rules, signatures and priors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from repro.knowledge.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class Library:
-    """checks: rules in code for verify_code_math; the placebo has none."""
+    """A set of pages. checks: rules in code for verify_code_math; the placebo has none."""
 
     vocabulary: Vocabulary
     pages: dict[str, Page]
@@ -28,30 +28,33 @@ class Library:
     checks: Callable[[str], list[Finding]]
 
     def stems(self, text: str) -> frozenset[str]:
-        """The stems of a text, as the search compares them."""
+        """Return the stems of a text, in the form that the search compares."""
         return frozenset(self.index.stems(text).values())
 
     @functools.cached_property
     def rule_stems(self) -> list[tuple[Rule, frozenset[str], frozenset[str], set[str]]]:
-        """Every rule with the stems of its condition, those of its remedy, and the machines of the condition."""
+        """Return every rule with the stems of its condition and of its remedy, and the machines of the condition."""
         archs = (self.vocabulary.facets(rule.when)["archs"] for rule in self.rules)
         return [(r, self.stems(r.when), self.stems(r.do), has) for r, has in zip(self.rules, archs, strict=True)]
 
     @functools.cached_property
     def signature_stems(self) -> dict[Signature, frozenset[str]]:
-        """The stems of what each signature says."""
+        """Return the stems of each signature's pattern and cause."""
         return {each: self.stems(f"{each.pattern.pattern} {each.cause}") for each in self.signatures}
 
     @functools.cached_property
     def prior_stems(self) -> list[tuple[Prior, frozenset[str], frozenset[str], dict[str, set[str]]]]:
-        """Every row with the stems of its cells but the last, those of its first, and the facets that it names."""
+        """Return every row with the stems of its cells except the last, of its first cell, and its facets."""
         told = ((row, " ".join(row.cells[:-1])) for row in self.priors)
         return [(row, self.stems(text), self.stems(row.cells[0]), self.vocabulary.facets(text)) for row, text in told]
 
 
 @functools.cache
 def library(kind: str) -> Library:
-    """The library of a kind, read once a process. Raises UsageError for an unknown kind or a broken page."""
+    """Return the library of a kind, read once for each process.
+
+    Raises UsageError for an unknown kind or a broken page.
+    """
     words = vocabulary.of(kind)
     found = pages.load(words.folder)
     return Library(

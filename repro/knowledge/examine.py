@@ -1,4 +1,4 @@
-"""The tools that look at what an agent hands in: review_plan, verify_code_math and diagnose_failure."""
+"""The tools that examine an agent's text: review_plan, verify_code_math and diagnose_failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAULT = re.compile(
 
 
 def review_plan(pages: Library, proposal: str, goal: str) -> Answer:
-    """Rules that speak of the plan, parted by whether the plan names the remedy, then rules near the goal."""
+    """Return rules that apply to the plan, split by whether it names their remedy, then rules close to the goal."""
     found = [match for match in matches(pages, proposal, goal) if match.speaks][:LISTED]
     good = [match.rule for match in found if match.heeded]
     bad = [match.rule for match in found if not match.heeded]
@@ -27,13 +27,13 @@ def review_plan(pages: Library, proposal: str, goal: str) -> Answer:
     near = nearest_rules(pages, f"{goal} {proposal}", room, frozenset(good + bad))
     hits = ranked(pages, goal, proposal, QUOTED)
     if not found and not near and not hits:
-        return Answer("No rule and no page has any word of this plan.")
+        return Answer("No rule and no page contains a word of this plan.")
     answer = [
-        f"{len(pages.rules)} rules were held against the plan by their words; {len(found)} speak of it. "
-        "What no rule speaks of was not reviewed.",
-        "## Approvals\n" + ("\n".join(map(rule_line, good)) or "No rule's remedy is named in the plan."),
+        f"{len(pages.rules)} rules were compared with the plan by their words; {len(found)} apply to it. "
+        "Parts of the plan to which no rule applies were not reviewed.",
+        "## Approvals\n" + ("\n".join(map(rule_line, good)) or "The plan names no rule's remedy."),
         "## Risks\n" + ("\n".join(map(rule_line, bad)) or "No rule speaks against the plan."),
-        "## Near the goal, and not in the plan's words\n" + "\n".join(map(rule_line, near)),
+        "## Close to the goal, but not in the plan's words\n" + "\n".join(map(rule_line, near)),
         "## Pages on the goal",
         *(quote(hit, QUOTE_CHARS) for hit in hits),
     ]
@@ -41,7 +41,7 @@ def review_plan(pages: Library, proposal: str, goal: str) -> Answer:
 
 
 def verify_code_math(pages: Library, code_snippet: str, concept_name: str) -> Answer:
-    """Findings of the fixed checks, then rules that speak of the code, then pages on the concept."""
+    """Return findings of the fixed checks, then rules that apply to the code, then pages on the concept."""
     found = pages.checks(code_snippet)
     spoken = [match.rule for match in matches(pages, f"{code_snippet} {concept_name}") if match.speaks][:LISTED]
     near = nearest_rules(pages, f"{concept_name} {code_snippet}", LISTED - len(spoken), frozenset(spoken))
@@ -49,10 +49,10 @@ def verify_code_math(pages: Library, code_snippet: str, concept_name: str) -> An
     faults = sum(finding.severity == "fault" for finding in found)
     verdict = f"Fail: {faults} of the fixed checks found a fault" if faults else "No fault found by the fixed checks"
     answer = [
-        f"## Verdict\n{verdict}. The code was read, not run: this is no proof that it is right.",
+        f"## Verdict\n{verdict}. The code was read, not run: this does not prove that it is right.",
         "## Findings\n" + ("\n".join(finding.line() for finding in found) or "None."),
-        "## Rules whose words stand in the code\n" + ("\n".join(map(rule_line, spoken)) or "None."),
-        "## Rules to hold the code against\n" + "\n".join(map(rule_line, near)) if near else "",
+        "## Rules with words of the code\n" + ("\n".join(map(rule_line, spoken)) or "None."),
+        "## Rules to check the code against\n" + "\n".join(map(rule_line, near)) if near else "",
         "## Pages on the concept" if hits else "",
         *(quote(hit, QUOTE_CHARS) for hit in hits),
     ]
@@ -61,7 +61,7 @@ def verify_code_math(pages: Library, code_snippet: str, concept_name: str) -> An
 
 
 def diagnose_failure(pages: Library, symptoms: str, logs: str) -> Answer:
-    """Signatures found in the logs, then the nearest ones, then pages on the symptoms."""
+    """Return signatures found in the logs, then the nearest ones, then pages on the symptoms."""
     log = ends(logs)
     seen = [(each, match.group()) for each in pages.signatures if (match := each.pattern.search(log))]
     seen += [
@@ -69,19 +69,19 @@ def diagnose_failure(pages: Library, symptoms: str, logs: str) -> Answer:
         for each in pages.signatures
         if each not in [known for known, _ in seen] and (match := each.pattern.search(ends(symptoms)))
     ]
-    # The longest match is the most particular one.
+    # The longest match is the most specific one.
     seen.sort(key=lambda pair: -len(pair[1]))
     faults = " ".join(line.strip() for line in log.splitlines() if FAULT.search(line))[:2000]
     hits = ranked(pages, f"{symptoms} {faults}", "", QUOTED)
     near = _nearest(pages, f"{symptoms} {faults}", [each for each, _ in seen])[: max(0, LISTED // 2 - len(seen))]
     if not seen and not near and not hits:
-        return Answer("No signature matches, and no page has any word of these symptoms.")
+        return Answer("No signature matches, and no page contains a word of these symptoms.")
     known = [f"- `{clip(found, 160)}`: {linked(each.cause)} [{each.page}]" for each, found in seen[:LISTED]]
     fixes = list(dict.fromkeys(f"{linked(each.fix)} [{each.page}]" for each, _ in seen[:LISTED]))
     answer = [
         f"## Diagnosis\n{len(pages.signatures)} signatures were searched; {len(seen)} match.\n" + "\n".join(known),
         "## Fix\n" + "\n".join(f"{n}. {fix}" for n, fix in enumerate(fixes, 1)) if fixes else "",
-        "## Nearest known failures, whose signatures do not match\n"
+        "## Nearest known failures, without a matching signature\n"
         + "\n".join(f"- {linked(each.cause)} Fix: {linked(each.fix)} [{each.page}]" for each in near)
         if near
         else "",
@@ -92,7 +92,7 @@ def diagnose_failure(pages: Library, symptoms: str, logs: str) -> Answer:
 
 
 def _nearest(pages: Library, text: str, without: list[Signature]) -> list[Signature]:
-    """Signatures of the pages on errors that the search finds, those that share the rarest words with a text first."""
+    """Return signatures of error pages that the search finds; those sharing the rarest words with a text come first."""
     said = pages.stems(text)
     near = [each for hit in pages.index.search(text, 4, ("error",)) for each in hit.page.signatures]
     shared = {each: sum(map(pages.index.rarity, said & pages.signature_stems[each])) for each in near}

@@ -1,6 +1,6 @@
-"""What a check of code found, and what the checks of Python share to look at a syntax tree.
+"""A finding of a code check, and helpers of the Python checks for syntax trees.
 
-A `fault` is wrong as it stands by what the check can see; a `doubt` is often wrong, and the line says when it is not.
+A `fault` is wrong as far as the check can see. A `doubt` is often wrong, and its line says when it is not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """severity: fault or doubt; line_number: in the snippet, from 1; page: that explains the matter."""
+    """severity: fault or doubt. line_number: in the snippet, from 1. page: explains the matter."""
 
     severity: str
     line_number: int
@@ -24,12 +24,12 @@ class Finding:
 
 
 def called(node: ast.AST) -> str:
-    """The dotted name that a call calls, or the empty string."""
+    """Return the dotted name that a call calls, or the empty string."""
     return name(node.func) if isinstance(node, ast.Call) else ""
 
 
 def name(node: ast.AST) -> str:
-    """A dotted name as it is written, or the empty string."""
+    """Return a dotted name as it is written, or the empty string."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -39,13 +39,13 @@ def name(node: ast.AST) -> str:
 
 
 def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
-    """The calls of any of these names below a node, in the order of their lines."""
+    """Yield the calls of any of these names below a node, in the order of their lines."""
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node) in names]
     yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
 def keyword(call: ast.Call, word: str, position: int | None = None) -> ast.expr | None:
-    """An argument by its keyword, or by its position."""
+    """Return an argument by its keyword or its position, or None."""
     for each in call.keywords:
         if each.arg == word:
             return each.value

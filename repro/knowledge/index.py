@@ -11,20 +11,21 @@ from dataclasses import dataclass
 from repro.knowledge.pages import Page, Section
 from repro.knowledge.words import ends, fold, terms
 
-# What each field adds to a page's score, and to a section's. Each is a table of its own: in one table a word that most
-# bodies have would count nothing where it stands in a title, too. One set for all pages and all queries.
+# Weight of each field in a page's score, and in a section's. Each field is a table of its own: in a single table, a
+# word that most bodies contain would count nothing in titles either. The weights are the same for all pages and
+# queries.
 PAGE_FIELDS = {"title": 1.0, "summary": 1.5, "headings": 0.3, "body": 1.5}
 SECTION_FIELDS = {"heading": 1.0, "passage": 1.0}
-# A page counts by itself and by its best section.
+# Weight of the best section's score beside the page's own.
 SECTION_SHARE = 0.5
-# A query is cut to its rarest terms: more say nothing new, and each costs time.
+# A query is cut to this many of its rarest terms: more add no information but take time.
 MAX_TERMS = 48
 TOKENIZER = "porter unicode61"
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A page that answers, the section that does best, and the sum of both scores; more is better."""
+    """A page that matches, its best section, and the sum of both scores; higher is better."""
 
     page: Page
     section: Section
@@ -32,10 +33,10 @@ class Hit:
 
 
 class Index:
-    """Built once, asked from any thread.
+    """A search index, usable from any thread.
 
-    fill: where fewer pages answer than were wanted, others are added, chosen by a hash of the query. The placebo's
-    index does so, that its answers are as long as those of the pages about the matter.
+    fill: if fewer pages match than requested, add others, chosen by a hash of the query. The placebo's index does so,
+    so that its answers are as long as those of the real pages.
     """
 
     def __init__(self, pages: Iterable[Page], fill: bool = False) -> None:
@@ -60,7 +61,7 @@ class Index:
             self._db.execute(f"INSERT INTO {table}(rowid, text) VALUES (?, ?)", (n, fold(text)))  # noqa: S608
 
     def stems(self, text: str) -> dict[str, str]:
-        """The words of a text that carry a subject, and the stem by which the search compares each."""
+        """Return the words of a text that carry a subject, each with the stem that the search compares."""
         words = terms(ends(text))
         with self._lock:
             self._db.executemany("INSERT INTO scratch(rowid, text) VALUES (?, ?)", enumerate(words))
@@ -69,11 +70,11 @@ class Index:
         return found
 
     def rarity(self, stem: str) -> float:
-        """1 for a stem that no page or one page has, 0 for one that all have."""
+        """Return 1 for a stem in at most one page, 0 for one in all pages."""
         return 1.0 - max(0, self._count.get(stem, 0) - 1) / max(1, len(self.pages) - 1)
 
     def search(self, query: str, limit: int = 5, kinds: tuple[str, ...] = ()) -> list[Hit]:
-        """The best pages for a query, best first, each once. kinds: only pages of these."""
+        """Return the best pages for a query, best first, each once. kinds: only pages of these kinds."""
         stems = self.stems(query)
         known = [word for word, stem in stems.items() if stem in self._count]
         words = sorted(known, key=lambda word: (self._count[stems[word]], word))[:MAX_TERMS]
@@ -91,7 +92,7 @@ class Index:
         return self._filled(hits, query, limit, kinds) if self.fill else hits[:limit]
 
     def _scores(self, fields: dict[str, float], words: list[str]) -> list[tuple[int, float]]:
-        """(row, sum of BM25 over the fields), best first. Every word is quoted: FTS5 reads no operator in it."""
+        """Return (row, sum of BM25 over the fields), best first. Words are quoted, so that FTS5 sees no operators."""
         if not words:
             return []
         match = " OR ".join(f'"{word}"' for word in words)
@@ -105,7 +106,7 @@ class Index:
 
     @staticmethod
     def _signed(page: Page, text: str) -> float:
-        """What a page gains where the query holds an error that it has a signature of."""
+        """Return the bonus of a page if the query contains an error that matches one of its signatures."""
         return 10.0 if any(each.pattern.search(text) for each in page.signatures) else 0.0
 
     def _filled(self, hits: list[Hit], query: str, limit: int, kinds: tuple[str, ...]) -> list[Hit]:

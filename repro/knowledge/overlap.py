@@ -1,4 +1,4 @@
-"""Whether a page holds a piece of a problem or of a published kernel: runs of 13 words that stand in both."""
+"""Checks whether a page copies a problem or a published kernel: runs of 13 words that occur in both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from repro import settings
 
 WORDS = 13
-# What an agent must not find in the pages: the problems, known solutions and the published kernels.
+# Files that an agent must not find in the pages: the problems, known solutions and published kernels.
 SOURCES = (
     "problems/*.py",
     "artifacts/oracle/*.py",
@@ -23,7 +23,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Coincidence:
-    """A run of words that a page and a source share; both paths are below the root."""
+    """A run of words that a page and a source share. Both paths are relative to the root."""
 
     page: str
     source: str
@@ -31,13 +31,13 @@ class Coincidence:
 
 
 def shingles(text: str) -> set[str]:
-    """Every run of 13 words; a word is letters, digits and underscores, without regard to case."""
+    """Return every run of 13 words. A word is letters, digits and underscores; case is ignored."""
     words = _WORD.findall(text.lower())
     return {" ".join(words[n : n + WORDS]) for n in range(len(words) - WORDS + 1)}
 
 
 def coincidences(pages: Path, root: Path = settings.ROOT) -> Iterator[Coincidence]:
-    """Every run that a page in a folder shares with one of the sources below `root`."""
+    """Yield every run that a page in a folder shares with one of the sources below `root`."""
     known = {file: shingles(file.read_text()) for pattern in SOURCES for file in sorted(root.glob(pattern))}
     for page in sorted(pages.glob("*.md")):
         held = shingles(page.read_text())

@@ -1,4 +1,4 @@
-"""Pages: files of front matter and sections, read and held to the format. docs/knowledge.md tells how to write one."""
+"""Pages: files of front matter and sections, and the checks of their format (docs/knowledge.md)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Section:
-    """What stands below one `## ` heading: the unit of the search. The text before the first has an empty heading."""
+    """The text below one `## ` heading, the unit of the search. Text before the first has an empty heading."""
 
     page: str
     heading: str
@@ -30,7 +30,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """One file. The facets are lists of the vocabulary's values; `any` stands for all of them."""
+    """One file. The facets are lists of the vocabulary's values; `any` means all of them."""
 
     id: str
     title: str
@@ -44,13 +44,13 @@ class Page:
     sections: tuple[Section, ...]
 
     def section(self, heading: str) -> str:
-        """The text below a heading, without regard to case; empty where there is none."""
+        """Return the text below a heading, ignoring case; empty if there is none."""
         wanted = heading.strip().lower()
         return next((s.text for s in self.sections if s.heading.lower() == wanted), "")
 
     @cached_property
     def text(self) -> str:
-        """The page as it is shown."""
+        """Return the page as it is shown."""
         parted = (f"## {s.heading}\n{s.text}" if s.heading else s.text for s in self.sections)
         return "\n\n".join(parted)
 
@@ -84,16 +84,16 @@ def _sections(page: str, body: str) -> Iterator[Section]:
 
 
 def parse(text: str, name: str) -> Page:
-    """The page in a file's text. name: of the file without its ending. Raises UsageError where fields are missing."""
+    """Return the page in a file's text. name: of the file without its suffix. Raises UsageError for wrong fields."""
     match = re.fullmatch(r"---\n(.*?)\n---\n(.*)", text.replace("\r\n", "\n"), re.S)
     if not match:
-        raise UsageError(f"{name}.md is no page", "it has no front matter between two lines of ---", "Add it.")
+        raise UsageError(f"{name}.md is not a page", "it has no front matter between two lines of ---", "Add it.")
     pairs = [line.partition(":") for line in match.group(1).splitlines() if line.strip()]
     fields = {key.strip(): value.strip() for key, _, value in pairs}
     wrong = sorted(set(FIELDS) ^ set(fields))
     if wrong or len(pairs) != len(fields):
         why = f"these fields are missing, unknown or there twice: {', '.join(wrong)}"
-        raise UsageError(f"{name}.md is no page", why, f"The fields are {', '.join(FIELDS)}.")
+        raise UsageError(f"{name}.md is not a page", why, f"The fields are {', '.join(FIELDS)}.")
 
     def several(field: str) -> tuple[str, ...]:
         return tuple(value.strip() for value in fields[field].split(",") if value.strip())
@@ -113,13 +113,13 @@ def parse(text: str, name: str) -> Page:
 
 
 def load(folder: Path) -> dict[str, Page]:
-    """Every page of a folder by its id, in the order of the ids. Raises UsageError for a file that is no page."""
+    """Return every page of a folder by its id, in order. Raises UsageError for a file that is not a page."""
     pages = (parse(file.read_text(), file.stem) for file in sorted(folder.glob("*.md")))
     return {page.id: page for page in pages}
 
 
 def faults(folder: Path, vocabulary: Vocabulary) -> list[str]:
-    """Everything in a folder's pages that breaks the format: one line each, the page first."""
+    """Return a line for everything in a folder's pages that breaks the format."""
     pages: dict[str, Page] = {}
     found = []
     for file in sorted(folder.glob("*.md")):
@@ -138,7 +138,7 @@ def faults(folder: Path, vocabulary: Vocabulary) -> list[str]:
 
 def _faults(page: Page, known: set[str], vocabulary: Vocabulary) -> Iterator[str]:
     if not _SLUG.fullmatch(page.id):
-        yield "its id is not of lower-case words and hyphens"
+        yield "its id does not consist of lower-case words and hyphens"
     if page.kind not in KINDS:
         yield f"kind {page.kind!r} is none of {', '.join(KINDS)}"
     for field in ("ops", "archs", "dtypes", "languages"):
@@ -148,10 +148,10 @@ def _faults(page: Page, known: set[str], vocabulary: Vocabulary) -> Iterator[str
         if not given or set(given) - allowed:
             yield f"{field} {', '.join(given)!r}: values are {', '.join(sorted(allowed))}"
     if not page.title or not page.summary.endswith(".") or len(page.summary) > 400:
-        yield "title or summary is missing, or the summary is no sentence of at most 400 characters"
+        yield "title or summary is missing, or the summary is not a sentence of at most 400 characters"
     links = parts.LINK.findall(page.text)
     for link in sorted({*page.see, *links} - known):
-        yield f"links to {link}, which is no page"
+        yield f"links to {link}, which is not a page"
     if page.id in page.see:
         yield "links to itself"
     words = len(page.text.split())
@@ -159,7 +159,7 @@ def _faults(page: Page, known: set[str], vocabulary: Vocabulary) -> Iterator[str
         yield f"{words} words; pages have {MIN_WORDS} to {MAX_WORDS}"
     headings = [section.heading for section in page.sections]
     if len(headings) != len(set(headings)):
-        yield "a heading stands twice"
+        yield "a heading occurs twice"
     for section in page.sections:
         long = len(section.text.split())
         data = section.heading in parts.DATA
@@ -185,7 +185,7 @@ def _part_faults(page: Page, vocabulary: Vocabulary) -> Iterator[str]:
         yield str(error)
         return
     if counts.get(page.kind) == 0:
-        yield f"its section {parts.NEEDED[page.kind][0]!r} holds nothing"
+        yield f"its section {parts.NEEDED[page.kind][0]!r} is empty"
     if page.kind == "playbook":
         for step in page.steps:
             if not parts.LINK.search(step):

@@ -1,4 +1,4 @@
-"""What some sections hold beside prose: rules of pitfalls, signatures of errors, rows of priors, steps of playbooks."""
+"""Data in sections: rules of pitfalls, signatures of errors, rows of priors, steps of playbooks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 RULE, SIGNATURES, TABLE, STEPS = "Rule", "Signatures", "Table", "Steps"
 PAYS, FAR = "When it pays", "How far it goes"
-# These hold lines of their own, as many as there are.
+# Sections with lines of data, which may be long.
 DATA = (RULE, SIGNATURES, TABLE, STEPS)
-# A page of one of these kinds has these sections.
+# Sections that a page of each kind must have.
 NEEDED = {
     "pitfall": (RULE,),
     "error": (SIGNATURES,),
@@ -25,7 +25,7 @@ LINK = re.compile(r"\[\[([^\[\]]+)\]\]")
 
 @dataclass(frozen=True)
 class Rule:
-    """Words seen in a plan or in code, what then goes wrong, the remedy."""
+    """A condition in a plan or in code, its consequence, and the remedy."""
 
     page: str
     when: str
@@ -35,7 +35,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Signature:
-    """A pattern that is searched in logs, without regard to case."""
+    """A pattern that is searched in logs, ignoring case."""
 
     page: str
     pattern: re.Pattern[str]
@@ -45,14 +45,14 @@ class Signature:
 
 @dataclass(frozen=True)
 class Prior:
-    """One row of a table of starting values; cells as in the vocabulary's columns."""
+    """One row of a table of starting values, with the vocabulary's columns."""
 
     page: str
     cells: tuple[str, ...]
 
 
 def items(text: str) -> list[str]:
-    """The items of a list, each on one line: a wrapped line belongs to the item above it. Code is no list."""
+    """Return the items of a list, each on one line. A wrapped line belongs to the item above it; code is skipped."""
     found: list[str] = []
     fenced = False
     for line in text.splitlines():
@@ -67,7 +67,7 @@ def items(text: str) -> list[str]:
 
 
 def rules(page: str, text: str) -> list[Rule]:
-    """The rules of a section; ValueError names a line that is none."""
+    """Return the rules of a section. Raises ValueError with the first line that is not a rule."""
     found = []
     for item in items(text):
         match = _RULE.fullmatch(item[2:])
@@ -78,7 +78,7 @@ def rules(page: str, text: str) -> list[Rule]:
 
 
 def signatures(page: str, text: str) -> list[Signature]:
-    """The signatures of a section; ValueError names a line that is none, or whose pattern is no regular expression."""
+    """Return the signatures of a section. Raises ValueError with the first wrong line or pattern."""
     found = []
     for item in items(text):
         match = _SIGNATURE.fullmatch(item[2:])
@@ -88,12 +88,12 @@ def signatures(page: str, text: str) -> list[Signature]:
         try:
             found.append(Signature(page, re.compile(pattern.strip().strip("`"), re.I), cause, fix))
         except re.error as error:
-            raise ValueError(f"{pattern} is no regular expression: {error}") from error
+            raise ValueError(f"{pattern} is not a regular expression: {error}") from error
     return found
 
 
 def priors(page: str, text: str, columns: tuple[str, ...]) -> list[Prior]:
-    """The rows of the section's tables; ValueError where a table has other columns or a row other cells."""
+    """Return the rows of the section's tables. Raises ValueError for wrong columns or a wrong number of cells."""
     found = []
     lines = [line.strip() for line in text.splitlines() if line.strip().startswith("|")]
     for line in lines:
@@ -103,11 +103,11 @@ def priors(page: str, text: str, columns: tuple[str, ...]) -> list[Prior]:
                 raise ValueError(f"the columns are not {' | '.join(columns)}: {line[:80]}")
         elif not set(line) <= set("|-: "):
             if len(cells) != len(columns):
-                raise ValueError(f"{len(cells)} cells and not {len(columns)}: {line[:80]}")
+                raise ValueError(f"{len(cells)} cells instead of {len(columns)}: {line[:80]}")
             found.append(Prior(page, cells))
     return found
 
 
 def steps(text: str) -> list[str]:
-    """The numbered items of a section without their numbers."""
+    """Return the numbered items of a section, without their numbers."""
     return [match.group(1) for match in map(_STEP.fullmatch, items(text)) if match]

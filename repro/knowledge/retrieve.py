@@ -11,14 +11,14 @@ from repro.knowledge.pages import Page
 
 QUOTED, NAMED = 4, 4
 SECTION_CHARS = 1500
-# What the second text of a question counts beside the first.
+# Weight of a question's second text beside the first.
 CONTEXT_SHARE = 0.25
 
 
 def ranked(
     pages: Library, query: str, context: str = "", limit: int = QUOTED, kinds: tuple[str, ...] = ()
 ) -> list[Hit]:
-    """The best pages for a query; those that fit the context as well come first."""
+    """Return the best pages for a query; those that fit the context as well come first."""
     hits = pages.index.search(query, len(pages.pages) if context.strip() else limit, kinds)
     if context.strip():
         scores = {hit.page.id: hit.score for hit in pages.index.search(context, len(pages.pages), kinds)}
@@ -27,25 +27,25 @@ def ranked(
 
 
 def quote(hit: Hit, most: int = SECTION_CHARS) -> str:
-    """A section under its page's title."""
+    """Return a section below its page's title."""
     heading = f": {hit.section.heading}" if hit.section.heading else ""
     return f"### {hit.page.title}{heading} [{hit.page.id}]\n{clip(linked(hit.section.text), most)}"
 
 
 def named(page: Page) -> str:
-    """A page in one line."""
+    """Return a page in one line."""
     return f"- [{page.id}] {page.title}: {page.summary}"
 
 
 def search_knowledge(pages: Library, query: str, context: str = "") -> Answer:
-    """The best sections, quoted, and further pages by name."""
+    """Return the best sections, quoted, and further pages by name."""
     hits = ranked(pages, query, context, QUOTED + NAMED)
     if not hits:
         ops = ", ".join(pages.vocabulary.ops)
-        return Answer(f"No page has any word of this question. The pages are about {ops}.")
+        return Answer(f"No page contains a word of this question. The pages are about {ops}.")
     further = "\n".join(named(hit.page) for hit in hits[QUOTED:])
     parts = [
-        f"{len(hits)} pages fit, best first. Sections are quoted; get_page returns a page whole.",
+        f"{len(hits)} pages fit, best first. Sections are quoted; get_page returns a whole page.",
         *(quote(hit) for hit in hits[:QUOTED]),
         f"Further pages:\n{further}" if further else "",
     ]
@@ -53,7 +53,7 @@ def search_knowledge(pages: Library, query: str, context: str = "") -> Answer:
 
 
 def get_page(pages: Library, page_id: str) -> Answer:
-    """One page, or one section of it; for an unknown id the nearest ones, as an error."""
+    """Return one page, or one section of it; for an unknown id the nearest ones, as an error."""
     wanted, _, heading = page_id.strip().strip("[]` ").partition("#")
     page = pages.pages.get(wanted.strip().lower().removesuffix(".md"))
     if page is None:

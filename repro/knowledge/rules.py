@@ -1,4 +1,4 @@
-"""Which rules of the pages speak of a text: by the share of a condition's words that stand in it."""
+"""Decides which rules apply to a text, by the share of a condition's words that the text contains."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from repro.knowledge.answer import linked
 from repro.knowledge.corpus import Library
 from repro.knowledge.parts import Rule
 
-# A rule speaks of a text that holds this share of its condition, words counted by their rarity.
+# A rule applies to a text that contains this share of its condition, with words weighted by rarity.
 SPEAKS = 0.7
-# A plan knows a rule's remedy where it holds this share of its words.
+# A plan names a rule's remedy if it contains this share of its words.
 KNOWN = 0.6
-# Rules near a text: at most this number of one page.
+# Most rules of one page among those near a text.
 OF_A_PAGE = 2
 
 
 @dataclass(frozen=True)
 class Match:
-    """condition, remedy: the shares (0 to 1) of each that stand in the text."""
+    """condition, remedy: the share of each (0 to 1) that the text contains."""
 
     rule: Rule
     condition: float
@@ -34,8 +34,10 @@ class Match:
 
 
 def matches(pages: Library, text: str, about: str = "") -> list[Match]:
-    """Every rule held against a text, the nearest first. A rule of another machine than the text, or what it is about,
-    names is left out."""
+    """Return every rule with its match to a text, the best first.
+
+    Rules for a machine other than those that the text or `about` names are left out.
+    """
     said = pages.stems(text)
 
     def share(stems: frozenset[str]) -> float:
@@ -52,7 +54,7 @@ def matches(pages: Library, text: str, about: str = "") -> list[Match]:
 
 
 def nearest_rules(pages: Library, text: str, most: int, without: frozenset[Rule] = frozenset()) -> list[Rule]:
-    """Rules near a text: of the pages that the search finds for it, the nearest conditions first, few of each page."""
+    """Return rules near a text: from pages that the search finds, the nearest conditions first, few of each page."""
     scores = {hit.page.id: hit.score for hit in pages.index.search(text, len(pages.pages))}
     top = max(scores.values(), default=0.0) or 1.0
     near = [match for match in matches(pages, text) if match.rule.page in scores and match.rule not in without]
@@ -67,5 +69,5 @@ def nearest_rules(pages: Library, text: str, most: int, without: frozenset[Rule]
 
 
 def rule_line(rule: Rule) -> str:
-    """A rule in one line."""
+    """Return a rule in one line."""
     return f"- If {linked(rule.when)}: {linked(rule.then)}. Remedy: {linked(rule.do)} [{rule.page}]"

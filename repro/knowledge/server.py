@@ -11,14 +11,14 @@ from repro import __version__
 from repro.knowledge import tools
 from repro.knowledge.corpus import library
 
-# The same for every kind: an agent must not learn from the name which arm it is in.
+# Equal for every kind, so that an agent cannot tell its arm from the name.
 NAME = "knowledge"
-INSTRUCTIONS = "Pages to search and quote. Tools cite pages as [page-id]; get_page returns one whole."
+INSTRUCTIONS = "Pages to search and quote. Tools cite pages as [page-id]; get_page returns a whole page."
 PATH = "/mcp"
 
 
 class Server(MCPServer[None]):
-    """MCPServer with the list of `tools.TOOLS` as it is written, instead of one made from Python signatures."""
+    """An MCPServer with the list `tools.TOOLS` as it is, instead of one derived from Python signatures."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(NAME, instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
@@ -33,15 +33,15 @@ class Server(MCPServer[None]):
     async def call_tool(
         self, name: str, arguments: dict[str, object], context: Context[None, object] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """A bad call is a result with is_error, which the model reads and mends."""
+        """Answer a call. A wrong call is a result with is_error, which the model can read and correct."""
         answer = await anyio.to_thread.run_sync(tools.call, name, arguments, self.kind)
         return CallToolResult(content=[TextContent(type="text", text=answer.text)], is_error=answer.is_error)
 
 
 def app(kind: str) -> Starlette:
-    """An ASGI application that serves MCP at /mcp, stateless, one JSON answer a request, to clients on this machine.
+    """Return an ASGI application that serves MCP at /mcp to clients on this machine, stateless, with JSON answers.
 
-    Its lifespan must run: a server does that; an application that mounts it enters
-    `app.router.lifespan_context(app)` in that one's lifespan. Raises UsageError for another kind.
+    Its lifespan must run. A server does that; an application that mounts it must enter
+    `app.router.lifespan_context(app)` in its own lifespan. Raises UsageError for an unknown kind.
     """
     return Server(kind).streamable_http_app(streamable_http_path=PATH, stateless_http=True, json_response=True)

@@ -1,4 +1,4 @@
-"""The eight tools: what an agent may call, what its arguments must be, and how a call is answered."""
+"""The eight tools: their list, the checks of arguments, and the dispatch of calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HANDLERS: dict[str, Callable[..., Answer]] = {
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool as it is listed; input_schema is a JSON schema whose arguments are all strings."""
+    """A tool as it is listed. input_schema: a JSON schema; all arguments are strings."""
 
     name: str
     description: str
@@ -51,7 +51,7 @@ BY_NAME = {tool.name: tool for tool in TOOLS}
 
 
 def refusal(name: str, arguments: Any) -> str:
-    """Why a call cannot be answered, or the empty string."""
+    """Return why a call cannot be answered, or the empty string."""
     if name not in BY_NAME:
         return f"Unknown tool {name[:80]!r}. The tools are {', '.join(BY_NAME)}."
     if not isinstance(arguments, dict):
@@ -73,8 +73,10 @@ def refusal(name: str, arguments: Any) -> str:
 
 
 def call(name: str, arguments: dict[str, Any], kind: str = "local") -> Answer:
-    """Answers a call from the pages of `kind` (`local` or `placebo`). A bad call gets an answer with `is_error`;
-    nothing that an agent sends raises. Raises UsageError for another kind."""
+    """Answer a call from the pages of `kind` (`local` or `placebo`).
+
+    A wrong call gets an answer with `is_error`; nothing that an agent sends raises. Raises UsageError for another kind.
+    """
     pages: Library = library(kind)
     reason = refusal(name, arguments)
     if reason:

@@ -1,4 +1,4 @@
-"""What the fields of a page may say, and the words by which a question names the same.
+"""The values of a page's fields, and the words by which a question names them.
 
 Two sets of pages share one format: those about GPU kernels, and the placebo's, which are about house and garden.
 """
@@ -28,7 +28,7 @@ class Vocabulary:
     columns: tuple[str, ...]
 
     def facets(self, text: str) -> dict[str, set[str]]:
-        """Which values of each facet a text names."""
+        """Return the values of each facet that a text names."""
         folded = f" {fold(ends(text))} "
         found = {}
         for facet in ("ops", "archs", "dtypes"):
@@ -37,7 +37,7 @@ class Vocabulary:
         return found
 
 
-# The words stand as `words.fold` leaves them: in canonical names.
+# The words are in the form that `words.fold` makes, with canonical names.
 LOCAL = Vocabulary(
     folder=HERE / "pages",
     ops={
@@ -89,7 +89,7 @@ BY_KIND = {"local": LOCAL, "placebo": PLACEBO}
 
 
 def of(kind: str) -> Vocabulary:
-    """Raises UsageError for a kind that is neither `local` nor `placebo`."""
+    """Return the vocabulary of `local` or `placebo`. Raises UsageError for another kind."""
     if kind not in BY_KIND:
         raise UsageError(f"no knowledge base is called {kind!r}", "there are local and placebo", "Name one of them.")
     return BY_KIND[kind]

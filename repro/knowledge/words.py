@@ -1,4 +1,4 @@
-"""Text as the search sees it: identifiers cut into words, one spelling, one name for one thing."""
+"""Text in the form that the search sees: identifiers split into words, one spelling, one name for each thing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 SYNONYMS = Path(__file__).with_name("synonyms.txt")
-# Words that carry no subject. Kept short: a rare word is never one of them.
+# Words that carry no subject. The list is short and contains no rare word.
 STOP = frozenset(
     "a about after again all also am an and any anyway are as at be because been before being but by can cannot "
     "could did do does doing done down each even ever every few for from further get gets getting give given go "
@@ -22,15 +22,15 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2,})|(?<=[a-z]
 _NAN = re.compile(r"\bNaN")
 _SPELLING = re.compile(r"(\w{4,})iz(e|es|ed|er|ers|ing|ation|ations)")
 _WORD = re.compile(r"[^\W_]+")
-# What is longer is no word: a hash, a number, or a text without spaces.
+# Anything longer is not a word but a hash, a number, or text without spaces.
 LONGEST = 40
-# A query is no longer than this.
+# Most characters of a query.
 MAX_CHARS = 16_000
 
 
 @functools.cache
 def _synonyms() -> tuple[dict[tuple[str, ...], list[str]], int]:
-    """What each variant is called, and the words of the longest one."""
+    """Return the canonical name of each variant, and the number of words of the longest variant."""
     names: dict[tuple[str, ...], list[str]] = {}
     for line in SYNONYMS.read_text().splitlines():
         if line.strip() and not line.startswith("#"):
@@ -40,7 +40,7 @@ def _synonyms() -> tuple[dict[tuple[str, ...], list[str]], int]:
 
 
 def fold(text: str) -> str:
-    """Lower-case words parted by single spaces, in canonical names. `BatchNorm2d` becomes `batch norm 2d`."""
+    """Return lower-case words separated by single spaces, in canonical names. `BatchNorm2d` becomes `batch norm 2d`."""
     text = _CAMEL.sub(" ", _NAN.sub("nan", text))
     plain = [_spelled(word) for word in _WORD.findall(text.lower()) if len(word) <= LONGEST]
     names, longest = _synonyms()
@@ -65,11 +65,11 @@ def _spelled(word: str) -> str:
 
 
 def terms(text: str) -> list[str]:
-    """The distinct words of a text that carry a subject, folded, in their order."""
+    """Return the distinct words of a text that carry a subject, folded, in order."""
     return [word for word in dict.fromkeys(fold(text).split()) if word not in STOP]
 
 
 def ends(text: str) -> str:
-    """A text's two ends where it is longer than a query may be: a log tells its error first or last."""
+    """Return both ends of a text that is longer than a query may be: logs report errors first or last."""
     half = MAX_CHARS // 2
     return text if len(text) <= MAX_CHARS else f"{text[:half]} {text[-half:]}"
