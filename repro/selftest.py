@@ -213,7 +213,7 @@ def run(
     def summary(row: dict[str, Any]) -> str:
         wrong = [entry for entry in _outcomes(known, row) if entry["complaints"]]
         told = "; ".join(f"{entry['case']}: {', '.join(entry['complaints'])}" for entry in wrong)
-        return f"{len(row['cases'])} as they must be" if not wrong else f"WRONG: {told}"
+        return f"{len(row['cases'])} as expected" if not wrong else f"WRONG: {told}"
 
     judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
     bundle.finish("complete" if all(row["status"] == "done" for row in judged) else "incomplete")
@@ -288,8 +288,11 @@ def _outcome(case: Case, entry: dict[str, Any] | None, row: dict[str, Any]) -> d
 
 
 def outcome(case: Case, entry: dict[str, Any]) -> str:
-    """What came of a case that was judged as expected, for people: an honest solution is `accepted`, a cheat
-    `caught`. A cheat whose arithmetic is right and that gained no time bought none; without a GPU no time is known."""
+    """Return the outcome of a case that was judged as expected, in words for people.
+
+    An honest solution is `accepted` and a cheat `caught`. A cheat with right output gained no time; without a GPU its
+    time is unknown.
+    """
     if case.suite == "honest":
         return "accepted"
     if entry["verdict"] != "correct":

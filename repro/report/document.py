@@ -136,7 +136,7 @@ def _headline(found: list[Source], claimed: dict[str, Any]) -> dict[str, Any]:
         words.append(f"{refused} of {elements.count(controls.total(), 'negative control')} refused")
     if cases:
         right = sum(not case["complaints"] for case in cases)
-        words.append(f"{right} of {elements.count(len(cases), 'case')} judged as they must be")
+        words.append(f"{right} of {elements.count(len(cases), 'case')} judged as expected")
     if fixtures:
         usable = sum(not fixture["refused"] for fixture in fixtures)
         words.append(f"{usable} of {elements.count(len(fixtures), 'fixture')} usable")

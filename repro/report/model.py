@@ -138,9 +138,11 @@ UNGAINED = {"ratio": 1.0, "ci95": [1.0, 1.0]}
 
 
 def _means(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Geometric mean of the speedups over correct solutions, per baseline, with how many of the problems it covers:
-    those whose times are no measurement are left out, as those without a time are. What would be fast and the judge's
-    clock does not confirm counts as 1: left out, it would raise the mean of the others."""
+    """Return the geometric mean of correct solutions' speedups over each baseline, and how many problems it covers.
+
+    Problems without a measured time are left out. A speedup too small for the judge's clock to confirm counts as 1.0:
+    leaving it out would raise the mean of the others.
+    """
     found = {}
     for baseline in ("eager", "compile", "best_same_class"):
         timed = [e for e in entries if e["verdict"] == "correct" and not e.get("no_measurement")]

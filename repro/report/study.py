@@ -88,7 +88,7 @@ def _observations(rows: list[dict[str, Any]]) -> tuple[list[Observation], dict[s
                 if why or ratio is None:
                     left_out[row["row"]] = str(why)
                     continue
-                # what the judge's clock does not confirm is no gain
+                # a speedup that the judge's clock does not confirm counts as none
                 speedup = 1.0 if ratio.get("word") == "UNCONFIRMED" else float(ratio["ratio"])
             found.append(Observation(str(row["problem"]), str(row["arm"]), int(row["repeat"]), speedup))
     return found, left_out

@@ -202,7 +202,7 @@ def _others(sources: list[Source]) -> list[Element]:
         skipped = sum(len(s.report.get("skipped", {})) for s in sources)
         detail = f"{skipped} cannot run here" if skipped else ""
         tone = "good" if right == len(cases) else "bad"
-        found.append(elements.card("Cases judged as they must be", f"{right} of {len(cases)}", detail, tone))
+        found.append(elements.card("Cases judged as expected", f"{right} of {len(cases)}", detail, tone))
     fixtures = [fixture for s in sources for fixture in s.report.get("fixtures", [])]
     if fixtures:
         usable = sum(not fixture["refused"] for fixture in fixtures)
@@ -450,7 +450,7 @@ def _cases(every: list[tuple[Source, dict[str, Any]]]) -> Element:
         rows.append([suite, len(cases), len(cases) - len(wrong),
                      f"wrong: {len(wrong)}" if wrong else "as expected"])  # fmt: skip
         rows += [[case["case"], None, None, f"wrong: {'; '.join(case['complaints'])}"] for case in wrong]
-    columns = [("cases", "text"), ("judged", "integer"), ("as they must be", "integer"), ("verdict", "verdict")]
+    columns = [("cases", "text"), ("judged", "integer"), ("as expected", "integer"), ("verdict", "verdict")]
     return elements.table("summary", "What the judge said of kernels whose verdict is known", columns, rows)
 
 

@@ -25,7 +25,7 @@ DOUBT = " ?"
 
 
 def draw(document: dict[str, Any], screen: Screen, *, tables: bool = True) -> None:
-    """A whole document except its last line. tables: not only its banners."""
+    """Print a whole document except its last line. tables: not only its banners."""
     for banner in document["banners"]:
         screen.line(banner["text"], KINDS[banner["kind"]])
     for facts in document["reports"] if tables else []:
@@ -125,7 +125,7 @@ def _arm(arm: Facts, screen: Screen, *, timed: bool) -> None:
         entries = arm["entries"]
         refused = sum(entry["verdict"] in ("incorrect", "rejected") for entry in entries)
         tone = GOOD if refused == len(entries) else BAD
-        told = f"negative control {arm['name']}: {refused} of {len(entries)} refused, as they must be"
+        told = f"negative control {arm['name']}: {refused} of {len(entries)} refused, as expected"
         screen.line(Text(f"{SIGNS[tone]} {told}", tone))
         return
     title = f"{arm['name']}: {arm['label']}" if arm["name"] and arm["label"] else arm["name"]
