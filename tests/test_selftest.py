@@ -364,6 +364,8 @@ def mistaken(tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> S
     for name in ("repro", "problems"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "entrypoint.py", copy)
+    (copy / "artifacts").mkdir()
+    shutil.copy(ROOT / "artifacts" / "claims.toml", copy / "artifacts")
     for suite, name in (("adversarial", "B07_none"), ("honest", "fp32_rms_norm"), ("adversarial", "B07_tuple")):
         (copy / "tests" / suite).mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "tests" / suite / f"{name}.py", copy / "tests" / suite)

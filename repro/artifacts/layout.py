@@ -23,7 +23,7 @@ KERNELS = {"input_kernel": "input_kernel.py", "optimized": "optimized_kernel_bea
 TRACE = "optimization_trace"
 TIMES, KERNEL = "benchmark_results.json", "kernel.py"
 PROFILES = {"input": "input_ncu_metrics.json", "optimized": "optimized_ncu_metrics.json"}
-# Ten files a round; the last four are what a language model was asked and what it answered.
+# The ten files of a round; the last four are prompts to a language model and its replies.
 ROUND_FILES = (TIMES, *PROFILES.values(), "strategy.json", KERNEL, "reflexion.txt",
                "bottleneck_prompt.txt", "bottleneck_response.txt", "opt_prompt.txt", "opt_reply.txt")  # fmt: skip
 JSON_FILES = tuple(name for name in ROUND_FILES if name.endswith(".json"))
@@ -31,15 +31,17 @@ BLOCK = re.compile(r"^```[a-zA-Z]*[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def number(name: str) -> int | None:
-    """The leading integer of a folder's name: `04_Matrix...` and `4_Matrix...` are the same problem."""
+    """Return the leading integer of a folder's name: `04_Matrix...` and `4_Matrix...` are the same problem."""
     match = re.match(r"0*(\d+)", name)
     return int(match.group(1)) if match else None
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What a round says of its kernel's time. time_ms: None where `why` says why there is no finite one; the other
-    fields are as the file has them."""
+    """A round's statement of its kernel's time.
+
+    time_ms: None if there is no finite one; then `why` has the reason. The other fields are as in the file.
+    """
 
     time_ms: float | None
     why: str
@@ -54,11 +56,11 @@ class Round:
     path: Path
 
     def text(self, name: str) -> str | None:
-        """A file's text, or None where it is missing or cannot be read."""
+        """Return a file's text, or None if it is missing or cannot be read."""
         return _text(self.path / name)
 
     def value(self, name: str) -> tuple[Any, str]:
-        """A JSON file's value and, where there is none, why: it is missing, or is not JSON."""
+        """Return a JSON file's value, and why there is none: it is missing, or is not JSON."""
         text = self.text(name)
         if text is None:
             return None, "missing" if not (self.path / name).exists() else "cannot be read"
@@ -66,7 +68,7 @@ class Round:
 
     @functools.cached_property
     def timing(self) -> Timing:
-        """The one time of `benchmark_results.json`, whatever its key is called."""
+        """Return the time in `benchmark_results.json`, whatever its key is called."""
         value, why = self.value(TIMES)
         if not isinstance(value, dict):
             return Timing(None, f"{TIMES} {why or 'is no object'}", {})
@@ -82,13 +84,13 @@ class Round:
         return Timing(time_ms, "", facts)
 
     def profile(self, which: str) -> dict[str, dict[str, Any]]:
-        """Kernel name -> its metrics, of the `input` or the `optimized` profile; empty where there is none."""
+        """Return kernel name -> metrics of the `input` or the `optimized` profile; empty if there is none."""
         value, _ = self.value(PROFILES[which])
         metrics = value.get("metrics") if isinstance(value, dict) else None
         return {k: v for k, v in metrics.items() if isinstance(v, dict)} if isinstance(metrics, dict) else {}
 
     def total(self, which: str, metric: str) -> float | None:
-        """One metric summed over the kernels of a profile; None where any kernel lacks a finite one."""
+        """Return a metric summed over the kernels of a profile; None if any kernel lacks a finite value."""
         found = [single(kernel.get(metric)) for kernel in self.profile(which).values()]
         return sum(v for v in found if v is not None) if found and None not in found else None
 
@@ -109,7 +111,7 @@ class Artifact:
 
     @functools.cached_property
     def rounds(self) -> list[Round]:
-        """The rounds by number."""
+        """Return the rounds by number."""
         found = []
         for folder in (self.path / TRACE).glob("round_*"):
             match = re.fullmatch(r"round_0*(\d+)", folder.name)
@@ -118,12 +120,12 @@ class Artifact:
         return sorted(found, key=lambda r: r.number)
 
     def text(self, name: str) -> str | None:
-        """A file's text, or None."""
+        """Return a file's text, or None."""
         return _text(self.path / name)
 
     @functools.cached_property
     def known(self) -> str | None:
-        """The shipped problem of the same number whose sizes the folder's problem.py shares, or None."""
+        """Return the shipped problem of the same number and with the sizes of the folder's problem.py, or None."""
         known = f"L1_{self.number or 0:02d}"
         if known not in problems.ids():
             return None
@@ -133,9 +135,9 @@ class Artifact:
 
 
 def find(root: Path, names: list[str] | None = None) -> list[Artifact]:
-    """The artifacts below `root`, or `root` itself where it is one, by number.
+    """Return the artifacts below `root`, or `root` itself if it is one, by number.
 
-    names: narrows by number, folder name or a part of it. Raises UsageError where there is none.
+    names: narrows by number, folder name or a part of it. Raises UsageError if there is none.
     """
     if not root.is_dir():
         raise UsageError(f"no such folder: {root}")
@@ -164,14 +166,17 @@ def _matches(artifact: Artifact, name: str) -> bool:
 
 
 def readme(root: Path) -> str:
-    """The README of a folder of artifacts, of one artifact, or of what holds that; "" where there is none."""
+    """Return the README of a folder of artifacts, of one artifact, or of its parent; "" if there is none."""
     root = root.resolve()
     places = [root, root.parent] if number(root.name) is not None else [root]
     return next((text for place in places if (text := _text(place / "README.md")) is not None), "")
 
 
 def parse(text: str) -> tuple[Any, str]:
-    """JSON, bare or fenced or with prose around it, and why there is none. `Infinity` and `NaN` are read as floats."""
+    """Parse JSON that is bare, fenced or inside prose; return it and why there is none.
+
+    Accepts `Infinity` and `NaN`.
+    """
     block = BLOCK.search(text)
     start = re.search(r"[\[{]", text)
     reason = "is empty"
@@ -185,25 +190,27 @@ def parse(text: str) -> tuple[Any, str]:
 
 
 def finite(value: Any) -> float | None:
-    """A finite number, or None: a string, a list, a null, an infinity."""
+    """Return a finite number, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
 
 
 def single(value: Any) -> float | None:
-    """A metric's value; a list, which some formatters write for a repeated name, counts where it holds one number."""
+    """Return a metric's value. Some formatters write a list for a repeated name; it counts if it holds one number."""
     return single(value[0]) if isinstance(value, list) and len(value) == 1 else finite(value)
 
 
 def code(text: str) -> list[str]:
-    """The fenced blocks of a text that define `kernel_function`."""
+    """Return the fenced blocks of a text that define `kernel_function`."""
     return [block for block in BLOCK.findall(text) if "def kernel_function" in block]
 
 
 def program(text: str | None) -> str | None:
-    """What a file does, whatever its formatting: its syntax tree without comments and without the white space of
-    docstrings; None where it is not Python."""
+    """Return a form of a Python file that ignores formatting, or None if it is not Python.
+
+    It is the syntax tree without comments and without the white space of docstrings.
+    """
     try:
         tree = ast.parse(text) if text is not None else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -222,7 +229,7 @@ def _text(path: Path) -> str | None:
 
 
 def _constants(text: str) -> dict[str, Any]:
-    """Module-level names that are given a number or an arithmetic expression of numbers, without running the file."""
+    """Return module-level names with a number or an arithmetic expression as their value, without running the file."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -26,7 +26,7 @@ ROUNDING_MS, EQUAL, WRONG = 0.0006, 0.001, 0.05
 SAME_CLOCK = 0.005
 # How the published table was timed: triton.testing.do_bench(warmup=500, rep=100), both in milliseconds.
 TABLE_WARMUP, TABLE_REPEAT = 500, 100
-# The metrics of a profile from which anything here is computed.
+# The metrics of a profile that the checks below use.
 NEEDED = (trace.READ, trace.WRITTEN, trace.RATE)
 
 
@@ -41,7 +41,7 @@ class Finding:
     why: str
 
     def line(self) -> str:
-        """As it is printed."""
+        """Return the printed form."""
         return f"{self.severity:7} {self.code}  {self.where}: {self.what}. {self.why}"
 
 
@@ -53,7 +53,7 @@ def _off(value: float, against: float) -> bool:
 
 
 def missing_files(artifact: Artifact, published: Published) -> Iterator[Finding]:
-    """Problem, kernels and trace that are not there or are not Python."""
+    """Find a missing problem, kernel or trace, or one that is not Python."""
     for name in ("problem.py", *KERNELS.values()):
         text = artifact.text(name)
         where = f"{artifact.name}/{name}"
@@ -76,7 +76,7 @@ def missing_files(artifact: Artifact, published: Published) -> Iterator[Finding]
 
 
 def transcripts(artifact: Artifact, published: Published) -> Iterator[Finding]:
-    """Files of a round that are missing."""
+    """Find missing files of a round."""
     for each in artifact.rounds:
         missing = [name for name in ROUND_FILES if not (each.path / name).exists()]
         if missing:
@@ -85,7 +85,7 @@ def transcripts(artifact: Artifact, published: Published) -> Iterator[Finding]:
 
 
 def unreadable(artifact: Artifact, published: Published) -> Iterator[Finding]:
-    """JSON files that are there and hold none."""
+    """Find files that should hold JSON but do not."""
     for each in artifact.rounds:
         for name in JSON_FILES:
             _, why = each.value(name)
@@ -94,7 +94,7 @@ def unreadable(artifact: Artifact, published: Published) -> Iterator[Finding]:
 
 
 def repairs(artifact: Artifact, published: Published) -> Iterator[Finding]:
-    """Rounds whose kernel is not the one in the published reply."""
+    """Find rounds whose kernel differs from the published reply."""
     found = [r.number for r in artifact.rounds if trace.repaired(r)]
     if found:
         what = f"{KERNEL} is not the reply's kernel in round {', '.join(map(str, found))}"
@@ -103,7 +103,7 @@ def repairs(artifact: Artifact, published: Published) -> Iterator[Finding]:
 
 
 def parents(artifact: Artifact, published: Published) -> Iterator[Finding]:
-    """Rounds that started from a kernel which is not published."""
+    """Find rounds that started from an unpublished kernel."""
     for each in artifact.rounds:
         known, why = trace.parent(artifact, each)
         if known is None and each.text("opt_prompt.txt") is not None:
@@ -112,7 +112,7 @@ def parents(artifact: Artifact, published: Published) -> Iterator[Finding]:
 
 
 def metrics(artifact: Artifact, published: Published) -> Iterator[Finding]:
-    """Times and profile metrics that are absent or no finite number."""
+    """Find times and profile metrics that are missing or not finite."""
     for each in artifact.rounds:
         if each.timing.time_ms is None and each.text(TIMES) is not None:
             where = f"{_where(artifact, each)}/{TIMES}"
@@ -134,7 +134,7 @@ def metrics(artifact: Artifact, published: Published) -> Iterator[Finding]:
 
 
 def readme_times(artifact: Artifact, published: Published) -> Iterator[Finding]:
-    """Times per round and the final one in the README against `benchmark_results.json`."""
+    """Compare the README's times with `benchmark_results.json`, for each round and the final kernel."""
     own = trace.times(artifact)
     best = trace.running_best(own)
     for number, value in published.rounds.items():
@@ -161,7 +161,7 @@ def readme_times(artifact: Artifact, published: Published) -> Iterator[Finding]:
 
 
 def running_best(artifact: Artifact, published: Published) -> Iterator[Finding]:
-    """The running best recomputed, and the round that it says is best against the README's."""
+    """Recompute the running best, and compare its round with the README's."""
     own = trace.times(artifact)
     if not own:
         return
@@ -178,7 +178,7 @@ def running_best(artifact: Artifact, published: Published) -> Iterator[Finding]:
 
 
 def shipped(artifact: Artifact, published: Published) -> Iterator[Finding]:
-    """Whether the shipped kernel is the fastest round's."""
+    """Check whether the shipped kernel is the fastest round's."""
     text, best = artifact.text(KERNELS["optimized"]), trace.best_round(artifact)
     own = trace.times(artifact)
     if text is None or best is None:
@@ -198,7 +198,7 @@ def shipped(artifact: Artifact, published: Published) -> Iterator[Finding]:
 
 
 def protocols(artifact: Artifact, published: Published) -> Iterator[Finding]:
-    """How rounds were timed: the same way, in the same unit, by the same clock as the README's table?"""
+    """Check whether all rounds were timed in the same way, unit and clock as the README's table."""
     where = f"{artifact.name}/{TRACE}"
     for name in ("dtype", "device", "warmup", "repeat"):
         values = sorted({str(r.timing.facts[name]) for r in artifact.rounds if r.timing.facts.get(name) is not None})
@@ -227,7 +227,7 @@ def protocols(artifact: Artifact, published: Published) -> Iterator[Finding]:
 
 
 def profile_dtype(artifact: Artifact, published: Published) -> Iterator[Finding]:
-    """The dtype of every profile, inferred from the bytes that it moved, against the dtype that was timed."""
+    """Compare the dtype of every profile, inferred from its bytes, with the dtype that was timed."""
     needed = trace.work(artifact)
     if needed is None:
         if any(r.profile(which) for r in artifact.rounds for which in PROFILES):
@@ -248,7 +248,7 @@ def profile_dtype(artifact: Artifact, published: Published) -> Iterator[Finding]
 
 
 def baselines(artifact: Artifact, published: Published) -> Iterator[Finding]:
-    """The trace times one kernel and nothing to compare it with."""
+    """Note that the trace times one kernel without a comparison."""
     if artifact.rounds:
         what = f"{TIMES} holds the round's kernel and no baseline"
         why = "No speedup can be computed from the trace: repro benchmark measures it."
@@ -266,9 +266,9 @@ def _where(artifact: Artifact, found: layout.Round) -> str:
 
 
 def lint(root: Path, names: list[str] | None = None) -> dict[str, Any]:
-    """Every check on every artifact below `root`: {"findings": [...], "artifacts": [summaries], "errors": count}.
+    """Run every check on every artifact below `root`.
 
-    Raises UsageError where there is no artifact.
+    Return {"findings": [...], "artifacts": [summaries], "errors": count}. Raises UsageError if there is no artifact.
     """
     found = layout.find(root, names)
     published = tables.read(layout.readme(root), {a.number for a in found if a.number is not None})

@@ -23,7 +23,7 @@ from typing import Any
 from repro import jsonio, settings
 from repro.errors import PrerequisiteError, UsageError
 
-# What a report calls it -> ncu's metric. Units are ncu's: bytes, nanoseconds, per cent, counts.
+# Name in the report -> ncu's metric. Units are ncu's: bytes, nanoseconds, per cent, counts.
 METRICS = {
     "duration_ns": "gpu__time_duration.sum",
     "dram_read_bytes": "dram__bytes_read.sum",
@@ -48,7 +48,7 @@ TIMEOUT_S = 300.0
 
 
 def command(ncu: str, folder: Path, file: str) -> list[str]:
-    """What profiles one kernel file of an artifact folder."""
+    """Return the command that profiles one kernel file of an artifact folder."""
     return [
         ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
         "--profile-from-start", "off", "--target-processes", "application-only",
@@ -58,9 +58,9 @@ def command(ncu: str, folder: Path, file: str) -> list[str]:
 
 
 def parse(text: str) -> list[dict[str, Any]]:
-    """ncu's raw page as one entry a launch: its name and METRICS; None where ncu has no value for one.
+    """Return ncu's raw page as one entry for each launch: its name and METRICS; None where ncu has no value.
 
-    The page has a line of names, a line of units and one line a launch; what the program printed comes before.
+    The page has a line of names, a line of units and a line for each launch, after the program's own output.
     """
     lines = text.splitlines()
     first = next((at for at, line in enumerate(lines) if line.startswith('"ID"')), None)
@@ -78,7 +78,7 @@ def _number(text: str | None) -> float | None:
 
 
 def run(folder: Path, file: str) -> dict[str, Any]:
-    """The launches of one call of a kernel file, or why there are none. Raises PrerequisiteError without ncu."""
+    """Return the launches of one call of a kernel file, or why there are none. Raises PrerequisiteError without ncu."""
     ncu = shutil.which("ncu")
     if ncu is None:
         raise PrerequisiteError("ncu (Nsight Compute) is not on the PATH", "it comes with the CUDA toolkit")
@@ -98,7 +98,7 @@ def run(folder: Path, file: str) -> dict[str, Any]:
 
 
 def target(folder: Path, file: str) -> None:
-    """What ncu runs: the kernel on the published inputs in bfloat16, profiled once after WARM_CALLS calls."""
+    """Run under ncu: the kernel on the published inputs in bfloat16, profiled once after WARM_CALLS calls."""
     import torch
 
     from repro import inputs, problems
@@ -128,7 +128,7 @@ def target(folder: Path, file: str) -> None:
 
 
 def main() -> None:
-    """Profiles the kernels of artifact folders and prints a line a launch."""
+    """Profile the kernels of artifact folders and print a line for each launch."""
     from repro.artifacts.layout import KERNELS
 
     parser = argparse.ArgumentParser(prog="python -m repro.artifacts.profile", description=__doc__)
