@@ -409,5 +409,5 @@ def test_an_assertion_about_the_device_asks_for_a_gpu(tmp_path: Path) -> None:
 def test_strict_leaves_out_what_needs_cuda(tmp_path: Path) -> None:
     bundle: Any = type("Told", (), {"manifest": {"plan": []}})()
     needs = {"verdict": "error", "reasons": [{"code": "needs_cuda"}]}
-    assert cli._exit_code(bundle, strict=True, entries=[{"verdict": "correct"}, needs]) == 0
-    assert cli._exit_code(bundle, strict=True, entries=[{"verdict": "incorrect"}, needs]) == 3
+    assert cli._exit_code(bundle, [{"verdict": "correct"}, needs]) == 0
+    assert cli._exit_code(bundle, [{"verdict": "incorrect"}, needs]) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ NARROWEST = 2.0
 class Line:
     """One row of the summary: a solution of a problem in one bundle, its repeats together.
 
-    measured: speedup over the baseline `over`; best: over the best torch baseline of its class.
+    measured: speedup over the baseline `over`; best: over the best torch baseline of its class; protocol: over `over`
+    by the published protocol, which has no interval.
     """
 
     source: Source
@@ -40,9 +42,11 @@ class Line:
     rel_l2: float | None = None
     klass: str | None = None
     published: str = ""
+    protocol: float | None = None
     measured: dict[str, Any] | None = None
     best: dict[str, Any] | None = None
     ms: float | None = None
+    remark: str = ""
 
     @property
     def over(self) -> str:
@@ -50,9 +54,11 @@ class Line:
 
 
 def named(key: str) -> str:
-    """A problem by id and name: `L1_36 RMSNorm`."""
+    """A problem by id and name: `L1_36 RMSNorm`. A folder's name loses runs of underscores."""
     bare, at, dtype = key.partition("@")
-    return f"{bare} {problems.load(bare).name}{at}{dtype}" if bare in problems.ids() else key
+    if bare in problems.ids():
+        return f"{bare} {problems.load(bare).name}{at}{dtype}"
+    return re.sub("__+", "_", key).rstrip("_")
 
 
 def title(sources: list[Source]) -> str:
@@ -139,7 +145,8 @@ def _correct(sources: list[Source]) -> list[Element]:
             others["not run"] += planned - len(solutions)
         detail = ", ".join(f"{n} {word}" for word, n in others.items())
         tone = "good" if correct == planned else "bad" if correct < len(solutions) else "open"
-        found.append(elements.card("Correct", f"{correct} of {planned}", detail, tone))
+        what = "Kernels correct" if all(s.verb == "benchmark" for s in sources) else "Correct"
+        found.append(elements.card(what, f"{correct} of {planned}", detail, tone))
     if controls:
         refused = sum(e["verdict"] in ("incorrect", "rejected") for e in controls)
         tone = "good" if refused == len(controls) else "bad"
@@ -288,7 +295,7 @@ def _solution(
     return Line(
         source, problem, solution, verdict, max(errors, default=None),
         correct[0]["precision_class"] if correct else None,
-        _published(source, published, problem=problem, solution=solution),
+        _published(source, published, problem=problem, solution=solution), None,
         _together([_cell(each["speedup"].get(OVER[source.verb])) for each in timed]),
         _together([_cell(each["speedup"].get("best_same_class")) for each in timed]),
         timed[0]["solution_ms"] if len(timed) == 1 else None,
@@ -297,18 +304,16 @@ def _solution(
 
 def _artifact(source: Source, found: dict[str, Any], published: list[Claim]) -> Line:
     kernels = found["kernels"]
-    names = {"input_kernel": "input kernel", "optimized": "optimised kernel"}
-    wrong = [f"{_verdict(each)} ({names.get(name, name)})" for name, each in kernels.items()
-             if each["verdict"] != "correct"]  # fmt: skip
-    verdict = "; ".join(wrong) or "correct"
-    if not kernels:
-        verdict = f"not measured: {'; '.join(found['reasons'])}"
-    own = kernels.get("optimized", {})
+    own, given = kernels.get("optimized", {}), kernels.get("input_kernel", {})
+    verdict = _verdict(own) if own else f"not measured: {'; '.join(found['reasons'])}"
+    remark = f"input kernel {_verdict(given)}" if given and given["verdict"] != "correct" else ""
     timed = own if own.get("verdict") == "correct" and source.timed and not found.get("no_measurement") else {}
-    speedup = timed.get("speedup", {})
+    speedup, parity = timed.get("speedup", {}), found["parity"] or {}
     return Line(
         source, found["problem"], "", verdict, published=_published(source, published, folder=found["problem"]),
+        protocol=parity["speedup"][0] if timed and parity.get("measurement") else None,
         measured=_cell(speedup.get("compile")), best=_cell(speedup.get("best_same_class")), ms=timed.get("ms"),
+        remark=remark,
     )  # fmt: skip
 
 
@@ -344,15 +349,17 @@ def _table(sources: list[Source], every: list[Line], published: list[Claim]) -> 
     machines = ", ".join(dict.fromkeys(_hardware(line.source) for line in every if line.measured))
     solutions = {line.solution for line in every if line.solution}
     columns = [("problem", "text"), ("solution", "text"), ("bundle", "text"),
-               (_published_title(every, published), "text"), ("measured", "ratio"), ("over", "text"),
-               ("against 1x", cells.BAR), ("verdict", "verdict"), ("relative L2 error", "scientific"),
+               (_published_title(every, published), "text"), ("published protocol here", "ratio"),
+               ("measured", "ratio"), ("over", "text"), ("against 1x", cells.BAR), ("over best torch", "ratio"),
+               ("verdict", "verdict"), ("remark", "text"), ("relative L2 error", "scientific"),
                ("precision", "text")]  # fmt: skip
     timed = bool(overs)
     order = list(dict.fromkeys(line.problem for line in every))
     rows = [
         [named(line.problem), line.solution if len(solutions) > 1 else None,
-         line.source.letter if len(sources) > 1 else None, line.published if timed else None, line.measured,
-         line.over if len(overs) > 1 and line.measured else None, line.measured, line.verdict,
+         line.source.letter if len(sources) > 1 else None, line.published if timed else None, line.protocol,
+         line.measured, line.over if len(overs) > 1 and line.measured else None, line.measured, line.best, line.verdict,
+         line.remark,
          None if timed else line.rel_l2, None if timed else line.klass]
         for line in sorted(every, key=lambda each: order.index(each.problem))
     ]  # fmt: skip
