@@ -55,6 +55,7 @@ def build(bundles: list[Bundle], artifacts: Path = settings.ARTIFACTS_DIR) -> di
         replicated.section(claimed),
         results.speedups(found),
         parity.section(found),
+        results.rounds(found),
         correctness.section(found),
         results.roofline(found),
         *([convergence.section(artifacts)] if drawn else []),

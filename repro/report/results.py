@@ -51,6 +51,28 @@ def _speedup(record: Record | None, over: str) -> dict[str, Any] | None:
     return record.speedups[over].to_json() | {"unconfirmed": record.words.get(over) == "UNCONFIRMED"}
 
 
+def rounds(sources: list[Source]) -> Element:
+    """Every kernel of a search's rounds, where `benchmark --rounds` judged them: one line a kernel."""
+    rows: list[list[Any]] = []
+    for source in sources:
+        for artifact in source.report.get("artifacts", []):
+            for each in artifact["rounds"]:
+                ratio = each["over_input"]
+                rows.append([
+                    artifact["problem"], source.letter, str(each["round"]) if each["round"] else "input",
+                    each["why"] or each["verdict"], each["time_ms"]["median"] if each["time_ms"] else None,
+                    each["published_protocol_ms"], each["published_ms"],
+                    {"value": ratio["ratio"], "ci95": ratio["ci95"]} if ratio else None,
+                    "best so far" if each["best"] else None,
+                ])  # fmt: skip
+    columns = [("problem", "text"), ("bundle", "text"), ("round", "text"), ("verdict", "verdict"), ("ms", "ms"),
+               ("published protocol here, ms", "ms"), ("published, ms", "ms"), ("over input kernel", "ratio"),
+               ("running best", "text")]  # fmt: skip
+    text = "Each round's kernel was judged and timed here, beside its input kernel. Published times are its trace's."
+    table = elements.table("measured-rounds", "Rounds of every search", columns, rows)
+    return elements.section("measured-rounds", "Rounds", text=[text] if rows else [], tables=[table])
+
+
 def speedups(sources: list[Source]) -> Element:
     """Every correct solution's time and speedups, one group of columns a bundle; a forest and bars."""
     tables, figures, text = [], [], []

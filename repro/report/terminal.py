@@ -5,6 +5,7 @@ The tables are drawn from `reports`, the facts of each bundle; sections are draw
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -215,7 +216,7 @@ def _artifacts(facts: Facts, screen: Screen) -> None:
     for artifact in facts["artifacts"]:
         kernels = artifact["kernels"]
         words = [_word(kernels[name]) if name in kernels else None for name in KERNELS]
-        rows.append([artifact["problem"].replace("_", " "), *words, *(_artifact(artifact) if timed else [])])
+        rows.append([re.sub("_+", " ", artifact["problem"]), *words, *(_artifact(artifact) if timed else [])])
     columns = [Column("problem", least=14), Column("input", 1, whole=True), Column("optimised", whole=True)]
     screen.table([*columns, *(ARTIFACT_TIMES if timed else [])], rows)
     _legend(rows, screen)
@@ -257,15 +258,31 @@ def _parity(artifacts: list[Facts], screen: Screen) -> None:
     for a in found:
         times = [" / ".join(cells.text("ms", value) for value in pair) for pair in a["parity"]["ms"].values()]
         speedups = " / ".join("–" if value is None else f"{value:.2f}x" for value in a["parity"]["speedup"])
-        rows.append([a["problem"].replace("_", " "), speedups, times[-1], *times[:-1]])
-    columns = [Column("problem", least=14), Column("speedup", number=True), Column("optimised ms", number=True),
+        rows.append([_number(a), speedups, times[-1], *times[:-1]])
+    columns = [Column("problem", whole=True), Column("speedup", number=True), Column("optimised ms", number=True),
                Column("eager ms", 1, number=True), Column("compile ms", 2, number=True),
                Column("input ms", 3, number=True)]  # fmt: skip
     screen.table(columns, rows, "By the published protocol (do_bench, one process, nothing verified) / by ours")
 
 
+def _number(artifact: Facts) -> str:
+    """What an artifact's name begins with, its number: short, for a second table."""
+    return str(artifact["problem"]).partition("_")[0]
+
+
 def _rounds(artifact: Facts, screen: Screen) -> None:
-    """Every round's kernel of a search, where `--rounds` judged them."""
+    """The rounds of a search, where `--rounds` judged them: one line, and every kernel where the screen is verbose."""
+    rounds = [each for each in artifact.get("rounds", []) if each["round"]]
+    if not rounds:
+        return
+    if not screen.verbose:
+        correct = sum(each["verdict"] == "correct" for each in rounds)
+        told = f"rounds of {_number(artifact)}: {correct} of {len(rounds)} correct"
+        if fastest := [each for each in rounds if each["best"]]:
+            gain = f", {_ratio(fastest[-1]['over_input'])} over input" if fastest[-1]["over_input"] else ""
+            told += f", fastest {fastest[-1]['round']}{gain}"
+        screen.item(told)
+        return
     rows = []
     for each in artifact.get("rounds", []):
         time = each["time_ms"]["median"] if each["time_ms"] else None
