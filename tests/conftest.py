@@ -81,6 +81,12 @@ def image() -> None:
         pytest.fail(missing_image())
 
 
+def shipped_benchmark(stack: str) -> Path:
+    """The newest published bundle of this stack that measured the kernels that ship with the project."""
+    bundles = sorted((ROOT / "artifacts" / "results" / stack).glob("*-benchmark/manifest.json"))
+    return next(file.parent for file in reversed(bundles) if strict_json(file.read_text())["parameters"]["shipped"])
+
+
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
     """Makes a folder once for all processes of pytest-xdist: `once(name, fill)` is the folder that `fill` filled."""

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Done, Tool, strict_json
-from test_compare import H200, PUBLISHED, folder_of, on
+from conftest import Done, Tool, shipped_benchmark, strict_json
+from test_compare import H200, folder_of, on
 from test_report import bundle_of, result
 from test_terminal import line_with
 
 from repro import benchmark, claims, cli, problems, replication, settings
 from repro.artifacts.layout import Artifact
-from repro.bundle.write import Bundle, latest
+from repro.bundle.write import Bundle
 from repro.claims import Claim
 from repro.errors import UsageError
 
@@ -427,7 +427,7 @@ def test_without_a_name_the_newest_bundles_are_taken(tool: Tool) -> None:
 
 
 def test_the_published_bundles_pass_nothing_off_as_the_published_kernels(tool: Tool) -> None:
-    paths = [b.path for stack in ("h200-pinned", "h200-newer") if (b := latest(PUBLISHED / stack, ("benchmark",)))]
+    paths = [shipped_benchmark(stack) for stack in ("h200-pinned", "h200-newer")]
     done, found, outcomes = judged(tool, *paths)
     assert done.code == 0 and len(outcomes[SPEEDUP]) == 2
     assert not found["counts"]["REPRODUCED"] and not found["counts"]["DIFFERS"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CPU, ROOT, Done, Tool, strict_json
+from conftest import CPU, ROOT, Done, Tool, shipped_benchmark, strict_json
 from test_report import artifacts, bundle_of, result, study
 from test_terminal import line_with
 
@@ -241,9 +241,7 @@ def test_an_agent_study_is_compared_row_by_row(tool: Tool) -> None:
 
 def test_the_published_stacks_are_compared(tool: Tool) -> None:
     """The first use: why problem 77 is 20 times as fast on one stack and not on the other."""
-    a, b = (latest(PUBLISHED / stack, ("benchmark",)) for stack in ("h200-pinned", "h200-newer"))
-    assert a is not None and b is not None
-    done, found, rows = rows_of(tool, a.path, b.path)
+    done, found, rows = rows_of(tool, *(shipped_benchmark(stack) for stack in ("h200-pinned", "h200-newer")))
     assert done.code == 0, done.err
     row = rows["77_conv_transposed_3D_square_padded_dilated_strided", "optimized"]
     assert row["speedup"]["eager"]["word"] == "SLOWER" and row["speedup"]["eager"]["ci95"][1] < 0.5
