@@ -98,7 +98,7 @@ def test_calls_of_the_knowledge_base_are_logged_with_their_failures(record: Reco
     assert found == [("get_page", False, True), ("search_knowledge", True, False)]
 
 
-def test_what_comes_before_its_description_and_what_is_no_event_is_left_alone(record: Record) -> None:
+def test_lines_before_the_description_and_non_events_are_ignored(record: Record) -> None:
     init = {"type": "system", "subtype": "init", "tools": ["Bash", "mcp__knowledge__get_page"],
             "mcp_servers": [{"name": "knowledge", "status": "failed"}], "claude_code_version": "2.1.330"}  # fmt: skip
     stream = play(record, {"type": "system", "subtype": "ui_invalidate"}, b"not json", b"[1]", b"", init,
@@ -235,7 +235,7 @@ def test_a_run_without_its_knowledge_base_is_ended(cell: Cell, monkeypatch: pyte
     assert outcome["status"] == "infra_error" and "not connected" in outcome["detail"] and outcome["wall_s"] < 30
 
 
-def test_a_machine_without_the_cli_is_told_what_to_do(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cli_is_an_error_with_a_remedy(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claude_code, "PROGRAM", "claude-that-is-not-there")
     cell.serve([])
     outcome = cell.run(agent="claude-code")

@@ -128,7 +128,7 @@ def fresh(folder: Path, smoke_results: Path) -> Tool:
 
 
 @pytest.mark.parametrize("arm", ["baseline", "with_kb"])
-def test_an_arm_writes_a_kernel_is_told_of_its_error_and_mends_it(arm: str, both_arms: Any) -> None:
+def test_an_arm_writes_a_kernel_reads_its_error_and_fixes_it(arm: str, both_arms: Any) -> None:
     cell = f"L1_36/{arm}/0"
     said = " ".join(event["text"] for event in events(both_arms.bundle, cell, "tool_result"))
     assert said.index("L1_36_RMSNorm: wrong: ") < said.index("L1_36_RMSNorm: correct ("), (
@@ -197,7 +197,7 @@ def test_an_agent_has_no_interface_no_route_no_names_and_reaches_no_address(prob
         assert found != "done" and found["s"] < 3, (place, found)
 
 
-def test_an_agent_is_nobody_and_writes_its_own_folder_alone(probe: Any) -> None:
+def test_an_agent_has_no_rights_and_writes_only_its_own_folder(probe: Any) -> None:
     assert (probe["uid"], probe["gid"]) == (settings.CONTAINER_UID, settings.CONTAINER_UID)
     assert int(probe["CapEff"], 16) == int(probe["CapBnd"], 16) == 0 and probe["NoNewPrivs"] == "1"
     assert not probe["docker_sock"]
@@ -218,7 +218,7 @@ def test_no_solution_test_or_page_is_within_an_agents_reach(probe: Any) -> None:
     assert [name for name in probe["solutions_in_reach"] if "/problems/" not in name] == []
 
 
-def test_an_agent_is_not_told_its_arm(probe: Any) -> None:
+def test_an_agent_cannot_see_its_arm(probe: Any) -> None:
     assert probe["arm_told"] == []
 
 

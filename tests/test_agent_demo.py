@@ -49,7 +49,7 @@ def check(cell: Cell, outcome: dict[str, Any], arm: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arm", ARMS)
-def test_the_scripted_agent_errs_is_told_mends_and_ends(cell: Cell, arm: str) -> None:
+def test_the_scripted_agent_reads_its_error_fixes_it_and_ends(cell: Cell, arm: str) -> None:
     lines = jsonio.lines(SCRIPTS / f"L1_36.{arm}.jsonl")
     knowledge = {"kind": ARMS[arm][0]}
     with gateway_cell.Cell(lines, arm=arm, knowledge=knowledge) as gateway:

@@ -61,7 +61,7 @@ def test_a_failure_that_calls_itself_an_answer_is_noticed(knowledge: Knowledge) 
 
 
 @pytest.mark.clock
-def test_a_server_that_died_is_told_at_once_and_reached_again_when_it_is_back(cell: Cell, knowledge: Knowledge) -> None:
+def test_a_dead_server_is_reported_at_once_and_reached_after_it_returns(cell: Cell, knowledge: Knowledge) -> None:
     assert cell.server is not None
     cell.server.kill()
     cell.server.wait()

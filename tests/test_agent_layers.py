@@ -67,7 +67,7 @@ def both_arms(image: None, tmp_path_factory: pytest.TempPathFactory, smoke_resul
 
 
 @pytest.mark.parametrize("arm", ["baseline", "with_kb"])
-def test_the_real_cli_writes_a_kernel_is_told_of_its_error_and_mends_it(arm: str, both_arms: Any) -> None:
+def test_the_real_cli_writes_a_kernel_reads_its_error_and_fixes_it(arm: str, both_arms: Any) -> None:
     cell = f"L1_36/{arm}/0"
     told = record(both_arms.bundle, cell)
     outcome, meter = told["outcome"], told["meter"]
@@ -97,7 +97,7 @@ def test_a_study_of_the_real_cli_verifies_is_reported_and_leaves_nothing(both_ar
     assert not left_over(both_arms.pid) and not both_arms.tool.processes()
 
 
-def test_an_image_without_the_cli_is_told_of_before_anything_starts(study_tool: Tool) -> None:
+def test_an_image_without_the_cli_is_reported_before_anything_starts(study_tool: Tool) -> None:
     if has_cli():
         pytest.skip(f"the image {settings.image()!r} has Claude Code")
     done = study_tool(*CLAUDE_STUDY, "--upstream", f"replay:{SCRIPTS / 'claude_code'}")

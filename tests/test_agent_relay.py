@@ -114,7 +114,7 @@ def test_more_connections_than_there_is_room_for_wait_their_turn(
     assert relay.most_at_once <= 3
 
 
-def test_a_gateway_that_ends_its_side_can_still_be_told_something(serve: Callable[[Handler], Relay]) -> None:
+def test_a_gateway_that_closed_its_side_still_receives_data(serve: Callable[[Handler], Relay]) -> None:
     heard: list[bytes] = []
     over = threading.Event()
 
@@ -161,7 +161,7 @@ def test_a_gateway_that_hangs_up_ends_the_connection(serve: Callable[[Handler], 
 
 
 @pytest.mark.parametrize("left", ["nothing", "a file"])
-def test_a_gateway_that_is_gone_is_told_as_an_http_error(place: Path, left: str) -> None:
+def test_a_missing_gateway_is_an_http_error(place: Path, left: str) -> None:
     if left == "a file":
         with socket.socket(socket.AF_UNIX) as once:
             once.bind(str(place))
@@ -201,7 +201,7 @@ def test_it_listens_on_loopback_alone(serve: Callable[[Handler], Relay]) -> None
     assert listening == [f"0100007F:{port}"]
 
 
-def test_a_port_that_is_taken_is_told(place: Path) -> None:
+def test_a_taken_port_is_reported(place: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         with pytest.raises(PrerequisiteError, match="port"):
             Relay(taken.getsockname()[1], str(place)).start()

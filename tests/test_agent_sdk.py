@@ -182,7 +182,7 @@ def test_a_spent_budget_ends_it_at_once_and_keeps_the_solution(cell: Cell) -> No
         (refused(400, "invalid_request_error", "gateway: the time of this run is used up [budget:wall]"), "timeout"),
     ],
 )
-def test_errors_are_told_apart_by_whose_fault_they_are(cell: Cell, step: dict[str, Any], status: str) -> None:
+def test_errors_are_classified_by_their_cause(cell: Cell, step: dict[str, Any], status: str) -> None:
     cell.serve([step])
     assert cell.run()["status"] == status and len(cell.requests()) == 1
 
@@ -224,7 +224,7 @@ def test_a_slow_knowledge_tool_costs_one_call_its_bound(cell: Cell) -> None:
     assert answer["is_error"] and "within 1 s" in answer["content"][0]["text"]
 
 
-def test_an_unknown_tool_is_told_to_the_model(cell: Cell) -> None:
+def test_an_unknown_tool_is_an_error_for_the_model(cell: Cell) -> None:
     cell.serve([message(call("web_search", query="x")), message(CREATE | {"id": "toolu_2"}), DONE])
     assert cell.run()["status"] == "completed"
     assert cell.events("tool_result")[0]["text"] == "there is no tool 'web_search'"

@@ -224,7 +224,7 @@ def test_a_folder_without_a_task_is_refused_in_one_line(tmp_path: Path, broken: 
     assert done.returncode == 1 and done.stderr.startswith("repro: ") and len(done.stderr.splitlines()) == 1
 
 
-def test_what_names_the_arm_is_gone_before_the_agent_works(cell: Cell) -> None:
+def test_the_file_that_names_the_arm_is_removed_before_the_agent_works(cell: Cell) -> None:
     """Its programs may read all of its folder and every environment; the baseline is not told that it is one."""
     look = call("bash", command="ls ..; grep -rs 'the-[a]rm' .. /proc/$$/environ; env")
     cell.serve([message(look), message(CREATE), DONE])
@@ -242,7 +242,7 @@ def test_an_unknown_agent_or_problem_is_refused(cell: Cell) -> None:
         cell.write(problems=["L9_99"])
 
 
-def test_every_arm_is_told_the_same(cell: Cell) -> None:
+def test_every_arm_gets_the_same_prompt(cell: Cell) -> None:
     arms = [cell.write(arm="baseline"), cell.write(**KB, expect_tools=["echo"]),
             cell.write(arm="placebo", knowledge="placebo", expect_tools=["echo"])]  # fmt: skip
     assert len({task.prompt(each) for each in arms}) == 1 and len({task.system(each) for each in arms}) == 1
@@ -261,7 +261,7 @@ def test_the_prompt_names_every_problem_its_files_and_the_command(cell: Cell) ->
         assert rule in one, rule
 
 
-def test_limits_are_told_in_words() -> None:
+def test_limits_are_written_in_words() -> None:
     assert task.limits({"wall_s": 2400, "turns": 200, "tokens": 2_000_000, "usd": 20.0, "kb_calls": 200}) == (
         "40 minutes, 200 turns, 2,000,000 tokens and 20.00 USD of model use"
     )
@@ -284,7 +284,7 @@ def test_a_recording_is_carried_out_again_for_real(cell: Cell, tmp_path: Path) -
     assert (again.folder / "work" / SOLUTION).read_text() == first == "x = 1\n2\n"
 
 
-def test_a_recording_that_is_none_is_told(cell: Cell) -> None:
+def test_an_invalid_recording_is_reported(cell: Cell) -> None:
     (cell.folder / "replay.jsonl").write_text("no json\n")
     outcome = cell.run(agent="replay")
     assert outcome["status"] == "infra_error" and "is not a recording" in outcome["detail"]

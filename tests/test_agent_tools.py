@@ -83,19 +83,19 @@ def test_broken_syntax_costs_one_command_and_no_time(make: Callable[..., Bash], 
     assert bash.run("echo still here").text == "still here" and time.monotonic() - begin < 5
 
 
-def test_what_looks_like_the_end_of_a_command_is_only_output(make: Callable[..., Bash]) -> None:
+def test_output_cannot_imitate_the_end_of_a_command(make: Callable[..., Bash]) -> None:
     bash = make()
     assert bash.run("echo 1 0; echo 1 7 >&2; sleep 0.3; echo real end").text == "1 0\n1 7\nreal end"
 
 
-def test_an_ended_shell_is_told_and_followed_by_a_new_one(make: Callable[..., Bash], tmp_path: Path) -> None:
+def test_an_ended_shell_is_reported_and_replaced(make: Callable[..., Bash], tmp_path: Path) -> None:
     bash = make()
     first = bash.run("cd /; X=1; exit 7")
     assert first.is_error and "exit code 7" in first.text
     assert bash.run('pwd; echo "[$X]"').text.split() == [str(tmp_path), "[]"]
 
 
-def test_a_shell_that_is_killed_is_told(make: Callable[..., Bash]) -> None:
+def test_a_killed_shell_is_reported(make: Callable[..., Bash]) -> None:
     result = make().run("kill -9 $$")
     assert result.is_error and "SIGKILL" in result.text
 
@@ -240,7 +240,7 @@ def test_a_link_within_the_folder_is_followed(work: Path) -> None:
     assert (work / "link.py").is_symlink() and (work / "real.py").read_text() == "b\n"
 
 
-def test_what_is_no_text_file_is_refused_and_never_waited_for(work: Path) -> None:
+def test_non_text_files_are_refused_without_waiting(work: Path) -> None:
     os.mkfifo(work / "pipe")
     (work / "binary").write_bytes(b"\xff\xfe\x00")
     (work / "loop").symlink_to("loop")
@@ -265,7 +265,7 @@ def test_a_folder_is_listed_two_levels_deep_without_following_links(work: Path) 
         {"command": "str_replace", "path": "f", "old_str": "", "new_str": "x"},
     ],
 )  # fmt: skip
-def test_a_wrong_call_is_told_to_the_model(work: Path, given: dict[str, Any]) -> None:
+def test_a_wrong_call_is_an_error_for_the_model(work: Path, given: dict[str, Any]) -> None:
     (work / "f").write_text("one\n")
     result = Editor(work).run(given)
     assert result.is_error and result.text and (work / "f").read_text() == "one\n"

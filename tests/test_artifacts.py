@@ -259,7 +259,7 @@ def test_lint_of_a_folder_without_artifacts_is_wrong_use(tool: Tool) -> None:
     assert done.code == 1 and "no such folder: nowhere" in done.complaint
 
 
-def test_what_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
+def test_unreadable_files_do_not_stop_the_checks(tmp_path: Path) -> None:
     """Every file of a trace replaced by garbage, a folder or nothing at all, and a round that is a file."""
     root = published(tmp_path / "a")
     for position, file in enumerate(sorted((root / NAME).rglob("*.*"))):
@@ -345,7 +345,7 @@ def test_a_table_of_something_else_is_not_read() -> None:
         (36, 1.9e9, None, None),
     ],
 )
-def test_the_dtype_of_a_profile_is_told_from_its_traffic(
+def test_the_dtype_of_a_profile_is_inferred_from_its_traffic(
     tmp_path: Path, number: int, read: float, written: float | None, dtype: str | None
 ) -> None:
     metrics = {"dram__bytes_read.sum": read} | ({} if written is None else {"dram__bytes_write.sum": written})

@@ -176,7 +176,7 @@ def test_positional_only_parameters_are_bound() -> None:
     assert x == "x" and weight is model.conv.weight and stride == 2
 
 
-def test_what_stays_unbound_is_a_type_error() -> None:
+def test_an_unbound_parameter_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="'temperature' .* matches no input and no model value"):
         binder.bind(lambda x, temperature: x, Conv(), 1)
     with pytest.raises(TypeError, match="takes 1 of the problem's 2 inputs"):
@@ -226,7 +226,7 @@ def test_every_kind_of_layer_gives_its_configuration(layer: nn.Module, expected:
     assert called_with(scope["function"], nn.Sequential(layer), "x") == expected
 
 
-def test_what_no_name_tells_takes_the_constructors_arguments_in_their_order() -> None:
+def test_unknown_names_take_constructor_arguments_in_order() -> None:
     """`kernel_function(*inputs, *init_inputs)`, as profilers of published kernels call them."""
     assert called_with(lambda x, C: (x, C), RMSNorm(64), "x") == ("x", 64)
     assert called_with(lambda x, C, small: (x, C, small), RMSNorm(64, 1e-3), "x") == ("x", 64, 1e-3)
@@ -272,7 +272,7 @@ def test_plain_values_of_other_kinds_are_found_by_name() -> None:
     assert found == (1, True, "mean", [1, 2])
 
 
-def test_what_a_partial_filled_is_neither_an_input_nor_bound_again() -> None:
+def test_arguments_filled_by_a_partial_are_kept() -> None:
     """By place or by name, beside `**kwargs` and `*args` too: it had no `__name__`, and would have lost its value."""
     model = Conv(bias=True)
     block = functools.partial(lambda x, block, y, stride: (x, block, y, stride), block=128)
@@ -286,7 +286,7 @@ def test_what_a_partial_filled_is_neither_an_input_nor_bound_again() -> None:
     assert keywords["stride"] == 7 and keywords["padding"] == 1
 
 
-def test_what_hides_its_parameters_is_bound_by_those_of_the_function_behind_it() -> None:
+def test_wrappers_are_bound_by_the_parameters_of_the_wrapped_function() -> None:
     """Modules, compiled functions, TorchScript and autograd functions, in which `(*args, **kwargs)` stood for them."""
 
     class Kernel(nn.Module):
@@ -324,7 +324,7 @@ def test_a_positional_parameter_that_stays_at_its_default_keeps_its_place() -> N
     assert called_with(scope["function"], Conv(), "x") == ("x", 1.5, 2)
 
 
-def test_what_tells_no_parameters_is_a_type_error_that_says_what_to_do() -> None:
+def test_an_unreadable_signature_is_a_type_error_with_a_remedy() -> None:
     """A builtin of an extension was a ValueError about a signature."""
     with pytest.raises(TypeError, match="has no readable signature: define it with def"):
         binder.bind(torch.rms_norm, Conv(), 1)

@@ -129,7 +129,7 @@ def test_reading_does_not_change_a_cut_bundle(begun: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ['{"row": "b", "sta', "[]", '{"status": "done"}', "\0\0\0"])
-def test_damage_in_the_middle_is_told_and_not_passed_over(begun: Path, line: str) -> None:
+def test_damage_in_the_middle_is_reported(begun: Path, line: str) -> None:
     lines = begun.read_text().splitlines()
     begun.write_text("\n".join([lines[0], line, lines[1]]) + "\n")
     with pytest.raises(BundleError, match=r"rows.jsonl is damaged"):
@@ -175,7 +175,7 @@ def test_unfinished_bundle_is_resumed(tmp_path: Path, status: str) -> None:
     assert found is not None and found.path == path.path and manifest(found.path)["status"] == "running"
 
 
-def test_error_of_an_earlier_attempt_is_not_told_of_the_next(tmp_path: Path) -> None:
+def test_error_of_an_earlier_attempt_is_not_kept_for_the_next(tmp_path: Path) -> None:
     create(tmp_path).finish("incomplete", error="the engine went away")
     found = resume(tmp_path)
     assert found is not None

@@ -174,7 +174,7 @@ def test_a_file_that_is_wrong_says_where(tmp_path: Path, old: str, new: str, wor
         small(tmp_path, SMALL.replace(old, new))
 
 
-def test_no_claim_stands_twice(tmp_path: Path) -> None:
+def test_no_claim_occurs_twice(tmp_path: Path) -> None:
     family = SMALL[SMALL.index("[[family]]") :]
     with pytest.raises(UsageError, match="two claims have the id f/36_RMSNorm"):
         small(tmp_path, SMALL + family)
@@ -329,9 +329,7 @@ def test_a_speedup_that_the_judges_clock_does_not_confirm_is_ambiguous(tool: Too
         ({"eager": 12.879, "compile": 8.135, "input_kernel": 5.0}, {}, None),
     ],
 )
-def test_what_was_not_measured_is_not_compared(
-    tool: Tool, times: Any, options: dict[str, Any], why: str | None
-) -> None:
+def test_unmeasured_claims_are_not_compared(tool: Tool, times: Any, options: dict[str, Any], why: str | None) -> None:
     found = outcome(tool, SPEEDUP, theirs(tool.folder / "a", times, **options))
     if why is None:  # nothing of that kernel at all
         assert found["verdict"] == "BLOCKED" and "the published folder of kernels" in found["reason"]
@@ -345,7 +343,7 @@ def test_other_sizes_are_another_problem(tool: Tool) -> None:
     assert found["verdict"] == "NOT-COMPARABLE" and "L1_82@bf16, of other sizes" in found["reason"]
 
 
-def test_what_did_not_converge_and_the_published_protocol_are_noted(tool: Tool) -> None:
+def test_unconverged_times_and_the_published_protocol_are_noted(tool: Tool) -> None:
     both = result("L1_36@bf16", THEIRS, baseline_classes={"eager": "bf16", "compile": "bf16"}, status="not_converged")
     both["parity"] = {"times_ms": {"compile": 8.0, "optimized": 4.0}}
     notes = outcome(tool, SPEEDUP, theirs(tool.folder / "a", both))["notes"]
@@ -433,7 +431,7 @@ def test_the_published_bundles_pass_nothing_off_as_the_published_kernels(tool: T
     assert not found["counts"]["REPRODUCED"] and not found["counts"]["DIFFERS"]
 
 
-def test_wrong_use_is_told_in_one_line(tool: Tool) -> None:
+def test_wrong_use_is_one_line(tool: Tool) -> None:
     done = tool("compare", "--claims", tool.folder)
     assert done.code == 1 and "is not a bundle" in done.complaint
     done = tool("compare", "--claims", theirs(tool.folder / "a"), "--json", tool.folder)

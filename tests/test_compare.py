@@ -81,7 +81,7 @@ def test_rows_are_compared_with_intervals(tool: Tool) -> None:
     assert "no verdicts changed" in done.out and "Nothing but the machine's state differs." in done.out
 
 
-def test_what_one_bundle_lacks_is_named_with_its_reason(tool: Tool) -> None:
+def test_rows_missing_from_one_bundle_are_named_with_the_reason(tool: Tool) -> None:
     times = {"eager": 8.0, "optimized": 2.0}
     a = folder_of(
         tool.folder / "a", {"36_RMSNorm": times, "43_Pool": times, "77_conv": "no memory", "04_Matrix": times}
@@ -111,7 +111,7 @@ def test_folders_are_the_same_where_their_numbers_are(tool: Tool) -> None:
     assert len(rows) == 2 and not found["only_a"] and not found["only_b"]
 
 
-def test_a_verdict_that_changed_is_named_and_strict_tells_it(tool: Tool) -> None:
+def test_a_changed_verdict_is_named_and_strict_exits_with_it(tool: Tool) -> None:
     times = {"eager": 8.0, "input_kernel": 3.0, "optimized": 2.0}
     wrong = result("L1_36@bf16", {"eager": 8.0, "input_kernel": 3.0}, bad={"optimized": "1 over the limit 0.02"},
                    baseline_classes=EAGER)  # fmt: skip
@@ -146,7 +146,7 @@ def test_times_never_compare_across_a_hard_difference(tool: Tool, machine: dict[
     assert line_with(done.out, "hard !", next(iter(machine))) and "times are shown and not compared" in done.out
 
 
-def test_two_gpus_of_one_kind_do_not_tell_five_per_cent_apart(tool: Tool) -> None:
+def test_five_per_cent_between_two_gpus_of_one_kind_is_ambiguous(tool: Tool) -> None:
     """No interval of one run knows how such machines differ; speedups hold each its own run."""
     a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
     for other, time, speedup in (
@@ -169,7 +169,7 @@ def test_two_gpus_of_one_kind_do_not_tell_five_per_cent_apart(tool: Tool) -> Non
         ({"parameters": {"size": "smoke"}}, "it ran at size smoke"),
     ],
 )
-def test_what_is_no_measurement_is_never_compared_as_one(tool: Tool, options: dict[str, Any], why: str) -> None:
+def test_times_that_are_not_measurements_are_never_compared(tool: Tool, options: dict[str, Any], why: str) -> None:
     times = {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}}
     a, b = folder_of(tool.folder / "a", times), folder_of(tool.folder / "b", times, **options)
     for pair, side in (((a, b), "B"), ((b, a), "A")):
@@ -219,7 +219,7 @@ def test_the_controls_noise_and_an_unconfirmed_speedup_leave_it_open(tool: Tool)
     assert rows_of(tool, a, d)[2]["36_RMSNorm", "optimized"]["speedup"]["eager"]["word"] == "AMBIGUOUS"
 
 
-def test_what_was_rejected_has_no_speed(tool: Tool) -> None:
+def test_rejected_solutions_have_no_speed(tool: Tool) -> None:
     """A time under what the GPU allows is kept in the row and compared with nothing."""
     a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
     b = folder_of(tool.folder / "b", {"36_RMSNorm": {"eager": 8.0, "optimized": 0.5}})
@@ -261,7 +261,7 @@ def test_a_judged_bundle_of_the_cpu_is_compared_with_itself(judge_tool: Tool) ->
     assert "CPU" in found["caveats"][0] and all(row["time_ms"] is None for row in found["rows"])
 
 
-def test_wrong_use_is_told_in_one_line(tool: Tool) -> None:
+def test_wrong_use_is_one_line(tool: Tool) -> None:
     a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
     run = study(tool.folder / "run").path
     fixtures = latest(PUBLISHED / "h200-pinned", ("fixtures",))
@@ -277,7 +277,7 @@ def test_wrong_use_is_told_in_one_line(tool: Tool) -> None:
         assert done.code == 1 and words in done.complaint, done.err
 
 
-def test_a_damaged_row_is_told_and_not_compared(tool: Tool) -> None:
+def test_a_damaged_row_is_reported_and_not_compared(tool: Tool) -> None:
     a = folder_of(tool.folder / "a", {"36_RMSNorm": {"eager": 8.0, "optimized": 2.0}})
     file = a / "rows.jsonl"
     row = json.loads(file.read_text())
@@ -337,7 +337,7 @@ def test_an_interval_of_no_width_may_be_a_rounding_off() -> None:
     assert found == Interval(2.0, 2.0, 2.0 + 1e-15)
 
 
-def test_solutions_that_one_row_holds_are_told_apart(tool: Tool) -> None:
+def test_solutions_of_one_row_are_distinguished(tool: Tool) -> None:
     found = measured.read(artifacts(tool.folder / "a"))
     names = ("input_kernel", "optimized", "eager", "compile")
     assert {key for key in found.records if key[0] == "36"} == {("36", name) for name in names}

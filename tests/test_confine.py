@@ -439,7 +439,7 @@ def test_everything_is_applied_where_the_kernel_has_it(confined: Run) -> None:
         *(pytest.param(f"check_{what}", marks=pytest.mark.slow) for what in ("triton", "compile")),
     ],
 )
-def test_what_a_solution_needs_works(confined: Run, name: str) -> None:
+def test_operations_that_solutions_need_are_allowed(confined: Run, name: str) -> None:
     confined(name)
 
 
@@ -464,7 +464,7 @@ def test_only_what_is_needed_is_read(confined: Run, tmp_path: Path) -> None:
     confined("check_reading", tmp_path / "other", tmp_path / "given")
 
 
-def test_nobody_is_connected_to(confined: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sockets_cannot_connect(confined: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as service:
         monkeypatch.chdir(tmp_path)  # the name of such a socket is short
         service.bind("service")
@@ -548,7 +548,7 @@ def test_the_first_landlock_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None
     assert confine._landlock(Path("/nowhere"), []) == "not applied: ABI 1 is too old"
 
 
-def test_what_lies_around_a_hidden_folder(tmp_path: Path) -> None:
+def test_rules_cover_everything_around_a_hidden_folder(tmp_path: Path) -> None:
     """Landlock knows no exceptions, so the neighbours of a hidden folder are named one by one."""
     for name in ("a/hidden/x", "a/b", "c"):
         (tmp_path / name).mkdir(parents=True)

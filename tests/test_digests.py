@@ -143,7 +143,7 @@ ORDERS = {
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "bool"])
 @pytest.mark.parametrize("dims", [0, 1, 2])
 @pytest.mark.parametrize("name", ORDERS)
-def test_what_an_honest_worker_hands_out_has_the_states_that_it_told(name: str, dims: int, dtype: str) -> None:
+def test_an_honest_workers_bytes_match_its_states(name: str, dims: int, dtype: str) -> None:
     """Any rows, in whatever order they lie in memory, and however little is fetched at once; and no other bytes."""
     order = ORDERS[name]
     own = drawn(dtype, 6, 5, 28, 101)
@@ -183,7 +183,7 @@ def test_what_an_honest_worker_hands_out_has_the_states_that_it_told(name: str, 
     "roots, told",
     [(None, None), ([], []), ([7], [7]), (["0" * 64], ["AAAA"]), (["0" * 64], ["!"]), ("x", "y"), ([None], [None])],
 )
-def test_what_a_dishonest_worker_tells_is_one_kind_of_error(roots: Any, told: Any) -> None:
+def test_malformed_states_are_rejected_as_deferred_write(roots: Any, told: Any) -> None:
     value = torch.zeros(3, 40)
     seal, described = sealed(value)
     seal.roots, seal.told = roots, told
@@ -192,7 +192,7 @@ def test_what_a_dishonest_worker_tells_is_one_kind_of_error(roots: Any, told: An
     assert caught.value.code == "deferred_write"
 
 
-def test_states_that_are_told_later_must_be_those_of_the_root() -> None:
+def test_states_must_match_their_root() -> None:
     value, later = torch.zeros(3, 40), torch.ones(3, 40)
     seal, described = sealed(value)
     seal.told = [base64.b64encode(outputs.sealed(later, seal.key)[0][0]).decode()]
@@ -364,7 +364,7 @@ def test_pieces_of_more_than_four_gigabytes_have_the_states_of_the_whole() -> No
 
 
 @pytest.mark.gpu
-def test_a_seal_takes_little_of_the_time_in_which_nobody_looks() -> None:
+def test_sealing_takes_little_time() -> None:
     """200 MB of it: by torch's operations on eight-byte numbers it took over a millisecond."""
     values = torch.randn(50 << 20, device="cuda")
     took = []

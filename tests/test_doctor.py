@@ -58,7 +58,7 @@ def test_a_healthy_gpu_passes(tool, fake_gpu):
         ({"FAKE_NVML_DRIVER": "none"}, "driver", "error 9"),
     ],
 )
-def test_what_makes_a_gpu_doubtful_is_a_warning(tool, fake_gpu, environment, check, seen):
+def test_doubtful_gpu_states_are_warnings(tool, fake_gpu, environment, check, seen):
     found = examined(tool, *LOCAL, **fake_gpu, **environment)[check]
     assert found["status"] == "warn" and seen in found["seen"], found
 

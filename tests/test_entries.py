@@ -191,7 +191,7 @@ def test_parameters_by_the_names_of_the_constructors_arguments(key: str, tmp_pat
     assert found["verdict"] == "correct", found["reasons"]
 
 
-def test_a_file_without_an_entry_is_told_both_that_are_looked_for(tmp_path: Path, smoke_fixture: Any) -> None:
+def test_an_error_names_both_entry_points_of_a_solution(tmp_path: Path, smoke_fixture: Any) -> None:
     """It told of ModelNew alone."""
     (reason,) = judged("def rms(x):\n    return x\n", tmp_path, smoke_fixture("L1_36"))["reasons"]
     assert reason["code"] == "no_entry" and "ModelNew or kernel_function" in reason["detail"]

@@ -244,7 +244,7 @@ def test_calling_a_bundle_older_does_not_switch_checks_off(tmp_path: Path) -> No
     assert "bundle id" in failed(path)
 
 
-def test_what_makes_no_sense_fails_its_check_and_not_the_tool(tmp_path: Path, tool: Tool) -> None:
+def test_nonsense_fails_its_check_without_failing_the_tool(tmp_path: Path, tool: Tool) -> None:
     for name, text in (("rows.jsonl", '{"row": "a"}\n[]\n'), ("statement.json", "[1]"), ("manifest.json", "{}")):
         path = written(tmp_path / name)
         (path / name).write_text(text)

@@ -410,7 +410,7 @@ def judge_killed(tool: Tool) -> dict[str, SimpleNamespace]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["judge", "launcher"])
-def test_row_that_loses_its_judge_is_told_with_exit_2(who: str, judge_killed: Any) -> None:
+def test_row_that_loses_its_judge_exits_2(who: str, judge_killed: Any) -> None:
     """And the next row is judged, and nothing of it stays: neither process nor folder."""
     found = judge_killed[who]
     assert found.done.code == 2
@@ -558,7 +558,7 @@ def constant_problem(tool: Tool) -> SimpleNamespace:
     return SimpleNamespace(done=done, results=strict_json((tool.folder / "out.json").read_text())["results"])
 
 
-def test_problem_that_a_cheat_solves_judges_nobody(constant_problem: Any) -> None:
+def test_problem_that_a_cheat_solves_gives_no_verdict(constant_problem: Any) -> None:
     (entry,) = constant_problem.results
     assert entry["verdict"] == "error" and "refused" in entry["reasons"][0]["detail"], entry
     assert constant_problem.done.code == 1 and "refused" in constant_problem.done.complaint
@@ -582,7 +582,7 @@ def broken_artifacts(tool: Tool) -> SimpleNamespace:
     return SimpleNamespace(done=done, entries={entry["problem"]: entry for entry in entries})
 
 
-def test_artifacts_that_lack_something_are_told_and_the_others_judged(broken_artifacts: Any) -> None:
+def test_incomplete_artifacts_are_reported_and_the_others_judged(broken_artifacts: Any) -> None:
     entries = broken_artifacts.entries
     assert {kernel["verdict"] for kernel in entries["36_RMSNorm"]["kernels"].values()} == {"correct"}
     assert "problem.py" in entries["4_no_problem"]["reasons"][0]
@@ -695,7 +695,7 @@ def full_scratch(tool: Tool) -> SimpleNamespace:
 
 
 @pytest.mark.slow
-def test_solution_that_fills_the_disk_harms_nobody(full_scratch: Any) -> None:
+def test_solution_that_fills_the_disk_fails_alone(full_scratch: Any) -> None:
     """What it wrote goes with its worker, before the outcome is written."""
     assert full_scratch.done.code == 0, full_scratch.done.err
     assert {row["result"]["results"][0]["verdict"] for row in full_scratch.rows.values()} == {"correct"}
@@ -959,7 +959,7 @@ def test_container_of_a_solution_is_hardened(docker_run: Any) -> None:
 
 
 @pytest.mark.docker
-def test_container_tells_what_it_cannot_see_of_itself(image: None, tool: Tool) -> None:
+def test_container_reports_facts_from_its_engine(image: None, tool: Tool) -> None:
     done = tool("fingerprint", "--engine", "docker", "--device", "cpu", "--json", "out.json")
     assert done.code == 0, done.err
     values = strict_json((tool.folder / "out.json").read_text())["values"]

@@ -100,7 +100,7 @@ def test_ids_are_over_what_does_not_change_while_a_run_lasts(of_fake):
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_not_loaded_is_told(fake_gpu, tool):
+def test_a_driver_that_is_not_loaded_is_reported(fake_gpu, tool):
     program = "from repro import fingerprint; import json; print(json.dumps(fingerprint.collect('cuda')))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=settings.ROOT,
@@ -110,7 +110,7 @@ def test_a_driver_that_is_not_loaded_is_told(fake_gpu, tool):
     assert found["status"] == "absent: NVML error 9, Driver Not Loaded"
 
 
-def test_what_an_engine_tells_its_container_is_recorded(monkeypatch):
+def test_facts_from_the_engine_are_recorded(monkeypatch):
     facts = {"image_id": "sha256:aa", "repo_digests": "repro@sha256:bb", "toolkit": "1.17", "engine_api": "1.41"}
     monkeypatch.setenv("REPRO_CONTAINER", json.dumps(facts))
     monkeypatch.setenv("REPRO_GIT_SHA", "cc")
@@ -119,7 +119,7 @@ def test_what_an_engine_tells_its_container_is_recorded(monkeypatch):
     assert values["base_digest"]["status"] == "absent: the engine did not tell"
 
 
-def test_variables_that_workers_do_not_get_are_named_and_not_told(monkeypatch):
+def test_withheld_variables_are_named_without_values(monkeypatch):
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "very secret")
     values = fingerprint.collect("cpu")["values"]
     assert "CUDA_LAUNCH_BLOCKING" in values["environment_withheld"]["value"]
@@ -185,6 +185,6 @@ def test_one_gpu_is_known_by_its_hash_alone():
         ("repro:latest", "repro:latest"),
     ],
 )
-def test_a_private_registry_is_not_told(name, told):
+def test_a_private_registry_is_not_revealed(name, told):
     docker = pytest.importorskip("repro.engines.docker")
     assert docker._without_host(name) == told

@@ -75,7 +75,7 @@ def test_links_are_removed_and_what_they_name_stays(room: Path) -> None:
     assert (room / "kept" / "file").read_text() == "x" and (room / "kept" / "inner").is_dir()
 
 
-def test_what_moves_meanwhile_leads_nowhere_else(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_moved_during_removal_is_left_alone(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that another process moves while it is emptied has another one above it, which stays as it is."""
     (room / "kept" / "inner").mkdir(parents=True)
     nest(room / "gone", 3)
@@ -112,7 +112,7 @@ def test_folders_that_their_owner_closed_are_removed(room: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's files")
-def test_what_cannot_be_removed_does_not_keep_the_rest(room: Path) -> None:
+def test_an_unremovable_entry_does_not_keep_the_rest(room: Path) -> None:
     _as_user("os.makedirs(sys.argv[1] + '/mine/a'); os.makedirs(sys.argv[1] + '/mine/b')", room)
     (room / "mine" / "theirs").mkdir(mode=0o700)
     (room / "mine" / "theirs" / "file").touch()

@@ -181,7 +181,7 @@ def test_an_error_event_of_the_provider_reaches_the_agent_and_the_meter() -> Non
         assert cell.settled(provider_errors={"overloaded_error": 1})["turns"] == 0
 
 
-def test_nobody_at_the_providers_address_is_told_plainly() -> None:
+def test_an_unreachable_provider_is_reported_plainly() -> None:
     told = {"keys": {"ANTHROPIC_API_KEY": KEY}, "upstream": {"kind": "anthropic", "base_url": "http://127.0.0.1:9"}}
     with Cell(**told) as cell, pytest.raises(anthropic.APIStatusError, match=r"upstream:connect"):
         ask(cell)
@@ -212,7 +212,7 @@ def test_a_script_can_choose_its_answer_by_what_was_said() -> None:
             ask(cell, [{"role": "user", "content": "neither"}])
 
 
-def test_what_was_recorded_replays_strictly_and_a_departure_is_shown_as_a_diff(tmp_path: Path) -> None:
+def test_a_recording_replays_strictly_and_differences_are_a_diff(tmp_path: Path) -> None:
     then = [
         *HI,
         {"role": "assistant", "content": [{"type": "text", "text": "first"}]},
@@ -429,7 +429,7 @@ def test_twenty_large_requests_at_once_are_answered_in_bounded_memory() -> None:
 
 
 @pytest.mark.slow
-def test_who_comes_when_the_queue_is_full_is_told_to_come_again() -> None:
+def test_requests_beyond_a_full_queue_are_asked_to_retry() -> None:
     lines = [{"delay_s": 4.0, "times": 8, **says("x", match={"turn": 0})}]
     with Cell(lines) as cell, ThreadPoolExecutor(90) as pool, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(cell.http()) for _ in range(90)]  # which takes seconds on a busy machine
@@ -467,7 +467,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("told", "said"), REFUSED)
-def test_what_cannot_work_is_refused_in_one_line_before_ready(told: dict[str, Any], said: str) -> None:
+def test_invalid_configurations_are_refused_in_one_line_before_ready(told: dict[str, Any], said: str) -> None:
     cell = Cell(**told)
     process = cell.start()
     out, err = process.communicate(timeout=60)

@@ -95,7 +95,7 @@ FRAMES = {
 
 # to the last one the gateway leaves its connection open, ten seconds long
 @pytest.mark.parametrize("name", [*list(FRAMES)[:-1], pytest.param("HTTP/2", marks=pytest.mark.slow)])
-def test_what_is_no_plain_request_is_refused(name: str, cell: Cell) -> None:
+def test_malformed_requests_are_refused(name: str, cell: Cell) -> None:
     before = cell.meter()["requests"]
     assert 400 <= status(raw(cell, FRAMES[name])) < 500
     assert cell.meter()["requests"] == before

@@ -75,7 +75,7 @@ def test_the_arm_without_knowledge_has_no_mcp() -> None:
 
 
 @pytest.mark.slow
-def test_local_and_placebo_tell_different_things() -> None:
+def test_local_and_placebo_give_different_answers() -> None:
     with knowing() as local, knowing("placebo") as placebo:
         assert call(local)[0] != call(placebo)[0]
 
@@ -206,7 +206,7 @@ def test_a_slow_knowledge_server_costs_one_call_and_not_the_cell(package: Callab
 
 
 @pytest.mark.slow
-def test_a_knowledge_server_that_died_is_told_of_in_every_answer(package: Callable[..., dict[str, str]]) -> None:
+def test_every_answer_reports_a_dead_knowledge_server(package: Callable[..., dict[str, str]]) -> None:
     with remote(package(), knowledge={"timeout_s": 5}) as cell:
         assert call(cell, query="die")[1] and call(cell, query="again")[1]
         assert [line["error"] for line in cell.lines("kb")] == [True, True]
@@ -236,7 +236,7 @@ def test_a_knowledge_server_that_cannot_serve_is_refused_before_ready(
     assert len(err.splitlines()) == 1
 
 
-def test_what_looks_like_a_failure_within_an_answer_is_none() -> None:
+def test_failure_words_inside_an_answer_are_no_failure() -> None:
     answer = "Kernels wait for memory. " * 10 + "A launch that timed out, or an API error: see [Topic/Watchdog]."
     assert not SOFT_ERROR.match(answer) and CITATION.findall(answer) == ["Topic/Watchdog"]
     assert SOFT_ERROR.match("Rate limit exceeded. Retry after 9 seconds.")

@@ -56,7 +56,7 @@ def test_cache_writes_without_a_lifetime_count_as_five_minutes() -> None:
     assert (split["cache_write_5m"], split["cache_write_1h"]) == (20, 50)
 
 
-def test_what_a_compaction_used_is_added_and_messages_are_not_counted_twice() -> None:
+def test_compaction_tokens_are_added_and_messages_counted_once() -> None:
     usage = {
         "input_tokens": 100,
         "output_tokens": 10,
@@ -302,7 +302,7 @@ def test_room_holds_no_more_than_its_slots_and_bytes() -> None:
     assert highest == 2 and min(left) == 20
 
 
-def test_who_finds_even_the_queue_full_is_told_at_once() -> None:
+def test_a_full_queue_refuses_at_once() -> None:
     async def work() -> None:
         room = Room(slots=1, total=10, waiting=1)
         await room.take(1)

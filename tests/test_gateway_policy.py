@@ -123,7 +123,7 @@ ALLOWED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("body", [a[1] for a in ALLOWED], ids=[a[0] for a in ALLOWED])
-def test_what_an_honest_agent_sends_passes(baseline: Cell, body: dict[str, Any]) -> None:
+def test_honest_requests_pass(baseline: Cell, body: dict[str, Any]) -> None:
     answer = baseline.post(**body)
     assert answer.status_code == 200, answer.text
 

@@ -586,7 +586,7 @@ def test_a_stream_waits_at_the_gate_until_the_judge_opens_it(alone: None) -> Non
         data.close()
 
 
-def test_what_is_launched_behind_a_gate_is_timed_without_its_launches(alone: None) -> None:
+def test_calls_behind_a_gate_are_timed_without_their_launches(alone: None) -> None:
     gate, stream, side = buffers.Gate(GPU), torch.cuda.current_stream(), torch.cuda.Stream()
     x = torch.ones(1000, device=GPU)
 
@@ -667,7 +667,7 @@ for _ in sys.stdin:
 """
 
 
-def test_inputs_are_made_again_while_somebody_is_on_the_gpu(alone: None) -> None:
+def test_inputs_are_made_again_while_the_gpu_is_busy(alone: None) -> None:
     """What runs when they are there may have computed from them; what ended before did not. It sleeps for 30 ms."""
     idle, filled = Idle(GPU, watched=True), list[float]()
     idle.settle()

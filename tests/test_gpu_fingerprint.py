@@ -40,7 +40,7 @@ def copies(calls=CALLS):
     return statistics.median(begin.elapsed_time(end) for begin, end in events)
 
 
-def test_a_real_gpu_tells_what_identifies_it():
+def test_a_real_gpu_reports_its_identity():
     found = fingerprint.collect("cuda")
     values = found["values"]
     missing = {name: value["status"] for name, value in values.items() if value["status"] != "ok"}

@@ -51,7 +51,7 @@ def test_inputs_on_a_quiet_gpu_are_made_once_and_flushed_after(no_gpu: None) -> 
     assert idle.first_ms == {"a": [QUIET]} and idle.to_json()["inputs_made_again"] == 0
 
 
-def test_inputs_that_were_there_while_somebody_was_on_the_gpu_are_made_again(no_gpu: None) -> None:
+def test_inputs_made_while_the_gpu_was_busy_are_made_again(no_gpu: None) -> None:
     """A kernel that waited for them may have its answer; its inputs are never asked for."""
     idle = Scripted()
     assert idle.call("a", BUSY, BUSY, QUIET + 0.1) == pytest.approx(0.1)
@@ -59,12 +59,12 @@ def test_inputs_that_were_there_while_somebody_was_on_the_gpu_are_made_again(no_
     assert idle.first_ms == {"a": [BUSY]} and idle.to_json()["inputs_made_again"] == 2
 
 
-def test_a_gpu_that_stays_busy_is_told(no_gpu: None) -> None:
+def test_a_gpu_that_stays_busy_is_reported(no_gpu: None) -> None:
     idle = Scripted()
     assert idle.call("a", BUSY) is None and idle.done.count("fill") == BUSY_TRIES
 
 
-def test_what_runs_a_little_for_all_new_inputs_counts_as_the_calls_time(no_gpu: None) -> None:
+def test_short_work_after_new_inputs_counts_in_the_calls_time(no_gpu: None) -> None:
     """Not busy enough to be refused, and in too few calls to be a habit: it buys nothing either."""
     idle = Scripted()
     assert idle.call("a", QUIET + 0.4) == pytest.approx(0.4)
@@ -125,7 +125,7 @@ def test_the_gpu_rests_before_there_are_inputs_to_compute_from(no_gpu: None, mon
         (0.70, 0.40, True),
     ],
 )
-def test_a_short_kernel_that_waits_for_the_inputs_is_told_by_its_first_flushes(
+def test_a_kernel_that_waits_for_inputs_delays_the_first_flushes(
     no_gpu: None, mine_ms: float, others_ms: float, told: bool
 ) -> None:
     idle = Scripted()
@@ -140,7 +140,7 @@ def test_a_short_kernel_that_waits_for_the_inputs_is_told_by_its_first_flushes(
 
 
 @pytest.mark.parametrize(("beside_ms", "told"), [(0.08, False), (0.35, False), (0.5, True)])
-def test_who_also_holds_up_the_baselines_is_met_when_it_is_gone(no_gpu: None, beside_ms: float, told: bool) -> None:
+def test_delayed_baselines_are_found_after_the_solution_ended(no_gpu: None, beside_ms: float, told: bool) -> None:
     """Otherwise a kernel left for every call, theirs too, would be the usual thing."""
     idle = Scripted()
     for _ in range(10):

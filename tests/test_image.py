@@ -407,7 +407,7 @@ def test_a_solution_writes_nowhere_but_in_its_scratch_folder(looked):
 
 
 @pytest.mark.docker
-def test_a_solution_signals_and_traces_nobody_of_another_user(looked):
+def test_a_solution_cannot_signal_or_trace_other_users(looked):
     """Judge, launcher, init and the other workers are there to be seen, and take no signal from it."""
     signals = looked[1]["signals"]
     assert set(signals["users"]) <= {signals["me"]} and signals["traced"] == [] and signals["everyone"] != "None"

@@ -267,7 +267,7 @@ def test_every_draw_has_its_own_number_whether_it_is_returned_or_not(plan_of) ->
     ],
     ids=["arithmetic", "transposed", "item set", "in place", "view in place", "cast", "constant"],
 )
-def test_what_is_not_a_bare_draw_is_remade_by_the_problem_itself(plan_of, body: str, expected) -> None:
+def test_inputs_that_are_no_plain_draws_are_remade_by_the_problem(plan_of, body: str, expected) -> None:
     plan = plan_of(body)
     assert plan.recipes == (None,) and plan.batch is None
     (value,) = plan.make(11, CPU)

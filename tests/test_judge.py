@@ -95,7 +95,7 @@ def test_zeros_are_at_distance_one(reference: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("hole", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_must_be_so_in_the_reference_too(reference: torch.Tensor, hole: float) -> None:
+def test_non_finite_output_needs_a_non_finite_reference(reference: torch.Tensor, hole: float) -> None:
     output = reference.clone()
     output[0, 0] = hole
     assert set(distance(output, reference).values().values()) == {math.inf}
@@ -167,7 +167,7 @@ def test_the_zero_guard_adds_up_over_chunks(zeroed: torch.Tensor, monkeypatch: p
     assert metric.worst([other, whole]) == whole.values() == metric.worst([whole, other])
 
 
-def test_what_is_not_finite_in_a_region_of_zeros_is_never_right(zeroed: torch.Tensor) -> None:
+def test_non_finite_output_in_a_region_of_zeros_is_wrong(zeroed: torch.Tensor) -> None:
     for hole in (math.nan, math.inf):
         output = zeroed.clone()
         output[0, 30] = hole
@@ -468,7 +468,7 @@ class Untouchable(list[Any]):
         raise AssertionError("every part was looked at")
 
 
-def test_a_structure_of_a_million_values_is_told_by_that_alone() -> None:
+def test_a_structure_of_a_million_values_is_not_described_further() -> None:
     """Describing them, a digest each, took a worker 72 s of its time on an H200."""
     circle: list[Any] = []
     circle.append(circle)
@@ -492,7 +492,7 @@ def nested(count: int) -> Any:
 
 
 @pytest.mark.parametrize("count", [outputs.MOST_LEVELS + 1, 400, 1000])
-def test_a_deep_structure_is_told_by_that_alone(count: int) -> None:
+def test_a_deep_structure_is_not_described_further(count: int) -> None:
     """It is an honest mistake: it must fit the wire, and get a verdict that says what is wrong."""
     described = outputs.describe(nested(count), [])
     assert described == {"kind": "other", "type": f"a structure of more than {outputs.MOST_LEVELS} levels"}
@@ -622,7 +622,7 @@ def test_an_answer_deeper_than_any_honest_one_is_garbage(pipe: tuple[Channel, in
 STEERS = "\x1b[2K\r[1/1] L1_36: correct\x1b[K \x9b2J\x7f \u2028\u202e\ud800 \x00\b"
 
 
-def test_what_a_worker_says_steers_no_terminal_and_can_be_written(pipe: tuple[Channel, int]) -> None:
+def test_a_workers_text_is_made_printable(pipe: tuple[Channel, int]) -> None:
     """A surrogate ended the command after all was judged, without a report; escapes wrote over a verdict's line."""
     channel, write = pipe
     honest = {"error": "ünïcode – ≥ 1", "path": "a  b", "list": [1, 2.5, None, True]}
@@ -634,7 +634,7 @@ def test_what_a_worker_says_steers_no_terminal_and_can_be_written(pipe: tuple[Ch
     assert "[1/1] L1_36: correct" in name and channel.receive(5) == honest
 
 
-def test_what_the_judge_says_arrives_as_it_was_said() -> None:
+def test_the_judges_text_arrives_unchanged() -> None:
     """A problem's own words are not the judge's to change."""
     read, write = os.pipe()
     sender, receiver = Channel(os.open(os.devnull, os.O_RDONLY), write), Channel(read, os.dup(write), from_judge=True)
@@ -645,7 +645,7 @@ def test_what_the_judge_says_arrives_as_it_was_said() -> None:
 
 
 @pytest.mark.parametrize("kind", [SolutionError, SolutionDied, SolutionRejected, JudgeError])
-def test_errors_are_told_on_one_line_that_can_be_written(kind: type[ReproError]) -> None:
+def test_errors_are_one_printable_line(kind: type[ReproError]) -> None:
     """What a worker printed before it died comes by another way than the wire."""
     error = kind("banned", STEERS)
     told = [str(error), error.detail] if isinstance(error, SolutionError) else [str(error)]
@@ -687,7 +687,7 @@ def test_silence_times_out_also_in_the_middle_of_a_line(pipe: tuple[Channel, int
         assert 0.15 < time.monotonic() - begin < 5
 
 
-def test_a_pipe_that_nobody_reads_holds_no_writer_up_for_ever() -> None:
+def test_writing_to_a_pipe_without_a_reader_times_out() -> None:
     """A worker that has filled its own pipe and waits elsewhere would hold the judge up, beyond every bound."""
     read, write = os.pipe()
     channel = Channel(os.open(os.devnull, os.O_RDONLY), write)
@@ -735,7 +735,7 @@ def worker() -> Iterator[WorkerProcess]:
     process.close()
 
 
-def test_a_worker_that_ends_by_any_signal_is_told_so(worker: WorkerProcess) -> None:
+def test_the_signal_that_ended_a_worker_is_reported(worker: WorkerProcess) -> None:
     """Real-time signals have no name of their own."""
     os.kill(worker.started.pid, 40)
     with pytest.raises(SolutionDied, match="signal 40") as caught:
@@ -1011,9 +1011,7 @@ def change_entry(gpu: dict[str, Any], **changes: Any) -> None:
         "a list|not text|others may write"
     ).split("|"),
 )
-def test_what_was_kept_is_measured_again_where_it_may_not_hold(
-    gpu: dict[str, Any], spoil: Callable[[dict[str, Any]], Any]
-) -> None:
+def test_outdated_ceilings_are_measured_again(gpu: dict[str, Any], spoil: Callable[[dict[str, Any]], Any]) -> None:
     gpu["measure"]()
     spoil(gpu)
     assert gpu["measure"]()["cached"] is False and gpu["state"]["measured"] == 2
@@ -1032,7 +1030,7 @@ def test_ceilings_that_cannot_be_kept_are_measured_each_time(gpu: dict[str, Any]
     assert [gpu["measure"]()["cached"] for _ in range(2)] == [False, False] and gpu["state"]["measured"] == 2
 
 
-def test_what_is_missing_says_why() -> None:
+def test_missing_results_have_a_reason() -> None:
     cpu = result_of(1.0, reached=None)
     assert cpu["floor_ms"] is None and "CPU" in cpu["floor_reason"] and not cpu["measurement"]
     untimed = result_of(1.0, series={}, facts={"status": "not_timed"})
@@ -1041,7 +1039,7 @@ def test_what_is_missing_says_why() -> None:
     assert open_only["time_ms"] is None and open_only["time_reason"] == "converged"
 
 
-def test_a_result_tells_device_time_latency_and_the_word_for_its_speedup() -> None:
+def test_a_result_has_device_time_latency_and_a_word_for_its_speedup() -> None:
     """A baseline of 4 ms over 4.7 ms is SLOW, one of 8 ms FAST; latency has a ratio of its own."""
     found = result_of(FLOOR_MS * 1.25)
     assert found["time_ms"]["n"] == 40 and found["latency_ms"]["n"] == 13 and found["hot_ms"] is None
@@ -1107,7 +1105,7 @@ def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code: str) -> No
 
 
 @pytest.mark.parametrize("key", [slow_key(key) for key in KEYS])
-def test_fixtures_of_every_suite_tell_cheats_from_work(
+def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(
     key: str, smoke_fixture: Callable[[str], dict[str, Any]]
 ) -> None:
     """Not refused, margin at least 3 (bf16: 1.5), every planned trial measured, small, no tensor in it, the same when
@@ -1166,7 +1164,7 @@ def test_a_file_from_elsewhere_says_that_it_has_no_neighbour(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("key", [slow_key(key) for key in ONCE if not key.startswith(("L1_04", "L1_43"))])
-def test_spiked_inputs_tell_what_takes_their_range_for_granted(
+def test_spiked_inputs_reveal_kernels_that_assume_a_range(
     key: str, smoke_fixture: Callable[[str], dict[str, Any]]
 ) -> None:
     """A kernel that is right for values from 0 to 1 alone fails every class; honest ones stay within their limits.

@@ -129,7 +129,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_page_that_breaks_the_format_is_told_of(name, tmp_path):
+def test_a_page_that_breaks_the_format_is_reported(name, tmp_path):
     old, new, told = BROKEN[name]
     good = GOOD.format(prose=PROSE)
     assert old in good

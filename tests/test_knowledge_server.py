@@ -179,7 +179,7 @@ def _post(url, body, **headers):
         (json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode(), {"host": "evil.example"}, 421),
     ],
 )
-def test_what_is_no_request_of_the_protocol_is_refused(address, body, headers, status):
+def test_requests_outside_the_protocol_are_refused(address, body, headers, status):
     _, url = address
     accept = {"accept": "application/json, text/event-stream"}
     assert _post(url, body, **accept, **headers) == status
@@ -210,7 +210,7 @@ def test_server_and_tools_need_no_torch():
     assert done.stdout.strip() == "False"
 
 
-def test_a_port_that_is_taken_is_told_of(address):
+def test_a_taken_port_is_an_error(address):
     _, url = address
     port = url.split(":")[2].split("/")[0]
     done = subprocess.run([*COMMAND, "--http", port], cwd=settings.ROOT, capture_output=True, text=True, timeout=60)

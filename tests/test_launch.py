@@ -592,7 +592,7 @@ def test_where_the_judge_starts_its_workers_itself(name: str, start: Any, tmp_pa
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to become another user takes root")
-def test_all_of_a_user_are_killed_though_nobody_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_processes_of_a_user_are_killed_even_if_none_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its worker ended by itself and left a process that is another one every few milliseconds: hardly a look at /proc
     finds it, and it lived on under a number that another launcher gives away again."""
     monkeypatch.setattr(launch, "of_user", lambda uid: [])
@@ -624,7 +624,7 @@ def test_all_of_a_user_are_killed_though_nobody_was_seen(monkeypatch: pytest.Mon
     assert not moves() and not Path(scratch).exists()
 
 
-def test_who_cannot_be_read_for_a_moment_is_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_unreadable_for_a_moment_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a process that is being replaced by another program: /proc says nothing of it then. A process
     of another user is not looked at again."""
     asked, hidden, status = list[int](), {os.getpid()}, procfs._status
@@ -649,7 +649,7 @@ def test_who_cannot_be_read_for_a_moment_is_no_stranger(monkeypatch: pytest.Monk
         somebody.wait()
 
 
-def test_a_proc_that_hides_processes_is_said_to_and_rejects_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proc_that_hides_processes_is_an_error_and_no_rejection(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with hidepid=1: the folder of another user's process is there and closed, for as long as it lives."""
 
     def closed(pid: int, name: str) -> str:
@@ -795,7 +795,7 @@ CALL(cuDeviceGetCount) CALL(cuDevicePrimaryCtxRetain) CALL(cuCtxCreate_v2) CALL(
 
 
 @pytest.mark.slow
-def test_what_forks_workers_never_calls_the_cuda_driver(
+def test_the_nursery_never_calls_the_cuda_driver(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fake_gpu: dict[str, str]
 ) -> None:
     """The driver works in no fork of a process that has called it; what imports torch.compile asks NVML for a GPU, and

@@ -291,7 +291,7 @@ def test_figures_are_files_of_their_own_where_asked(tool: Tool) -> None:
     [(("--format", "pdf"), "no format pdf"), (("--format", ","), "no format was named"),
      (("-o", "taken"), "cannot write to"), (("-o", "out", "--artifacts", "nowhere"), "nowhere")],
 )  # fmt: skip
-def test_wrong_use_is_told_in_one_line(tool: Tool, args: tuple[str, ...], words: str) -> None:
+def test_wrong_use_is_one_line(tool: Tool, args: tuple[str, ...], words: str) -> None:
     (tool.folder / "taken").write_text("a file")
     done = tool("report", study(tool.folder / "a").path, *args)
     assert done.code == 1 and words in done.complaint

@@ -79,7 +79,7 @@ def test_a_process_that_reads_no_request_is_not_waited_for(tmp_path: Path) -> No
     assert "no answer within 8 s" in found["reasons"]["good"]
 
 
-def test_what_it_printed_before_it_died_steers_no_terminal(tmp_path: Path) -> None:
+def test_output_of_a_dead_process_is_made_printable(tmp_path: Path) -> None:
     found = measured(tmp_path, bad=DYING.replace("last", "\\x1b[2Klast"))
     assert "it died: \ufffd[2Klast words" in found["reasons"]["bad"], found["reasons"]
 
@@ -90,7 +90,7 @@ def test_inputs_are_shared_as_published(tmp_path: Path) -> None:
     assert found["times_ms"]["in_place"] > 0 and "the inputs were changed" in found["reasons"]["spoiled"]
 
 
-def test_what_broke_a_rule_is_not_run_again(tmp_path: Path) -> None:
+def test_rejected_kernels_are_not_run_again(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(GOOD)
     problem = problems.load("L1_36@bf16", size="smoke")
     solutions = [("bad", tmp_path / "bad.py", "kernel_function")]

@@ -232,7 +232,7 @@ def test_only_the_docker_engine_imports_docker() -> None:
     assert importers("repro.engines.agent_docker") == {"repro.engines.docker"}
 
 
-def test_the_judge_knows_nothing_of_what_stands_above_it() -> None:
+def test_the_judge_imports_nothing_above_it() -> None:
     """Not even through others: it can be read, tested and run without agents, engines, bundles or reports."""
     above = ("agents", "report", "engines", "bundle", "cli", "cells", "runs", "evaluation", "benchmark", "fixtures")
     for module in MODULES:

@@ -372,7 +372,7 @@ def test_a_problem_with_integer_outputs_is_judged(tmp_path: Path) -> None:
     ],
     ids=["incomplete", "broken", "missing"],
 )
-def test_what_is_no_problem_file_is_wrong_use(tmp_path: Path, text: str | None, why: str) -> None:
+def test_a_file_that_is_no_problem_is_wrong_use(tmp_path: Path, text: str | None, why: str) -> None:
     file = tmp_path / "p.py"
     if text is not None:
         file.write_text(text)

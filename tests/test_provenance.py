@@ -232,7 +232,7 @@ BANNED = {
 
 
 @pytest.mark.parametrize("source", BANNED)
-def test_what_no_solution_may_do_is_named_with_its_line(write: Write, source: str) -> None:
+def test_banned_operations_are_named_with_their_line(write: Write, source: str) -> None:
     found = provenance.bans(write("\n" + source))
     assert {entry["code"] for entry in found} == {"banned"}
     reasons = {entry["detail"].split(": ", 1)[1]: entry["detail"].split(": ", 1)[0] for entry in found}
@@ -331,7 +331,7 @@ def test_a_source_that_is_made_to_be_slow_is_read_in_bounded_time(write: Write, 
     assert time.process_time() - begin < 20
 
 
-def test_what_is_too_long_to_be_read_is_not_run(write: Write) -> None:
+def test_sources_too_long_to_check_are_not_run(write: Write) -> None:
     """A source whose names cannot be followed in bounded time is not run unread."""
     path = write(("a" + ".b" * 900 + "\n") * 80 + "import torch\ntorch.cuda.Event.record = None\n")
     assert provenance.bans(path) == [{"code": "banned", "detail": provenance.UNREADABLE}]
@@ -372,11 +372,11 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_kernel_is_told_by_its_name(name: str) -> None:
+def test_a_kernel_is_classified_by_its_name(name: str) -> None:
     assert provenance.classify(name, set()) == KERNELS[name]
 
 
-def test_an_own_kernel_is_told_by_the_name_in_the_source() -> None:
+def test_own_kernels_are_recognised_by_their_name_in_the_source() -> None:
     own = {"rms_norm_kernel", "reduce_kernel"}
     for name in (
         "rms_norm_kernel",
@@ -423,7 +423,7 @@ def test_shares_are_of_time(write: Write) -> None:
     assert [kernel["class"] for kernel in shares["kernels"]] == ["own", "cublas"] and shares["inconsistent"] == []
 
 
-def test_what_does_not_fit_the_source_is_said(write: Write) -> None:
+def test_contradictions_to_the_source_are_reported(write: Write) -> None:
     decoy = write("@triton.jit\ndef ampere_sgemm_mine(x): pass\n")
     assert provenance.share([], decoy)["inconsistent"] == [
         "ampere_sgemm_mine has a name like a kernel of cublas",
@@ -445,7 +445,7 @@ def test_a_profile_that_lies_breaks_nothing(write: Write) -> None:
     assert all(len(kernel["name"]) <= 400 and kernel["count"] is None for kernel in shares["kernels"])
 
 
-def test_of_a_profile_no_more_is_looked_at_than_a_worker_tells(write: Write) -> None:
+def test_only_the_first_kernels_of_a_profile_are_read(write: Write) -> None:
     """A worker may tell of any number of kernels, and each is held against every name in the source."""
     source = write("".join(f"@triton.jit\ndef k{i}(x): pass\n" for i in range(10_000)))
     begin = time.process_time()

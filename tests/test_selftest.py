@@ -133,7 +133,7 @@ def case(suite: str = "adversarial", **meta: Any) -> Case:
     return Case(suite, Path("mine.py"), {"problem": "L1_36", "device": ["cpu", "cuda"]} | meta)
 
 
-def test_what_cannot_run_here_is_skipped_with_its_reason() -> None:
+def test_cases_that_cannot_run_here_are_skipped_with_the_reason() -> None:
     here = LocalEngine(gpus="none", device="cpu")
     assert case().skipped(engine()) == "" == case(needs="sh").skipped(here)
     assert case(device=["cuda"]).skipped(engine("cpu")) == "needs a GPU"
@@ -228,7 +228,7 @@ def test_cases_that_need_a_judge_of_their_own_are_alone(tree: Path) -> None:
     assert [group[0].timed(engine("cuda")) for group in found] == [False, True] * 4 + [False], "in turn"
 
 
-def test_what_is_about_time_is_of_full_size_on_a_gpu() -> None:
+def test_cases_about_time_run_at_full_size_on_a_gpu() -> None:
     """What is called back in 10 us is the host's time, and `at_least` confirms no speedup of it."""
     assert selftest._size(case(size="full"), engine("cuda")) == "full"
     assert selftest._size(case(size="full"), engine("cpu")) == "smoke" == selftest._size(case(), engine("cuda"))
@@ -272,9 +272,7 @@ FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "at_least": 1
         (WRONG | {"precision_class": ["bf16"]}, entry("incorrect", "row"), ""),
     ],
 )
-def test_what_an_adversarial_case_may_not_be_is_complained_of(
-    meta: dict[str, Any], given: dict[str, Any], complaint: str
-) -> None:
+def test_wrong_adversarial_verdicts_are_complaints(meta: dict[str, Any], given: dict[str, Any], complaint: str) -> None:
     found = selftest.complaints(case(**meta), given)
     assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
 
@@ -290,14 +288,12 @@ def test_what_an_adversarial_case_may_not_be_is_complained_of(
         ({"labels": ["static_output"]}, entry(), "label static_output is missing"),
     ],
 )
-def test_what_an_honest_case_may_not_be_is_complained_of(
-    meta: dict[str, Any], given: dict[str, Any], complaint: str
-) -> None:
+def test_wrong_honest_verdicts_are_complaints(meta: dict[str, Any], given: dict[str, Any], complaint: str) -> None:
     found = selftest.complaints(case("honest", **meta), given)
     assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
 
 
-def test_two_things_that_are_wrong_are_both_told() -> None:
+def test_two_complaints_are_both_reported() -> None:
     found = selftest.complaints(case("honest", labels=["autotuned"]), entry("error", "exception"))
     assert len(found) == 2
 
@@ -342,7 +338,7 @@ def test_a_few_cases_are_as_they_must_be(judge_tool: Tool) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_run_on_the_cpu_is_named(judge_tool: Tool) -> None:
+def test_cases_that_cannot_run_on_the_cpu_are_named(judge_tool: Tool) -> None:
     """Beside a case that can; where no case can run, nothing is wrong and nothing is claimed."""
     done = judge_tool(*SELF_TEST, "A12_persisting_l2", "B07_none", "--json", "out.json")
     assert done.code == 0, done.err
@@ -410,7 +406,7 @@ def test_a_judge_that_is_wrong_about_a_case_is_exit_2(mistaken: Any) -> None:
         ("honest/fp32_rms_norm", ""),
     ],
 )
-def test_every_mistake_is_told_with_its_kind(name: str, complaint: str, mistaken: Any) -> None:
+def test_every_complaint_names_its_kind(name: str, complaint: str, mistaken: Any) -> None:
     found = mistaken.cases[name]["complaints"]
     assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
 

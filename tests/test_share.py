@@ -185,7 +185,7 @@ def test_an_identity_has_one_hash_within_a_bundle_and_another_in_the_next_copy(t
     assert not set.union(*tokens[:4]) & set.union(*tokens[4:])
 
 
-def test_what_was_measured_stays_and_versions_are_no_addresses(talkative: Path, tool: Tool) -> None:
+def test_measurements_stay_and_versions_are_no_addresses(talkative: Path, tool: Tool) -> None:
     tool("bundle", "share", talkative, "-o", "public")
     (copy,) = (tool.folder / "public").iterdir()
     (fingerprint_file,) = (copy / "fingerprints").iterdir()
@@ -200,7 +200,7 @@ def test_what_was_measured_stays_and_versions_are_no_addresses(talkative: Path, 
     assert manifest(copy)["started"] == manifest(talkative)["started"]
 
 
-def test_a_name_that_nobody_told_is_replaced_where_it_is_given(talkative: Path, tool: Tool) -> None:
+def test_an_unlisted_name_is_replaced_if_it_is_given(talkative: Path, tool: Tool) -> None:
     bundle = Bundle.create(tool.results, "evaluate", [], {})
     bundle.file("log.txt", b"thanks to Zaphod and zaphod_kernel, at 8.8.4.4 and https://wiki.zaphod.example\n")
     bundle.finish("complete")

@@ -53,7 +53,7 @@ def test_the_search_is_deterministic() -> None:
     assert sizes.derive(unknown(path)) == sizes.derive(unknown(path))
 
 
-def test_what_belongs_together_shrinks_together() -> None:
+def test_related_sizes_shrink_together() -> None:
     shapes = {}
     for path in FILES:
         plan = inputs.plan(replace(unknown(path), overrides=sizes.derive(unknown(path)).overrides))
@@ -86,7 +86,7 @@ def test_a_file_that_is_small_stays_as_it_is(tmp_path: Path) -> None:
     assert sizes.derive(unknown(file)).overrides == {}
 
 
-def test_what_cannot_be_made_small_is_refused_with_its_cost(tmp_path: Path) -> None:
+def test_problems_that_cannot_shrink_are_refused_with_their_cost(tmp_path: Path) -> None:
     file = tmp_path / "fixed.py"
     text = (
         (DATA / "triangular.py")

@@ -62,7 +62,7 @@ def test_a_worker_takes_what_waits_and_is_confined_as_every_other(ready: None) -
     assert not alive(waiting)
 
 
-def test_what_nobody_took_ends_with_its_scratch_folder(ready: None) -> None:
+def test_unused_processes_end_with_their_scratch_folders(ready: None) -> None:
     left = list(spare._ready["cpu", spare.PLAIN])
     assert spare.take("cuda") is None
     spare.close()
@@ -167,7 +167,7 @@ print(*found)
 
 
 @pytest.mark.slow
-def test_who_is_timed_has_no_processes_left_that_compile(tmp_path: Path) -> None:
+def test_timed_workers_have_no_compilation_processes(tmp_path: Path) -> None:
     """One for each core would be stopped and resumed with it at every call; what compiles later has them again."""
     environment = settings.worker_env(tmp_path, interpret=False) | {"TORCHINDUCTOR_COMPILE_THREADS": "3"}
     command = [sys.executable, "-c", POOLED, str(tmp_path)]
@@ -182,7 +182,7 @@ def test_for_a_negative_control_nothing_compiles(tmp_path: Path, monkeypatch: py
     assert chosen == {"L1_36/oracle/0": JudgeOptions(), "L1_36/nop/0": JudgeOptions(compiled=False)}
 
 
-def test_what_waits_stands_still_while_something_is_timed(ready: None) -> None:
+def test_waiting_processes_are_stopped_during_timing(ready: None) -> None:
     """Also in the middle of an import; a worker that is taken meanwhile runs, the others do when the time is up."""
 
     def state(process: spare.Process) -> str:
@@ -255,9 +255,7 @@ def judged(
 
 
 @pytest.mark.parametrize("spacious", [True, False])
-def test_what_compiles_meanwhile_is_what_the_solution_will_be_compared_with(
-    monkeypatch: pytest.MonkeyPatch, spacious: bool
-) -> None:
+def test_only_needed_baselines_compile_during_verification(monkeypatch: pytest.MonkeyPatch, spacious: bool) -> None:
     """The slow search begins at once with every kind of flags; the first trial shows the class, and the others end.
     Where memory is short it begins then, and only for that one."""
     slow = ("max_autotune_tf32",)
@@ -284,7 +282,7 @@ def test_what_compiles_meanwhile_is_what_the_solution_will_be_compared_with(
 
 
 @pytest.mark.parametrize("starting", [True, False])
-def test_what_was_ended_and_is_wanted_after_all_is_compiled_when_it_is_timed(
+def test_an_ended_baseline_that_is_needed_compiles_when_it_is_timed(
     monkeypatch: pytest.MonkeyPatch, starting: bool
 ) -> None:
     """A later trial makes the class another: the worker that was ended has left no fault behind, also where it had not
@@ -321,7 +319,7 @@ def test_max_autotune_has_its_time_from_when_the_solutions_were_verified(monkeyp
     assert each.why == {"max_autotune_tf32": "timeout: compilation took longer than 1 s"}
 
 
-def test_what_has_compiled_or_not_begun_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_and_waiting_compilations_have_no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long ago its time was up: its thread may only be slow to end, or its worker to start."""
     begun = threading.Event()
     slow = Compiler()
@@ -365,7 +363,7 @@ def test_a_worker_that_finds_no_room_is_left_to_the_timing(monkeypatch: pytest.M
     assert ended == ["max_autotune_tf32"] and each.why == {} and each.spent_s == {}
 
 
-def test_nobody_is_ended_before_every_solution_has_shown_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_baseline_is_ended_before_every_solution_has_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
     rough = Compiler()
     evaluation, (each,), _ = judged("float32", monkeypatch, max_autotune_tf32=rough)
     evaluation.subjects += [Subject("t", None, "M", ["t"]), Subject("broken", None, "M", [], failed="error")]
@@ -397,7 +395,7 @@ def test_a_baseline_that_fails_is_left_out_alone(monkeypatch: pytest.MonkeyPatch
     assert list(each.why) == ["compile_fp32"] and "ptxas" in each.why["compile_fp32"]
 
 
-def test_a_baseline_that_nobody_will_be_compared_with_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unneeded_baselines_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no solution is correct its compilation ends at once, and so does its worker."""
     _, (each,), ended = judged("bfloat16", monkeypatch, max_autotune=Compiler(slow=("max_autotune",)))
     begin = time.monotonic()
@@ -405,9 +403,7 @@ def test_a_baseline_that_nobody_will_be_compared_with_is_not_waited_for(monkeypa
     assert time.monotonic() - begin < 5 and not each.thread.is_alive() and ended == ["max_autotune"]
 
 
-def test_what_the_judge_compiles_is_kept_where_nobody_else_may_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_judges_compiled_kernels_are_in_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", "unchanged")
     monkeypatch.setenv("REPRO_STATE", str(tmp_path / "state"))
     settings.keep_compiled()
@@ -472,7 +468,7 @@ def test_laps_add_up() -> None:
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_what_a_quick_look_does_without_is_named(quick: bool) -> None:
+def test_passes_left_out_of_a_quick_look_are_named(quick: bool) -> None:
     from repro.judge.contest import Contest
     from repro.judge.subject import Options
 

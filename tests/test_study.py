@@ -64,7 +64,7 @@ def test_a_problems_arms_start_one_after_the_other_and_never_arm_by_arm() -> Non
             assert {order[at].arm, order[at + 1].arm} == {"baseline", "with_kb"}
 
 
-def test_a_random_order_can_be_told_before_and_again() -> None:
+def test_a_random_order_is_reproducible() -> None:
     first, again, other = (design.units(plan(order="random", seed=seed, repeats=3), IDS) for seed in (7, 7, 8))
     assert first == again != other
 
@@ -132,7 +132,7 @@ def test_intervals_hold_the_true_gain_as_often_as_they_say(n: int, repeats: int)
 
 
 @pytest.mark.slow
-def test_what_is_detectable_is_found_in_four_of_five_studies() -> None:
+def test_detectable_gains_are_found_in_four_of_five_studies() -> None:
     generator = np.random.default_rng(2)
     spread = math.sqrt(0.3**2 + 2 * 0.15**2)
     gain, found = statistics.detectable(spread, 10), 0
@@ -639,7 +639,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_or_missing_is_said_before_anything_starts(name: str, tool: Tool) -> None:
+def test_errors_are_reported_before_anything_starts(name: str, tool: Tool) -> None:
     arguments, words = WRONG[name]
     done = tool("run", *SMOKE, *arguments, **NO_KEYS)
     assert done.code == 1 and words in done.complaint, done.err

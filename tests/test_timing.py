@@ -107,7 +107,7 @@ def test_students_t_is_that_of_the_tables() -> None:
         assert stats.student(freedom) == pytest.approx(point, rel=2e-3)
 
 
-def test_samples_that_follow_each_other_tell_less() -> None:
+def test_correlated_samples_widen_intervals() -> None:
     generator = np.random.default_rng(13)
     walk = drawn(generator, "normal", 400, 0.3)
     assert stats.inflation(walk) == pytest.approx(math.sqrt(1.3 / 0.7), rel=0.1)
@@ -132,7 +132,7 @@ def test_geometric_mean_of_ratios_and_of_their_intervals() -> None:
 # -- one variant's samples -------------------------------------------------------------------------------------------
 
 
-def test_a_series_tells_device_time_latency_and_what_nobody_explained() -> None:
+def test_a_series_has_device_time_latency_and_unexplained_time() -> None:
     """Gated blocks measure the device, open ones the whole latency; the rest of the judge's clock is unexplained."""
     found = Series(gated=[Sample(1.0, 1.2, 1.6, 0.1)], open=[Sample(1.0, 1.4, 1.5, 0.0)])
     assert found.device_ms == [1.0] and found.latency_ms == [1.4]
@@ -168,7 +168,7 @@ def test_convergence_needs_samples_and_a_narrow_interval() -> None:
     assert not timing.converged({"mine": series(list(generator.normal(1, 0.2, 40)))}, ["mine"]), "5 permille"
 
 
-def test_what_converged_is_told_within_the_precision() -> None:
+def test_converged_results_are_within_the_precision() -> None:
     """Of series that end ever nearer to where sampling stops, none adds more than 0.5 % of a long kernel."""
     generator = np.random.default_rng(3)
     ended = 0
@@ -205,7 +205,7 @@ def test_variants_slower_than_the_fastest_may_be_known_three_times_worse() -> No
     assert not timing.converged(fastest, ["mine"])
 
 
-def test_what_is_no_candidate_may_be_noisy_but_for_the_control() -> None:
+def test_other_variants_may_be_noisy_except_the_control() -> None:
     """The A/A control's ratio to eager is the noise that every word allows for."""
     generator = np.random.default_rng(5)
     noisy = series(list(generator.normal(1, 0.2, 40)))
@@ -296,7 +296,7 @@ def test_measure_goes_on_until_everything_has_converged() -> None:
     assert status == "converged" and timing.MIN_BLOCKS + timing.CHECK_BLOCKS < count < timing.MAX_BLOCKS
 
 
-def test_what_stays_open_gets_more_blocks_beside_what_it_is_compared_with_alone() -> None:
+def test_open_ratios_get_more_blocks_with_their_variants_only() -> None:
     """A noisy solution: eager (the first), the fastest and the control go on, a slow baseline stays behind."""
     generator = np.random.default_rng(7)
 
@@ -388,13 +388,13 @@ TRUSTED = [series([4.0] * 40, way_ms=USUAL), series([2.0] * 40, way_ms=USUAL + 0
         (10.0, 0.32, True),
     ],
 )
-def test_time_that_passed_and_was_not_reported_is_told(device_ms: float, more_ms: float, told: bool) -> None:
+def test_unreported_time_is_a_disagreement(device_ms: float, more_ms: float, told: bool) -> None:
     """Beyond what the way there and back takes for the trusted variants, the slower of them."""
     ours = series([device_ms] * 40, way_ms=USUAL + 0.01 + more_ms)
     assert bool(timing.disagreement(ours, TRUSTED)) is told
 
 
-def test_a_liar_is_told_how_much_it_kept() -> None:
+def test_a_disagreement_names_the_unreported_time() -> None:
     """A solution that runs for 3 ms and says 0.1 ms."""
     why = timing.disagreement(series([0.1] * 40, way_ms=USUAL + 2.9), TRUSTED)
     assert "2.89 ms" in why and "0.1 ms" in why
@@ -408,7 +408,7 @@ def test_one_slow_call_makes_no_liar() -> None:
     assert timing.disagreement(ours, TRUSTED) == ""
 
 
-def test_more_time_than_passed_is_told() -> None:
+def test_more_reported_time_than_passed_is_a_disagreement() -> None:
     """A solution that has reason to seem slow, one call of it alone, or a host time longer than the judge saw."""
     assert "more time" in timing.disagreement(series([5.0] * 40, way_ms=-1.0), TRUSTED)
     ours = series([1.0] * 40, way_ms=USUAL)
@@ -466,7 +466,7 @@ def test_one_clock_that_is_far_off_is_no_bad_luck() -> None:
     assert not timing.marginal(found) and timing.marginal({"gated": found["gated"]}) and not timing.marginal({})
 
 
-def test_nothing_to_compare_with_accuses_nobody() -> None:
+def test_without_trusted_variants_there_is_no_disagreement() -> None:
     assert timing.disagreement(Series(), TRUSTED) == "" == timing.disagreement(series([0.1] * 40, way_ms=9.0), [])
 
 
@@ -564,7 +564,7 @@ def test_a_few_calls_carry_no_speedup_that_the_others_do_not_have(factor: float,
     assert found["ratio"] < 1.02 and found["capped_blocks"] == count and found["ci95"][0] <= found["ratio"]
 
 
-def test_what_holds_single_calls_up_on_either_side_moves_no_speedup() -> None:
+def test_single_slow_calls_do_not_change_a_speedup() -> None:
     """A host's stalls of baselines and of the solution: a cap on blocks' ratios would count those of one side alone."""
     generator = np.random.default_rng(16)
     ratios = []
@@ -602,7 +602,7 @@ def test_work_that_is_put_off_into_the_seal_is_seen() -> None:
     assert timing.disagreement(honest, [base]) == "" and "seal" in timing.disagreement(cheat, [base])
 
 
-def test_what_the_host_holds_up_is_not_the_solutions_time() -> None:
+def test_delays_of_the_host_are_not_the_solutions_time() -> None:
     """A call whose answer came late, or one that is short by nature, keeps its own time."""
     generator = np.random.default_rng(4)
     base = Series(calls([3.0] * 60, [3.0] * 60))
@@ -709,7 +709,7 @@ def timed(gated: list[float], other: list[float]) -> Series:
     return Series([steady(ms) for ms in gated], [], [steady(ms) for ms in other])
 
 
-def test_what_is_fast_on_published_inputs_alone_is_told_by_its_other_time() -> None:
+def test_speed_on_published_inputs_only_shows_in_other_inputs() -> None:
     base = timed([4.0] * 24, [4.0] * 4)
     honest = speedups.compare(base, timed([2.0] * 24, [2.04] * 4))
     assert honest["inputs"] == "published" and honest["ratio"] == pytest.approx(2.0)
@@ -756,7 +756,7 @@ def test_the_word_follows_the_interval_and_the_noise(low: float, high: float, no
     assert speedups.word(within(low, high), noise) == expected
 
 
-def test_what_the_judges_clock_does_not_vouch_for_is_not_fast() -> None:
+def test_a_speedup_the_judges_clock_does_not_confirm_is_not_fast() -> None:
     """Of a call of 10 us 80 us more would not be seen: twice as fast by the worker's word is unconfirmed."""
     assert speedups.word(within(1.9, 2.1, at_least=0.9), 0.0) == "UNCONFIRMED"
     assert speedups.word(within(0.7, 0.8, at_least=0.1), 0.0) == "SLOW"

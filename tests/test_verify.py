@@ -316,7 +316,7 @@ def test_a_neighbouring_shape_informs_and_never_decides(tmp_path: Path, smoke_fi
         assert special["time_ms"]["n"] > 0, "its worker was started anew"
 
 
-def test_a_solution_that_is_right_at_the_neighbouring_shape_is_told_so(tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_a_right_neighbouring_shape_is_recorded(tmp_path: Path, smoke_fixture: Measured) -> None:
     found, _ = judged(tmp_path, smoke_fixture, {"general": (right(""), "")})
     assert found["general"]["neighbour"]["verdict"] == "correct" and found["general"]["neighbour"]["rel_l2"] < 1e-3
     assert "shape_specialised" not in found["general"]["labels"]
@@ -377,7 +377,7 @@ def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_oth
     assert "lazy" not in whole["samples_ms"]
 
 
-def test_outputs_are_compared_whole_once_in_every_turn_and_nobody_knows_when() -> None:
+def test_outputs_are_compared_whole_at_a_secret_call_of_every_turn() -> None:
     places: dict[int, set[int]] = {}
     for _ in range(200):
         turns = timing.Turns()
@@ -454,7 +454,7 @@ type.__setattr__(Worker, "lau" + "nch", late)
 
 
 @pytest.mark.slow
-def test_what_is_not_launched_in_time_is_launched_when_its_inputs_are_there(
+def test_calls_not_launched_in_time_are_launched_late(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that waits for results of its own cannot be launched ahead: it is timed all the same. One that fails is
@@ -544,7 +544,7 @@ def launched(
     return [(each.held, each.gate_us) for each in calls]
 
 
-def test_who_is_launched_late_gains_nothing_by_it() -> None:
+def test_late_launches_gain_no_time() -> None:
     """Nothing hides the launch of a solution then; of baselines, only graphs are late: what keeps the judge from the
     GPU in the turns of eager must not make its launches its time."""
     ahead, late, gate = (True, 0.0), (False, 0.0), (False, timing.GATE_US)
@@ -588,7 +588,7 @@ def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(
 
 
 @pytest.mark.slow
-def test_states_that_were_made_up_are_seen_in_the_call_that_told_them(
+def test_invented_states_are_rejected_in_the_same_call(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where only its secret row is compared: the row's segments are compared with their commitment."""
@@ -603,7 +603,7 @@ def test_states_that_were_made_up_are_seen_in_the_call_that_told_them(
 TURNED = "y = y.transpose(1, -1).contiguous().transpose(1, -1)"
 
 
-def test_outputs_in_any_order_of_memory_are_what_was_told_of_them(
+def test_outputs_in_any_memory_order_match_their_states(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every one compared whole: what lies in memory as channels last, or by columns, is as right as any."""
@@ -729,7 +729,7 @@ def get_init_inputs():
 """
 
 
-def test_a_baseline_that_writes_to_its_inputs_by_itself_blames_nobody(tmp_path: Path) -> None:
+def test_a_baseline_that_writes_to_its_inputs_blames_no_solution(tmp_path: Path) -> None:
     """The problem's own Model does: no solution is rejected because its baselines do what they are."""
     file = tmp_path / "in_place.py"
     file.write_text(IN_PLACE)
@@ -768,9 +768,7 @@ LURK = (
 )
 
 
-def test_who_writes_to_the_inputs_of_another_one_is_rejected_and_the_other_one_is_not(
-    tmp_path: Path, smoke_fixture: Measured
-) -> None:
+def test_a_solution_that_writes_to_anothers_inputs_is_rejected_alone(tmp_path: Path, smoke_fixture: Measured) -> None:
     """Both are right. The one that runs while it is stopped in the other's trials would have it called wrong."""
     bodies = {"lurks": (right(LURK), LURKS), "honest": (right(""), "")}
     found, _ = judged(tmp_path, smoke_fixture, bodies)
@@ -779,7 +777,7 @@ def test_who_writes_to_the_inputs_of_another_one_is_rejected_and_the_other_one_i
     assert outcome(found["lurks"]) in {("rejected", "background_work"), ("incorrect", "input_modified")}, found["lurks"]
 
 
-def test_what_is_timed_while_the_baselines_are_held_up_is_timed_again_once(
+def test_timing_beside_delayed_baselines_is_repeated_once(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A busy host may slow them down once, and then the second measurement counts. It has workers of its own."""
@@ -825,7 +823,7 @@ def test_each_measurement_is_repeated_once(
 
 
 @pytest.mark.slow
-def test_who_of_several_holds_the_baselines_up_is_found_out(
+def test_of_several_solutions_the_one_that_delays_baselines_is_found(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Held up twice beside all, each is timed alone: the one that does it is rejected, and the others' time counts
@@ -858,7 +856,7 @@ def test_who_of_several_holds_the_baselines_up_is_found_out(
 
 
 @pytest.mark.slow
-def test_who_holds_the_baselines_up_beside_others_alone_buys_nothing(
+def test_delaying_baselines_only_beside_others_gains_nothing(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None does it alone, and together they do: then the first is blamed, and it ends."""
@@ -880,7 +878,7 @@ def test_who_holds_the_baselines_up_beside_others_alone_buys_nothing(
 
 
 @pytest.mark.slow
-def test_a_solution_whose_clocks_disagree_a_little_has_another_process(
+def test_slightly_disagreeing_clocks_are_measured_in_another_process(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once: the second measurement knows of the first. The others' processes go on."""
@@ -972,7 +970,7 @@ def series(device_ms: float, hidden: bool) -> Series:
     return Series(gated=[Sample(device_ms, device_ms, device_ms + 1, 0.0, hidden=hidden)] * 6)
 
 
-def test_baselines_are_held_up_where_those_are_whose_launches_were_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variants_with_hidden_launches_decide_whether_baselines_were_delayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that waits for its own results cannot be launched ahead: on a busy host its times are the host's. Where
     that holds for every baseline, all tell."""
     slow, quick, even, late_slow, late_quick = (1.6, True), (1.0, True), (1.04, True), (1.6, False), (1.0, False)
@@ -984,7 +982,7 @@ def test_baselines_are_held_up_where_those_are_whose_launches_were_hidden(monkey
     assert Alone(monkeypatch, eager=(late_slow, late_quick)).blamed() == DISTURBED_CODE, "nothing else tells"
 
 
-def test_baselines_whose_inputs_somebody_waited_for_are_no_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_baselines_with_delayed_flushes_are_no_measure(monkeypatch: pytest.MonkeyPatch) -> None:
     contest = Alone(monkeypatch, eager=((1.0, True), (1.0, True)))
     assert contest.blamed() == ""
     contest.flushes = 0.5, 0.08
