@@ -26,12 +26,12 @@ NEEDED = ("problem_sha256", "weights_sha256", "dtype", "trials", "margin", "refu
 
 
 def path(folder: Path, problem: Problem, device: str) -> Path:
-    """Where a fixture lives below a results folder: `fixtures/<size>-<device>/<key>.json`."""
+    """Return the path of a fixture below a results folder: `fixtures/<size>-<device>/<key>.json`."""
     return folder / "fixtures" / f"{problem.size}-{device}" / f"{problem.key}.json"
 
 
 def load(file: Path, problem: Problem) -> dict[str, Any]:
-    """A fixture that may judge. Raises PrerequisiteError where it is missing, stale or refused."""
+    """Return a fixture that may judge. Raises PrerequisiteError if it is missing, stale or refused."""
     fixture = _read(file, problem)
     if fixture["refused"]:
         remedy = "Leave this problem out, or change its stress inputs in problems/suites.toml."
@@ -40,7 +40,7 @@ def load(file: Path, problem: Problem) -> dict[str, Any]:
 
 
 def _read(file: Path, problem: Problem) -> dict[str, Any]:
-    """A fixture of this problem file, refused or not. Raises PrerequisiteError where it is missing or stale."""
+    """Return a fixture of this problem file, refused or not. Raises PrerequisiteError if it is missing or stale."""
     remedy = f"Run `repro fixtures --problem {problem.id}`, which measures it again."
     try:
         fixture: dict[str, Any] = json.loads(file.read_text())
@@ -59,7 +59,7 @@ def _read(file: Path, problem: Problem) -> dict[str, Any]:
 
 
 def matches(file: Path, problem: Problem) -> bool:
-    """Whether a fixture on disk may judge this problem file."""
+    """Return whether a fixture on disk may judge this problem file."""
     try:
         load(file, problem)
     except PrerequisiteError:
@@ -68,7 +68,7 @@ def matches(file: Path, problem: Problem) -> bool:
 
 
 def known(file: Path, problem: Problem) -> bool:
-    """Whether a fixture on disk is of this problem file; a refused one is known too."""
+    """Return whether a fixture on disk is of this problem file; a refused one counts too."""
     try:
         _read(file, problem)
     except PrerequisiteError:
@@ -92,7 +92,7 @@ def ensure(
 
 
 def chosen(only: list[str], size: str) -> list[Problem]:
-    """The problems of all suites, or those of `only` (ids; `L1_36@bf16` names one dtype, `L1_36` all)."""
+    """Return the problems of all suites, or those of `only` (ids; `L1_36@bf16` names one dtype, `L1_36` all)."""
     everything = [p for suite in problems.suites() for p in problems.suite(suite, size=size)]
     if not only:
         return everything
@@ -104,14 +104,14 @@ def chosen(only: list[str], size: str) -> list[Problem]:
 def run(
     only: list[str], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """`repro fixtures`: measures the fixtures of all suites, or of the problems in `only`."""
+    """Run `repro fixtures`: measure the fixtures of all suites, or of the problems in `only`."""
     return measure(chosen(only, size), size, results, engine, progress, resume=resume)
 
 
 def measure(
     wanted: list[Problem], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Measures the fixtures of shipped problems in one process (trusted work) and writes them below `results`."""
+    """Measure the fixtures of shipped problems in one process (trusted work) and write them below `results`."""
     rows = [
         Row(p.key, Cell(p.key, "fixture", p.id, size=size, dtype=p.dtype, device=engine.device), {"problem": p.key})
         for p in wanted
@@ -135,7 +135,7 @@ def measure(
 
 
 def summary(row: dict[str, Any]) -> str:
-    """One line for a measured fixture."""
+    """Return one line for a measured fixture."""
     fixture = row["result"]
     if fixture["refused"]:
         return f"refused: {fixture['refused']}"

@@ -23,7 +23,7 @@ WIDTH_IN, HEIGHT_IN = 7.2, 4.0
 
 
 def plotting() -> Any:
-    """matplotlib. Raises PrerequisiteError where it is not installed."""
+    """Return matplotlib. Raises PrerequisiteError if it is not installed."""
     try:
         import matplotlib
     except ImportError as error:
@@ -33,7 +33,7 @@ def plotting() -> Any:
 
 
 def alt(facts: dict[str, Any]) -> str:
-    """The figure in one or two sentences, for readers without the picture. facts: `trace.summary`."""
+    """Return the figure in one or two sentences, for readers without the picture. facts: `trace.summary`."""
     timed = [r for r in facts["rounds"] if r["time_ms"] is not None]
     first, last = timed[0]["running_best_ms"], timed[-1]["running_best_ms"]
     text = (

@@ -16,7 +16,7 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 @dataclass
 class Published:
-    """What a README says of one artifact, ms. rounds: round -> running best (or the round's own time)."""
+    """A README's times of one artifact, ms. rounds: round -> running best (or the round's own time)."""
 
     rounds: dict[int, float] = field(default_factory=dict)
     input_ms: float | None = None
@@ -33,7 +33,7 @@ class Table:
 
 
 def read(text: str, numbers: set[int]) -> dict[int, Published]:
-    """What a README says of the artifacts with these numbers."""
+    """Return a README's times of the artifacts with these numbers."""
     found = {n: Published() for n in numbers}
     for table in _tables(text):
         above = _named(table.heading, numbers)
@@ -66,7 +66,10 @@ def _cells(line: str) -> list[str]:
 
 
 def _named(text: str, numbers: set[int]) -> int | None:
-    """The artifact that a heading or a cell names: `4_Matrix...`, `[36_RMSNorm](...)`, `L1_36`, `36. RMSNorm`."""
+    """Return the artifact that a heading or a cell names: `4_Matrix...`, `[36_RMSNorm](...)`, `L1_36`, `36.
+
+    RMSNorm`.
+    """
     for match in re.finditer(r"(?<![\d.])(?:L1_)?0*(\d{1,3})(?=[_. :)\]-]*[A-Za-z]|\]|$)", text):
         if int(match.group(1)) in numbers and not re.search(r"round\s*$", text[: match.start()], re.IGNORECASE):
             return int(match.group(1))
@@ -79,7 +82,7 @@ def _ms(cell: str) -> float | None:
 
 
 def _column(head: list[str]) -> int | None:
-    """The column of a table of one artifact that holds its running best, or else its times."""
+    """Return the column of a table of one artifact with its running best, or else with its times."""
     for words in (r"best", r"time|runtime|latency|\bms\b"):
         for at, cell in enumerate(head[1:], 1):
             if re.search(words, cell, re.IGNORECASE):
@@ -112,7 +115,7 @@ def _rounds_across(table: Table, above: int | None, numbers: set[int], found: di
 
 
 def _final(table: Table, numbers: set[int], found: dict[int, Published]) -> None:
-    """Rows that name an artifact first; columns called input and optimised that are not ratios or percentages."""
+    """Read rows that name an artifact first, and their input and optimised columns without ratios or percentages."""
     for row in table.rows:
         n = _named(row[0], numbers)
         for at, head in enumerate(table.head) if n is not None else ():

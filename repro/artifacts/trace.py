@@ -1,4 +1,4 @@
-"""What a trace says once its numbers are put together: running best, parents, durations, the dtype of a profile."""
+"""Results computed from a trace: running best, parents, durations, the dtype of a profile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGE_BYTES, SHORT, OVER = 128e6, 0.7, 1.15
 
 
 def running_best(times: dict[int, float]) -> dict[int, float]:
-    """The smallest time so far after every round that has one, ms."""
+    """Return the smallest time so far, ms, after every round that has one."""
     found: dict[int, float] = {}
     for number in sorted(times):
         found[number] = min([times[number], *found.values()])
@@ -25,18 +25,18 @@ def running_best(times: dict[int, float]) -> dict[int, float]:
 
 
 def times(artifact: Artifact) -> dict[int, float]:
-    """Round -> time, ms, of the rounds that have a finite one."""
+    """Return round -> time, ms, of the rounds with a finite one."""
     return {r.number: r.timing.time_ms for r in artifact.rounds if r.timing.time_ms is not None}
 
 
 def best_round(artifact: Artifact) -> int | None:
-    """The fastest round; of equal ones the first."""
+    """Return the fastest round; of equal ones the first."""
     found = times(artifact)
     return min(found, key=lambda number: (found[number], number)) if found else None
 
 
 def duration_ms(found: Round, which: str) -> float | None:
-    """How long the profiled kernels took: bytes over bytes a second, kernel by kernel. Profilers lock the clock."""
+    """Return how long the profiled kernels took, ms: bytes over bytes a second, summed. Profilers lock the clock."""
     total = 0.0
     profile = found.profile(which)
     for kernel in profile.values():
@@ -52,8 +52,10 @@ def _number(kernel: dict[str, Any], name: str) -> float | None:
 
 
 def peak_bandwidth(artifact: Artifact) -> float | None:
-    """Bytes a second of the profiled GPU's memory at 100 %, from the kernel that came closest to it; None where no
-    profile says both the rate and its share of the peak."""
+    """Return the peak bytes a second of the profiled GPU's memory, from the kernel that came closest to it.
+
+    None if no profile has both the rate and its share of the peak.
+    """
     found = []
     for each in artifact.rounds:
         for which in ("input", "optimized"):
@@ -65,12 +67,12 @@ def peak_bandwidth(artifact: Artifact) -> float | None:
 
 
 def work(artifact: Artifact) -> problems.Work | None:
-    """Compulsory traffic of the problem at the folder's sizes, or None where it is not known."""
+    """Return the compulsory traffic of the problem at the folder's sizes, or None if unknown."""
     return problems.load(artifact.known).work if artifact.known else None
 
 
 def floor_ms(artifact: Artifact, *, itemsize: int = BFLOAT16_BYTES) -> float | None:
-    """Compulsory traffic at the profiled GPU's peak bandwidth; None where either is not known."""
+    """Return the time of the compulsory traffic at the profiled GPU's peak bandwidth; None if either is unknown."""
     needed, rate = work(artifact), peak_bandwidth(artifact)
     if needed is None or rate is None:
         return None
@@ -98,7 +100,7 @@ def profile_dtype(found: Round, which: str, needed: problems.Work) -> str | None
 
 
 def shipped_round(artifact: Artifact) -> tuple[int | None, bool]:
-    """The round whose kernel is the shipped one (of several the best, else the first), and whether byte for byte."""
+    """Return the round with the shipped kernel (the best of several, else the first), and whether it is byte-identical."""
     shipped = artifact.text(KERNELS["optimized"])
     meaning = program(shipped)
     same: dict[int, bool] = {}
@@ -118,7 +120,7 @@ def shipped_round(artifact: Artifact) -> tuple[int | None, bool]:
 
 
 def parent(artifact: Artifact, found: Round) -> tuple[str | None, str]:
-    """Where the kernel that a round started from was published: `input_kernel.py` or `round N`, and else why not."""
+    """Return where the kernel that a round started from was published: `input_kernel.py`, `round N`, or why not."""
     prompt = found.text("opt_prompt.txt")
     if prompt is None:
         return None, "opt_prompt.txt is missing"
@@ -133,14 +135,14 @@ def parent(artifact: Artifact, found: Round) -> tuple[str | None, str]:
 
 
 def repaired(found: Round) -> bool | None:
-    """Whether the round's kernel is another program than the one in its reply; None where either is missing."""
+    """Return whether the round's kernel differs from the program in its reply; None if either is missing."""
     kernel, reply = program(found.text(KERNEL)), found.text("opt_reply.txt")
     blocks = [p for block in code(reply or "") if (p := program(block)) is not None]
     return kernel not in blocks if kernel is not None and blocks else None
 
 
 def summary(artifact: Artifact, published: Published) -> dict[str, Any]:
-    """What a table or a figure of one artifact needs. ms; None where a value is not known."""
+    """Return the facts for a table or a figure of one artifact, times in ms; None for unknown values."""
     own = times(artifact)
     best, needed = running_best(own), work(artifact)
     timed = {r.number: r.timing.facts.get("dtype") for r in artifact.rounds}
