@@ -100,7 +100,7 @@ def profile_dtype(found: Round, which: str, needed: problems.Work) -> str | None
 
 
 def shipped_round(artifact: Artifact) -> tuple[int | None, bool]:
-    """Return the round with the shipped kernel (the best of several, else the first), and whether it is byte-identical."""
+    """Return the round with the shipped kernel (of several the best, else the first), and whether it is identical."""
     shipped = artifact.text(KERNELS["optimized"])
     meaning = program(shipped)
     same: dict[int, bool] = {}

@@ -1,4 +1,4 @@
-"""Whether an exception of a solution on the CPU says that it cannot run without a GPU.
+"""Recognises exceptions of a solution on the CPU that say that it cannot run without a GPU.
 
 It decides no verdict: the verdict stays `error`, and the reason code `needs_cuda` says that another machine could judge
 the solution. The text is the worker's, so a solution can claim it; it gains nothing, because it is not `correct`.
@@ -29,7 +29,7 @@ INTERPRETER = re.compile(r"'InterpreterBuilder' object has no attribute")
 
 
 def lacks_gpu(error: BaseException) -> bool:
-    """Whether the error, or one that it came from, is about the missing GPU."""
+    """Return whether the error, or one that caused it, is about the missing GPU."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -41,7 +41,7 @@ def lacks_gpu(error: BaseException) -> bool:
 
 
 def _asks_for_one(frame: FrameType, text: str) -> bool:
-    """Whether a frame of the traceback builds a CUDA extension, or calls device functions without a device."""
+    """Return whether a frame of the traceback builds a CUDA extension, or calls device functions without a device."""
     code = frame.f_code
     if code.co_filename.endswith("torch/utils/cpp_extension.py"):
         return bool(BUILDER.search(code.co_name))
