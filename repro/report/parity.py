@@ -14,6 +14,7 @@ TEXT = (
     "L2, inputs that no call saw before. The published script's grad mode is not known; here it is torch's default, "
     "enabled. A speedup is over torch.compile, or over eager where that is absent."
 )
+UNMEASURED = "The published protocol ran too. Its times here are not a measurement; `benchmark --json` holds them."
 VARIANTS = {"eager_ms": "eager", "compile_ms": "compile", "input_kernel_ms": "input", "optimized_ms": "optimised"}
 
 
@@ -21,10 +22,12 @@ def section(sources: list[Source]) -> Element:
     """One line an artifact, and why a variant has no time."""
     rows: list[list[Any]] = []
     missing: list[list[Any]] = []
+    unmeasured = False
     for source in sources:
         for artifact in source.report.get("artifacts", []):
             found = artifact["parity"]
             if found is None or artifact["no_measurement"] or not found["measurement"]:
+                unmeasured |= found is not None
                 continue
             pairs = [time for pair in found["ms"].values() for time in pair]
             rows.append([artifact["problem"], source.letter, *pairs, *found["speedup"]])
@@ -37,4 +40,5 @@ def section(sources: list[Source]) -> Element:
         elements.table("parity-missing", "Variants without a time",
                        [("problem", "text"), ("bundle", "text"), ("variant", "text"), ("why", "text")], missing),
     ]  # fmt: skip
-    return elements.section("parity", "By the published protocol", text=[TEXT] if rows else [], tables=tables)
+    text = [TEXT] if rows else [UNMEASURED] if unmeasured else []
+    return elements.section("parity", "By the published protocol", text=text, tables=tables)

@@ -14,7 +14,7 @@ from typing import Any
 from rich.text import Text
 
 from repro import wording
-from repro.report import cells
+from repro.report import cells, parity
 from repro.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 
 Facts = dict[str, Any]
@@ -253,6 +253,8 @@ def _parity(artifacts: list[Facts], screen: Screen) -> None:
     """The published protocol's times beside ours, where `--parity` took them."""
     found = [a for a in artifacts if a.get("parity") is not None and not a.get("no_measurement")]
     if not any(a["parity"]["measurement"] for a in found):
+        if any(a.get("parity") is not None for a in artifacts):
+            screen.line(parity.UNMEASURED, "dim")
         return
     rows = []
     for a in found:
