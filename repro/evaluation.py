@@ -205,7 +205,7 @@ def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
             elif guess is not None:
                 found.append((file, guess))
             else:
-                raise UsageError(f"which problem does {file.name} solve?", "its name begins with no problem id",
+                raise UsageError(f"no problem is named for {file.name}", "its name begins with no problem id",
                                  "Add --problem ID or --problem PATH.")  # fmt: skip
     if not found:
         raise UsageError("nothing to evaluate", f"no file in {', '.join(map(str, paths))} is named after a problem")

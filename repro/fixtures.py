@@ -87,7 +87,7 @@ def ensure(
     for size in sorted({size for size, _ in lacking}):
         measured = [p for (of, _), p in sorted(lacking.items()) if of == size]
         folder = path(results, measured[0], engine.device).parent
-        progress.say(f"measuring what judging needs and {folder} lacks: {', '.join(p.key for p in measured)}")
+        progress.say(f"measuring the fixtures that are missing in {folder}: {', '.join(p.key for p in measured)}")
         measure(measured, size, results, engine, progress, resume=resume)
 
 

@@ -159,7 +159,9 @@ def _compare(args: argparse.Namespace, progress: Progress) -> int:
         drawn.draw(found, screen)
         return 3 if args.strict and not replication.reproduced(found) else 0
     if len(args.bundle) != 2:
-        raise UsageError(f"{len(args.bundle)} bundles were named", "two are compared", "Name A and B, or add --claims.")
+        raise UsageError(
+            f"compare needs two bundles, {len(args.bundle)} given", remedy="Name A and B, or add --claims."
+        )
     found = compare.compare(*(measured.read(Bundle.open(path)) for path in args.bundle))
     write_json(args.json, found)
     comparison.draw(found, screen)

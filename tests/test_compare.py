@@ -267,8 +267,8 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
     fixtures = latest(PUBLISHED / "h200-pinned", ("fixtures",))
     assert fixtures is not None
     for args, words in (
-        ((a,), "1 bundles were named"),
-        ((a, a, a), "3 bundles were named"),
+        ((a,), "compare needs two bundles, 1 given"),
+        ((a, a, a), "compare needs two bundles, 3 given"),
         ((a, tool.folder), "is not a bundle"),
         ((a, run), "they share no row"),
         ((a, fixtures.path), "holds no solution's times"),

@@ -259,7 +259,7 @@ USAGE: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
     ),
     "problem-not-python": (f"evaluate mine.py --problem broken.py {cpu}", ("broken.py is not Python",), {}),
     "problem-missing": (f"evaluate mine.py --problem none.py {cpu}", ("none.py", "No such file"), {}),
-    "solution-without-id": (f"evaluate mine.py {cpu}", ("which problem does mine.py solve", "Add --problem"), {}),
+    "solution-without-id": (f"evaluate mine.py {cpu}", ("no problem is named for mine.py", "Add --problem"), {}),
     "solution-missing": (f"evaluate none.py {cpu}", ("no such file or folder: none.py",), {}),
     "folder-without-solutions": (f"evaluate empty {cpu}", ("no solution in empty", "ID_Name.py"), {}),
     "folder-without-ids": (f"evaluate . {cpu}", ("nothing to evaluate", "named after a problem"), {}),

@@ -328,12 +328,10 @@ def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_an_error_is_one_line_and_with_v_also_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["verify", "/nowhere"]) == 1
-    assert capsys.readouterr().err == "repro: /nowhere is not a bundle: it holds no manifest.json\n"
+    assert capsys.readouterr().err == "repro: /nowhere is not a bundle: it does not exist\n"
     assert cli.main(["verify", "-v", "/nowhere"]) == 1
     err = capsys.readouterr().err
-    assert err.startswith("Traceback") and err.endswith(
-        "\nrepro: /nowhere is not a bundle: it holds no manifest.json\n"
-    )
+    assert err.startswith("Traceback") and err.endswith("\nrepro: /nowhere is not a bundle: it does not exist\n")
 
 
 def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(

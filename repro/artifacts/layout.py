@@ -141,16 +141,14 @@ def find(root: Path, names: list[str] | None = None) -> list[Artifact]:
     """
     if not root.is_dir():
         raise UsageError(f"no such folder: {root}")
-    root = root.resolve()
+    named, root = root, root.resolve()
     if number(root.name) is not None and any((root / f).exists() for f in ("problem.py", TRACE, *KERNELS.values())):
         found = [Artifact(root)]
     else:
         folders = [f for f in root.iterdir() if f.is_dir() and number(f.name) is not None]
         found = sorted(map(Artifact, folders), key=lambda a: (a.number or 0, a.name))
     if not found:
-        raise UsageError(
-            f"no artifact in {root.name}", "the published layout has folders named NN_Name with a problem.py"
-        )
+        raise UsageError(f"no artifact in {named}", "the published layout has folders named NN_Name with a problem.py")
     if not names:
         return found
     missing = [name for name in names if not any(_matches(a, name) for a in found)]

@@ -108,7 +108,7 @@ def read(path: Path) -> Evidence:
         found.damage[ARCHIVE] = f"{error.why}"
     content = found.bytes_of(MANIFEST)
     if content is None and not found.damage:
-        raise UsageError(f"{path} is not a bundle", f"it holds no {MANIFEST}")
+        raise UsageError(f"{path} is not a bundle", f"it holds no {MANIFEST}" if path.exists() else "it does not exist")
     found.manifest_bytes = content or b""
     found.manifest = found._object(MANIFEST)
     found.lines = found._lines()

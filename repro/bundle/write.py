@@ -97,7 +97,9 @@ class Bundle:
         try:
             content = files.read(MANIFEST)
             if content is None:
-                raise UsageError(f"{path} is not a bundle", f"it holds no {MANIFEST}")
+                raise UsageError(
+                    f"{path} is not a bundle", f"it holds no {MANIFEST}" if path.exists() else "it does not exist"
+                )
             manifest = json.loads(content.decode())
         except (OSError, ValueError) as error:
             raise UsageError(f"{path} is not a bundle", str(error)) from error

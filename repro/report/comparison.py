@@ -34,7 +34,7 @@ def draw(found: dict[str, Any], screen: Screen) -> None:
     _speedups(found["rows"], screen)
     _times(found["rows"], screen)
     for side, other in (("a", "b"), ("b", "a")):
-        rows = [[o["row"], o["variant"], o["reason"]] for o in found[f"only_{side}"]]
+        rows = [[_cut(o["row"], screen), o["variant"], o["reason"]] for o in found[f"only_{side}"]]
         columns = (Column("row"), Column("variant", 2), Column(f"{other.upper()}", 1))
         screen.table(columns, rows, f"Only in {side.upper()}")
     neither = [[o["row"], o["a"], o["b"]] for o in found["unmeasured"]]
@@ -67,8 +67,15 @@ def _changes(changes: list[dict[str, Any]], screen: Screen) -> None:
     screen.table(columns, rows, "Verdicts that changed")
 
 
-def _star(row: dict[str, Any]) -> str:
-    return "" if all(row["converged"]) else " *"
+def _cut(name: str, screen: Screen) -> str:
+    """A name that fits beside the figures. It is cut at its end, for it begins with what identifies it."""
+    most = 17 if screen.width < 120 else 21 if screen.width < 160 else 40
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def _names(row: dict[str, Any], screen: Screen) -> tuple[str, str]:
+    """The row and its variant, which has a star where it had not converged."""
+    return _cut(row["row"], screen), _cut(row["variant"], screen) + ("" if all(row["converged"]) else " *")
 
 
 def _interval(found: dict[str, Any] | None, name: str = "value", unit: str = "") -> str | None:
@@ -85,10 +92,10 @@ def _speedups(rows: list[dict[str, Any]], screen: Screen) -> None:
             best = found.get("baseline")
             if best and best[0] == best[1] and best[0] in row["speedup"]:
                 continue  # that baseline has a line of its own
-            name = f"best ({best[0]} in A, {best[1]} in B)" if best else over
+            which = (best[0] if best[0] == best[1] else f"{best[0]}, in B {best[1]}") if best else None
             figures = _interval(found["a"], unit="x"), _interval(found["b"], unit="x"), _interval(found, "ratio")
-            lines.append([row["row"], row["variant"] + _star(row), name, *figures, _word(found["word"])])
-    columns = (Column("row", least=12), Column("variant", least=9), Column("over", least=12),
+            lines.append([*_names(row, screen), "best" if best else over, which, *figures, _word(found["word"])])
+    columns = (Column("row", least=17), Column("variant", least=14), Column("over", whole=True), Column("baseline", 1),
                Column("A", 3, number=True), Column("B", 2, number=True), Column("B/A", number=True),
                Column("word", whole=True))  # fmt: skip
     screen.table(columns, lines, "Speedups")
@@ -96,12 +103,12 @@ def _speedups(rows: list[dict[str, Any]], screen: Screen) -> None:
 
 def _times(rows: list[dict[str, Any]], screen: Screen) -> None:
     lines = [
-        [row["row"], row["variant"] + _star(row), _interval(row["time_ms"]["a"]), _interval(row["time_ms"]["b"]),
+        [*_names(row, screen), _interval(row["time_ms"]["a"]), _interval(row["time_ms"]["b"]),
          _interval(row["time_ms"], "ratio"), _word(row["time_ms"]["word"])]
         for row in rows
         if row["time_ms"] is not None
     ]  # fmt: skip
-    columns = (Column("row", least=12), Column("variant", least=9), Column("A ms", 1, number=True),
+    columns = (Column("row", least=17), Column("variant", least=14), Column("A ms", 1, number=True),
                Column("B ms", 1, number=True), Column("B/A", number=True), Column("word", whole=True))  # fmt: skip
     screen.table(columns, lines, "Times")
     reasons = Counter(row["time_reason"] for row in rows if row["time_reason"])

@@ -28,7 +28,12 @@ HATCHES = ("", "///", "---", "xxx", "\\\\\\", "|||")
 WIDTH_IN, ROW_IN, FRAME_IN = 5.2, 0.36, 1.4
 LABEL, TITLE = 24, 46
 # An axis whose ends are further apart than this factor has these ticks a decade.
-TICKS = ((300, (1.0, 3.0)), (8, (1.0, 2.0, 5.0)), (0, (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)))
+TICKS = (
+    (300, (1.0, 3.0)),
+    (8, (1.0, 2.0, 5.0)),
+    (2.5, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)),
+    (0, (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
+)
 # Where a point's label may stand: points to the right and up, and its alignment.
 PLACES = ((6, -9, "left"), (6, 4, "left"), (-6, 4, "right"), (-6, -9, "right"), (6, 13, "left"), (6, -18, "left"))
 

@@ -125,8 +125,8 @@ def _arm(arm: Facts, screen: Screen, *, timed: bool) -> None:
     if arm["control"] and not screen.verbose:
         entries = arm["entries"]
         refused = sum(entry["verdict"] in ("incorrect", "rejected") for entry in entries)
-        tone = GOOD if refused == len(entries) else BAD
-        told = f"negative control {arm['name']}: {refused} of {len(entries)} refused, as expected"
+        tone, told = (GOOD, "as expected") if refused == len(entries) else (BAD, "expected: all of them")
+        told = f"negative control {arm['name']}: {refused} of {len(entries)} refused, {told}"
         screen.line(Text(f"{SIGNS[tone]} {told}", tone))
         return
     title = f"{arm['name']}: {arm['label']}" if arm["name"] and arm["label"] else arm["name"]
