@@ -89,9 +89,9 @@ def test_the_real_cli_writes_a_kernel_reads_its_error_and_fixes_it(arm: str, bot
 
 def test_a_study_of_the_real_cli_verifies_is_reported_and_leaves_nothing(both_arms: Any) -> None:
     done = both_arms.tool("verify", both_arms.bundle)
-    assert done.code == 0 and " 0 FAILED" in done.out, done.out
+    assert done.code == 0 and "1 bundle: 1 ok" in done.out, done.out
     text = (both_arms.bundle / "report.md").read_text()
-    assert "Agent claude-code" in text and "**Scripted**" in text and "search_knowledge 1" in text
+    assert "Agent claude-code" in text and "**Warning.** Scripted" in text and "search_knowledge 1" in text
     kept = {path.name for path in (both_arms.bundle / "agents/L1_36/with_kb/0/attempt-1/transcript").iterdir()}
     assert {"claude.jsonl", "claude.stderr", "mcp.json"} <= kept
     assert not left_over(both_arms.pid) and not both_arms.tool.processes()
@@ -211,4 +211,4 @@ def test_a_knowledge_base_that_is_not_installed_is_said_before_anything_starts(s
     folder = write(study_tool.folder / "scripts", baseline=[END], with_kb=[END])
     done = study_tool(*STUDY, "--upstream", f"replay:{folder}", "--kb", "leeroopedia", LEEROOPEDIA_API_KEY=KEY)
     assert done.code == 1 and "leeroopedia needs leeroopedia-mcp==0.1.9: found none" in done.complaint, done.err
-    assert "KB=local" in done.complaint and not study_tool.bundles() and KEY not in done.err
+    assert "--kb local" in done.complaint and not study_tool.bundles() and KEY not in done.err
