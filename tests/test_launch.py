@@ -1,4 +1,4 @@
-"""The launcher: what workers start ends with them, what is stopped stands still, nothing outlives judge or launcher.
+"""The launcher: what workers start ends with them, a stopped process does not run, nothing outlives judge or launcher.
 
 Every check is a process of its own: `python test_launch.py MODE NAME` divides itself as a cell does (MODE divided) or
 starts workers as its own children (alone), and calls NAME. In a container of the image the workers have users.
@@ -278,7 +278,7 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
         except PermissionError:  # a judge without root cannot signal them
             assert busy.worker.started.signal(number)
         time.sleep(0.05)
-    assert not busy.worker.rested(), "one of them ran for a while, and stands still again"
+    assert not busy.worker.rested(), "one of them ran for a while, and is at rest again"
     busy.worker.stop()
     assert busy.worker.ask({"op": "hello"}, 60)["pid"] == busy.worker.started.pid, "a request wakes it"
     busy.worker.stop()
@@ -329,7 +329,7 @@ else:
 
 
 def check_who_ended_while_it_was_stopped_has_run() -> None:
-    """A number without a process did not stand still, and its orphans were not there before."""
+    """A process id without a process does not count as at rest, and its orphans were not there before."""
     busy = Busy()
     before = {*busy.pids()}
     with contextlib.suppress(SolutionError):  # it is no solution
@@ -826,7 +826,7 @@ def test_the_nursery_never_calls_the_cuda_driver(
     launcher.rest(launch.STOP)
     time.sleep(0.5)
     state = processes()[compiling.process.pid][1]
-    assert state == "T", "it stands still while something is timed"
+    assert state == "T", "it is stopped while something is timed"
     launcher.rest(launch.GO)
     wait_for(lambda: compiling.imported(5.0), "its imports")
     assert launcher.nurseries.of("cuda", COMPILES) is compiling and launcher.nurseries.of("cuda", "judge") is plain

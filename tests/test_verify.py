@@ -409,7 +409,7 @@ type.__setattr__(Worker, "se" + "al", made_up)
 def test_a_call_is_launched_while_there_is_nothing_to_compute_from(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its inputs come when its worker stands still again, and the gate opens when they are there. Where the latency is
+    """Its inputs come when its worker is at rest again, and the gate opens when they are there. Where the latency is
     measured nothing is launched ahead."""
     seen: list[str] = []
 

@@ -5,7 +5,7 @@
 #: expect.verdict = ["rejected"]
 #: expect.reasons = ["background_work"]
 #: labels = ["ctypes"]
-"""Timers of the kernel resume a child of it whenever it is stopped; its parent, which is looked at, stands still.
+"""Kernel timers resume the child whenever the judge stops it. The judge checks the parent, which stays stopped.
 
 Buys: a processor while others are timed, and a look at every new input before the clock runs.
 """
