@@ -40,7 +40,7 @@ STUDY = $(COMMON) $(NARROW) --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb
 # What this job's environment must hold: the host of containers needs no torch.
 NEEDS = $(if $(filter docker,$(CHOSEN)),host,local)
 
-.PHONY: help setup image doctor fixtures run benchmark report verify test test-all test-slow test-docker test-clock test-gpu check docs clean requirements
+.PHONY: help setup image doctor fixtures run benchmark claims report verify test test-all test-slow test-docker test-clock test-gpu check docs clean requirements
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -106,6 +106,10 @@ run: foreseen ready
 
 benchmark: ready
 	$(REPRO) benchmark $(PROBLEMS) $(COMMON) $(ARGS)
+
+# The published kernels, their rounds and profiles against every published figure; FROM=DIR without a network.
+claims: ready
+	$(REPRO) claims $(PROBLEMS) $(if $(FROM),--from $(FROM)) $(COMMON) $(ARGS)
 
 report: setup
 	$(REPRO) report --results $(RESULTS)

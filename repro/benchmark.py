@@ -21,6 +21,8 @@ from repro.progress import Progress
 from repro.runs import ROWS_A_PROCESS, Row, execute, open_bundle
 
 DTYPE = "bfloat16"
+# The source with the published folder, by its name in artifacts/sources.toml.
+PUBLISHED = "kernelagent-artifacts"
 BASELINES = ("eager", "compile")
 # Suffix of the id of the row with a folder's rounds.
 ROUNDS = "/rounds"

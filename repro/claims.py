@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from repro.fingerprint import classes
 SCHEMA_VERSION = 1
 FILE = settings.ARTIFACTS_DIR / "claims.toml"
 KINDS = ("ratio", "absolute")
-MEASURES = ("speedup", "time", "mean", "gain", "none")
+MEASURES = ("speedup", "time", "mean", "gain", "running-best", "profile")
+# Measures that do not name a variant: theirs is a round, or the kernel that was profiled.
+BY_PART = ("running-best", "profile")
 # Published descriptions of machines have rounded numbers.
 ROUNDED = 0.01
 
@@ -26,12 +29,14 @@ class Claim:
     """One published figure. claims.toml explains the fields and gives their sources.
 
     problem: as published, or `all` if the figure covers all problems. hard: fingerprint field -> what is known of the
-    machine. low, high: the band for a measured 95 % interval, in `unit`.
+    machine. low, high: the band for a measured 95 % interval, in `unit`. part: `round 3` or `input`, where a problem
+    has several figures. base: running-best: the published time of the input kernel, in `unit`.
     """
 
     id: str
     study: str
     problem: str
+    part: str
     what: str
     value: float
     unit: str
@@ -44,6 +49,10 @@ class Claim:
     measure: str
     variant: str
     over: str
+    base: float | None
+    ratio_tolerance: float
+    metric: str
+    scale: float
     published_kernels: bool
     command: str
     minutes: float
@@ -90,10 +99,13 @@ def _matches(published: Any, here: Any) -> bool:
     return isinstance(here, int | float) and math.isclose(published, here, rel_tol=ROUNDED)
 
 
+OTHERWISE = {"at_least": None, "variant": "", "over": "", "published_kernels": False, "ratio_tolerance": 0.0,
+             "metric": "", "scale": 1.0}  # fmt: skip
 STUDY_FIELDS = {"source": str, "machine": str, "stack": str, "hard": dict}
 REQUIRED = {"id": str, "study": str, "what": str, "unit": str, "kind": str, "tolerance": dict, "reason": str,
             "measure": str, "command": str, "minutes": (int, float), "needs": list, "values": dict}  # fmt: skip
-OPTIONAL = {"at_least": (int, float), "variant": str, "over": str, "published_kernels": bool, "each": list}
+OPTIONAL = {"at_least": (int, float), "variant": str, "over": str, "published_kernels": bool, "each": list,
+            "base": str, "ratio_tolerance": (int, float), "metric": str, "scale": (int, float)}  # fmt: skip
 
 
 def load(path: Path = FILE) -> list[Claim]:
@@ -114,7 +126,7 @@ def load(path: Path = FILE) -> list[Claim]:
     for position, family in enumerate(families):
         where = f"family {family.get('id', f'number {position + 1}')}"
         _check(path, where, family, REQUIRED, OPTIONAL)
-        claims += _family(path, where, family, studies)
+        claims += _family(path, where, family, studies, families)
     ids = [claim.id for claim in claims]
     twice = sorted({name for name in ids if ids.count(name) > 1})
     if twice:
@@ -138,7 +150,9 @@ def _check(path: Path, where: str, found: Any, required: dict[str, Any], optiona
         raise UsageError(f"{path.name}: {where}", f"{name} is not one of its fields")
 
 
-def _family(path: Path, where: str, family: dict[str, Any], studies: dict[str, Any]) -> list[Claim]:
+def _family(
+    path: Path, where: str, family: dict[str, Any], studies: dict[str, Any], families: list[dict[str, Any]]
+) -> list[Claim]:
     """Return one claim for each figure. Raises UsageError."""
 
     def refuse(why: str) -> UsageError:
@@ -153,12 +167,16 @@ def _family(path: Path, where: str, family: dict[str, Any], studies: dict[str, A
         raise refuse("tolerance is { relative = share } or { absolute = in the unit }, over 0")
     if not family["reason"].strip() or not _positive(family["minutes"]):
         raise refuse("a tolerance needs a reason, and a command needs minutes")
-    if family["measure"] == "none" and not family["needs"]:
-        raise refuse("measure is none, but needs does not say what is missing")
     if not family["command"] and not family["needs"]:
         raise refuse("no command tests it, but needs does not say what is missing")
-    if (family["measure"] != "none") != bool(family.get("variant")):
-        raise refuse("variant names the solution; leave it out if measure is none")
+    by_part = family["measure"] in BY_PART
+    if by_part == bool(family.get("variant")) or (by_part and not each):
+        raise refuse("variant names the solution; running-best and profile have each instead")
+    if (family["measure"] == "profile") != bool(family.get("metric")):
+        raise refuse("metric names what the profiler measured; no other measure has one")
+    with_base = "base" in family, _positive(family.get("ratio_tolerance"))
+    if with_base != (family["measure"] == "running-best",) * 2:
+        raise refuse("running-best needs base and ratio_tolerance; no other measure has them")
     figures: list[tuple[str, str, Any]] = []
     for problem, value in family["values"].items():
         parts = value if isinstance(value, list) else [value]
@@ -168,7 +186,8 @@ def _family(path: Path, where: str, family: dict[str, Any], studies: dict[str, A
     study = studies[family["study"]]
     shared = {field.name: family[field.name] for field in fields(Claim) if field.name in family}
     shared |= {name: study[name] for name in STUDY_FIELDS}
-    shared = {"at_least": None, "variant": "", "over": "", "published_kernels": False} | shared
+    shared = OTHERWISE | shared
+    bases = _bases(families, family, refuse)
     claims = []
     for problem, part, value in figures:
         if not _positive(value, zero=True):
@@ -181,11 +200,25 @@ def _family(path: Path, where: str, family: dict[str, Any], studies: dict[str, A
         names = {"problem": problem, "part": part, "number": number.group(1) if number else ""}
         claims.append(Claim(**shared | {
             "id": "/".join(filter(None, (family["id"], problem, part.replace(" ", "-")))),
-            "problem": problem, "value": float(value), "low": low, "high": value + half,
+            "problem": problem, "part": part, "value": float(value), "low": low, "high": value + half,
+            "base": bases.get(problem),
             "what": family["what"].format(**names), "command": family["command"].format(**names),
             "needs": tuple(family["needs"]),
         }))  # fmt: skip
     return claims
+
+
+def _bases(
+    families: list[dict[str, Any]], family: dict[str, Any], refuse: Callable[[str], UsageError]
+) -> dict[str, float]:
+    """Return problem -> published time of the input kernel, from the family that `base` names; empty without one."""
+    if "base" not in family:
+        return {}
+    found: dict[str, float] = next((f.get("values", {}) for f in families if f.get("id") == family["base"]), {})
+    missing = sorted(family["values"].keys() - found.keys())
+    if missing:
+        raise refuse(f"base {family['base']} has no figure of {missing[0]}")
+    return {problem: float(value) for problem, value in found.items()}
 
 
 def _positive(*values: Any, zero: bool = False) -> bool:

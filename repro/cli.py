@@ -26,7 +26,7 @@ SHOWN = 100
 # The verbs that a person may use, as the help groups them. What engines start (`inner`) is in none of them.
 GROUPS = {
     "judge": ("evaluate", "fixtures", "problems"),
-    "studies": ("run", "benchmark", "fetch", "artifacts"),
+    "studies": ("run", "benchmark", "claims", "fetch", "artifacts"),
     "evidence": ("report", "compare", "verify", "bundle"),
     "machine": ("doctor", "fingerprint", "gc"),
 }
@@ -36,6 +36,7 @@ EXAMPLES = """examples:
   repro evaluate my_kernel.py --problem L1_36    judge one solution
   repro run --agent oracle                       judge and time the shipped solutions of the agent study
   repro benchmark 36 --json out.json             time one problem of the artifact study
+  repro claims                                   test every published figure of the artifact study
   repro benchmark --artifacts DIR --parity       time any folder in the published layout, by both protocols
   repro artifacts lint DIR                       check such a folder without running it
   repro report                                   draw the newest bundle again
@@ -174,6 +175,13 @@ def parser() -> argparse.ArgumentParser:
     benchmark.add_argument("--rounds", action="store_true", help="also judge and time the kernel of every round")
     _common(benchmark, problem=False)
     _judging(benchmark, budget_s=BUDGET_S, compile_timeout_s=COMPILE_TIMEOUT_S)
+    claims = verb("claims", "test every published figure of the artifact study: fetch, measure, verdicts", _claims)
+    claims.add_argument("name", nargs="*", help="problems by number or name (default: all)")
+    claims.add_argument("--from", dest="origin", default="", metavar="DIR|URL",
+                        help="another copy or address of the published folder")  # fmt: skip
+    _common(claims, problem=False)
+    claims.add_argument("--json", type=Path, metavar="FILE", help="write every claim with its verdicts as JSON")
+    claims.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced")
     verbs.add(verb)
     report = verb("report", "draw bundles as markdown, one HTML file, LaTeX", _report)
     report.add_argument("bundle", type=Path, nargs="*", help="bundles to draw (default: the newest)")
@@ -405,16 +413,45 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
     return _conclude(args, bundle, entries, judged or [{"verdict": "none"}])
 
 
+def _claims(args: argparse.Namespace, progress: Progress) -> int:
+    """Fetch the published folder, measure it by both protocols with rounds and profiles, and judge every claim."""
+    from repro import benchmark, measured, replication, sources
+    from repro import claims as published
+    from repro.evaluation import JudgeOptions
+    from repro.report import claims as drawn
+    from repro.report import output
+
+    engine, size = _engine(args, progress)
+    if engine.device == "cpu" and args.device == "auto":
+        raise UsageError("no GPU here", "the published kernels run on CUDA alone",
+                         "`repro artifacts lint` reads their folder without one.")  # fmt: skip
+    source, _ = sources.fetch(benchmark.PUBLISHED, args.origin)
+    options = JudgeOptions(
+        timing_budget_s=benchmark.BUDGET_S, compile_timeout_s=benchmark.COMPILE_TIMEOUT_S, parity=True
+    )
+    bundle, _ = benchmark.run(
+        source.folder, args.name, size, args.results, engine, options, progress,
+        resume=args.resume, with_rounds=True, with_profiles=True,
+    )  # fmt: skip
+    claims = [claim for claim in published.load() if claim.study == "artifact"]
+    found = replication.judge(claims, [measured.read(bundle)])
+    _, files = output.into(bundle, _formats(args, progress))
+    drawn.draw(found, Screen.of(args), report=output.first(files))
+    verbs.write_json(args.json, found)
+    code = _exit_code(bundle, ())
+    return code or (3 if args.strict and not replication.reproduced(found) else 0)
+
+
 def _formats(args: argparse.Namespace, progress: Progress) -> list[str]:
     """The formats asked for, else markdown and the page, with -o also LaTeX; markdown alone where the page's packages
     are not installed, as in the image."""
     from repro.report import output
 
     lacking = [name for name in ("jinja2", "matplotlib") if importlib.util.find_spec(name) is None]
-    if lacking and args.format is None:
+    if lacking and getattr(args, "format", None) is None:
         progress.say(f"drawing markdown alone: the page needs {' and '.join(lacking)}, which are not installed here")
-    usual = "md" if lacking else "md,html" if args.output is None else output.USUAL
-    return output.formats(usual if args.format is None else args.format)
+    usual = "md" if lacking else "md,html" if getattr(args, "output", None) is None else output.USUAL
+    return output.formats(getattr(args, "format", None) or usual)
 
 
 def _report(args: argparse.Namespace, progress: Progress) -> int:

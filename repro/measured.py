@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from repro import evaluation, fingerprint
+from repro import benchmark, evaluation, fingerprint
 from repro.artifacts import layout
 from repro.bundle.write import Bundle
 from repro.errors import BundleError, UsageError
@@ -67,8 +67,9 @@ class Record:
 
     key: equal for the same thing in two bundles. problem: the problem's key (`L1_36@bf16`). verdict: "" for a baseline.
     speedups: baseline -> solution's speedup over it. words: baseline -> the judge's word. best: the baseline of
-    `best_same_class`. noise: how far from 1 the row's A/A control reaches, as a log. published_ms: times of the row by
-    the published protocol. why_not: why its times are not a measurement, or "".
+    `best_same_class`. noise: how far from 1 the row's A/A control reaches, as a log. parity: what the published
+    protocol gave in this row (`judge.parity.measure`), or {}. judged_ms: median time (ms) of every variant of the row.
+    why_not: why its times are not a measurement, or "".
     """
 
     key: tuple[str, str]
@@ -86,7 +87,26 @@ class Record:
     number: int | None = None
     noise: float = 0.0
     converged: bool = True
-    published_ms: dict[str, float | None] = field(default_factory=dict)
+    parity: dict[str, Any] = field(default_factory=dict)
+    judged_ms: dict[str, float] = field(default_factory=dict)
+    fingerprint: str = ""
+    why_not: str = ""
+
+    @property
+    def published_ms(self) -> dict[str, float | None]:
+        """Return the row's times (ms) by the published protocol, of each variant."""
+        found: dict[str, float | None] = self.parity.get("times_ms", {})
+        return found
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What `benchmark` measured of an artifact beside its kernels: its rounds, or its profiles.
+
+    entries: of `benchmark.rounds`, or a row's `profiles`. why_not: why nothing in it is a measurement, or "".
+    """
+
+    entries: list[dict[str, Any]]
     fingerprint: str = ""
     why_not: str = ""
 
@@ -96,6 +116,7 @@ class Measured:
     """A whole bundle.
 
     unmeasured: key of a row -> why none of it was judged. why_not: why none of its times is a measurement, or "".
+    rounds, profiles: by the number of the artifact.
     """
 
     name: str
@@ -107,6 +128,8 @@ class Measured:
     unmeasured: dict[str, str]
     fingerprints: dict[str, dict[str, Any]]
     why_not: str
+    rounds: dict[int, Extra] = field(default_factory=dict)
+    profiles: dict[int, Extra] = field(default_factory=dict)
 
     @property
     def shipped(self) -> bool:
@@ -125,6 +148,8 @@ def read(bundle: Bundle) -> Measured:
         )  # fmt: skip
     records: dict[tuple[str, str], Record] = {}
     unmeasured: dict[str, str] = {}
+    rounds: dict[int, Extra] = {}
+    profiles: dict[int, Extra] = {}
     why_not = _no_measurement(parameters)
     for name in manifest["plan"]:
         row = bundle.rows.get(name)
@@ -137,7 +162,13 @@ def read(bundle: Bundle) -> Measured:
             unmeasured[_key(row)] = f"{row['status']}: {row['error']}"
         else:
             try:
-                if "rounds" not in row:
+                result, where = row["result"], row["fingerprint_id"] or ""
+                if "profile" in row:
+                    profiles[row["number"]] = Extra(result["profiles"], where, why_not)
+                elif "rounds" in row:
+                    told = why_not or str(result.get("no_measurement", ""))
+                    rounds[row["number"]] = Extra(benchmark.rounds(row), where, told)
+                else:
                     records |= {record.key: record for record in _records(row, why_not)}
             except (BundleError, KeyError, TypeError, AttributeError) as error:
                 raise BundleError(
@@ -145,7 +176,7 @@ def read(bundle: Bundle) -> Measured:
                 ) from error
     return Measured(
         bundle.name, manifest["verb"], parameters, str(manifest.get("started", "")), manifest["status"], records,
-        unmeasured, bundle.fingerprints(), why_not,
+        unmeasured, bundle.fingerprints(), why_not, rounds, profiles,
     )  # fmt: skip
 
 
@@ -161,7 +192,7 @@ def _no_measurement(parameters: dict[str, Any]) -> str:
 
 def _key(row: dict[str, Any]) -> str:
     """Return the key of a row. Folders of artifacts are equal if their numbers are: `04_Matrix...`, `4_Matrix...`."""
-    alone = row.get("number") is not None and "rounds" not in row
+    alone = row.get("number") is not None and not {"rounds", "profile"} & row.keys()
     return str(row["number"]) if alone else str(row["row"])
 
 
@@ -175,7 +206,8 @@ def _records(row: dict[str, Any], why_not: str) -> list[Record]:
         "number": row.get("number"),
         "noise": noise(result["timing"].get("aa")),
         "converged": result["timing"].get("status") != "not_converged",
-        "published_ms": (result.get("parity") or {}).get("times_ms", {}),
+        "parity": result.get("parity") or {},
+        "judged_ms": _medians(result),
         "fingerprint": row["fingerprint_id"] or "",
     }
     no_measurement = str(result.get("no_measurement", ""))
@@ -206,7 +238,13 @@ def _records(row: dict[str, Any], why_not: str) -> list[Record]:
     return found
 
 
-def stack(measured: Measured, record: Record) -> dict[str, Any]:
+def _medians(result: dict[str, Any]) -> dict[str, float]:
+    """Return the median time (ms) of every solution and baseline of a row that has one."""
+    entries = [(entry["solution"], entry) for entry in result["results"]] + list(result["baselines"].items())
+    return {name: float(entry["time_ms"]["median"]) for name, entry in entries if entry["time_ms"]}
+
+
+def stack(measured: Measured, record: Record | Extra) -> dict[str, Any]:
     """Return `fingerprint.stack` of the machine that measured a record, or a label that it was not recorded."""
     found = measured.fingerprints.get(record.fingerprint)
     if found is None:

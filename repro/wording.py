@@ -25,6 +25,12 @@ VERDICTS = {
     "inconclusive": "inconclusive",
     "not measured": "not measured",
 }
+_UNTRIED = {"NOT-COMPARABLE": "not comparable", "BLOCKED": "blocked"}
+# The two verdicts of a claim -> verdict of the JSON -> the words a reader sees.
+CLAIM = {
+    "as_published": {"REPRODUCED": "reproduced", "DIFFERS": "differs", "AMBIGUOUS": "unclear"} | _UNTRIED,
+    "as_judged": {"REPRODUCED": "holds", "DIFFERS": "does not hold", "AMBIGUOUS": "unclear"} | _UNTRIED,
+}
 # Kind of an input case -> which inputs and weights it means.
 CASES = {
     "native": "on the published inputs",

@@ -2,76 +2,120 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
-from repro import replication
+from repro import replication, wording
 from repro.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
 TONES = {replication.REPRODUCED: GOOD, replication.DIFFERS: BAD, replication.AMBIGUOUS: OPEN}
+# The figures that a study is known for, and their heading. The others are counted by family; -v lists them.
+FIRST = {
+    "artifact-speedup": "Speedups over torch.compile",
+    "agent-speedup-baseline": "Agent over eager",
+    "agent-speedup-with-kb": "Agent with knowledge over eager",
+}
+EVERY = (Column("claim", least=20), Column("published", 1, number=True), Column("as published here", number=True),
+         Column("as judged", number=True), Column("why", 2, least=30), Column("stack", 3),
+         Column("notes", 4))  # fmt: skip
 NOTES = (
-    "REPRODUCED: the measured 95 % interval lies within the tolerance that the claim declares. DIFFERS: outside. "
-    "AMBIGUOUS: across an edge, or bundles of one stack disagree. NOT-COMPARABLE: measured otherwise, or an absolute "
-    "figure of another machine. BLOCKED: needs something that this run did not have.",
-    "Times compare on the published kind of machine alone; ratios compare between machines, and the note says so.",
+    "Reproduced as published: by the published way of measuring, which verifies nothing. Holds as judged: the kernel "
+    "is correct, and its figure by the judge's clock lies within the tolerance that the claim declares. Unclear: "
+    "across an edge of it, or bundles of one stack disagree.",
+    "Ratios compare between machines, absolute figures on the published kind of machine alone.",
     "Every claim with its tolerance, its reason, its source and the command that tests it: artifacts/claims.toml.",
 )
 
 
-def draw(found: dict[str, Any], screen: Screen) -> None:
-    """What was tried claim by claim, the rest by reason, and the last line."""
+def draw(found: dict[str, Any], screen: Screen, report: Path | None = None) -> None:
+    """Draw the first figures of a study, the others by family, with -v every claim, and the last line."""
     if not found["bundles"]:
         screen.line("No bundle: these are the claims that could be tested, and what each needs.")
     for bundle in found["bundles"]:
         why = f": no measurement: {bundle['why_not']}" if bundle["why_not"] else ""
         screen.item(f"{bundle['bundle']} (repro {bundle['verb']}){why}")
-    pairs: list[Pair] = [(claim, outcome) for claim in found["claims"] for outcome in claim["outcomes"]]
-    tried = [pair for pair in pairs if pair[1]["verdict"] in replication.TRIED]
-    rest = [pair for pair in pairs if pair[1]["verdict"] not in replication.TRIED]
     screen.line()
-    columns = (Column("claim", least=20), Column("published", 1, number=True), Column("measured", number=True),
-               Column("verdict", whole=True), Column("why", 2, least=30), Column("stack", 3),
-               Column("notes", 4))  # fmt: skip
-    screen.table(columns, [_line(*pair) for pair in tried], "Tried")
-    grouped = (Column("claims", least=24), Column("n", number=True), Column("verdict", whole=True),
-               Column("why", least=30), Column("stack", 2), Column("command of the first", 3, least=40))  # fmt: skip
-    screen.table(grouped, _grouped(rest), "Not tried")
+    pairs: list[Pair] = [(claim, outcome) for claim in found["claims"] for outcome in claim["outcomes"]]
+    tried = [pair for pair in pairs if replication.tried(pair[1])]
+    for family, title in FIRST.items():
+        _first([pair for pair in tried if replication.family(pair[0]) == family], title, screen)
+    _families(tried, screen)
+    if screen.verbose:
+        screen.table(EVERY, [_line(*pair) for pair in tried], "Every claim that was tried")
+    _untried([pair for pair in pairs if not replication.tried(pair[1])], screen)
     if screen.verbose:
         for note in NOTES:
             screen.item(note)
-    counts = [f"{n} {verdict}" for verdict, n in found["counts"].items() if n]
-    screen.last("claims: " + (", ".join(counts) or "none"))
+    elif tried:
+        screen.line("-v lists every claim with its reason.", "dim")
+    screen.last(f"claims: {replication.told(found['counts'])}", report=report)
 
 
-def _figure(value: float, unit: str) -> str:
-    return f"{value:.4g}{unit}" if unit == "x" else f"{value:.4g} {unit}"
+def verdict(side: str, outcome: dict[str, Any], *, exact: bool = False) -> Text:
+    """Return one of the two figures with the sign and colour of its verdict, or the verdict's word without a figure."""
+    found, value = outcome[side]["verdict"], outcome[side]["measured"]
+    tone = TONES.get(found, "")
+    shown = wording.CLAIM[side][found]
+    if value is not None:
+        low, high = outcome[side]["ci95"]
+        shown = f"{_figure(value, outcome['unit'])}" + (f" [{low:.4g}, {high:.4g}]" if exact else "")
+    return Text(f"{SIGNS[tone]} {shown}" if tone else shown, tone or "dim")
 
 
-def _measured(claim: dict[str, Any], outcome: dict[str, Any]) -> str | None:
-    if outcome["measured"] is None:
+def _figure(value: float | None, unit: str) -> str | None:
+    if value is None:
         return None
-    low, high = outcome["ci95"]
-    return f"{_figure(outcome['measured'], claim['unit'])} [{low:.4g}, {high:.4g}]"
+    return f"{value:#.3g}x" if unit == "x" else f"{value:.4g} {unit}"
+
+
+def _first(pairs: list[Pair], title: str, screen: Screen) -> None:
+    """Draw one line a problem for each stack: as published, both ways here, and against the best torch baseline."""
+    columns = (Column("problem", least=12), Column("published", number=True), Column("as published here", number=True),
+               Column("as judged", number=True), Column("over best torch", number=True))  # fmt: skip
+    stacks: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        stacks.setdefault(replication.where(pair[1]), []).append(pair)
+    for stack, of in stacks.items():
+        rows = [[replication.short(claim["problem"]), _figure(outcome["published"], outcome["unit"]),
+                 *(verdict(side, outcome) for side in replication.SIDES),
+                 _figure(outcome["over_best"]["ratio"], "x") if outcome["over_best"] else None]
+                for claim, outcome in of]  # fmt: skip
+        screen.table(columns, rows, f"{title}: {stack}")
+        told: dict[str, list[str]] = {}
+        for claim, outcome in of:
+            if outcome["difference"]:
+                told.setdefault(outcome["difference"], []).append(replication.short(claim["problem"]))
+        for why, names in told.items():
+            screen.item(f"{', '.join(names)}: {why}.")
+        screen.line()
+
+
+def _families(pairs: list[Pair], screen: Screen) -> None:
+    """Draw how many claims of each family have which verdicts."""
+    of: dict[str, list[dict[str, Any]]] = {}
+    for claim, outcome in pairs:
+        of.setdefault(replication.family(claim), []).append(outcome)
+    columns = (Column("claims", whole=True), Column("n", number=True), Column("as published", least=16),
+               Column("as judged", least=16))  # fmt: skip
+    rows = [[name, str(len(found)), *(replication.counted(found, side) for side in replication.SIDES)]
+            for name, found in of.items()]  # fmt: skip
+    screen.table(columns, rows, "Tried, by family")
+
+
+def _untried(pairs: list[Pair], screen: Screen) -> None:
+    columns = (Column("n", number=True), Column("verdict", whole=True), Column("why", least=30),
+               Column("claims", 1, least=24), Column("stack", 3), Column("command of the first", 2, least=40))  # fmt: skip
+    rows = [[n, verdict, why, families, stack, command]
+            for families, n, verdict, why, stack, command in replication.untried(pairs)]  # fmt: skip
+    screen.table(columns, rows, "Not tried")
 
 
 def _line(claim: dict[str, Any], outcome: dict[str, Any]) -> list[Any]:
-    stack = f"{outcome['machine']}, {outcome['stack']['label']}"
-    tone = TONES[outcome["verdict"]]
-    verdict = Text(f"{SIGNS[tone]} {outcome['verdict']}", tone)
-    return [claim["id"], _figure(claim["value"], claim["unit"]), _measured(claim, outcome), verdict,
-            outcome["reason"], stack, "; ".join(outcome["notes"])]  # fmt: skip
-
-
-def _grouped(pairs: list[Pair]) -> list[list[Any]]:
-    """One line for the claims of a family that share verdict, reason and stack: there are many, with few reasons."""
-    groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
-    for claim, outcome in pairs:
-        stack = outcome["stack"]["label"] if outcome["stack"] else ""
-        family = claim["id"].partition("/")[0]
-        groups.setdefault((family, outcome["verdict"], outcome["reason"], stack), []).append(claim)
     return [
-        [family, str(len(claims)), verdict, reason, stack, claims[0]["command"] or "none in this release"]
-        for (family, verdict, reason, stack), claims in groups.items()
-    ]
+        claim["id"], _figure(outcome["published"], outcome["unit"]),
+        *(verdict(side, outcome, exact=True) for side in replication.SIDES),
+        replication.why(outcome), replication.where(outcome), "; ".join(outcome["notes"]),
+    ]  # fmt: skip

@@ -44,6 +44,7 @@ def build(bundles: list[Bundle], artifacts: Path = settings.ARTIFACTS_DIR) -> di
     published, claimed = replicated.judge(found)
     lines = summary.lines(found, published)
     drawn = artifacts != settings.ARTIFACTS_DIR or any(source.verb == "benchmark" for source in found)
+    studies = any(source.verb in summary.STUDY for source in found)  # other bundles are held against no claim
     sections = [
         summary.section(found, lines, published),
         log.missing(found),
@@ -59,10 +60,10 @@ def build(bundles: list[Bundle], artifacts: Path = settings.ARTIFACTS_DIR) -> di
         correctness.section(found),
         results.roofline(found),
         *([convergence.section(artifacts)] if drawn else []),
-        machines.comparability(found, published),
+        *([machines.comparability(found, published)] if studies else []),
         clocks.section(found),
         log.run(found),
-        replicated.untested(claimed),
+        *([replicated.untested(claimed)] if studies else []),
         machines.fingerprints(found),
         log.bundles(found),
         log.again(found),
@@ -93,9 +94,10 @@ READING = elements.section("reading", "How to read this", text=[
     "FAST and SLOW lie beyond 1x by more than the A/A control (eager against eager in another process). SAME lies "
     "within 1 %. UNCONFIRMED: faster by the solution's own clock, which the judge's clock cannot confirm; it counts as "
     "1x in means.",
-    "REPRODUCED: the measured 95 % interval lies within the tolerance that the claim declares. DIFFERS: outside it. "
-    "AMBIGUOUS: across an edge of it. NOT-COMPARABLE: measured otherwise, or a time of another machine. BLOCKED: could "
-    "not be tested here.",
+    "A claim is reproduced as published if the published way of measuring, which verifies nothing, gives a figure "
+    "within the claim's tolerance. It holds as judged if the kernel is correct and the judge's 95 % interval lies "
+    "within it. Unclear: across an edge. Not comparable: measured otherwise, or a time of another machine. Blocked: "
+    "could not be tested here.",
     "What each trust level stops and does not stop: `docs/judging.md`.",
 ], paper=False)  # fmt: skip
 
@@ -120,10 +122,9 @@ def _headline(found: list[Source], claimed: dict[str, Any]) -> dict[str, Any]:
     controls = Counter(e["verdict"] for e in entries if e["control"])
     cases = [case for source in found for case in source.report.get("cases", [])]
     fixtures = [fixture for source in found for fixture in source.report.get("fixtures", [])]
-    claims = {verdict: n for verdict, n in claimed["counts"].items() if n}
     planned = sum(source.report["planned"] for source in found)
     finished = sum(source.report["finished"] for source in found)
-    tried = {verdict: n for verdict, n in claims.items() if verdict in replication.TRIED}
+    tried = any(replication.tried(outcome) for claim in claimed["claims"] for outcome in claim["outcomes"])
     throttled = sum(source.slowed for source in found)
     words = []
     if any(source.failed for source in found):
@@ -142,12 +143,12 @@ def _headline(found: list[Source], claimed: dict[str, Any]) -> dict[str, Any]:
         usable = sum(not fixture["refused"] for fixture in fixtures)
         words.append(f"{usable} of {elements.count(len(fixtures), 'fixture')} usable")
     if tried:
-        words.append("claims " + ", ".join(f"{n} {verdict}" for verdict, n in tried.items()))
+        words.append(f"claims: {replication.told(claimed['counts'])}")
     if finished < planned:
         words.append(f"{finished} of {elements.count(planned, 'row')} measured")
     if throttled:
         words.append(f"times of {elements.count(throttled, 'row')} left out, the GPU was throttled")
     if not any(source.report["measurement"] for source in found) and solutions:
         words.append("times are not a measurement")
-    return {"text": "; ".join(words), "solutions": dict(solutions), "controls": dict(controls), "claims": claims,
-            "planned": planned, "finished": finished, "throttled": throttled}  # fmt: skip
+    return {"text": "; ".join(words), "solutions": dict(solutions), "controls": dict(controls),
+            "claims": claimed["counts"], "planned": planned, "finished": finished, "throttled": throttled}  # fmt: skip

@@ -70,6 +70,11 @@ def into(
     return whole, [bundle.path / name for name in drawn]
 
 
+def first(files: list[Path]) -> Path | None:
+    """Return the file that a reader opens: the page where it was written, else markdown."""
+    return next((file for kind in (".html", ".md") for file in files if file.suffix == kind), None)
+
+
 def beside(
     bundles: list[Bundle], chosen: list[str], artifacts: Path, folder: Path
 ) -> tuple[dict[str, Any], list[Path]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from repro import problems, replication
+from repro import problems, replication, wording
 from repro.artifacts import layout
 from repro.claims import Claim
 from repro.report import cells, elements
@@ -188,16 +188,18 @@ def _tone(mean: dict[str, Any]) -> str:
 
 
 def _claims(claimed: dict[str, Any]) -> list[Element]:
-    counts = {verdict: n for verdict, n in claimed["counts"].items() if n}
-    tried = sum(counts.get(verdict, 0) for verdict in replication.TRIED)
-    if not tried:
-        return []
-    words = {replication.DIFFERS: "differ", replication.AMBIGUOUS: "ambiguous"}
-    detail = [f"{counts[verdict]} {word}" for verdict, word in words.items() if verdict in counts]
-    detail.append(f"{sum(counts.values()) - tried} not testable here")
-    reproduced = counts.get(replication.REPRODUCED, 0)
-    tone = "good" if reproduced == tried else "bad" if replication.DIFFERS in counts else "open"
-    return [elements.card("Claims reproduced", f"{reproduced} of {tried}", ", ".join(detail), tone)]
+    found = []
+    titles = ("Claims reproduced as published", "Claims that hold as judged")
+    for side, title in zip(replication.SIDES, titles, strict=True):
+        counts = claimed["counts"][side]
+        tried = sum(counts[verdict] for verdict in replication.TRIED)
+        if tried:
+            right = counts[replication.REPRODUCED]
+            others = (*replication.TRIED[1:], replication.NOT_COMPARABLE)
+            detail = [f"{counts[verdict]} {wording.CLAIM[side][verdict]}" for verdict in others if counts[verdict]]
+            tone = "good" if right == tried else "bad" if counts[replication.DIFFERS] else "open"
+            found.append(elements.card(title, f"{right} of {tried}", ", ".join(detail), tone))
+    return found
 
 
 def _others(sources: list[Source]) -> list[Element]:

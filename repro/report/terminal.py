@@ -14,7 +14,7 @@ from typing import Any
 from rich.text import Text
 
 from repro import wording
-from repro.report import cells, parity
+from repro.report import cells, output, parity
 from repro.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 
 Facts = dict[str, Any]
@@ -38,8 +38,7 @@ def draw(document: dict[str, Any], screen: Screen, *, tables: bool = True) -> No
 
 def last(document: dict[str, Any], screen: Screen, files: list[Path]) -> None:
     """The last line: the verdict, and the file that a reader opens: the page where it was written, else markdown."""
-    page = next((file for kind in (".html", ".md") for file in files if file.suffix == kind), None)
-    screen.last(*verdict(document), report=page)
+    screen.last(*verdict(document), report=output.first(files))
 
 
 def verdict(document: dict[str, Any]) -> list[str]:
