@@ -26,7 +26,8 @@ from repro.judge import stats
 PUBLISHED = settings.ARTIFACTS_DIR / "results"
 RUN = PUBLISHED / "h200-pinned" / "20261123T130313Z-run"
 FIXTURES = PUBLISHED / "h200-pinned" / "20261123T130219Z-fixtures"
-THEIRS = PUBLISHED / "h200-pinned" / "20261123T202540Z-benchmark"  # the published kernels of the artifact study
+# The published kernels of the artifact study, by machine and stack.
+THEIRS = {"H200": PUBLISHED / "h200-pinned" / "20261123T202540Z-benchmark"}
 BENCHMARKS = {
     "the pinned stack": PUBLISHED / "h200-pinned" / "20261122T040411Z-benchmark",
     "a newer stack": PUBLISHED / "h200-newer" / "20261122T040000Z-benchmark",
@@ -107,32 +108,62 @@ def published_and_measured() -> str:
     return plain(rows, headers)
 
 
+SIGNS = {replication.REPRODUCED: "✓", replication.DIFFERS: "✗", replication.AMBIGUOUS: "○"}
+
+
+def signed(side: dict[str, Any]) -> str:
+    """A figure with the sign of its verdict."""
+    return f"{SIGNS[side['verdict']]} {times(side['measured'])}"
+
+
 def replicated() -> str:
-    """The artifact study: published speedups over torch.compile beside those of the published kernels on an H200."""
-    bundle = Bundle.open(THEIRS)
+    """The artifact study: published speedups over torch.compile, and both verdicts of the published kernels here."""
+    bundles = {name: measured.read(Bundle.open(path)) for name, path in THEIRS.items()}
     rows = []
-    for claim in replication.judge(claims.load(), [measured.read(bundle)])["claims"]:
-        if not claim["id"].startswith("artifact-speedup/"):
+    for claim in claims.load():
+        if not claim.id.startswith("artifact-speedup/"):
             continue
-        number = claim["problem"].split("_")[0]
-        name = next(name for name in bundle.rows if name.startswith(f"{number}_") and "/" not in name)
-        result, (outcome,) = bundle.rows[name]["result"], claim["outcomes"]
-        theirs = result["parity"]["times_ms"]
-        (kernel,) = [entry for entry in result["results"] if entry["solution"] == "optimized"]
-        best = kernel["speedup"]["best_same_class"]
-        rows.append(
-            [name.split("_square")[0].replace("_", " "), f"{claim['value']:.2f}x",
-             times(theirs["compile"] / theirs["optimized"]), times(outcome["measured"]), outcome["verdict"],
-             f"{times(best['ratio'])} ({best['baseline']})"]
-        )  # fmt: skip
-    headers = ["problem", "published", "published protocol here", "judged here", "claim", "over best torch baseline"]
-    return plain(rows, headers)
+        row = [replication.short(claim.problem), f"{claim.value:.2f}x"]
+        for bundle in bundles.values():
+            (told,) = replication.judge([claim], [bundle])["claims"]
+            (outcome,) = told["outcomes"]
+            row += [signed(outcome["as_published"]), signed(outcome["as_judged"]), times(outcome["over_best"]["ratio"])]
+        rows.append(row)
+    what = ("as published", "as judged", "over best torch")
+    return plain(rows, ["problem", "published", *(f"{name}: {column}" for name in bundles for column in what)])
+
+
+def families() -> str:
+    """Both verdicts of the artifact study's claims by family, a pair of columns a stack."""
+    of = [claim for claim in claims.load() if claim.study == "artifact"]
+    judged = [replication.judge(of, [measured.read(Bundle.open(path))])["claims"] for path in THEIRS.values()]
+    rows: dict[str, list[Any]] = {}
+    for found in judged:
+        outcomes: dict[str, list[dict[str, Any]]] = {}
+        for claim in found:
+            outcomes.setdefault(replication.family(claim), []).extend(claim["outcomes"])
+        for name, each in outcomes.items():
+            row = rows.setdefault(name, [f"`{name}`", len(each)])
+            row += [replication.counted(each, side) for side in replication.SIDES]
+    what = ("as published", "as judged")
+    return table(list(rows.values()), ["claims", "n", *(f"{name}: {column}" for name in THEIRS for column in what)])
+
+
+def differences() -> str:
+    """Why the two verdicts of a speedup differ, or differ from the study's, by stack."""
+    lines = []
+    for stack, path in THEIRS.items():
+        for claim in replication.judge(claims.load(), [measured.read(Bundle.open(path))])["claims"]:
+            (outcome,) = claim["outcomes"]
+            if claim["id"].startswith("artifact-speedup/") and outcome["difference"]:
+                lines.append(f"- {replication.short(claim['problem'])}, {stack}: {outcome['difference']}.")
+    return "\n".join(lines)
 
 
 def rounds_table() -> str:
     """Every round of the published traces: verdicts and the fastest correct round."""
     rows = []
-    for name, row in Bundle.open(THEIRS).rows.items():
+    for name, row in Bundle.open(THEIRS["H200"]).rows.items():
         if not name.endswith("/rounds"):
             continue
         found = [entry for entry in row["result"]["results"] if entry["solution"].startswith("round_")]
@@ -451,6 +482,8 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"published": published_and_measured, "replicated": replicated},
     "docs/results.md": {
         "replicated": replicated,
+        "families": families,
+        "differences": differences,
         "rounds": rounds_table,
         "run": run_table,
         "zeros": zeros_table,

@@ -602,7 +602,7 @@ def test_a_scripted_study_says_so_and_tests_no_claim(tmp_path: Path) -> None:
     assert "Scripted: replies come from a file" in text and "no model was paid" in text
     assert "scripted replies, not an agent's result" in text
     found = replication.judge(claims.load(), [measured.read(bundle)])
-    assert not any(found["counts"].get(verdict) for verdict in replication.TRIED)
+    assert not any(replication.tried(outcome) for claim in found["claims"] for outcome in claim["outcomes"])
 
 
 def test_an_unknown_cost_is_empty_and_never_zero(tmp_path: Path, stub_results: Path) -> None:
