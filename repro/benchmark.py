@@ -275,7 +275,7 @@ def run(
         "quick": options.quick,
         "options": options.for_cell(engine.device),
     }
-    bundle = open_bundle(results, "benchmark", rows, parameters, resume=resume)
+    bundle = open_bundle(results, "benchmark", rows, parameters, progress, resume=resume)
     shared = root.resolve() == settings.ARTIFACTS_DIR.resolve() and options.trust == "audited"
     judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS if shared else 1)
     bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")

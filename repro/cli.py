@@ -364,13 +364,15 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
 def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
     from repro import constants, evaluation
 
-    engine, size = _engine(args, progress)
     if args.self_test and args.overrides:
         raise UsageError("--set does not go with --self-test", "its cases have sizes of their own")
+    if not args.path and not args.self_test:
+        raise UsageError("nothing to evaluate", "no file or folder was named", "Give a path, or --self-test.")
+    if not args.self_test:
+        evaluation.find(args.path, args.problem)  # wrong use is told before an engine is looked for
+    engine, size = _engine(args, progress)
     if args.self_test:
         return _self_test(args, engine, progress)
-    if not args.path:
-        raise UsageError("nothing to evaluate", "no file or folder was named", "Give a path, or --self-test.")
     bundle, results = evaluation.evaluate(
         args.path, args.problem, size, args.dtype, args.results, engine, _options(args), progress, resume=args.resume,
         overrides=constants.given(args.overrides),
@@ -395,7 +397,9 @@ def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> 
 
 def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
     from repro import benchmark
+    from repro.artifacts import layout
 
+    layout.find(args.artifacts, args.name)  # wrong use is told before an engine is looked for
     if args.size == "auto" and args.device == "auto" and settings.in_container():
         from repro.engines import lease
 
@@ -500,7 +504,9 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         _known(words)
-        args = parser().parse_args(words)
+        args, unknown = parser().parse_known_args(words)
+        if unknown:
+            raise UsageError(f"unknown argument {unknown[0]}", "", f"See `repro {args.verb} --help`.")
         code: int = args.run(args, Progress(quiet=getattr(args, "quiet", False)))
         return code
     except SystemExit as stop:  # of --help and --version

@@ -284,7 +284,7 @@ def evaluate(
     parameters = {"size": size, "device": engine.device, "options": options.for_cell(engine.device)}
     if overrides:
         parameters["set"] = overrides
-    bundle = open_bundle(results, "evaluate", rows, parameters, resume=resume)
+    bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
     judged = execute(rows, engine, bundle, progress, summary)
     bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
     return bundle, results_of(judged)

@@ -117,7 +117,7 @@ def measure(
         for p in wanted
     ]
     parameters = {"size": size, "device": engine.device}
-    bundle = open_bundle(results, "fixtures", rows, parameters, resume=resume)
+    bundle = open_bundle(results, "fixtures", rows, parameters, progress, resume=resume)
     measured = execute(rows, engine, bundle, progress, summary, together=max(1, len(rows)))
     by_key = {row["row"]: row for row in measured}
     for problem in wanted:

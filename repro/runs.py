@@ -78,8 +78,10 @@ class Interrupted(ReproError):
 TEST_CLAIMS = ("run", "benchmark")
 
 
-def open_bundle(results: Path, verb: str, rows: list[Row], parameters: dict[str, Any], *, resume: bool) -> Bundle:
-    """Return a new bundle, or with `resume` the newest unfinished one of the same plan.
+def open_bundle(
+    results: Path, verb: str, rows: list[Row], parameters: dict[str, Any], progress: Progress, *, resume: bool
+) -> Bundle:
+    """Return a new bundle, or with `resume` the newest unfinished one of the same plan; say if there is none.
 
     Verbs that test claims store the claims in the bundle before its first row.
     """
@@ -87,6 +89,8 @@ def open_bundle(results: Path, verb: str, rows: list[Row], parameters: dict[str,
     found = Bundle.resume(results, verb, plan, parameters) if resume else None
     if found is not None:
         return found
+    if resume:
+        progress.say(f"nothing to resume: {results} holds no unfinished bundle of this plan; starting a new one")
     bundle = Bundle.create(results, verb, plan, parameters)
     if verb in TEST_CLAIMS:
         bundle.declare((settings.ARTIFACTS_DIR / "claims.toml").read_bytes())

@@ -207,7 +207,7 @@ def run(
     rows = [_row(group, results, engine, base) for group in groups(able, engine)]
     skipped = {case.id: case.skipped(engine) for case in chosen if case.skipped(engine)}
     parameters = {"suites": suites, "device": engine.device, "trust": base.trust, "skipped": skipped}
-    bundle = open_bundle(results, "self-test", rows, parameters, resume=resume)
+    bundle = open_bundle(results, "self-test", rows, parameters, progress, resume=resume)
     known = {case.id: case for case in able}
 
     def summary(row: dict[str, Any]) -> str:

@@ -142,7 +142,7 @@ REASONS: dict[str, Reason] = {
     "baseline_incorrect": Reason("the torch baseline is wrong itself ({detail})", "Report this problem file."),
     # rows without a verdict
     "failed": Reason("not measured: the tool failed ({detail})", "Repeat with --resume."),
-    "unmet": Reason("not measured: {detail}", ""),
+    "unmet": Reason("not measured: {detail}", "Mend what it names and repeat with --resume."),
     "lost": Reason("not measured: the engine went away ({detail})", "Repeat with --resume."),
     "interrupted": Reason("not measured: interrupted", "Repeat with --resume."),
 }  # fmt: skip

@@ -21,6 +21,8 @@ from conftest import ROOT, Tool, manifest, strict_json
 from repro import jsonio
 from repro.bundle.write import Bundle, latest
 from repro.errors import BundleError, PrerequisiteError, UsageError
+from repro.progress import Progress
+from repro.runs import open_bundle
 
 PLAN = ["a", "b", "c"]
 PARAMETERS = {"size": "smoke"}
@@ -202,6 +204,16 @@ def test_bundle_finished_while_it_was_read_is_not_resumed(tmp_path: Path, monkey
 def test_complete_bundle_is_not_resumed(tmp_path: Path) -> None:
     create(tmp_path).finish("complete")
     assert resume(tmp_path) is None
+
+
+def test_resume_with_nothing_to_resume_says_that_it_starts_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = open_bundle(tmp_path, "fixtures", [], {}, Progress(), resume=True)
+    assert "nothing to resume" in capsys.readouterr().err
+    first.finish("interrupted")
+    again = open_bundle(tmp_path, "fixtures", [], {}, Progress(), resume=True)
+    assert capsys.readouterr().err == "" and again.path == first.path
 
 
 def test_bundle_of_another_plan_is_not_resumed(tmp_path: Path) -> None:

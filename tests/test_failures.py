@@ -277,7 +277,7 @@ USAGE: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
     "timeout-nan": (f"evaluate L1_36.py --timeout-s nan {cpu}", ("--timeout-s", "positive"), {}),
     "budget-infinite": (f"evaluate L1_36.py --budget-s inf {cpu}", ("--budget-s", "positive"), {}),
     "timeout-word": ("run --timeout-s soon", ("invalid float value",), {}),
-    "unknown-flag": ("run --fast", ("unrecognized arguments: --fast",), {}),
+    "unknown-flag": ("run --fast", ("unknown argument --fast", "repro run --help"), {}),
     "unknown-size": ("run --size huge", ("invalid choice: 'huge'",), {}),
     "unknown-verb": ("judge", ("no verb 'judge'", "evaluate, fixtures", "repro --help"), {}),
     "mistyped-verb": ("evalute x.py", ("no verb 'evalute'", "Did you mean `repro evaluate`?"), {}),
@@ -308,6 +308,8 @@ def test_wrong_use_exits_1_with_one_line_and_leaves_nothing(mistake: str, tool: 
     assert done.code == 1, done.err
     assert all(word in done.complaint for word in words), done.complaint
     assert not list(tool.results.glob("*"))
+    if mistake in ("solution-missing", "folder-without-ids", "artifacts-missing", "artifact-unknown"):
+        assert len(done.err.splitlines()) == 1, "told before an engine is looked for"
 
 
 def test_an_engine_that_does_not_answer_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

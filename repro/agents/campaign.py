@@ -250,7 +250,7 @@ def run(
         "options": options.for_cell(engine.device),
         "study": plan.to_json() | {"order_of_cells": [unit.id for unit in order], "balance": design.balance(order)},
     }
-    bundle = open_bundle(results, "run", rows, parameters, resume=resume)
+    bundle = open_bundle(results, "run", rows, parameters, progress, resume=resume)
     bundle.manifest["engine"] = engine.describe() | {"device": engine.device, "jobs": pace.jobs}
     begin = time.monotonic()
     Campaign(plan, order, size, results, engine, options, pace, bundle, progress).run()

@@ -82,7 +82,7 @@ def run(
         "options": options.for_cell(engine.device),
         "control_options": replace(options, compiled=False).for_cell(engine.device),
     }
-    bundle = open_bundle(results, "run", rows, parameters, resume=resume)
+    bundle = open_bundle(results, "run", rows, parameters, progress, resume=resume)
     for name, source in solutions.items():
         bundle.file(name, source)
     together = ROWS_A_PROCESS if options.trust == "audited" else 1  # safe, since these solutions ship with the project

@@ -97,7 +97,7 @@ def result(
         "floor_ms": None,
         "floor_fraction": None,
         "own_kernel_share": None,
-        "labels": sorted({*provenance.labels(subject.source), *subject.observed}),
+        "labels": sorted({*provenance.labels(subject.source), *_observed(subject, judged["verdict"])}),
         "trust": trust,
         "separation": _separation(trust, uid),
         "confined": subject.hello.get("confined", {}),
@@ -112,7 +112,7 @@ def result(
     entry["modes"] = [_said(modes, MODES) for modes in subject.modes]
     names = [n for n in facts["baseline_classes"] if n in series]
     ratio = {n: speedups.compare(series[n], ours) for n in names}
-    if any(found["inputs"] == "other" for found in ratio.values()):
+    if reached is not None and any(found["inputs"] == "other" for found in ratio.values()):
         entry["labels"] = sorted({*entry["labels"], "input_dependent_time"})
     alone = facts.get("alone", {})
     if any(alone.get(name, 1.0) > 1 + timing.HELD_UP for name in ratio):
@@ -130,6 +130,11 @@ def result(
     entry["word"] = best["best_same_class"]["word"] if best else None
     _floor(problem, entry, reached)
     return entry
+
+
+def _observed(subject: Subject, verdict: str) -> set[str]:
+    """Return the labels that the judge observed. A kernel that is wrong everywhere is not made for one shape."""
+    return subject.observed if verdict == "correct" else subject.observed - {"shape_specialised"}
 
 
 def _said(told: Any, names: tuple[str, ...]) -> dict[str, Any]:
