@@ -241,7 +241,7 @@ def _trial(claim: Claim, bundle: Measured) -> Trial | None:
     notes = _notes(claim, bundle, records)
     if away and claim.kind == "ratio":
         notes.append(f"a ratio, compared across machines: {'; '.join(away)}")
-    difference = _why(claim, records[0], published, judged) or _elsewhere(bundle, records[0], judged, away)
+    difference = _why(claim, records[0], published, judged) or _elsewhere(claim, bundle, records[0], judged, away)
     trial = _trial_of(claim, bundle, records[0], band, published, judged, difference, notes)
     return replace(trial, over_best=_over_best(records[0])) if claim.measure == "speedup" else trial
 
@@ -328,13 +328,14 @@ def _why(claim: Claim, record: Record, published: Side, judged: Side) -> str:
     return f"by the published protocol{grads}, {TORCH.get(name, name)} takes {times}"
 
 
-def _elsewhere(bundle: Measured, record: Record, judged: Side, away: list[str]) -> str:
+def _elsewhere(claim: Claim, bundle: Measured, record: Record, judged: Side, away: list[str]) -> str:
     """Return what else differs from the published run where both ways agree with each other, and not with it."""
     if judged.verdict not in (DIFFERS, AMBIGUOUS):
         return ""
-    here = stack(bundle, record)
-    other = [f"machine ({'; '.join(away)})"] * bool(away) + [f"stack ({here['label']})"] * (not here["pinned"])
-    return f"both ways agree here; what differs is the {' and the '.join(other)}" if other else ""
+    here, gpu = stack(bundle, record), _values(bundle, record.fingerprint).get("gpu_name", {}).get("value")
+    other = [f"the machine ({gpu}; published: {claim.machine.removeprefix('1x ')})"] * bool(away)
+    other += [f"the stack ({here['label']})"] * (not here["pinned"])
+    return f"both ways agree here; what differs is {' and '.join(other)}" if other else ""
 
 
 # -- what is measured beside the kernels: rounds and profiles ----------------------------------------------------------

@@ -287,6 +287,7 @@ USAGE: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
     "gc-engine-dead": ("gc", ("no Docker engine",), DEAD_SOCKET),
 }  # fmt: skip
 if NO_GPU:
+    USAGE["claims-without-a-gpu"] = ("claims --engine local", ("no GPU here", "repro artifacts lint"), {})
     for gpus in ("all", "0"):
         USAGE[f"no-gpu-{gpus}"] = (
             f"run --engine local --device cuda --gpus {gpus}", ("no NVIDIA GPU", "--size smoke"), {}

@@ -5,13 +5,14 @@ stays out of the bundle.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import CPU, Tool, strict_json
 from test_benchmark import NOT_PYTHON, shipped
 
-from repro import benchmark
+from repro import benchmark, cli, sources
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +70,41 @@ def test_a_bundle_holds_hashes_and_no_text_of_a_source_without_a_licence(judged:
         assert not file.is_file() or MARK.encode() not in file.read_bytes(), file
     done = tool("verify", bundle)
     assert done.code == 0, done.out
+
+
+def test_claims_fetches_measures_and_judges_with_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the CPU nothing is a measurement, and every claim of the study says so, of the kernels and of their rounds."""
+    given = tmp_path / "given"
+    folder = given / NAME
+    (folder / "optimization_trace" / "round_1").mkdir(parents=True)
+    (folder / "problem.py").write_text((shipped("36") / "problem.py").read_text())
+    for file in (*benchmark.KERNELS.values(), "optimization_trace/round_1/kernel.py"):
+        (folder / file).write_text(GOOD + f"\n\ndef {MARK}():\n    pass\n")
+    catalogue = tmp_path / "sources.toml"
+    catalogue.write_text(
+        f'[source.kernelagent-artifacts]\naddress = "https://repository.invalid/x"\ncommit = "{"0" * 40}"\n'
+        f'tree = "{sources.tree_hash(given)}"\nlicence = "none"\npurpose = "a test"\nredistributable = false\n'
+    )
+    monkeypatch.setattr(sources, "FILE", catalogue)
+    monkeypatch.setenv("REPRO_SOURCES", str(tmp_path / "kept"))
+    results, out = tmp_path / "results", tmp_path / "claims.json"
+    code = cli.main(["claims", *CPU, "--from", str(given), "--results", str(results), "--json", str(out)])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    found = strict_json(out.read_text())
+    assert len(found["claims"]) == 102
+    reasons = {claim["id"]: claim["outcomes"][0]["as_judged"]["reason"] for claim in found["claims"]}
+    assert "it ran on the CPU" in reasons["artifact-speedup/36_RMSNorm"]
+    assert "it ran on the CPU" in reasons["artifact-running-best/36_RMSNorm/round-1"]
+    last = said.out.splitlines()[-1]
+    assert last.startswith("claims: ") and "report: " in last and last.endswith("report.html")
+    (bundle,) = (path for path in results.glob("*-benchmark"))
+    assert {row["row"] for row in map(json.loads, (bundle / "rows.jsonl").read_text().splitlines())} == {
+        NAME, f"{NAME}/rounds", f"{NAME}/profile"}  # fmt: skip
+    for file in bundle.rglob("*"):
+        assert not file.is_file() or MARK.encode() not in file.read_bytes(), file
 
 
 def row(times: dict[str, float | None]) -> dict[str, Any]:
