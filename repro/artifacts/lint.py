@@ -242,7 +242,7 @@ def readme_profiles(artifact: Artifact, published: Published) -> Iterator[Findin
         severity = WARNING if missed or (kind, number) != (which, due) else severity
         parts.append(text)
     if parts and (severity == WARNING or not wrong):
-        why = "The table does not describe the kernel beside it." if severity == WARNING else "Compared by each figure."
+        why = "The table does not describe the kernel beside it." if severity == WARNING else "Every figure agrees."
         yield Finding(severity, "readme_profile", where, "; ".join(parts), why)
     if wrong:
         what = f"{'; '.join(parts if severity == NOTE else wrong)}; times are {timed}"
