@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import secrets
 import sys
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from repro.progress import Progress
 from repro.screen import BAD, OPEN, Column, Screen, shortest
 
 Run = Callable[[argparse.Namespace, Progress], int]
+# Longer names of artifacts are cut in the table of findings; --json has them whole.
+NAME_COLUMNS = 24
 BUNDLES = ("run", "evaluate", "benchmark", "fixtures", "self-test")
 
 
@@ -126,6 +129,7 @@ def _artifacts(args: argparse.Namespace, progress: Progress) -> int:
         screen.last(f"{len(files)} figures written")
         return 0
     from repro.artifacts import lint
+    from repro.report.elements import count
 
     report = lint.lint(args.folder, args.name)
     tones = {lint.ERROR: BAD, lint.WARNING: OPEN, lint.NOTE: ""}
@@ -136,12 +140,23 @@ def _artifacts(args: argparse.Namespace, progress: Progress) -> int:
         Column("why", 1, least=30),
         Column("code", 2),
     )
-    rows = [[Text(f["severity"], tones[f["severity"]]), f["where"], f["what"], f["why"], f["code"]]
+    names = [artifact["problem"] for artifact in report["artifacts"] if len(artifact["problem"]) > NAME_COLUMNS]
+
+    def short(where: str) -> str:
+        return functools.reduce(lambda text, name: text.replace(name, name[: NAME_COLUMNS - 1] + "…"), names, where)
+
+    rows = [[Text(f["severity"], tones[f["severity"]]), short(f["where"]), f["what"], f["why"], f["code"]]
             for f in report["findings"]]  # fmt: skip
     screen.table(columns, rows)
-    findings = f"{len(report['findings'])} findings in {len(report['artifacts'])} artifacts"
-    screen.last(f"{report['errors']} errors", findings)
-    write_json(args.json, {name: value for name, value in report.items() if name != "lines"})
+    if (counts := report["counts"])["rounds"]:
+        dtypes = ", ".join(f"{n} {dtype}" for dtype, n in counts["profile_dtypes"].items())
+        screen.line(f"{counts['rounds']} rounds: {counts['parents_found']} parents found, {counts['repaired']} kernels "
+                    f"repaired, {counts['profiles']} profiles ({dtypes})")  # fmt: skip
+    missed = len(report["unread"])
+    unread = f"{count(missed, 'figure')} of the README {'was' if missed == 1 else 'were'} not read" if missed else ""
+    findings = f"{count(len(report['findings']), 'finding')} in {count(len(report['artifacts']), 'artifact')}"
+    screen.last(count(report["errors"], "error"), findings, unread)
+    write_json(args.json, report)
     return 2 if report["errors"] else 0
 
 

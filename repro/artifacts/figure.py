@@ -100,7 +100,7 @@ def draw(root: Path, names: list[str], out: Path | None) -> tuple[list[Path], di
     Raises UsageError where there is nothing to draw or nowhere to write.
     """
     found = layout.find(root, names)
-    published = tables.read(layout.readme(root), {a.number for a in found if a.number is not None})
+    published = tables.read(*layout.readme(root)).artifacts
     left_out = {a.name: f"no round in {layout.TRACE} has a time" for a in found if not trace.times(a)}
     if len(left_out) == len(found):
         raise UsageError(f"nothing to draw in {root}", next(iter(left_out.values())))

@@ -83,6 +83,11 @@ class Round:
             return Timing(None, f"its time_ms is {found[0]!r}", facts)
         return Timing(time_ms, "", facts)
 
+    @property
+    def dtype(self) -> str:
+        """Return the dtype that was timed, such as bfloat16; "" if unknown."""
+        return str(self.timing.facts.get("dtype") or "").removeprefix("torch.")
+
     def profile(self, which: str) -> dict[str, dict[str, Any]]:
         """Return kernel name -> metrics of the `input` or the `optimized` profile; empty if there is none."""
         value, _ = self.value(PROFILES[which])
@@ -163,11 +168,17 @@ def _matches(artifact: Artifact, name: str) -> bool:
     return int(bare) == artifact.number if bare.isdigit() else name.lower() in artifact.name.lower()
 
 
-def readme(root: Path) -> str:
-    """Return the README of a folder of artifacts, of one artifact, or of its parent; "" if there is none."""
+def readme(root: Path) -> tuple[str, set[int]]:
+    """Return the README of a folder of artifacts, of one artifact, or of its parent, and the artifacts' numbers there.
+
+    The text is "" if there is none.
+    """
     root = root.resolve()
     places = [root, root.parent] if number(root.name) is not None else [root]
-    return next((text for place in places if (text := _text(place / "README.md")) is not None), "")
+    found = ((place, text) for place in places if (text := _text(place / "README.md")) is not None)
+    place, text = next(found, (root, ""))
+    folders = [root, *(folder for folder in place.iterdir() if folder.is_dir())]
+    return text, {n for folder in folders if (n := number(folder.name)) is not None}
 
 
 def parse(text: str) -> tuple[Any, str]:

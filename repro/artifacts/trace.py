@@ -1,7 +1,8 @@
-"""Results computed from a trace: running best, parents, durations, the dtype of a profile."""
+"""Results computed from a trace: running best, parents, durations, baselines in prompts, the dtype of a profile."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from repro import problems
@@ -11,6 +12,11 @@ from repro.artifacts.readme import Published
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 RATE, RATE_PERCENT = "dram__bytes.sum.per_second", "dram__throughput.avg.pct_of_peak_sustained_elapsed"
 BFLOAT16_BYTES, FLOAT32_BYTES = 2, 4
+SIZES = {"bfloat16": BFLOAT16_BYTES, "float16": 2, "float32": FLOAT32_BYTES}
+BANDWIDTH = (RATE, RATE_PERCENT)
+# Lines of a prompt: the time of eager PyTorch, and an attempt's time before (and after) its change.
+EAGER = re.compile(r"eager baseline:\s*(\d+(?:\.\d+)?)\s*ms", re.IGNORECASE)
+ATTEMPT = re.compile(r"^\W*Performance\W+(\d+(?:\.\d+)?)\s*ms\s*(?:→|->)", re.MULTILINE)
 # Traffic tells a dtype where one side of it is at least this, and within these shares of what is due: a cache may keep
 # the last of what is written. Source: an L2 holds 50 to 60 MB; published profiles are within 1 % of what is due.
 LARGE_BYTES, SHORT, OVER = 128e6, 0.7, 1.15
@@ -27,6 +33,27 @@ def running_best(times: dict[int, float]) -> dict[int, float]:
 def times(artifact: Artifact) -> dict[int, float]:
     """Return round -> time, ms, of the rounds with a finite one."""
     return {r.number: r.timing.time_ms for r in artifact.rounds if r.timing.time_ms is not None}
+
+
+def eager_ms(artifact: Artifact) -> float | None:
+    """Return the time of eager PyTorch that the prompts give, ms."""
+    return next(iter(_prompted(artifact, EAGER, {r.number for r in artifact.rounds})), None)
+
+
+def input_ms(artifact: Artifact) -> float | None:
+    """Return the input kernel's benchmarked time, ms: the shortest that round 2's prompt gives for round 1's attempts.
+
+    None if round 1 did not start from the input kernel.
+    """
+    first = next((r for r in artifact.rounds if r.number == 1), None)
+    if first is None or parent(artifact, first)[0] != KERNELS["input_kernel"]:
+        return None
+    return min(_prompted(artifact, ATTEMPT, {2}), default=None)
+
+
+def _prompted(artifact: Artifact, pattern: re.Pattern[str], rounds: set[int]) -> list[float]:
+    texts = (r.text("opt_prompt.txt") or "" for r in artifact.rounds if r.number in rounds)
+    return [float(value) for text in texts for value in pattern.findall(text)]
 
 
 def best_round(artifact: Artifact) -> int | None:
@@ -83,7 +110,8 @@ def profile_dtype(found: Round, which: str, needed: problems.Work) -> str | None
     """The dtype that a profiled run's traffic is of, or None where it does not tell.
 
     Every element of the output is written once: that decides where outputs are large. Reads decide only where they are
-    under what float32 would need, because a kernel may read twice; twice as many are `float32 or two reads`.
+    under what float32 would need, because a kernel may read twice; twice as many are `float32 or two reads`, and
+    `float32` where the round's own time is too short for two reads.
     """
     written, read = found.total(which, WRITTEN), found.total(which, READ)
     if written is not None and needed.written_elements * BFLOAT16_BYTES >= LARGE_BYTES:
@@ -96,7 +124,13 @@ def profile_dtype(found: Round, which: str, needed: problems.Work) -> str | None
     share = read / (needed.read_elements * BFLOAT16_BYTES)
     if SHORT <= share <= OVER:
         return "bfloat16"
-    return "float32 or two reads" if SHORT <= share / 2 <= OVER else None
+    if not SHORT <= share / 2 <= OVER:
+        return None
+    time_ms, rate, percent = found.timing.time_ms, found.total(which, RATE), found.total(which, RATE_PERCENT)
+    if which == "optimized" and time_ms and rate and percent and len(found.profile(which)) == 1:
+        # The timed run cannot have read as much: the memory would have to be faster than it is.
+        return "float32" if read / time_ms * 1e3 > rate / percent * 100 else "float32 or two reads"
+    return "float32 or two reads"
 
 
 def shipped_round(artifact: Artifact) -> tuple[int | None, bool]:
@@ -145,7 +179,6 @@ def summary(artifact: Artifact, published: Published) -> dict[str, Any]:
     """Return the facts for a table or a figure of one artifact, times in ms; None for unknown values."""
     own = times(artifact)
     best, needed = running_best(own), work(artifact)
-    timed = {r.number: r.timing.facts.get("dtype") for r in artifact.rounds}
     rounds = [
         {
             "round": r.number,
@@ -154,7 +187,7 @@ def summary(artifact: Artifact, published: Published) -> dict[str, Any]:
             "published_best_ms": published.rounds.get(r.number),
             "profile_ms": duration_ms(r, "optimized"),
             "profile_dtype": profile_dtype(r, "optimized", needed) if needed else None,
-            "timing_dtype": str(timed[r.number]).removeprefix("torch.") if timed[r.number] else None,
+            "timing_dtype": r.dtype or None,
         }
         for r in artifact.rounds
     ]

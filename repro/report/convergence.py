@@ -15,7 +15,7 @@ COLUMNS = (("round", "text"), ("ms", "ms"), ("running best, ms", "ms"), ("publis
 def section(folder: Path) -> Element:
     """folder: in the published layout. Raises UsageError where it is none."""
     artifacts = layout.find(folder)
-    published = readme.read(layout.readme(folder), {a.number for a in artifacts if a.number is not None})
+    published = readme.read(*layout.readme(folder)).artifacts
     figures, tables, without = [], [], []
     for artifact in artifacts:
         if not trace.times(artifact):
