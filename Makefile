@@ -1,5 +1,5 @@
 # make fixtures run report    the agent study, in containers where a Docker engine answers, else in .venv
-# make benchmark              the artifact study
+# make benchmark claims       the artifact study, and every published figure of it
 # Every target sets itself up. `make help` lists targets and variables.
 
 SHELL := /bin/bash
@@ -45,7 +45,7 @@ NEEDS = $(if $(filter docker,$(CHOSEN)),host,local)
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
 	@echo
-	@echo "targets    setup image doctor fixtures run benchmark report verify test test-all test-gpu check docs clean requirements"
+	@echo "targets    setup image doctor fixtures run benchmark claims report verify test test-all test-gpu check docs clean requirements"
 	@echo "variables  ENGINE=auto|docker|local GPUS=all|none|0,1 DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
 	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code|replay ARMS='baseline with_kb'"
 	@echo "           KB=local|leeroopedia|placebo MODE=problem|suite MODEL= JOBS=1 REPEATS=1"
@@ -53,6 +53,9 @@ help:
 	@echo "           RESULTS=results ARGS='--no-compile'"
 	@echo "command    $(REPRO), from any folder, once \`make setup\` has written it: $(REPRO) --help"
 	@echo "keys       in .env (see .env.example): ANTHROPIC_API_KEY, AWS_BEARER_TOKEN_BEDROCK, LEEROOPEDIA_API_KEY"
+
+# The tools of tests and checks come on top of what the local engine needs.
+$(VENV)/.dev: $(VENV)/.local
 
 # One stamp a requirement file: a larger set counts for a smaller one, so nothing is installed twice.
 $(VENV)/.%: requirements/%.txt
