@@ -18,6 +18,7 @@ MODE ?=
 JOBS ?= 1
 REPEATS ?= 1
 RESULTS ?= results
+FROM ?=
 ARGS ?=
 BASE_IMAGE ?=
 DOCKER_BUILD_FLAGS ?=
@@ -50,7 +51,7 @@ help:
 	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code|replay ARMS='baseline with_kb'"
 	@echo "           KB=local|leeroopedia|placebo MODE=problem|suite MODEL= JOBS=1 REPEATS=1"
 	@echo "           UPSTREAM=anthropic|bedrock|replay:PATH CLAUDE_CODE=ADDRESS of the CLI's tarball, for AGENT=claude-code"
-	@echo "           RESULTS=results ARGS='--no-compile'"
+	@echo "           RESULTS=results FROM=DIR, a copy of the published kernels, ARGS='--no-compile'"
 	@echo "command    $(REPRO), from any folder, once \`make setup\` has written it: $(REPRO) --help"
 	@echo "keys       in .env (see .env.example): ANTHROPIC_API_KEY, AWS_BEARER_TOKEN_BEDROCK, LEEROOPEDIA_API_KEY"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from repro import fingerprint, settings
+from repro import benchmark, fingerprint, settings, sources
 from repro.bundle import storage, verify
 from repro.bundle.storage import ARCHIVE, Archive
 from repro.bundle.write import Bundle
@@ -57,7 +57,7 @@ def figures(bundle: Bundle) -> list[dict[str, str]]:
     found = []
     for row in bundle.rows.values() if bundle.manifest["verb"] in ("run", "benchmark", "evaluate") else ():
         result = row["result"] if row["status"] == "done" and not row.get("control") else {"results": []}
-        for entry in result["results"]:
+        for entry in result.get("results", []):
             found.append(line(f"{bundle.path.parent.name}/{bundle.name}", row, result, entry))
     return found
 
@@ -146,3 +146,26 @@ def test_tracked_files_are_below_6_MB() -> None:
     sizes = {file: file.stat().st_size for file in files if file.is_file() and not file.is_symlink()}
     largest = sorted(sizes, key=lambda file: -sizes[file])[:10]
     assert sum(sizes.values()) < 6_000_000, [f"{file.relative_to(ROOT)}: {sizes[file]}" for file in largest]
+
+
+# What every kernel of the published study holds, whatever it computes.
+OF_A_KERNEL = (b"@triton.jit", b"tl.load(", b"tl.store(", b"def kernel_function")
+
+
+def test_no_published_bundle_holds_a_line_of_a_fetched_kernel() -> None:
+    """Their repository states no licence to copy. Where it has been fetched, its own lines are searched for too."""
+    theirs = [path for path in BUNDLES if Bundle.open(path).manifest["parameters"].get("shipped") is False]
+    assert theirs
+    fetched = sources.named(benchmark.PUBLISHED).folder
+    lines = {line.strip() for file in fetched.glob("*/**/*.py") for line in file.read_bytes().splitlines()}
+    lines = {line for line in lines if len(line) > 24 and b"import" not in line}
+    for path in theirs:
+        bundle = Bundle.open(path)
+        for row in bundle.rows.values():
+            given = [each for each in row["inputs"] if each["name"] != "fixture.json"]
+            assert given and all("kept" not in each and each["withheld"] for each in given), row["row"]
+        archive = Archive(path / ARCHIVE)
+        for name in archive.entries():
+            content = archive.read(name) or b""
+            assert not any(mark in content for mark in OF_A_KERNEL), f"{path.name}: {name}"
+            assert not any(line in content for line in lines), f"{path.name}: {name}"
