@@ -63,7 +63,7 @@ from repro.progress import Progress
 point, real = int(sys.argv[2]), os.fsync
 cells = [Cell(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(2)]
 rows = [runs.Row(cell.id, cell) for cell in cells]
-bundle = runs.open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {}, resume=False)
+bundle = runs.open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {}, Progress(), resume=False)
 seen = 0
 
 def fsync(number):

@@ -321,7 +321,7 @@ class Slow(Engine):
 
 cells = [Cell(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(150)]
 rows = [Row(cell.id, cell) for cell in cells]
-bundle = open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {"size": "smoke"}, resume=True)
+bundle = open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {"size": "smoke"}, Progress(), resume=True)
 print("begun", flush=True)
 execute(rows, Slow(), bundle, Progress(), lambda row: "", together=7)
 bundle.finish("complete")
