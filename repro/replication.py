@@ -333,7 +333,9 @@ def _elsewhere(claim: Claim, bundle: Measured, record: Record, judged: Side, awa
     if judged.verdict not in (DIFFERS, AMBIGUOUS):
         return ""
     here, gpu = stack(bundle, record), _values(bundle, record.fingerprint).get("gpu_name", {}).get("value")
-    other = [f"the machine ({gpu}; published: {claim.machine.removeprefix('1x ')})"] * bool(away)
+    rate = claim.hard.get("bandwidth_signature_gb_s")
+    theirs = claim.hard["gpu_name"] + (f" of {rate} GB/s" if rate else "")
+    other = [f"the machine ({gpu}; published: {theirs})"] * bool(away)
     other += [f"the stack ({here['label']})"] * (not here["pinned"])
     return f"both ways agree here; what differs is {' and '.join(other)}" if other else ""
 

@@ -248,10 +248,10 @@ def test_what_stands_in_a_documents_cell_stays_there() -> None:
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_every_artifact_that_failed_stands_there_with_its_reason(tmp_path: Path, device: str) -> None:
     text = drawn(artifacts(tmp_path, device))
-    line_with(text, "43_Max_Pooling_3D", "✗ wrong: relative L2 error 1")
-    line_with(text, "82_conv", "signal SIGKILL")
+    line_with(text, "43 Max Pooling 3D", "✗ wrong: relative L2 error 1")
+    line_with(text, "82 conv", "signal SIGKILL")
     line_with(text, "04_Matrix", "04_Matrix holds no kernel")
-    line_with(text, "04_Matrix", "optimized_kernel_beam_search.py is missing")
+    line_with(text, "04 Matrix", "optimized_kernel_beam_search.py is missing")
     assert "2 of 4 rows measured, the run is incomplete" in text
 
 

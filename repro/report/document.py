@@ -42,7 +42,7 @@ def build(bundles: list[Bundle], artifacts: Path = settings.ARTIFACTS_DIR) -> di
     """
     found = sources.read(bundles)
     published, claimed = replicated.judge(found)
-    lines = summary.lines(found, published)
+    lines = summary.lines(found, published, claimed)
     drawn = artifacts != settings.ARTIFACTS_DIR or any(source.verb == "benchmark" for source in found)
     studies = any(source.verb in summary.STUDY for source in found)  # other bundles are held against no claim
     sections = [

@@ -32,7 +32,7 @@ class Line:
     """One row of the summary: a solution of a problem in one bundle, its repeats together.
 
     measured: speedup over the baseline `over`; best: over the best torch baseline of its class; protocol: over `over`
-    by the published protocol, which has no interval.
+    by the published protocol, which has no interval. reproduced, holds: the two verdicts of the claim that it tests.
     """
 
     source: Source
@@ -46,6 +46,8 @@ class Line:
     measured: dict[str, Any] | None = None
     best: dict[str, Any] | None = None
     ms: float | None = None
+    reproduced: str = ""
+    holds: str = ""
     remark: str = ""
 
     @property
@@ -54,11 +56,11 @@ class Line:
 
 
 def named(key: str) -> str:
-    """A problem by id and name: `L1_36 RMSNorm`. A folder's name loses runs of underscores."""
+    """A problem by id and name: `L1_36 RMSNorm`; of a folder `77 conv transposed 3D`."""
     bare, at, dtype = key.partition("@")
     if bare in problems.ids():
         return f"{bare} {problems.load(bare).name}{at}{dtype}"
-    return re.sub("__+", "_", key).rstrip("_")
+    return replication.short(re.sub("__+", "_", key).rstrip("_"))
 
 
 def title(sources: list[Source]) -> str:
@@ -196,7 +198,7 @@ def _claims(claimed: dict[str, Any]) -> list[Element]:
         if tried:
             right = counts[replication.REPRODUCED]
             others = (*replication.TRIED[1:], replication.NOT_COMPARABLE)
-            detail = [f"{counts[verdict]} {wording.CLAIM[side][verdict]}" for verdict in others if counts[verdict]]
+            detail = [f"{wording.CLAIM[side][verdict]} {counts[verdict]}" for verdict in others if counts[verdict]]
             tone = "good" if right == tried else "bad" if counts[replication.DIFFERS] else "open"
             found.append(elements.card(title, f"{right} of {tried}", ", ".join(detail), tone))
     return found
@@ -247,12 +249,12 @@ def _machines(sources: list[Source]) -> list[Element]:
 # -- the table and the figure -----------------------------------------------------------------------------------------
 
 
-def lines(sources: list[Source], published: list[Claim]) -> list[Line]:
+def lines(sources: list[Source], published: list[Claim], claimed: dict[str, Any]) -> list[Line]:
     """One line a solution of every bundle that judges solutions, in the order of the plan."""
     found: list[Line] = []
     for source in sources:
         if source.verb == "benchmark":
-            found += [_artifact(source, each, published) for each in source.report["artifacts"]]
+            found += [_artifact(source, each, published, claimed) for each in source.report["artifacts"]]
         groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for arm in source.report.get("arms", []):
             for each in arm["entries"]:
@@ -304,18 +306,34 @@ def _solution(
     )  # fmt: skip
 
 
-def _artifact(source: Source, found: dict[str, Any], published: list[Claim]) -> Line:
+def _claimed(source: Source, claimed: dict[str, Any], number: int | None) -> tuple[list[str], str]:
+    """Return the words of both verdicts of an artifact's speedup in one bundle, "" if untried, and why they differ."""
+    for claim in claimed["claims"]:
+        if replication.family(claim) == "artifact-speedup" and layout.number(claim["problem"]) == number:
+            for outcome in claim["outcomes"]:
+                for trial in outcome["trials"]:
+                    if source.measured is not None and trial["bundle"] == source.measured.name:
+                        verdicts = {side: trial[side]["verdict"] for side in replication.SIDES}
+                        tried = {side: word for side, word in verdicts.items() if word in replication.TRIED}
+                        words = [wording.CLAIM[side][tried[side]] if side in tried else "" for side in verdicts]
+                        return words, outcome["difference"] if tried else ""
+    return ["", ""], ""
+
+
+def _artifact(source: Source, found: dict[str, Any], published: list[Claim], claimed: dict[str, Any]) -> Line:
     kernels = found["kernels"]
     own, given = kernels.get("optimized", {}), kernels.get("input_kernel", {})
     verdict = _verdict(own) if own else f"not measured: {'; '.join(found['reasons'])}"
-    remark = f"input kernel {_verdict(given)}" if given and given["verdict"] != "correct" else ""
+    (reproduced, holds), difference = _claimed(source, claimed, layout.number(found["problem"]))
+    wrong = f"input kernel {_verdict(given)}" if given and given["verdict"] != "correct" else ""
+    remark = "; ".join(filter(None, (difference, wrong)))
     timed = own if own.get("verdict") == "correct" and source.timed and not found.get("no_measurement") else {}
     speedup, parity = timed.get("speedup", {}), found["parity"] or {}
     return Line(
         source, found["problem"], "", verdict, published=_published(source, published, folder=found["problem"]),
         protocol=parity["speedup"][0] if timed and parity.get("measurement") else None,
         measured=_cell(speedup.get("compile")), best=_cell(speedup.get("best_same_class")), ms=timed.get("ms"),
-        remark=remark,
+        reproduced=reproduced, holds=holds, remark=remark,
     )  # fmt: skip
 
 
@@ -352,7 +370,8 @@ def _table(sources: list[Source], every: list[Line], published: list[Claim]) -> 
     solutions = {line.solution for line in every if line.solution}
     columns = [("problem", "text"), ("solution", "text"), ("bundle", "text"),
                (_published_title(every, published), "text"), ("published protocol here", "ratio"),
-               ("measured", "ratio"), ("over", "text"), ("against 1x", cells.BAR), ("over best torch", "ratio"),
+               ("reproduced as published", "verdict"), ("measured", "ratio"), ("over", "text"),
+               ("holds as judged", "verdict"), ("against 1x", cells.BAR), ("over best torch", "ratio"),
                ("verdict", "verdict"), ("remark", "text"), ("relative L2 error", "scientific"),
                ("precision", "text")]  # fmt: skip
     timed = bool(overs)
@@ -360,8 +379,8 @@ def _table(sources: list[Source], every: list[Line], published: list[Claim]) -> 
     rows = [
         [named(line.problem), line.solution if len(solutions) > 1 else None,
          line.source.letter if len(sources) > 1 else None, line.published if timed else None, line.protocol,
-         line.measured, line.over if len(overs) > 1 and line.measured else None, line.measured, line.best, line.verdict,
-         line.remark,
+         line.reproduced or None, line.measured, line.over if len(overs) > 1 and line.measured else None,
+         line.holds or None, line.measured, line.best, line.verdict, line.remark or None,
          None if timed else line.rel_l2, None if timed else line.klass]
         for line in sorted(every, key=lambda each: order.index(each.problem))
     ]  # fmt: skip
