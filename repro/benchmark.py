@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,8 @@ DTYPE = "bfloat16"
 # The source with the published folder, by its name in artifacts/sources.toml.
 PUBLISHED = "kernelagent-artifacts"
 BASELINES = ("eager", "compile")
-# Suffixes of the ids of the rows with a folder's rounds and with its profiles.
-ROUNDS, PROFILE = "/rounds", "/profile"
-# Four profiles of at most `judge.profile.TIMEOUT_S`, and their inputs.
-PROFILE_TIMEOUT_S = 900.0
+# Suffix of the id of the row with a folder's rounds.
+ROUNDS = "/rounds"
 # Five problems must end within four minutes, 48 s each. Without the timing, a problem takes 12 to 15 s on an H200:
 # start, fixture, workers, trials, torch.compile. Timing takes its budget, and up to twice as long again if a ratio
 # stays open: 15 s. max-autotune compiles during the trials; the wait for it after them has its own bound.
@@ -89,31 +86,6 @@ def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, opt
         "missing": missing,
     }
     return evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
-
-
-def profile_row(artifact: Artifact, size: str, engine: Engine) -> Row:
-    """Return the row of a folder's profiles: input and optimised kernel, in the dtypes of `judge.profile`."""
-    files = {name: artifact.path / file for name, file in KERNELS.items() if (artifact.path / file).exists()}
-    row_id = f"{artifact.name}{PROFILE}"
-
-    def build() -> Cell:
-        problem, known = _problem(artifact, size)
-        texts = {f"solution_{at}.py": file.read_bytes() for at, file in enumerate(files.values())}
-        return Cell(
-            id=row_id, verb="profile", problem="problem.py", called=problem.id, size=size, dtype=DTYPE,
-            device=engine.device, variant=known, timeout_s=PROFILE_TIMEOUT_S,
-            solutions=tuple((name, f"solution_{at}.py", "kernel_function") for at, name in enumerate(files)),
-            files=texts | {"problem.py": problem.path.read_bytes()},
-        )  # fmt: skip
-
-    missing = [file for name, file in KERNELS.items() if name not in files]
-    columns = {"problem": artifact.name, "number": artifact.number, "profile": True, "missing": missing}
-    return evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
-
-
-def own(row: dict[str, Any]) -> bool:
-    """Return whether a row is of a folder's own two kernels, not of its rounds or profiles."""
-    return not {"rounds", "profile"} & row.keys()
 
 
 def rounds(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -228,14 +200,10 @@ def ships(artifact: Artifact) -> bool:
 
 
 def entries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return `--json`: one entry for each folder, with its rounds and profiles if they were requested."""
-    found = {row["problem"]: entry(row) for row in rows if own(row)}
-    for row in rows:
-        if "rounds" in row:
-            found[row["problem"]]["rounds"] = rounds(row)
-        elif "profile" in row:
-            found[row["problem"]]["profiles"] = row["result"]["profiles"] if row["status"] == "done" else []
-    return list(found.values())
+    """Return `--json`: one entry for each folder, with its rounds if they were requested."""
+    trace = {row["problem"]: rounds(row) for row in rows if "rounds" in row}
+    found = [entry(row) for row in rows if "rounds" not in row]
+    return [each | ({"rounds": trace[each["problem"]]} if each["problem"] in trace else {}) for each in found]
 
 
 def _rounds_line(row: dict[str, Any]) -> str:
@@ -257,9 +225,6 @@ def summary(row: dict[str, Any]) -> str:
     """
     if "rounds" in row:
         return _rounds_line(row)
-    if "profile" in row:
-        states = Counter(each["state"] for each in row["result"]["profiles"])
-        return ", ".join(f"{n} {state.replace('_', ' ')}" for state, n in states.items())
     found = entry(row)
     if any(kernel["measurement"] for kernel in found["kernels"].values()):
         own = found["times_ms"].get("optimized")
@@ -287,9 +252,8 @@ def run(
     *,
     resume: bool,
     with_rounds: bool = False,
-    with_profiles: bool = False,
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Judge and time every folder, with rounds and profiles if requested; return the bundle and `--json`'s entries.
+    """Judge and time every folder, with its rounds if requested; return the bundle and the entries of `--json`.
 
     Raises UsageError if rounds are requested and no folder has one.
     """
@@ -303,8 +267,6 @@ def run(
     rows = [row(artifact, size, results, engine, options) for artifact in artifacts]
     if with_rounds:
         rows += [rounds_row(a, size, results, engine, options) for a in artifacts if a.rounds]
-    if with_profiles:
-        rows += [profile_row(a, size, engine) for a in artifacts]
     parameters = {
         "artifacts": root.resolve().name,
         "shipped": any(map(ships, artifacts)),

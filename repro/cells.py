@@ -38,8 +38,8 @@ Progress = Callable[[str], None]
 class Cell:
     """One unit of work.
 
-    verb: fixture, evaluate, profile, fingerprint. problem: an id, or a file name in the cell's folder; called: its name
-    in results. overrides: constants of the problem file set by `--set`. solutions: (name, file name in the
+    verb: fixture, evaluate or fingerprint. problem: an id, or a file name in the cell's folder; called: the name of
+    such a file in results. overrides: constants of the problem file set by `--set`. solutions: (name, file name in the
     folder, entry). files: file name -> content, placed in the folder by the engine. timeout_s: the engine kills the
     cell after it.
     """
@@ -124,15 +124,12 @@ def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _:
     import torch
 
     from repro import fixtures, sizes
-    from repro.judge import calibrate, evaluate, parity, profile, subject
+    from repro.judge import calibrate, evaluate, parity, subject
 
     if cell.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("no GPU is visible", "torch.cuda.is_available() is false", "Use --device cpu --size smoke.")
     if cell.device == "cpu":
         torch.set_num_threads(1)  # smoke shapes: more threads are 50 times slower on a busy machine
-    if cell.verb == "profile":
-        return {"profiles": profile.measure(lambda dtype: _problem(replace(cell, dtype=dtype), folder),
-                                            _solutions(cell, folder), cell.device, progress)}  # fmt: skip
     problem = _problem(cell, folder)
     ours = not cell.problem.endswith(".py") or bool(cell.variant and problems.id_in(cell.variant))
     problem = sizes.settle(problem, cell.overrides, known=ours)
@@ -148,7 +145,7 @@ def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _:
             if fixture["refused"]:
                 raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
         options = subject.Options(device=cell.device, **{k: _tuple(v) for k, v in cell.options.items()})
-        solutions = _solutions(cell, folder)
+        solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in cell.solutions]
         result = evaluate.evaluate(problem, fixture, solutions, options, progress, mark)
         result["sizes"] = {"stamp": constants.stamp(problem.size, problem.overrides), "overrides": problem.overrides}
         if options.parity:
@@ -156,10 +153,6 @@ def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _:
             result["parity"] = parity.measure(problem, solutions, verdicts, cell.device, progress)
         return result
     raise UsageError(f"no cell verb {cell.verb!r}")
-
-
-def _solutions(cell: Cell, folder: Path) -> list[tuple[str, Path, str]]:
-    return [(name, (folder / file).resolve(), entry) for name, file, entry in cell.solutions]
 
 
 def _tuple(value: Any) -> Any:

@@ -184,7 +184,6 @@ def _artifact(entry: dict[str, Any]) -> dict[str, Any]:
         "line": benchmark.published_line(entry),
         "parity": _parity(entry),
         "rounds": entry.get("rounds", []),
-        "profiles": entry.get("profiles", []),
         "floor_ms": next((v["floor_ms"] for v in entry["kernels"].values() if v["floor_ms"]), None),
     }
 

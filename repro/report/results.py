@@ -51,13 +51,6 @@ def _speedup(record: Record | None, over: str) -> dict[str, Any] | None:
     return record.speedups[over].to_json() | {"unconfirmed": record.words.get(over) == "UNCONFIRMED"}
 
 
-# Share in a profile -> its column.
-SHARES = {
-    "dram_pct": "DRAM", "l2_pct": "L2", "l1_pct": "L1", "sm_pct": "SM", "compute_memory_pct": "compute and memory",
-    "tensor_pct": "tensor cores", "warps_pct": "occupancy", "l1_hit_pct": "L1 hits", "l2_hit_pct": "L2 hits",
-}  # fmt: skip
-
-
 def rounds(sources: list[Source]) -> Element:
     """Every kernel of a search's rounds, where `benchmark --rounds` judged them: one line a kernel."""
     rows: list[list[Any]] = []
@@ -78,31 +71,6 @@ def rounds(sources: list[Source]) -> Element:
     text = "Each round's kernel was judged and timed here, beside its input kernel. Published times are its trace's."
     table = elements.table("measured-rounds", "Rounds of every search", columns, rows)
     return elements.section("measured-rounds", "Rounds", text=[text] if rows else [], tables=[table])
-
-
-def profiles(sources: list[Source]) -> Element:
-    """Return what ncu read of every kernel, where `benchmark --profile` ran it: one line a kernel and dtype."""
-    rows: list[list[Any]] = []
-    for source in sources:
-        for artifact in source.report.get("artifacts", []):
-            for each in artifact["profiles"]:
-                total = each["totals"]
-                ns, rate = total["duration_ns"], total["dram_bytes_per_s"]
-                why = each["state"].replace("_", " ") + (f": {each['why']}" if each["why"] else "")
-                rows.append([
-                    artifact["problem"], source.letter, each["kernel"], each["dtype"], ns and ns / 1e6,
-                    rate and rate / 1e9, *(total[name] and total[name] / 100 for name in SHARES),
-                    None if each["state"] == "profiled" else why,
-                ])  # fmt: skip
-    columns = [("problem", "text"), ("bundle", "text"), ("kernel", "text"), ("dtype", "text"), ("ms under ncu", "ms"),
-               ("DRAM GB/s", "quantity"), *((title, "percent") for title in SHARES.values()),
-               ("why not", "text")]  # fmt: skip
-    text = (
-        "Hardware counters of one call, all its kernels together, by Nsight Compute, at the clocks that the GPU chose. "
-        "They decide no verdict. Times under a profiler are longer than measured ones."
-    )
-    table = elements.table("profiles", "Hardware counters of every kernel", columns, rows)
-    return elements.section("profiles", "Profiles", text=[text] if rows else [], tables=[table])
 
 
 def speedups(sources: list[Source]) -> Element:

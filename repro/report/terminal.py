@@ -228,7 +228,6 @@ def _artifacts(facts: Facts, screen: Screen) -> None:
     _parity(facts["artifacts"], screen)
     for artifact in facts["artifacts"]:
         _rounds(artifact, screen)
-        _profiles(artifact, screen)
 
 
 ARTIFACT_TIMES = [
@@ -295,27 +294,6 @@ def _rounds(artifact: Facts, screen: Screen) -> None:
                Column("published ms", 1, number=True), Column("over input", number=True),
                Column("", 2, whole=True), Column("why", 3, least=24))  # fmt: skip
     screen.table(columns, rows, f"Rounds of {artifact['problem']}")
-
-
-def _profiles(artifact: Facts, screen: Screen) -> None:
-    """What ncu read, where `--profile` ran it: a line a kernel and dtype, or why there is none."""
-    found = artifact.get("profiles", [])
-    reasons = {f"{each['state'].replace('_', ' ')}: {each['why']}" for each in found if each["state"] != "profiled"}
-    rows = []
-    for each in found:
-        if each["state"] == "profiled":
-            total = each["totals"]
-            shown = [
-                total[name] and f"{total[name]:.1f} %" for name in ("dram_pct", "sm_pct", "warps_pct", "l1_hit_pct")
-            ]
-            rate = total["dram_bytes_per_s"]
-            rows.append([each["kernel"], each["dtype"], rate and f"{rate / 1e9:.4g}", *shown])
-    columns = (Column("kernel", whole=True), Column("dtype", whole=True), Column("DRAM GB/s", number=True),
-               Column("DRAM", number=True), Column("SM", 1, number=True), Column("occupancy", 2, number=True),
-               Column("L1 hits", 3, number=True))  # fmt: skip
-    screen.table(columns, rows, f"Profiles of {artifact['problem']}")
-    for reason in sorted(reasons):
-        screen.item(f"profiles of {_number(artifact)}: {reason}")
 
 
 def _fixtures(facts: Facts, screen: Screen) -> None:
