@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from repro import evaluation, fingerprint
+from repro import benchmark, evaluation, fingerprint
 from repro.artifacts import layout
 from repro.bundle.write import Bundle
 from repro.errors import BundleError, UsageError
@@ -137,7 +137,7 @@ def read(bundle: Bundle) -> Measured:
             unmeasured[_key(row)] = f"{row['status']}: {row['error']}"
         else:
             try:
-                if "rounds" not in row:
+                if benchmark.own(row):
                     records |= {record.key: record for record in _records(row, why_not)}
             except (BundleError, KeyError, TypeError, AttributeError) as error:
                 raise BundleError(
@@ -161,7 +161,7 @@ def _no_measurement(parameters: dict[str, Any]) -> str:
 
 def _key(row: dict[str, Any]) -> str:
     """Return the key of a row. Folders of artifacts are equal if their numbers are: `04_Matrix...`, `4_Matrix...`."""
-    alone = row.get("number") is not None and "rounds" not in row
+    alone = row.get("number") is not None and benchmark.own(row)
     return str(row["number"]) if alone else str(row["row"])
 
 
