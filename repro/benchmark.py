@@ -24,8 +24,12 @@ DTYPE = "bfloat16"
 # The source with the published folder, by its name in artifacts/sources.toml.
 PUBLISHED = "kernelagent-artifacts"
 BASELINES = ("eager", "compile")
+KERNEL_WORDS = {"input_kernel": "input", "optimized": "optimised"}
 # Suffix of the id of the row with a folder's rounds.
 ROUNDS = "/rounds"
+# Suffix of the id of the row with the profiles of a folder's kernels, and the longest that its job may take, seconds:
+# four runs of 120 s, two more where the counters' permission must be found out, and their starts.
+PROFILE, PROFILE_S = "/profile", 900.0
 # Five problems must end within four minutes, 48 s each. Without the timing, a problem takes 12 to 15 s on an H200:
 # start, fixture, workers, trials, torch.compile. Timing takes its budget, and up to twice as long again if a ratio
 # stays open: 15 s. max-autotune compiles during the trials; the wait for it after them has its own bound.
@@ -86,6 +90,36 @@ def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, opt
         "missing": missing,
     }
     return evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
+
+
+def profile_row(artifact: Artifact, size: str, engine: Engine) -> Row:
+    """Return the row with the profiles of a folder's kernels, which nothing else depends on."""
+    row_id = f"{artifact.name}{PROFILE}"
+    files = {name: artifact.path / file for name, file in KERNELS.items()}
+    missing = [file.name for file in files.values() if not file.exists()]
+
+    def build() -> Cell:
+        problem, known = _problem(artifact, size)
+        texts = {f"{name}.py": evaluation.read(file).source for name, file in files.items() if file.exists()}
+        return Cell(
+            row_id, "profile", "problem.py", problem.id, size=size, dtype=DTYPE, device=engine.device, variant=known,
+            solutions=tuple((name, f"{name}.py", "kernel_function") for name in files),
+            files=texts | {"problem.py": problem.path.read_bytes()}, timeout_s=PROFILE_S,
+        )  # fmt: skip
+
+    columns = {"problem": artifact.name, "number": artifact.number, "profile": True, "missing": missing}
+    return evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
+
+
+def own(row: dict[str, Any]) -> bool:
+    """Return whether a row has an artifact's own kernels judged, and is not one of its rounds or profiles."""
+    return "rounds" not in row and "profile" not in row
+
+
+def profiles(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the profiles of a row: kernel, dtype, state, reason, launches and totals (`judge.profile`)."""
+    found: list[dict[str, Any]] = row["result"]["profiles"] if row["status"] == "done" else []
+    return found
 
 
 def rounds(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -200,10 +234,15 @@ def ships(artifact: Artifact) -> bool:
 
 
 def entries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return `--json`: one entry for each folder, with its rounds if they were requested."""
-    trace = {row["problem"]: rounds(row) for row in rows if "rounds" in row}
-    found = [entry(row) for row in rows if "rounds" not in row]
-    return [each | ({"rounds": trace[each["problem"]]} if each["problem"] in trace else {}) for each in found]
+    """Return `--json`: one entry for each folder, with its rounds and profiles if they were requested."""
+    more: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if "rounds" in row:
+            more.setdefault(row["problem"], {})["rounds"] = rounds(row)
+        if "profile" in row:
+            more.setdefault(row["problem"], {})["profiles"] = profiles(row)
+    found = [entry(row) for row in rows if own(row)]
+    return [each | more.get(each["problem"], {}) for each in found]
 
 
 def _rounds_line(row: dict[str, Any]) -> str:
@@ -217,6 +256,26 @@ def _rounds_line(row: dict[str, Any]) -> str:
     return line
 
 
+def profiles_line(entries: list[dict[str, Any]]) -> str:
+    """Return how long the profiled calls took and at which share of the DRAM's bandwidth, and why others have none."""
+    words = []
+    for each in entries:
+        if each["state"] != "profiled":
+            continue
+        ns, share = each["totals"]["duration_ns"], each["totals"]["dram_pct"]
+        told = f"{KERNEL_WORDS[each['kernel']]} {each['dtype']}"
+        told += f" {ns / 1e6:.4g} ms" if ns is not None else " of unknown time"
+        words.append(told + (f" at {share:.0f} % of DRAM" if share is not None else ""))
+    whys: dict[str, list[str]] = {}
+    for each in entries:
+        if each["state"] != "profiled":
+            why = f"{each['state'].replace('_', ' ')}: {each['why']}"
+            whys.setdefault(why, []).append(f"{KERNEL_WORDS[each['kernel']]} {each['dtype']}")
+    for why, names in whys.items():
+        words.append(f"not profiled: {why}" if len(names) == len(entries) else f"{', '.join(names)}: {why}")
+    return "; ".join(words)
+
+
 def summary(row: dict[str, Any]) -> str:
     """Return a finished folder's line.
 
@@ -225,6 +284,8 @@ def summary(row: dict[str, Any]) -> str:
     """
     if "rounds" in row:
         return _rounds_line(row)
+    if "profile" in row:
+        return profiles_line(profiles(row))
     found = entry(row)
     if any(kernel["measurement"] for kernel in found["kernels"].values()):
         own = found["times_ms"].get("optimized")
@@ -252,8 +313,10 @@ def run(
     *,
     resume: bool,
     with_rounds: bool = False,
+    with_profiles: bool = False,
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Judge and time every folder, with its rounds if requested; return the bundle and the entries of `--json`.
+    """Judge and time every folder, with its rounds and profiles if requested; return the bundle and the entries of
+    `--json`.
 
     Raises UsageError if rounds are requested and no folder has one.
     """
@@ -267,6 +330,8 @@ def run(
     rows = [row(artifact, size, results, engine, options) for artifact in artifacts]
     if with_rounds:
         rows += [rounds_row(a, size, results, engine, options) for a in artifacts if a.rounds]
+    if with_profiles:
+        rows += [profile_row(a, size, engine) for a in artifacts]
     parameters = {
         "artifacts": root.resolve().name,
         "shipped": any(map(ships, artifacts)),

@@ -38,10 +38,10 @@ Progress = Callable[[str], None]
 class Cell:
     """One unit of work.
 
-    verb: fixture, evaluate or fingerprint. problem: an id, or a file name in the cell's folder; called: the name of
-    such a file in results. overrides: constants of the problem file set by `--set`. solutions: (name, file name in the
-    folder, entry). files: file name -> content, placed in the folder by the engine. timeout_s: the engine kills the
-    cell after it.
+    verb: fixture, evaluate, profile or fingerprint. problem: an id, or a file name in the cell's folder; called: the
+    name of such a file in results. overrides: constants of the problem file set by `--set`. solutions: (name, file name
+    in the folder, entry). files: file name -> content, placed in the folder by the engine. timeout_s: the engine kills
+    the cell after it.
     """
 
     id: str
@@ -114,6 +114,14 @@ def _problem(cell: Cell, folder: Path) -> Problem:
     return problems.load(cell.problem, size=cell.size, dtype=cell.dtype)
 
 
+def _settled(cell: Cell, folder: Path) -> tuple[Problem, bool]:
+    """Return a cell's problem at the sizes at which it runs, and whether these are known for it. Raises ReproError."""
+    from repro import sizes
+
+    ours = not cell.problem.endswith(".py") or bool(cell.variant and problems.id_in(cell.variant))
+    return sizes.settle(_problem(cell, folder), cell.overrides, known=ours), ours
+
+
 def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _: None) -> dict[str, Any]:
     """Run one cell in this process. mark: called with `warm` and `timed` before and after timing.
 
@@ -124,15 +132,18 @@ def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _:
     import torch
 
     from repro import fixtures, sizes
-    from repro.judge import calibrate, evaluate, parity, subject
+    from repro.judge import calibrate, evaluate, parity, profile, subject
 
     if cell.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("no GPU is visible", "torch.cuda.is_available() is false", "Use --device cpu --size smoke.")
     if cell.device == "cpu":
         torch.set_num_threads(1)  # smoke shapes: more threads are 50 times slower on a busy machine
-    problem = _problem(cell, folder)
-    ours = not cell.problem.endswith(".py") or bool(cell.variant and problems.id_in(cell.variant))
-    problem = sizes.settle(problem, cell.overrides, known=ours)
+    solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in cell.solutions]
+    if cell.verb == "profile":
+        dtypes = profile.DTYPES if cell.device == "cuda" else ()  # nothing runs on the CPU
+        found = {dtype: _settled(replace(cell, dtype=dtype), folder)[0] for dtype in dtypes}
+        return profile.measure(found, solutions, cell.device, progress)
+    problem, ours = _settled(cell, folder)
     if not cell.fixture and not (ours and problem.size == "smoke" and not cell.overrides):  # small, or judged before
         sizes.require_memory(problem, cell.device)
     if cell.verb == "fixture":
@@ -145,7 +156,6 @@ def run(cell: Cell, folder: Path, progress: Progress, mark: Progress = lambda _:
             if fixture["refused"]:
                 raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
         options = subject.Options(device=cell.device, **{k: _tuple(v) for k, v in cell.options.items()})
-        solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in cell.solutions]
         result = evaluate.evaluate(problem, fixture, solutions, options, progress, mark)
         result["sizes"] = {"stamp": constants.stamp(problem.size, problem.overrides), "overrides": problem.overrides}
         if options.parity:

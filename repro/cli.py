@@ -173,6 +173,10 @@ def parser() -> argparse.ArgumentParser:
         help="also time by the published protocol, do_bench(500, 100) in one process, and print it beside ours",
     )  # fmt: skip
     benchmark.add_argument("--rounds", action="store_true", help="also judge and time the kernel of every round")
+    benchmark.add_argument(
+        "--profile", action="store_true",
+        help="also read hardware counters of both kernels by Nsight Compute (ncu), in bfloat16 and float32",
+    )  # fmt: skip
     _common(benchmark, problem=False)
     _judging(benchmark, budget_s=BUDGET_S, compile_timeout_s=COMPILE_TIMEOUT_S)
     claims = verb("claims", "test every published figure of the artifact study: fetch, measure, verdicts", _claims)
@@ -411,7 +415,7 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
     engine, size = _engine(args, progress)
     bundle, entries = benchmark.run(
         args.artifacts, args.name, size, args.results, engine, _options(args), progress,
-        resume=args.resume, with_rounds=args.rounds,
+        resume=args.resume, with_rounds=args.rounds, with_profiles=args.profile,
     )  # fmt: skip
     judged = [kernel for entry in entries for kernel in entry["kernels"].values()]
     return _conclude(args, bundle, entries, judged or [{"verdict": "none"}])

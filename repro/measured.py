@@ -192,7 +192,7 @@ def _no_measurement(parameters: dict[str, Any]) -> str:
 
 def _key(row: dict[str, Any]) -> str:
     """Return the key of a row. Folders of artifacts are equal if their numbers are: `04_Matrix...`, `4_Matrix...`."""
-    alone = row.get("number") is not None and not {"rounds", "profile"} & row.keys()
+    alone = row.get("number") is not None and benchmark.own(row)
     return str(row["number"]) if alone else str(row["row"])
 
 

@@ -1,37 +1,390 @@
-"""What Nsight Compute prints, as counters by launch; and what a machine without it reports."""
+"""`repro benchmark --profile`: what ncu prints becomes counters and totals, and whatever keeps it from that a state.
+
+No machine of these tests has a GPU or ncu. A program of that name, first on the PATH, prints what ncu prints; where it
+is asked to, it also runs its command, as ncu does: a kernel in the process that is to be profiled, on the CPU.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from conftest import CPU, Tool, rows, strict_json
+from test_benchmark import GOOD, shipped
 
-from repro import settings
-from repro.artifacts import profile
-from repro.errors import PrerequisiteError
+from repro import benchmark, measured, problems, settings
+from repro.bundle.write import Bundle
+from repro.judge import launch, profile, users
+from repro.report import results
+
+METRIC = {key: metric for key, (metric, _) in profile.METRICS.items()}
+# Units as ncu prints them with --print-units base.
+UNITS = {"duration_ns": "ns", "dram_read_bytes": "byte", "dram_bytes_per_s": "byte/second", "sm_clock_hz": "hz"}
+REFUSAL = (
+    "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the "
+    "target device 0."
+)
+FIRST = {
+    "duration_ns": "3,000", "dram_read_bytes": "1,000", "dram_write_bytes": "500", "dram_pct": "80", "sm_pct": "10",
+    "registers": "32", "instructions": "7", "l1_pct": "n/a", "sm_clock_hz": "1,500,000,000",
+}  # fmt: skip
+SECOND = FIRST | {"duration_ns": "1,000", "dram_pct": "40", "registers": "64", "l1_pct": "5"}
 
 
-def page(*launches: dict[str, str]) -> str:
-    """ncu's raw page in CSV with what the program printed before it."""
-    names = ["ID", "Process ID", "Kernel Name", *profile.METRICS.values()]
-    rows = [names, [""] * len(names), *([str(launch.get(n, "")) for n in names] for launch in launches)]
-    return "hello\n==PROF== Connected\n" + "\n".join(",".join(f'"{cell}"' for cell in row) for row in rows)
+def page(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
+    """ncu's raw page in CSV, with what else it prints before it. launches: our key -> text; `name` is the kernel's."""
+    plain = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Device", "CC"]
+    keys = [key for key in METRIC if any(key in each for each in launches)]
+    lines = [[*plain, *(METRIC[key] for key in keys)]]
+    lines.append([""] * len(plain) + [(units or UNITS).get(key, "") for key in keys])
+    for at, each in enumerate(launches):
+        facts = [str(at), "4711", "python3.12", "host-of-mine", each.get("name", "kernel"), "1", "7", "0", "9.0"]
+        lines.append([*facts, *(each.get(key, "") for key in keys)])
+    table = "\n".join(",".join(f'"{cell}"' for cell in line) for line in lines)
+    return f'==PROF== Connected to process 4711 (/usr/bin/python3.12)\n==PROF== Profiling "kernel"\n{table}\n'
+
+
+# -- what ncu prints --------------------------------------------------------------------------------------------------
 
 
 def test_every_launch_is_kept_with_its_counters() -> None:
-    first = {"ID": "0", "Kernel Name": "pack<int, 2>", profile.METRICS["dram_read_bytes"]: "1,024"}
-    second = {"ID": "1", "Kernel Name": "gemm", profile.METRICS["tensor_pct"]: "41.5", profile.METRICS["l1_pct"]: "n/a"}
-    found = profile.parse(page(first, second))
-    assert [launch["kernel"] for launch in found] == ["pack<int, 2>", "gemm"]
-    assert found[0]["dram_read_bytes"] == 1024 and found[1]["tensor_pct"] == 41.5
-    assert found[1]["l1_pct"] is None and set(found[0]) == {"kernel", *profile.METRICS}
+    first, second = profile.parse(page(FIRST | {"name": "pack<int, 2>"}, SECOND))
+    assert first["name"] == "pack<int, 2>" and first["values"].keys() == profile.METRICS.keys()
+    assert first["values"]["duration_ns"] == 3000 and second["values"]["dram_pct"] == 40
+    assert first["values"]["l1_pct"] is None and first["values"]["tensor_pct"] is None
+    assert "host-of-mine" not in json.dumps([first, second])
 
 
-def test_a_program_that_launched_nothing_has_no_launches() -> None:
+def test_values_are_in_our_units_whatever_unit_ncu_chose() -> None:
+    scaled = {"duration_ns": "1.5", "dram_read_bytes": "2", "dram_bytes_per_s": "3", "sm_clock_hz": "1.7"}
+    units = {"duration_ns": "ms", "dram_read_bytes": "Gbyte", "dram_bytes_per_s": "Tbyte/second", "sm_clock_hz": "Ghz"}
+    (found,) = profile.parse(page(scaled, units=units))
+    values = [found["values"][key] for key in scaled]
+    assert values == pytest.approx([1.5e6, 2e9, 3e12, 1.7e9])
+    units |= {"duration_ns": "usecond", "sm_clock_hz": "cycle/nsecond", "dram_read_bytes": "Mbyte"}
+    (found,) = profile.parse(page(scaled, units=units))
+    values = [found["values"][key] for key in ("duration_ns", "sm_clock_hz", "dram_read_bytes")]
+    assert values == pytest.approx([1.5e3, 1.7e9, 2e6])
+
+
+@pytest.mark.parametrize("text", ["", "n/a", "nan", "inf", "-3", "1e999", "(!) nan"])
+def test_what_is_no_count_is_no_value(text: str) -> None:
+    (found,) = profile.parse(page(FIRST | {"dram_pct": text}))
+    assert found["values"]["dram_pct"] is None
+
+
+def test_totals_add_up_weigh_by_duration_or_take_the_largest() -> None:
+    found = profile.total(profile.parse(page(FIRST, SECOND)))
+    assert found.keys() == profile.METRICS.keys()
+    assert found["duration_ns"] == 4000 and found["dram_read_bytes"] == 2000 and found["instructions"] == 14
+    assert found["dram_pct"] == pytest.approx((80 * 3000 + 40 * 1000) / 4000)
+    assert found["registers"] == 64 and found["sm_clock_hz"] == pytest.approx(1.5e9)
+    assert found["dram_bytes_per_s"] == pytest.approx(3000 / 4000e-9)
+    assert found["l1_pct"] is None, "one launch has none, and a part is no total"
+
+
+def test_a_call_without_a_launch_has_no_totals() -> None:
     assert profile.parse("==WARNING== No kernels were profiled.\n") == []
+    assert set(profile.total([]).values()) == {None}
 
 
-def test_without_ncu_the_error_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_metric_that_is_used_is_collected() -> None:
+    command = profile.command("ncu", "/scratch")
+    collected = command[command.index("--metrics") + 1].split(",")
+    assert collected == list(METRIC.values()) and len(set(collected)) == len(profile.METRICS)
+    assert {*profile.SUMMED, *profile.LARGEST, *results.SHARES} <= profile.METRICS.keys()
+    told = " ".join(command)
+    for words in ("--profile-from-start off", "--print-units base", "--csv --page raw", "--clock-control none"):
+        assert words in told
+    assert "--launch-skip" not in told and "--launch-count" not in told
+
+
+# -- the process below ncu --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that every user may read, unlike pytest's own."""
+    found = Path(tempfile.mkdtemp(prefix="repro-ncu-"))
+    found.chmod(0o755)
+    yield found
+    shutil.rmtree(found)
+
+
+Fake = Callable[[str], str]
+
+
+@pytest.fixture
+def fake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """Puts an `ncu` on the PATH, `fake(body)`, and returns its path. In the body `command` is what it is to run."""
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    def make(body: str) -> str:
+        file = folder / "ncu"
+        lines = [
+            f"#!{sys.executable} -I", "import os, subprocess, sys, time", "if '--version' in sys.argv:",
+            "    print('NVIDIA (R) Nsight Compute Command Line Profiler')",
+            "    sys.exit(print('Version 2025.3.1.0 (build 1)'))",
+            "command = sys.argv[sys.argv.index('--metrics') + 2:]",
+            "run = lambda: subprocess.run(command).returncode", body,
+        ]  # fmt: skip
+        file.write_text("\n".join(lines))
+        file.chmod(0o755)
+        return str(file)
+
+    return make
+
+
+def printing(text: str) -> str:
+    return f"print({text!r}, flush=True)"
+
+
+def profiled(ncu: str, source: str, timeout_s: float = 60.0) -> tuple[dict[str, Any], profile.Profiler]:
+    """The entry of a kernel of L1_36 on the CPU, and what ran it."""
+    profiler = profile.Profiler(ncu, "cpu", timeout_s)
+    found = profiler.profile(problems.load("L1_36@bf16", size="smoke"), source.encode())
+    launcher = launch.current()
+    assert isinstance(launcher, launch.Launcher) and not launcher.started, "nothing is left running"
+    return found, profiler
+
+
+def test_a_kernel_is_called_on_the_published_inputs_under_no_grad_after_warm_calls(fake: Fake) -> None:
+    checked = GOOD.replace(
+        "def kernel_function(",
+        "import torch\nCALLS = []\n\n\ndef kernel_function(x, num_features, eps=1e-5):\n"
+        "    assert x.dtype == torch.bfloat16 and not torch.is_grad_enabled() and num_features == x.shape[1]\n"
+        "    CALLS.append(0)\n    print('not for the judge')\n"
+        f"    if len(CALLS) == {profile.WARM_CALLS + 1}: raise ValueError(f'the profiled call, sum {{x.sum():.0f}}')\n"
+        "    return scaled(x, num_features, eps)\n\n\ndef scaled(",
+    )
+    found, profiler = profiled(fake("run()\n" + printing(page(FIRST))), checked)
+    assert found["state"] == "not_run" and "ValueError: the profiled call, sum" in found["why"]
+    assert "solution.py:" in found["why"] and found["launches"] == []
+    assert "not for the judge" not in found["why"]
+    assert profiler.confined["no_new_privs"] == "applied"
+
+
+def test_a_kernel_that_ran_has_launches_and_totals(fake: Fake) -> None:
+    found, profiler = profiled(fake("run()\n" + printing(page(FIRST, SECOND))), GOOD)
+    assert (found["state"], found["why"]) == ("profiled", "") and len(found["launches"]) == 2
+    assert found["totals"]["duration_ns"] == 4000
+    assert profiler.separation == "process" and profiler.own_user
+
+
+LOOKING = f"""
+import os, socket
+
+def tried(action):
+    try:
+        action()
+        return 'could'
+    except OSError as error:
+        return type(error).__name__
+
+def kernel_function(x, num_features, eps=1e-5):
+    found = [tried(lambda: open({str(settings.ROOT / "pyproject.toml")!r})),
+             tried(lambda: socket.create_connection(('127.0.0.1', 9))),
+             tried(lambda: os.kill(os.getppid(), 0))]
+    raise ValueError(' '.join(found))
+"""
+
+
+def test_a_kernel_below_ncu_is_confined(fake: Fake) -> None:
+    found, profiler = profiled(fake("run()"), LOOKING)
+    assert "applied: to this thread and its children" in profiler.confined["seccomp"]
+    expected = "PermissionError" if profiler.confined["landlock"].startswith("applied") else "could"
+    assert f"ValueError: {expected} PermissionError PermissionError" in found["why"]
+
+
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ("def kernel_function(", "SyntaxError"),
+        ("def kernel_function(x, weight):\n    return x\n", "matches no input and no model value"),
+        ("import os\n\n\ndef kernel_function(x):\n    os._exit(7)\n", "its process ended before the call did"),
+        ("import os\n\n\ndef kernel_function(x):\n    os.abort()\n", "its process ended before the call did"),
+    ],
+)
+def test_a_kernel_that_fails_is_not_run_and_says_why(fake: Fake, source: str, words: str) -> None:
+    ended = "code = run()\nif code: print('==ERROR== The application returned an error code (%d)' % code)"
+    found, _ = profiled(fake(ended), source)
+    assert found["state"] == "not_run" and words in found["why"]
+
+
+def test_a_kernel_that_hangs_is_killed_with_all_that_runs_below_it(fake: Fake, folder: Path) -> None:
+    pids = folder / "pids"
+    body = (
+        "other = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{other.pid}}')\nprint('==PROF== Connected')\n"
+        "if os.fork() == 0:\n    os.setsid()\n    os.fork()\n    time.sleep(600)\nrun()\ntime.sleep(600)"
+    )
+    profiled(fake("pass"), "")  # the imports are done after this, and do not count
+    found, _ = profiled(fake(body), "def kernel_function(x):\n    while True: pass\n", timeout_s=5.0)
+    assert found["state"] == "not_run" and found["why"] == "it was killed after 5 s"
+    assert pids.exists()
+    for pid in pids.read_text().split():
+        assert not Path(f"/proc/{pid}/exe").exists(), "a child in a session of its own outlived the profile"
+    left = [p for p in Path("/proc").glob("[0-9]*") if str(folder) in _command(p)]
+    assert not left
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def test_what_ncu_says_of_a_failure_is_the_reason(fake: Fake) -> None:
+    found, _ = profiled(fake("print('==ERROR== Failed to connect.', file=sys.stderr)\nsys.exit(1)"), GOOD)
+    assert (found["state"], found["why"]) == ("failed", "==ERROR== Failed to connect.")
+    found, _ = profiled(fake("run()\nprint('==WARNING== No kernels were profiled.')"), GOOD)
+    assert (found["state"], found["why"]) == ("failed", "==WARNING== No kernels were profiled.")
+    found, _ = profiled("/not/there/ncu", GOOD)
+    assert found["state"] == "failed" and "FileNotFoundError" in found["why"]
+
+
+# -- the right to read counters --------------------------------------------------------------------------------------
+
+
+def test_counters_that_this_user_may_not_read(fake: Fake) -> None:
+    found, profiler = profiled(fake(printing(REFUSAL)), GOOD)
+    assert found["state"] == "no_permission" and "NVreg_RestrictProfilingToAdminUsers=0" in found["why"]
+    assert profiler.own_user
+
+
+def test_kernels_run_as_the_launcher_if_only_its_user_may_read_counters(
+    fake: Fake, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not users.may_change():
+        pytest.skip("only root gives workers users of their own")
+    ours = launch.Launcher(users.free(None), os.getpid())
+    monkeypatch.setattr(launch, "_current", ours)
+    monkeypatch.setattr(launch, "may_administer", lambda: True)
+    allowed = f"print({REFUSAL!r}) if os.getuid() else (run(), print({page(FIRST)!r}))"
+    try:
+        found, profiler = profiled(fake(allowed), GOOD)
+        assert found["state"] == "profiled" and found["why"] == profile.AS_ROOT
+        assert profiler.separation == "process" and not profiler.own_user
+        monkeypatch.setattr(launch, "may_administer", lambda: False)
+        found, profiler = profiled(fake(allowed), GOOD)
+        assert found["state"] == "no_permission" and profiler.separation == "user"
+    finally:
+        ours.end()
+
+
+def test_a_kernel_that_prints_the_refusal_does_not_choose_its_user(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "may_administer", lambda: True)
+    body = f"there = os.path.exists(os.path.join(command[-1], 'solution.py'))\nprint({REFUSAL!r} if there else '')"
+    found, profiler = profiled(fake(body), GOOD)
+    assert found["state"] == "no_permission" and profiler.own_user
+
+
+# -- all kernels of a folder ------------------------------------------------------------------------------------------
+
+
+def folder_entries(tmp_path: Path, device: str, **sources: str) -> list[dict[str, Any]]:
+    """The entries of kernels of L1_36; `missing` has no file."""
+    solutions = [("missing", tmp_path / "missing.py", "kernel_function")]
+    for name, text in sources.items():
+        file = tmp_path / f"{name}.py"
+        file.write_text(text)
+        solutions.append((name, file, "kernel_function"))
+    found = {dtype: problems.load("L1_36", size="smoke", dtype=dtype) for dtype in profile.DTYPES}
+    entries: list[dict[str, Any]] = profile.measure(found, solutions, device, lambda line: None)["profiles"]
+    return entries
+
+
+def test_every_kernel_has_an_entry_for_each_dtype(fake: Fake, tmp_path: Path) -> None:
+    fake(printing(page(FIRST)))
+    entries = folder_entries(
+        tmp_path, "cuda", good=GOOD, banned="import repro\n\n\ndef kernel_function(x):\n    return x\n"
+    )
+    told = [(each["kernel"], each["dtype"], each["state"]) for each in entries]
+    states = {"missing": "not_run", "good": "profiled", "banned": "not_run"}
+    assert told == [(kernel, dtype, state) for kernel, state in states.items() for dtype in profile.DTYPES]
+    assert {each["ncu"] for each in entries} == {"Version 2025.3.1.0 (build 1)"}
+    assert {each["clock_control"] for each in entries} == {"none"}
+    assert "no such kernel" in entries[0]["why"] and "rejected: line 1" in entries[-1]["why"]
+
+
+def test_without_ncu_the_reason_says_where_it_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PrerequisiteError, match="CUDA toolkit"):
-        profile.run(settings.ROOT / "artifacts" / "36_RMSNorm", "input_kernel.py")
+    entries = folder_entries(tmp_path, "cuda", good=GOOD)
+    assert {each["state"] for each in entries} == {"no_ncu"} and "CUDA toolkit" in entries[0]["why"]
+    monkeypatch.setenv("REPRO_GIT_SHA", "0" * 40)  # as inside the image
+    assert "image" in folder_entries(tmp_path, "cuda", good=GOOD)[0]["why"]
+
+
+# -- the command line, bundle and report ------------------------------------------------------------------------------
+
+NAME, MARK = "36_RMSNorm", "this_name_stands_in_no_other_file"
+
+
+def test_on_the_cpu_every_profile_says_that_there_is_no_gpu(judge_tool: Tool) -> None:
+    done = judge_tool("benchmark", "36", "--profile", "--no-timing", *CPU, "--json", "out.json")
+    assert done.code == 0, done.err
+    assert "profiles of 36: not profiled: no gpu" in done.out
+    (entry,) = strict_json((judge_tool.folder / "out.json").read_text())
+    told = [(each["kernel"], each["dtype"], each["state"]) for each in entry["profiles"]]
+    assert told == [(kernel, dtype, "no_gpu") for kernel in benchmark.KERNELS for dtype in profile.DTYPES]
+    assert entry["kernels"]["optimized"]["verdict"] == "correct"
+    bundle = judge_tool.bundles()[-1]
+    found = rows(bundle)
+    assert list(found) == [NAME, f"{NAME}/profile"] and found[f"{NAME}/profile"]["profile"] is True
+    assert judge_tool("verify", bundle).code == 0
+    read = measured.read(Bundle.open(bundle))
+    assert {record.row for record in read.records.values()} == {NAME} and not read.unmeasured
+
+
+@pytest.mark.slow
+def test_profiles_of_a_source_without_a_licence_leave_no_text_in_the_bundle(judge_tool: Tool) -> None:
+    folder = judge_tool.folder / "sources" / "kernelagent-artifacts" / NAME
+    folder.mkdir(parents=True)
+    (folder / "problem.py").write_text((shipped("36") / "problem.py").read_text())
+    for file in benchmark.KERNELS.values():
+        (folder / file).write_text(f"{GOOD}\n\ndef {MARK}():\n    pass\n")
+    done = judge_tool("benchmark", "--artifacts", folder.parent, "--profile", "--no-timing", *CPU)
+    assert done.code == 0, done.err
+    bundle = judge_tool.bundles()[-1]
+    given = rows(bundle)[f"{NAME}/profile"]["inputs"]
+    assert len(given) == 3 and all("no licence" in each["not_kept"] for each in given)
+    assert not any(MARK.encode() in file.read_bytes() for file in bundle.rglob("*") if file.is_file())
+
+
+def row(*entries: dict[str, Any]) -> dict[str, Any]:
+    """A finished row of profiles."""
+    plain = {"state": "profiled", "why": "", "launches": [], "totals": profile.total([])}
+    result = {"profiles": [plain | each for each in entries]}
+    return {"row": f"{NAME}/profile", "problem": NAME, "profile": True, "status": "done", "error": "", "result": result}
+
+
+def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
+    totals = profile.total(
+        profile.parse(page(FIRST | {"duration_ns": "3,000,000", "dram_read_bytes": "4,499,999,500"}))
+    )
+    found = row(
+        {"kernel": "input_kernel", "dtype": "bfloat16", "totals": totals},
+        {"kernel": "optimized", "dtype": "float32", "state": "not_run", "why": "it was killed after 120 s"},
+    )
+    line = benchmark.summary(found)
+    assert line == "input bfloat16 3 ms at 80 % of DRAM; optimised float32: not run: it was killed after 120 s"
+    report = {"artifacts": [{"problem": NAME, "profiles": benchmark.profiles(found)}]}
+    section: Any = results.profiles([SimpleNamespace(letter="A", report=report)])  # type: ignore[list-item]
+    (table,) = section["tables"]
+    lines = [dict(zip([head["title"] for head in table["columns"]], line, strict=True)) for line in table["rows"]]
+    assert lines[0]["ms"] == 3 and lines[0]["DRAM"] == 0.8 and lines[0]["DRAM GB/s"] == pytest.approx(1500)
+    assert lines[1]["state"] == "not run: it was killed after 120 s" and lines[1]["ms"] is None
+
+
+def test_a_row_of_profiles_is_not_taken_for_the_artifact_itself() -> None:
+    assert not benchmark.own(row()) and not benchmark.own({"rounds": {}}) and benchmark.own({"row": NAME})
+    assert benchmark.profiles(row() | {"status": "lost", "result": None}) == []

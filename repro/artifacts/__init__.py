@@ -1,1 +1,1 @@
-"""Folders in the published layout of the artifact study: read as they are, checked, drawn, profiled."""
+"""Folders in the published layout of the artifact study: read as they are, checked, drawn."""

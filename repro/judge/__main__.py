@@ -1,7 +1,7 @@
 """A nursery and its workers: `python -m repro.judge FD DEVICE [baselines]`. FD connects it to the launcher.
 
 A worker is confined before it reads anything from its judge. Landlock binds the calling thread and what it starts; a
-fork has one thread, whatever the imports started.
+fork has one thread, whatever the imports started. Only the process that becomes a profiler leaves that to its child.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ def main() -> None:
     os.chdir(scratch)
     if os.geteuid() == 0:  # child processes of confined root, in which torch compiles, have no CUDA
         settings.compile_alone()
+    if us.serves == "profile":
+        from repro.judge import profile
+
+        profile.become_ncu(us.fds[0], us.fds[1], scratch, us.shielded)
     confined = confine.confine(scratch, [], us.shielded)
     if us.serves == "parity":
         from repro.judge import parity

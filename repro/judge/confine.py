@@ -25,11 +25,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from repro import settings
+from repro.judge.procfs import capabilities
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
 PR_CAPBSET_READ, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 23, 36, 38
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
-CAPABILITY_VERSION_3 = 0x20080522
+CAPABILITY_VERSION_3, CAP_SYS_ADMIN = 0x20080522, 21
 MAX_FILE_BYTES = 4 << 30
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -245,8 +246,8 @@ def filter_program(machine: str, untouchable: Iterable[int]) -> bytes:
     return b"".join(parts) + allow
 
 
-def _seccomp(shielded: Iterable[int]) -> str:
-    """Install the filter in every thread. Raises OSError."""
+def _seccomp(shielded: Iterable[int], *, every_thread: bool = True) -> str:
+    """Install the filter, in every thread or in this one and what it starts. Raises OSError."""
     machine = platform.machine()
     if machine not in MACHINES:
         return f"not applied: no table for {machine}"
@@ -260,10 +261,10 @@ def _seccomp(shielded: Iterable[int]) -> str:
     code = filter_program(machine, untouchable)
     program = _Program(len(code) // 8, code)
     try:
-        flags = TSYNC | SPEC_ALLOW
+        flags = (TSYNC if every_thread else 0) | SPEC_ALLOW
         stray = _syscall(SECCOMP[MACHINES[machine][0]], SECCOMP_SET_MODE_FILTER, flags, ctypes.pointer(program))
         if stray == 0:
-            return "applied"
+            return "applied" if every_thread else "applied: to this thread and its children"
     except OSError:
         pass
     prctl(PR_SET_SECCOMP, MODE_FILTER, ctypes.addressof(program))
@@ -273,8 +274,12 @@ def _seccomp(shielded: Iterable[int]) -> str:
 # -- privileges and limits ---------------------------------------------------------------------------------------------
 
 
-def _capabilities() -> str:
-    """Drop every capability, also from the bounding set, so that no file can give one back."""
+def _capabilities(keep: int = 0) -> str:
+    """Drop every capability, also from the bounding set, so that no file can give one back.
+
+    keep: bit mask of those that this thread keeps if it has them.
+    """
+    mine = capabilities(os.getpid()) & keep
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     kept = []
     for capability in range(last + 1):
@@ -285,8 +290,11 @@ def _capabilities() -> str:
             kept.append(capability)
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     header = ctypes.create_string_buffer(struct.pack("=Ii", CAPABILITY_VERSION_3, 0))
-    if _libc.capset(header, ctypes.create_string_buffer(24)) != 0:
+    sets = struct.pack("=6I", mine, mine, 0, 0, 0, 0)  # effective, permitted, inheritable; then those above 31
+    if _libc.capset(header, ctypes.create_string_buffer(sets, 24)) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    if mine:
+        return "applied, except to the right of administrators, with which counters are read"
     return "applied" + (f": the bounding set keeps {len(kept)}, which no_new_privs makes useless" if kept else "")
 
 
@@ -317,21 +325,26 @@ def _tried(measure: Callable[[], str]) -> str:
         return f"not applied: {error}"
 
 
-def confine(scratch: Path, readable: list[Path], shielded: Iterable[int] = ()) -> dict[str, str]:
+def confine(scratch: Path, readable: list[Path], shielded: Iterable[int] = (), *, late: bool = False) -> dict[str, str]:
     """Confine this process for good. Return for each measure that it was applied, or why not.
 
     scratch: the only folder, beside shared memory, that it may write. readable: files and folders that it may read
-    beyond the system's and Python's own. shielded: processes that it may not signal, beside its parent.
+    beyond the system's and Python's own. shielded: processes that it may not signal, beside its parent. late: for a
+    process below a profiler, which has the profiler's threads and connections by now. Files, TCP, system calls and
+    capabilities then bind this thread and what it starts, not the threads that run already; root keeps
+    CAP_SYS_ADMIN; and the end of the parent's thread does not end this process.
     """
     measures = {
         "oom_score_adj": _first_to_go,
         "limits": _limits,
         "no_new_privs": lambda: _do(PR_SET_NO_NEW_PRIVS, 1),
-        "capabilities": _capabilities,
+        "capabilities": lambda: _capabilities(1 << CAP_SYS_ADMIN if late else 0),
         "landlock": lambda: _landlock(scratch, readable),
         "pdeathsig": lambda: _do(PR_SET_PDEATHSIG, signal.SIGKILL),
-        "seccomp": lambda: _seccomp(shielded),
+        "seccomp": lambda: _seccomp(shielded, every_thread=not late),
     }
+    if late:
+        measures["pdeathsig"] = lambda: "not applied: the parent's thread may end before its process"
     return {name: _tried(measure) for name, measure in measures.items()}
 
 

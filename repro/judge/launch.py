@@ -33,9 +33,9 @@ from typing import Any
 from repro import folders, settings
 from repro.errors import JudgeError
 from repro.judge import orphans, users
-from repro.judge.confine import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
+from repro.judge.confine import CAP_SYS_ADMIN, PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
 from repro.judge.nursery import BEGIN, Forked, Nurseries, Request
-from repro.judge.procfs import descendants, of_user
+from repro.judge.procfs import capabilities, descendants, of_user
 
 MESSAGE_BYTES = 1 << 16
 ACK_TIMEOUT_S = 10.0
@@ -104,13 +104,16 @@ class Launcher:
         """Send STOP or GO to nurseries that are still importing: nothing is timed beside them."""
         self.nurseries.rest(SIGNALS[command])
 
-    def start(self, name: str, device: str, fds: list[int], log: int, serves: str = "judge") -> Started:
+    def start(
+        self, name: str, device: str, fds: list[int], log: int, serves: str = "judge", *, own_user: bool = True
+    ) -> Started:
         """Start a worker.
 
         fds: its first two are the descriptors that the worker reads and writes. log: receives what the worker prints.
-        serves: the requests that it answers, `judge` or `parity` (the published protocol).
+        serves: the requests that it answers, `judge`, `parity` (the published protocol), or `profile` (it becomes
+        ncu). own_user: whether it gets a user of its own where there are any, or this process's user.
         """
-        uid = next(self.uids) if self.uids is not None else None
+        uid = next(self.uids) if self.uids is not None and own_user else None
         commands = answers = None
         if uid is None:
             scratch = tempfile.mkdtemp(prefix=f"repro-{name}-")
@@ -283,8 +286,10 @@ class RemoteLauncher:
             raise JudgeError("the launcher of workers failed", answer["error"])
         return answer, list(received)
 
-    def start(self, name: str, device: str, fds: list[int], log: int, serves: str = "judge") -> Started:
-        message = {"op": "start", "name": name, "device": device, "serves": serves}
+    def start(
+        self, name: str, device: str, fds: list[int], log: int, serves: str = "judge", *, own_user: bool = True
+    ) -> Started:
+        message = {"op": "start", "name": name, "device": device, "serves": serves, "own_user": own_user}
         answer, received = self._ask(message, [log, *fds])
         return Started(answer["pid"], answer["scratch"], answer["uid"], answer["fds"], *received)
 
@@ -312,7 +317,8 @@ def _answer(launcher: Launcher, message: dict[str, Any], fds: list[int]) -> tupl
     op = message["op"]
     if op == "start":
         log, *rest = fds
-        started = launcher.start(message["name"], message["device"], rest, log, message["serves"])
+        own_user = message["own_user"]
+        started = launcher.start(message["name"], message["device"], rest, log, message["serves"], own_user=own_user)
         pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
         return {"pid": started.pid, "scratch": started.scratch, "uid": started.uid, "fds": started.fds}, pipes
     if op == "nurse":
@@ -371,6 +377,11 @@ def _end(launcher: Launcher, pid: int) -> None:
 def apart() -> bool:
     """Return whether the launcher gives every worker a user of its own."""
     return _apart
+
+
+def may_administer() -> bool:
+    """Return whether workers have users of their own, and the launcher's user has a right of administrators beside."""
+    return _apart and bool(capabilities(os.getppid()) & 1 << CAP_SYS_ADMIN)
 
 
 def divide() -> None:

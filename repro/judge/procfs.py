@@ -138,6 +138,14 @@ def filters(pid: int) -> int:
         return 0
 
 
+def capabilities(pid: int) -> int:
+    """Return the effective capabilities of a process as a bit mask; 0 if unknown."""
+    try:
+        return int(_status(pid, "CapEff"), 16)
+    except (OSError, ValueError):
+        return 0
+
+
 def _status(pid: int, name: str) -> str:
     """Return a field of /proc/PID/status, empty if the kernel has none of that name.
 

@@ -27,10 +27,12 @@ PLAIN, COMPILES = "judge", nursery.COMPILES
 class Process:
     """A worker's process as the launcher started it, with the judge's ends of its pipes and its log.
 
-    shared: descriptors that it inherits beside its pipes.
+    shared: descriptors that it inherits beside its pipes. own_user: as for `Launcher.start`.
     """
 
-    def __init__(self, name: str, device: str, shared: list[int] | None = None, kind: str = PLAIN) -> None:
+    def __init__(
+        self, name: str, device: str, shared: list[int] | None = None, kind: str = PLAIN, *, own_user: bool = True
+    ) -> None:
         self.launcher = launch.current()
         self.log = os.memfd_create("repro-log")
         to_worker, from_judge = os.pipe()
@@ -38,7 +40,7 @@ class Process:
         self.channel = Channel(to_judge, from_judge)
         try:
             fds = [to_worker, from_worker, *(shared or [])]
-            self.started = self.launcher.start(name, device, fds, self.log, kind)
+            self.started = self.launcher.start(name, device, fds, self.log, kind, own_user=own_user)
         except BaseException:
             self.channel.close()
             os.close(self.log)

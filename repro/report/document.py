@@ -57,6 +57,7 @@ def build(bundles: list[Bundle], artifacts: Path = settings.ARTIFACTS_DIR) -> di
         results.speedups(found),
         parity.section(found),
         results.rounds(found),
+        results.profiles(found),
         correctness.section(found),
         results.roofline(found),
         *([convergence.section(artifacts)] if drawn else []),

@@ -107,6 +107,7 @@ def command(source: Source, name: str) -> str:
         words += [str(row["number"]) if row.get("number") is not None else problem]
         if not given.get("shipped", True) or given.get("artifacts", "artifacts") != "artifacts":
             words += ["--artifacts", str(given.get("artifacts"))]
+        words += [f"--{part}" for part in ("rounds", "profile") if name.endswith(f"/{part}")]
     elif source.verb == "evaluate":
         bare, _, dtype = problem.partition("@")
         words += [_kept(source, row, "solution_", str(row.get("file", "SOLUTION.py")))]

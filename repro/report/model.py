@@ -184,6 +184,7 @@ def _artifact(entry: dict[str, Any]) -> dict[str, Any]:
         "line": benchmark.published_line(entry),
         "parity": _parity(entry),
         "rounds": entry.get("rounds", []),
+        "profiles": [{k: v for k, v in each.items() if k != "launches"} for each in entry.get("profiles", [])],
         "floor_ms": next((v["floor_ms"] for v in entry["kernels"].values() if v["floor_ms"]), None),
     }
 

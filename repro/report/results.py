@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from repro import measured, problems, wording
+from repro import benchmark, measured, problems, wording
 from repro.errors import UsageError
 from repro.measured import Record
 from repro.report import elements
@@ -15,6 +15,9 @@ from repro.report.sources import Judged, Source, judged
 BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline of its class"}
 # Baselines whose times stand beside a solution's, as columns name them.
 TIMED = {"eager": "eager", "compile": "compile", "reduce_overhead": "reduce-overhead", "max_autotune": "max-autotune"}
+# Shares that a profile shows, by their columns.
+SHARES = {"dram_pct": "DRAM", "sm_pct": "SM", "compute_memory_pct": "compute-memory", "tensor_pct": "tensor",
+          "warps_pct": "occupancy", "l1_hit_pct": "L1 hit"}  # fmt: skip
 # The ceiling of a class's arithmetic: what tf32 holds also fits fp16.
 CEILING = {"fp32": "fp32_tflop_s", "tf32": "tf32_tflop_s", "bf16": "bf16_tflop_s"}
 
@@ -71,6 +74,32 @@ def rounds(sources: list[Source]) -> Element:
     text = "Each round's kernel was judged and timed here, beside its input kernel. Published times are its trace's."
     table = elements.table("measured-rounds", "Rounds of every search", columns, rows)
     return elements.section("measured-rounds", "Rounds", text=[text] if rows else [], tables=[table])
+
+
+def profiles(sources: list[Source]) -> Element:
+    """Hardware counters of every kernel, where `benchmark --profile` read them: one line a kernel and dtype."""
+    rows: list[list[Any]] = []
+    for source in sources:
+        for artifact in source.report.get("artifacts", []):
+            for each in artifact.get("profiles", []):
+                got = each["totals"]
+                rate, ns = got["dram_bytes_per_s"], got["duration_ns"]
+                shares = [None if got[key] is None else got[key] / 100 for key in SHARES]
+                state = each["state"].replace("_", " ") + (f": {each['why']}" if each["why"] else "")
+                rows.append([
+                    artifact["problem"], source.letter, benchmark.KERNEL_WORDS[each["kernel"]], each["dtype"],
+                    None if ns is None else ns / 1e6, None if rate is None else rate / 1e9, *shares, state,
+                ])  # fmt: skip
+    columns = [("artifact", "text"), ("bundle", "text"), ("kernel", "text"), ("dtype", "text"), ("ms", "ms"),
+               ("DRAM GB/s", "quantity"), *((title, "percent") for title in SHARES.values()),
+               ("state", "text")]  # fmt: skip
+    text = (
+        "One call of each kernel under Nsight Compute, cold caches, clocks as the machine runs them; all launches "
+        "together. Shares are of what the GPU can sustain, weighted by duration. The figures are the profiled "
+        "process's own and decide nothing."
+    )
+    table = elements.table("profiles", "Hardware counters", columns, rows)
+    return elements.section("profiles", "Profiles", text=[text] if rows else [], tables=[table])
 
 
 def speedups(sources: list[Source]) -> Element:

@@ -147,5 +147,5 @@ def judged(source: Source) -> Iterator[Judged]:
     """Every solution of a bundle, in plan order."""
     if source.measured is not None:
         for row in source.done:
-            for entry in row["result"]["results"]:
+            for entry in row["result"].get("results", []):  # a row of profiles has none
                 yield Judged(source, row, entry)

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.text import Text
 
-from repro import wording
+from repro import benchmark, wording
 from repro.report import cells, output, parity
 from repro.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 
@@ -228,6 +228,9 @@ def _artifacts(facts: Facts, screen: Screen) -> None:
     _parity(facts["artifacts"], screen)
     for artifact in facts["artifacts"]:
         _rounds(artifact, screen)
+    for artifact in facts["artifacts"]:
+        if line := benchmark.profiles_line(artifact.get("profiles", [])):
+            screen.item(f"profiles of {_number(artifact)}: {line}")
 
 
 ARTIFACT_TIMES = [
