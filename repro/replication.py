@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from repro import wording
 from repro.claims import Claim
 from repro.judge import stats
 from repro.measured import Interval, Measured, Record, stack
@@ -229,6 +230,8 @@ def _reason(verdict: str, found: Interval, claim: Claim) -> str:
 
 def _notes(claim: Claim, bundle: Measured, records: list[Record]) -> list[str]:
     notes = []
+    if bundle.parameters.get("solutions"):
+        notes.append(wording.FROM_FOLDER)
     if claim.published_kernels:
         notes.append(f"kernels of the folder {bundle.parameters.get('artifacts')}, taken for the published ones")
     if not all(r.converged for r in records):
