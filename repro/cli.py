@@ -35,6 +35,7 @@ EXAMPLES = """examples:
   repro doctor                                   check what this machine lacks, and what to do about it
   repro evaluate my_kernel.py --problem L1_36    judge one solution
   repro run --agent oracle                       judge and time the shipped solutions of the agent study
+  repro run --solutions mine=DIR                 judge any agent's solutions of the agent study, from a folder
   repro benchmark 36 --json out.json             time one problem of the artifact study
   repro claims                                   test every published figure of the artifact study
   repro benchmark --artifacts DIR --parity       time any folder in the published layout, by both protocols
@@ -341,27 +342,36 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
     if args.repeats < 1:
         raise UsageError("--repeats must be at least 1")
     name = options.agent(args)
-    if args.baseline or args.with_kb or not args.generate:  # else it ends with the fixtures, which need no key
+    goes_on = args.baseline or args.with_kb or args.solutions or not args.generate
+    if goes_on:  # else it ends with the fixtures, which need no key
         options.foresee(args)
     if args.check:
         return 0
     if args.generate:
         code = _fixtures(args, progress)
-        if code or not (args.baseline or args.with_kb):
+        if code or not goes_on:
             return code
     engine, size = _engine(args, progress)
-    if name in options.SHIPPED:
+    controls, folders = options.chosen_controls(args, engine.device, size), options.folders(args)
+    if engine.device == "cpu" and any(control.torch_control for control in controls):
+        progress.say("TF32 does not exist on the CPU: the controls of that name are the plain Model there")
+    elif engine.device == "cpu" and not args.controls and (folders or name not in options.SHIPPED):
+        progress.say("no controls tf32 and tf32_compile: TF32 does not exist on the CPU")
+    if folders or name in options.SHIPPED:
+        arms = [*(folders or study.shipped(name, args.repeats)), *controls]
         bundle, rows = study.run(
-            args.problem, name, args.repeats, size, args.results, engine, _options(args), progress, resume=args.resume
+            args.problem, arms, size, args.results, engine, _options(args), progress, resume=args.resume
         )
     else:
         plan, pace = options.build(args, size), options.pace(args)
         if engine.name == "local":
             progress.say(study.NOTICE)
         bundle, rows = campaign.run(
-            plan, args.problem, size, args.results, engine, _options(args), pace, progress, resume=args.resume
-        )
-    judged = [row["result"]["results"] for row in rows if row["status"] == "done" and not row["control"]]
+            plan, args.problem, size, args.results, engine, _options(args), pace, progress, controls=controls,
+            resume=args.resume,
+        )  # fmt: skip
+    judged = [row["result"]["results"] for row in rows
+              if row["status"] == "done" and not (row["control"] or row.get("torch_control"))]  # fmt: skip
     return _conclude(args, bundle, judged=itertools.chain(*judged))
 
 

@@ -75,11 +75,22 @@ class JudgeOptions:
 
 @dataclass(frozen=True)
 class Submission:
-    """A solution on disk: display name, source text, entry point."""
+    """A solution on disk: display name, source text, entry point.
+
+    withheld: why a bundle must not keep the text, or "". missing: whether it stands for a solution that does not exist.
+    """
 
     name: str
     source: bytes
     entry: str
+    withheld: str = ""
+    missing: bool = False
+
+
+def absent(name: str, why: str) -> Submission:
+    """A stand-in for a solution that does not exist: a comment that says why. Its verdict is `error`, its reason
+    `missing`."""
+    return Submission(name, f"# {why}\n".encode(), ENTRIES[0], missing=True)
 
 
 def read(path: Path) -> Submission:

@@ -519,6 +519,8 @@ def _together(found: list[Interval]) -> Interval:
 
 def _notes(claim: Claim, bundle: Measured, records: list[Record]) -> list[str]:
     notes = []
+    if bundle.parameters.get("solutions"):
+        notes.append(wording.FROM_FOLDER)
     if claim.published_kernels:
         notes.append(f"kernels of the folder {bundle.parameters.get('artifacts')}, taken for the published ones")
     if not all(r.converged for r in records):

@@ -15,6 +15,10 @@ from repro.errors import printable
 
 NEEDS_CUDA = "needs_cuda"
 NOT_JUDGED = "not judged"
+# What any table, claim or banner says of solutions that came from a folder.
+FROM_FOLDER = "solutions from a folder: who wrote them, or what, is not known here"
+NAMED = 8  # names that one line shows
+MISSING = "missing"  # the reason code of a solution that does not exist, and its word
 # Verdict of the JSON -> the word a reader sees.
 VERDICTS = {
     "correct": "correct",
@@ -108,6 +112,7 @@ REASONS: dict[str, Reason] = {
     # the file
     "syntax_error": Reason("{detail} (syntax error)", _SYNTAX),
     "import_error": Reason("the file cannot be imported: {detail}", "Import it in a shell; there is no network."),
+    "missing": Reason("missing: {detail}", ""),
     "no_entry": Reason(
         "the file defines no entry point: {detail}",
         "Define `class ModelNew` or `def kernel_function`, as the suite asks.",
@@ -167,6 +172,12 @@ def remedy(entry: dict[str, Any]) -> str:
     return REASONS.get(str(entry.get("code")), OTHER).remedy
 
 
+def unused(arm: str, names: list[str]) -> str:
+    """One line on what in an arm's folder is no solution of the study."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return printable(f"{arm}: not used, no solution of a problem of the study: {', '.join(names[:NAMED])}{more}")
+
+
 def _number(value: Any) -> str:
     """Three digits, two where they are small; JSON has a string where a number is not finite."""
     return f"{value:.{2 if abs(value) < 0.1 else 3}g}" if isinstance(value, int | float) else str(value)
@@ -179,6 +190,8 @@ def not_judged(entry: dict[str, Any]) -> bool:
 
 def word(entry: dict[str, Any]) -> str:
     """A verdict as one or two words, as a narrow column shows it."""
+    if any(r.get("code") == MISSING for r in entry.get("reasons", [])):
+        return MISSING
     return NOT_JUDGED if not_judged(entry) else VERDICTS.get(entry["verdict"], str(entry["verdict"]))
 
 

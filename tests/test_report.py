@@ -17,7 +17,7 @@ from conftest import series as samples
 from sampled import seen
 
 from repro import benchmark, cells, evaluation, jsonio, problems
-from repro.agents.nop import Nop
+from repro.agents.controls import Nop
 from repro.agents.oracle import Oracle
 from repro.bundle.write import MANIFEST, Bundle
 from repro.cells import Cell, Outcome

@@ -19,6 +19,7 @@ import torch
 
 from repro import cells, settings
 from repro.agents import study
+from repro.agents.controls import Nop
 from repro.cells import Cell
 from repro.errors import SolutionDied
 from repro.evaluation import JudgeOptions
@@ -178,7 +179,8 @@ def test_timed_workers_have_no_compilation_processes(tmp_path: Path) -> None:
 def test_for_a_negative_control_nothing_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: dict[str, JudgeOptions] = {}
     monkeypatch.setattr(study.evaluation, "cell", lambda row, *given, **_: chosen.update({row: given[4]}))
-    study.plan(["L1_36"], "oracle", 1, "smoke", tmp_path, cast(Any, SimpleNamespace(device="cuda")), JudgeOptions())
+    arms, engine = [*study.shipped("oracle", 1), Nop()], cast(Any, SimpleNamespace(device="cuda"))
+    study.plan(["L1_36"], arms, "smoke", tmp_path, engine, JudgeOptions())
     assert chosen == {"L1_36/oracle/0": JudgeOptions(), "L1_36/nop/0": JudgeOptions(compiled=False)}
 
 

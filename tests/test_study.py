@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, Tool, manifest, rows, strict_json
 
 from repro import claims, evaluation, fixtures, jsonio, problems, settings
-from repro.agents import campaign, cells, design, statistics
+from repro.agents import campaign, cells, controls, design, statistics
 from repro.agents.attempts import Attempts, secrets
 from repro.agents.design import Budgets, Design
 from repro.agents.statistics import Observation
@@ -506,6 +506,21 @@ def test_an_agents_failure_is_never_tried_again(stub_results: Path, tmp_path: Pa
         tries = Attempts(bundle, unit, plan(), kept.__setitem__)
         record = tries.run(lambda status=status: handed_in(unit.id, status), 5, 0.0, lambda s: False, print)  # type: ignore[misc]
         assert len(record["attempts"]) == 1 and record["finished"], status
+
+
+def test_a_campaign_judges_controls_after_its_agents(stub_results: Path) -> None:
+    engine = Stub()
+    bundle, found = campaign.run(
+        plan(seed=71), ["L1_36", "L1_82"], "smoke", stub_results, engine, evaluation.JudgeOptions(), campaign.Pace(),
+        Progress(), controls=[controls.Tf32()], resume=False,
+    )  # fmt: skip
+    assert engine.judged[-2:] == ["L1_36/tf32/0", "L1_82/tf32/0"] and len(engine.ran) == 4
+    assert bundle.manifest["parameters"]["arms"]["tf32"] == controls.LABEL
+    assert [row["torch_control"] for row in found] == [False] * 4 + [True] * 2
+    assert bundle.manifest["status"] == "complete"
+    told = study.build(bundle, list(bundle.rows.values()))
+    assert told is not None and list(told["arms"]) == ["baseline", "with_kb"]
+    assert told["controls"]["tf32"]["judged_correct"] == 2
 
 
 # --- one GPU ---------------------------------------------------------------------------------------------------------

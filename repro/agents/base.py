@@ -1,4 +1,4 @@
-"""The interface of an agent in the study."""
+"""The interface of what fills an arm of the study."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from repro.problems import Problem
 
 
 class Agent(Protocol):
-    """Submits one solution for each problem. `label` says where its solutions come from."""
+    """Submits solutions of each problem. label: where they come from.
+
+    control: a negative control, which must be found wrong. torch_control: the problem's own Model with flags set.
+    """
 
     name: str
     label: str
     control: bool
+    torch_control: bool
 
-    def solve(self, problem: Problem) -> Submission:
-        """Return the solution of one problem. Raises UsageError if there is none."""
+    def repeats(self, problem: Problem) -> int:
+        """Return how many solutions of a problem it submits, at least 1."""
+        ...
+
+    def solve(self, problem: Problem, repeat: int) -> Submission:
+        """Return one solution of a problem; repeat counts from 0. Raises UsageError if there is none."""
         ...

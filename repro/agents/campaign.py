@@ -9,13 +9,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from repro import evaluation, fixtures, problems
-from repro.agents import attempts, cells, design, needs
+from repro.agents import attempts, cells, design, needs, study
+from repro.agents.base import Agent
 from repro.agents.design import Design, Unit
 from repro.bundle.write import Bundle
 from repro.cells import Outcome
@@ -26,7 +28,7 @@ from repro.progress import Progress
 from repro.runs import Interrupted, Row, keep, open_bundle
 
 # Judged in place of a missing solution, so that the judge's own verdict is in its row.
-MISSING = b"# The agent left no solution of this problem.\n"
+MISSING = evaluation.absent("", "the agent left no solution of this problem").source
 # Time to end after the second signal.
 LAST_S = 20.0
 
@@ -50,21 +52,22 @@ class Campaign:
 
     def __init__(
         self, plan: Design, order: list[Unit], size: str, results: Path, engine: Engine, options: JudgeOptions,
-        pace: Pace, bundle: Bundle, progress: Progress,
+        pace: Pace, bundle: Bundle, progress: Progress, controls: Sequence[Row] = (),
     ) -> None:  # fmt: skip
-        self.design, self.order, self.size, self.results = plan, order, size, results
+        self.design, self.order, self.size, self.results, self.controls = plan, order, size, results, controls
         self.engine, self.options, self.pace, self.bundle, self.progress = engine, options, pace, bundle, progress
         self.stopping = threading.Event()
         self._writing, self._judging = threading.Lock(), threading.Lock()
-        self._todo: deque[Unit] = deque()
+        self._todo: deque[Unit | Row] = deque()
         self.lost = ""
 
     def run(self) -> None:
         """Run every unit that is not complete. Finished work is kept. Raises Interrupted, EngineError."""
-        self._todo = deque(unit for unit in self.order if not self._whole(unit))
-        if len(self._todo) < len(self.order):
-            there = len(self.order) - len(self._todo)
+        todo = [unit for unit in self.order if not self._whole(unit)]
+        if len(todo) < len(self.order):
+            there = len(self.order) - len(todo)
             self.progress.say(f"resuming {self.bundle.path}: {there} of {len(self.order)} cells are there")
+        self._todo = deque([*todo, *(row for row in self.controls if not self.bundle.done(row.id, row.content))])
         pool = ThreadPoolExecutor(max(1, min(self.pace.jobs, len(self._todo))), "cell")
         workers = [pool.submit(self._work) for _ in range(min(self.pace.jobs, len(self._todo)))]
         try:
@@ -115,10 +118,13 @@ class Campaign:
         """Take units until none is left or the run stops. Runs in a worker thread."""
         while not self.stopping.is_set():
             try:
-                unit = self._todo.popleft()
+                item = self._todo.popleft()
             except IndexError:
                 return
-            self._unit(unit)
+            if isinstance(item, Row):  # a control, which needs no agent
+                self._judge(item)
+            else:
+                self._unit(item)
 
     def _unit(self, unit: Unit) -> None:
         record = attempts.finished(self.bundle, unit)
@@ -175,7 +181,8 @@ class Campaign:
             entry = evaluation.entry_of(source) if place else "ModelNew"
             name = row_id(unit, problem.key)
             columns = {
-                "problem": problem.key, "arm": unit.arm, "control": False, "repeat": unit.repeat,
+                "problem": problem.key, "arm": unit.arm, "control": False, "torch_control": False,
+                "repeat": unit.repeat,
                 "agent": {"cell": unit.id, "status": record["status"], "detail": record["detail"],
                           "solution": bool(place), "record": f"{unit.folder}/{attempts.RECORD}"},
             }  # fmt: skip
@@ -225,9 +232,9 @@ def _follow(workers: list[Future[None]]) -> None:
 
 def run(
     plan: Design, only: list[str], size: str, results: Path, engine: Engine, options: JudgeOptions, pace: Pace,
-    progress: Progress, *, resume: bool,
+    progress: Progress, *, controls: Sequence[Agent] = (), resume: bool,
 ) -> tuple[Bundle, list[dict[str, Any]]]:  # fmt: skip
-    """Run a study with an agent; return the bundle and its rows.
+    """Run a study with an agent; return the bundle and its rows. Controls are judged after the agents' solutions.
 
     Raises PrerequisiteError before anything starts if a fixture is refused, or if the CLI or a knowledge server is
     missing; Interrupted; EngineError.
@@ -241,19 +248,20 @@ def run(
     for unit in order:
         cells.build(plan, unit, size, results, engine, share=1.0)
     rows = [Row(row_id(unit, problem.key), None) for unit in order for problem in cells.loaded(unit, size)]
+    more = [study.row(problem, arm, 0, results, engine, options)[0] for problem in wanted for arm in controls]
     parameters = {
         "agent": plan.agent,
-        "arms": {arm: plan.label(arm) for arm in plan.arms},
+        "arms": {arm: plan.label(arm) for arm in plan.arms} | {arm.name: arm.label for arm in controls},
         "repeats": plan.repeats,
         "size": size,
         "device": engine.device,
         "options": options.for_cell(engine.device),
         "study": plan.to_json() | {"order_of_cells": [unit.id for unit in order], "balance": design.balance(order)},
     }
-    bundle = open_bundle(results, "run", rows, parameters, progress, resume=resume)
+    bundle = open_bundle(results, "run", [*rows, *more], parameters, progress, resume=resume)
     bundle.manifest["engine"] = engine.describe() | {"device": engine.device, "jobs": pace.jobs}
     begin = time.monotonic()
-    Campaign(plan, order, size, results, engine, options, pace, bundle, progress).run()
+    Campaign(plan, order, size, results, engine, options, pace, bundle, progress, more).run()
     progress.say(f"{len(order)} cells in {time.monotonic() - begin:.0f} s")
     whole = all(bundle.done(name) for name in bundle.manifest["plan"])
     bundle.finish("complete" if whole else "incomplete")

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from repro import problems, settings
-from repro.agents import design
+from repro.agents import controls, design, folder
+from repro.agents.base import Agent
 from repro.agents.campaign import Pace
 from repro.agents.design import AGENTS, ARMS, DEFAULTS, KNOWLEDGE, MODES, ORDERS, Budgets, Design, Unit
+from repro.agents.folder import Folder
 from repro.errors import PrerequisiteError, UsageError
 
 SHIPPED = ("oracle", "nop")
+# An arm's name is a folder in the bundle and a part of row ids.
+ARM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
 NEEDS = {
     "anthropic": ("ANTHROPIC_API_KEY", "the Anthropic API needs a key"),
     "bedrock": ("AWS_BEARER_TOKEN_BEDROCK", "Bedrock needs a token"),
@@ -30,6 +35,15 @@ def add(run: argparse.ArgumentParser) -> None:
                      help="what writes the solutions (default: oracle; with --baseline, --with-kb or --bedrock: "
                           "claude-code)")  # fmt: skip
     run.add_argument("--repeats", type=int, default=1, help="how often each problem and arm is run")
+    run.add_argument(
+        "--solutions", action="append", default=[], metavar="ARM=DIR",
+        help="judge the solutions in a folder as this arm, in place of an agent's (repeatable)",
+    )  # fmt: skip
+    run.add_argument(
+        "--controls", default="", metavar="'A B'",
+        help=f"arms beside the others: of {', '.join(controls.EVERY)}, or none (default: nop with the oracle; "
+        f"{' and '.join(controls.TORCH)} with an agent or --solutions at full size on a GPU)",
+    )  # fmt: skip
     study = run.add_argument_group("with an agent (docs/agent-study.md)")
     study.add_argument("--arms", default="", metavar="'A B'", help=f"of {', '.join(ARMS)} (default: baseline with_kb)")
     study.add_argument("--baseline", action="store_true", help="run the arm baseline (default: both arms)")
@@ -94,6 +108,45 @@ def agent(args: argparse.Namespace) -> str:
     """Return the agent that writes the solutions."""
     published = args.baseline or args.with_kb or args.bedrock
     return str(args.agent or ("claude-code" if published else "oracle"))
+
+
+def folders(args: argparse.Namespace) -> list[Folder]:
+    """Return the arms whose solutions lie in folders. Raises UsageError."""
+    if not args.solutions:
+        return []
+    flags = {"--agent": args.agent, "--arms": args.arms, "--baseline": args.baseline, "--with-kb": args.with_kb,
+             "--bedrock": args.bedrock, "--upstream": args.upstream, "--repeats": args.repeats != 1}  # fmt: skip
+    for flag, given in flags.items():
+        if given:
+            why = "each file of a problem is a repeat" if flag == "--repeats" else "its solutions exist already"
+            raise UsageError(f"--solutions does not go with {flag}", why)
+    found: dict[str, Folder] = {}
+    for text in args.solutions:
+        name, equals, path = text.partition("=")
+        if not equals or not ARM.fullmatch(name) or not path:
+            raise UsageError(f"--solutions {text}", "it takes ARM=DIR, and a name has letters, digits, '.', '_', '-'")
+        if name in found or name in controls.EVERY:
+            why = "it is given twice" if name in found else "it is the name of a control"
+            raise UsageError(f"--solutions {text}: no arm can be named {name}", why)
+        found[name] = folder.scan(name, Path(path))
+    return list(found.values())
+
+
+def chosen_controls(args: argparse.Namespace, device: str, size: str) -> list[Agent]:
+    """Return the controls of a run: those asked for, or the usual ones. Raises UsageError.
+
+    TF32 exists on a GPU alone, and only a time at full size says what it buys.
+    """
+    named = args.controls.replace(",", " ").split()
+    unknown = [name for name in named if name not in (*controls.EVERY, "none")]
+    if unknown or ("none" in named and len(named) > 1):
+        raise UsageError(f"no control {', '.join(unknown or named)}", f"there are {', '.join(controls.EVERY)}, or none")
+    if not named:
+        shipped = not args.solutions and agent(args) in SHIPPED
+        timed = device == "cuda" and size == "full" and not args.no_timing
+        named = ["nop"] if shipped else list(controls.TORCH) if timed else []
+    mine = agent(args) if not args.solutions else ""
+    return [controls.EVERY[name]() for name in controls.EVERY if name in named and name != mine]
 
 
 def pace(args: argparse.Namespace) -> Pace:
@@ -168,7 +221,8 @@ def upstream(args: argparse.Namespace) -> tuple[str, Path | None]:
 
 def foresee(args: argparse.Namespace) -> None:
     """Check what needs no engine, image or fixture. Raises UsageError, PrerequisiteError."""
-    if agent(args) in SHIPPED:
+    chosen_controls(args, "", "")
+    if folders(args) or agent(args) in SHIPPED:
         return
     kind, _ = upstream(args)
     named = arms(args)

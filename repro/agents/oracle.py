@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from repro import settings
 from repro.errors import UsageError
 from repro.evaluation import Submission, read
 from repro.problems import Problem
 
 
+@dataclass
 class Oracle:
-    """Reads artifacts/oracle/ID_Name.py."""
+    """Reads artifacts/oracle/ID_Name.py, as often as asked."""
 
-    name = "oracle"
-    label = "hand-written solutions shipped with repro, not an agent's"
-    control = False
+    times: int = 1
+    name: str = "oracle"
+    label: str = "hand-written solutions shipped with repro, not an agent's"
+    control: bool = False
+    torch_control: bool = False
 
-    def solve(self, problem: Problem) -> Submission:
+    def repeats(self, problem: Problem) -> int:
+        """Return how often each solution is judged."""
+        return self.times
+
+    def solve(self, problem: Problem, repeat: int = 0) -> Submission:
         """Return the shipped solution. Raises UsageError if the problem has none."""
         file = settings.ORACLE_DIR / problem.path.name
         if not file.exists():

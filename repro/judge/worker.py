@@ -7,6 +7,7 @@ instances of the same program run the torch baselines.
 
 from __future__ import annotations
 
+import ast
 import base64
 import contextlib
 import functools
@@ -107,7 +108,8 @@ class Worker:
             self.module = self.problem_module
             return {}
         self.source = self.scratch / "solution.py"
-        self.source.write_bytes(base64.b64decode(source))
+        text = base64.b64decode(source)
+        self.source.write_bytes(text)
         spec = importlib.util.spec_from_file_location("solution", self.source)
         assert spec is not None and spec.loader is not None
         self.module = importlib.util.module_from_spec(spec)
@@ -120,6 +122,8 @@ class Worker:
             code = self._code(error, "import_error")
             raise SolutionError(code, f"{type(error).__name__}: {error}") from error
         if not callable(getattr(self.module, entry, None)):
+            if not ast.parse(text).body:  # a stand-in's comment says why there is no solution
+                raise SolutionError("missing", text.decode(errors="replace").strip("# \t\r\n.") or "the file is empty")
             raise SolutionError("no_entry", f"no {entry} to call: the file must define ModelNew or kernel_function")
         return {}
 

@@ -118,14 +118,28 @@ def command(source: Source, name: str) -> str:
         words = ["repro", "evaluate", "--self-test", name]
     else:
         words += ["--problem", problem.partition("@")[0]]
-        words += ["--agent", str(given["agent"])] if given.get("agent") else []
-        words += study.flags(given["study"], row) if "study" in given else []
+        arm = str(row.get("arm") or "")
+        if (row.get("control") or row.get("torch_control")) and arm != given.get("agent"):  # needs no folder and no key
+            words += ["--controls", arm]
+        elif arm and arm in given.get("solutions", ()):
+            words += ["--solutions", f"{arm}={_folder(source, row)}"]
+        else:
+            words += ["--agent", str(given["agent"])] if given.get("agent") else []
+            words += study.flags(given["study"], row) if "study" in given else []
     chosen = {"size": given.get("size"), "device": given.get("device"), "engine": source.report["engine"].get("engine")}
     words += [word for flag, value in chosen.items() if value for word in (f"--{flag}", str(value))]
     words += [
         word for name, value in given.get("set", {}).items() for word in ("--set", constants.listed({name: value}))
     ]
     return shlex.join([*words, *_options(source.verb, given)])
+
+
+def _folder(source: Source, row: dict[str, Any]) -> str:
+    """The folder in the bundle that holds a row's solution under its problem's name, or DIR."""
+    kept = [
+        str(given["kept"]) for given in row.get("inputs", []) if str(given.get("kept", "")).startswith("solutions/")
+    ]
+    return f"{source.report['bundle']}/{kept[0].rpartition('/')[0]}" if kept else "DIR"
 
 
 def _kept(source: Source, row: dict[str, Any], part: str, otherwise: str) -> str:

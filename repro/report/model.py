@@ -92,6 +92,7 @@ def _arm(name: str, label: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "name": name,
         "label": label,
         "control": control,
+        "torch_control": any(row.get("torch_control") for row in mine),
         "entries": entries,
         "correct": sum(entry["verdict"] == "correct" for entry in entries),
         "attempted": len(entries),

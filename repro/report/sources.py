@@ -30,9 +30,10 @@ class Source:
     @property
     def entries(self) -> list[dict[str, Any]]:
         """Every solution that was judged or failed to be, and each kernel of an artifact: {"verdict", "outcome",
-        "control"}."""
+        "control"}. A torch control is no solution and not among them."""
         found = [{"verdict": e["verdict"], "outcome": e["outcome"], "control": arm["control"]}
-                 for arm in self.report.get("arms", []) for e in arm["entries"]]  # fmt: skip
+                 for arm in self.report.get("arms", []) if not arm["torch_control"]
+                 for e in arm["entries"]]  # fmt: skip
         missing = {"verdict": "not measured", "outcome": "not measured"}
         for artifact in self.report.get("artifacts", []):
             kernels = list(artifact["kernels"].values()) or [missing]
@@ -41,8 +42,8 @@ class Source:
 
     @property
     def unstarted(self) -> int:
-        """Planned rows that never began, without those of a negative control."""
-        controls = [arm["name"] for arm in self.report.get("arms", []) if arm["control"]]
+        """Planned rows that never began, without those of a control."""
+        controls = [arm["name"] for arm in self.report.get("arms", []) if arm["control"] or arm["torch_control"]]
         names = [name for name in self.bundle.manifest["plan"] if name not in self.bundle.rows]
         return sum(not any(f"/{control}/" in name for control in controls) for name in names)
 

@@ -1,4 +1,8 @@
-"""The agent study of a bundle as plain data, and as a section: arms, uncertainty, endings, retries, costs."""
+"""The agent study of a bundle as plain data, and as a section: arms, uncertainty, endings, retries, costs.
+
+Its arms are an agent's, or solutions from folders, of which only the judge's results are known. Torch controls stand
+beside them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from repro import claims
+from repro import claims, wording
 from repro.agents import statistics
 from repro.agents.statistics import Observation
 from repro.bundle.write import Bundle
@@ -28,39 +32,59 @@ THREATS = (
     "Attempts that failed by the machine's or the provider's fault are repeated; the table of retries says which, and "
     "what they had cost.",
 )
+THREATS_OF_FOLDERS = (
+    THREATS[0],
+    "How the solutions came about is not known: with which model, tools, budget, tries and choice among them.",
+    THREATS[2],
+)
+NO_TF32 = "No torch control: TF32 does not exist on the CPU."
 
 
 def build(bundle: Bundle, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """What a report says of a study with an agent; None for any other bundle."""
+    """What a report says of a study with an agent or with solutions from folders; None for any other bundle."""
     parameters = bundle.manifest["parameters"]
-    design = parameters.get("study")
-    if design is None:
+    design, folders = parameters.get("study"), parameters.get("solutions")
+    if design is None and folders is None:
         return None
     timed = parameters.get("device") == "cuda" and parameters.get("size") == "full" and parameters["options"]["timing"]
-    records = _records(bundle, design)
+    records = _records(bundle, design) if design else []
     observations, left_out = _observations(rows) if timed else ([], {})
+    names = list(design["arms"] if design else folders)
     arms = {
         arm: _arm(arm, [record for record in records if record["arm"] == arm], rows)
         | (statistics.arm(observations, arm) if observations else {})
-        for arm in design["arms"]
+        for arm in names
     }
-    pairs = [(design["arms"][0], other) for other in design["arms"][1:]]
-    pairs += [("placebo", "with_kb")] if {"placebo", "with_kb"} <= set(design["arms"][1:]) else []
-    return {
+    told = dict.fromkeys(str(row["arm"]) for row in rows if row.get("torch_control"))
+    controls = {
+        name: {"label": parameters["arms"].get(name, ""), **_verdicts(name, rows)}
+        | (statistics.arm(observations, name) if observations else {})
+        for name in told
+    }
+    pairs = [(names[0], other) for other in names[1:]]
+    pairs += [("placebo", "with_kb")] if {"placebo", "with_kb"} <= set(names[1:]) else []
+    pairs += [(control, arm) for control in controls for arm in names]
+    found = {
+        "timed": timed,
+        "cpu": parameters.get("device") == "cpu",
+        "arms": arms,
+        "controls": controls,
+        "comparisons": [found for base, other in pairs if (found := statistics.paired(observations, base, other))],
+        "left_out": left_out,
+        "published": published(),
+    }
+    if design is None:
+        return found | {"folders": names, "scripted": False, "unused_files": bundle.manifest.get("unused_files", {})}
+    return found | {
         "design": {name: value for name, value in design.items() if name not in ("order_of_cells", "prices")},
         "prices_as_of": design.get("prices", {}).get("as_of", ""),
         "order": design["order_of_cells"],
         "scripted": design["scripted"],
-        "timed": timed,
-        "arms": arms,
-        "comparisons": [found for base, other in pairs if (found := statistics.paired(observations, base, other))],
-        "left_out": left_out,
         "cells": [_cell(record) for record in records],
         "unfinished": [name for name in design["order_of_cells"]
                        if not any(r["cell"] == name and r["finished"] for r in records)],
         "retries": [_retry(record, attempt) for record in records for attempt in record["attempts"]
                     if attempt["class"] != "agent"],
-        "published": published(),
     }  # fmt: skip
 
 
@@ -103,8 +127,6 @@ def _sum(values: list[float | None]) -> float | None:
 def _arm(arm: str, every: list[dict[str, Any]], rows: list[dict[str, Any]]) -> dict[str, Any]:
     records = [record for record in every if record["finished"]]
     thrown = [a for record in every for a in record["attempts"][: -1 if record["finished"] else None]]
-    verdicts = [e["verdict"] for row in rows if row.get("arm") == arm and row["status"] == "done"
-                for e in row["result"]["results"]]  # fmt: skip
     meters = [record["meter"] for record in records]
     calls: Counter[str] = Counter()
     for record in records:
@@ -113,9 +135,7 @@ def _arm(arm: str, every: list[dict[str, Any]], rows: list[dict[str, Any]]) -> d
     return {
         "cells": len(records),
         "statuses": dict(Counter(record["status"] for record in records)),
-        "verdicts": dict(Counter(verdicts)),
-        "judged": len(verdicts),
-        "judged_correct": verdicts.count("correct"),
+        **_verdicts(arm, rows),
         "tokens": {kind: sum(meter.get("tokens", {}).get(kind, 0) for meter in meters) for kind in TOKENS},
         "usd": _sum([meter.get("usd") for meter in meters]),
         "discarded_usd": _sum([each["usd"] if each["turns"] else 0.0 for each in thrown]),
@@ -127,6 +147,13 @@ def _arm(arm: str, every: list[dict[str, Any]], rows: list[dict[str, Any]]) -> d
         "kb_tools": dict(calls),
         "denied": dict(sum((Counter(meter.get("denied", {})) for meter in meters), Counter())),
     }  # fmt: skip
+
+
+def _verdicts(arm: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many solutions of an arm were judged, and with which verdicts; a missing one is among them."""
+    words = [wording.word(entry) for row in rows if row.get("arm") == arm and row["status"] == "done"
+             for entry in row["result"]["results"]]  # fmt: skip
+    return {"verdicts": dict(Counter(words)), "judged": len(words), "judged_correct": words.count("correct")}
 
 
 def _cell(record: dict[str, Any]) -> dict[str, Any]:
@@ -170,12 +197,48 @@ def section(study: dict[str, Any], prefix: str = "") -> Element:
     tables = [_outcomes(study, prefix)]
     if study["timed"]:
         tables += [_problems(study, prefix), *_comparisons(study, prefix), _fast(study, prefix)]
-    tables += [_costs(study, prefix), _knowledge(study, prefix), _cells(study, prefix)]
-    tables += [_retries(study, prefix)] if study["retries"] else []
+    if "folders" not in study:
+        tables += [_costs(study, prefix), _knowledge(study, prefix), _cells(study, prefix)]
+        tables += [_retries(study, prefix)] if study["retries"] else []
     return elements.section(f"{prefix}study", "Agent study", text=_text(study), tables=tables)
 
 
+def compared(study: dict[str, Any]) -> list[str]:
+    """What the study says of its arms in sentences: each comparison, or why there is none."""
+    lines = [told(found) for found in study["comparisons"]]
+    if study["left_out"]:
+        lines.append("Left out of speedups: " + "; ".join(f"{r} ({w})" for r, w in study["left_out"].items()) + ".")
+    return lines + [f"{wording.unused(arm, names)}." for arm, names in study.get("unused_files", {}).items()]
+
+
 def _text(study: dict[str, Any]) -> list[str]:
+    lines = _of_folders(study) if "folders" in study else _of_agent(study)
+    if study["controls"]:
+        told_ = "; ".join(f"{name}: {each['label']}" for name, each in study["controls"].items())
+        lines.append(f"Torch controls, which are no agent's: {told_}.")
+    elif study["cpu"]:
+        lines.append(NO_TF32)
+    if not study["timed"]:
+        lines.append("No speedup is shown: this run's times are not a measurement. Its verdicts are.")
+    lines += compared(study)
+    there = study["published"]
+    if there:
+        lines.append(
+            f"Published ({there['machine']}, another machine, one run an arm, graded by the agent itself): "
+            f"{there['means']['baseline']:.2f}x and {there['means']['with_kb']:.2f}x. "
+            + told(there["comparison"])
+        )  # fmt: skip
+    return lines + [f"Threat that remains: {each}" for each in (THREATS_OF_FOLDERS if "folders" in study else THREATS)]
+
+
+def _of_folders(study: dict[str, Any]) -> list[str]:
+    return [
+        f"Arms {', '.join(study['folders'])}: {wording.FROM_FOLDER}. Every file of a problem is a repeat. A problem "
+        "without a file is missing and counts as not solved."
+    ]
+
+
+def _of_agent(study: dict[str, Any]) -> list[str]:
     design = study["design"]
     lines = []
     places = ", ".join(f"{arm} {place:.2f}" for arm, place in design["balance"].items())
@@ -188,20 +251,6 @@ def _text(study: dict[str, Any]) -> list[str]:
     lines.append(f"Budgets of one cell: {', '.join(bounds)}.")
     if study["unfinished"]:
         lines.append(f"Unfinished cells, in no number here: {', '.join(study['unfinished'])}.")
-    if not study["timed"]:
-        lines.append("No speedup is shown: this run's times are not a measurement. Its verdicts are.")
-    for found in study["comparisons"]:
-        lines.append(told(found))
-    if study["left_out"]:
-        lines.append("Left out of speedups: " + "; ".join(f"{r} ({w})" for r, w in study["left_out"].items()) + ".")
-    there = study["published"]
-    if there:
-        lines.append(
-            f"Published ({there['machine']}, another machine, one run an arm, graded by the agent itself): "
-            f"{there['means']['baseline']:.2f}x and {there['means']['with_kb']:.2f}x. "
-            + told(there["comparison"])
-        )  # fmt: skip
-    lines += [f"Threat that remains: {threat}" for threat in THREATS]
     return lines
 
 
@@ -230,34 +279,48 @@ def _outcomes(study: dict[str, Any], prefix: str) -> Element:
     for arm, each in study["arms"].items():
         ends = ", ".join(f"{n} {status}" for status, n in each["statuses"].items()) or "none"
         verdicts = ", ".join(f"{n} {verdict}" for verdict, n in each["verdicts"].items()) or "none"
-        rows.append([arm, study["design"]["knowledge"][arm], each["cells"], ends, each["judged_correct"],
-                     each["judged"], verdicts])  # fmt: skip
+        if "folders" in study:
+            rows.append([arm, None, None, None, each["judged_correct"], each["judged"], verdicts])
+        else:
+            rows.append([arm, study["design"]["knowledge"][arm], each["cells"], ends, each["judged_correct"],
+                         each["judged"], verdicts])  # fmt: skip
+    for name, each in study["controls"].items():
+        verdicts = ", ".join(f"{n} {verdict}" for verdict, n in each["verdicts"].items()) or "none"
+        rows.append([_named(name, study), None, None, None, each["judged_correct"], each["judged"], verdicts])
     columns = [("arm", "text"), ("knowledge", "text"), ("cells", "integer"), ("how they ended", "text"),
                ("correct", "integer"), ("judged", "integer"), ("verdicts", "text")]  # fmt: skip
-    return elements.table(
-        f"{prefix}study-arms", "Arms; a problem without a solution is judged as an error", columns, rows
-    )
+    return elements.table(f"{prefix}study-arms", "Arms; a problem without a solution is not solved", columns, rows)
+
+
+def _shown(study: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Every arm with speedups by its name in tables, controls last."""
+    return {_named(name, study): each for name, each in (study["arms"] | study["controls"]).items()}
+
+
+def _named(arm: str, study: dict[str, Any]) -> str:
+    return f"{arm} (no custom kernel)" if arm in study["controls"] else arm
 
 
 def _problems(study: dict[str, Any], prefix: str) -> Element:
-    arms = list(study["arms"])
+    shown = _shown(study)
+    arms = list(shown)
     columns = [("problem", "text")]
     for arm in arms:
         columns += [(f"{arm}", "ratio"), (f"{arm} correct", "text")]
     columns += [("published baseline", "ratio"), ("published with_kb", "ratio")]
     there = study["published"].get("problems", {})
-    names = dict.fromkeys(p for arm in arms for p in study["arms"][arm].get("problems", {}))
+    names = dict.fromkeys(p for arm in arms for p in shown[arm].get("problems", {}))
     rows: list[list[Any]] = []
     for name in names:
         row: list[Any] = [name]
         for arm in arms:
-            found = study["arms"][arm].get("problems", {}).get(name)
+            found = shown[arm].get("problems", {}).get(name)
             row += [found and found["fail_is_1"], f"{found['correct']}/{found['n']}" if found else None]
         rows.append([*row, *(there.get(name, {}).get(arm) for arm in ("baseline", "with_kb"))])
     for title, key in (("geometric mean, a failure is 1x", "fail_is_1"), ("correct ones only", "correct_only")):
         row = [title]
         for arm in arms:
-            one = study["arms"][arm]
+            one = shown[arm]
             row += [one.get(key), f"{one['correct']}/{one['n']}" if "n" in one else None]
         means = study["published"].get("means", {}) if key == "fail_is_1" else {}
         rows.append([*row, means.get("baseline"), means.get("with_kb")])
@@ -274,7 +337,7 @@ def _comparisons(study: dict[str, Any], prefix: str) -> list[Element]:
     rows = []
     for one in [*found, study["published"].get("comparison")]:
         if one:
-            name = f"{one['other']} over {one['base']}" + (", published" if one not in found else "")
+            name = f"{one['other']} over {_named(one['base'], study)}" + (", published" if one not in found else "")
             ratio = {"value": one["ratio"], "ci95": one["ci95"]} if one["ci95"] else one["ratio"]
             t = "{:.3g} to {:.3g}".format(*one["t_ci95"]) if one["t_ci95"] else None
             rows.append([name, one["n"], ratio, t, one["sign_flip"]["p"], one["detectable"]])
@@ -284,7 +347,7 @@ def _comparisons(study: dict[str, Any], prefix: str) -> list[Element]:
 def _fast(study: dict[str, Any], prefix: str) -> Element:
     levels = [f"{p:g}" for p in statistics.FAST_P]
     columns = [("arm", "text"), *((f"fast_p, p = {level}", "percent") for level in levels)]
-    rows = [[arm, *(each.get("fast_p", {}).get(level) for level in levels)] for arm, each in study["arms"].items()]
+    rows = [[arm, *(each.get("fast_p", {}).get(level) for level in levels)] for arm, each in _shown(study).items()]
     return elements.table(f"{prefix}study-fast", "Share that is correct and more than p times as fast; a failure is 0",
                        columns, rows)  # fmt: skip
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from repro import problems, replication, wording
@@ -49,6 +49,7 @@ class Line:
     reproduced: str = ""
     holds: str = ""
     remark: str = ""
+    torch_control: bool = False
 
     @property
     def over(self) -> str:
@@ -99,6 +100,8 @@ def _warnings(source: Source) -> Iterator[tuple[str, str]]:
         count = f"{report['finished']} of {elements.count(report['planned'], 'row')} measured"
         status = "" if report["status"] == "complete" else f", the run is {report['status']}"
         yield "warning", f"{count}{status}. Missing: {elements.listed(missing)}."
+    if report["parameters"].get("solutions"):
+        yield "note", f"{elements.listed(report['parameters']['solutions'])}: {wording.FROM_FOLDER}."
     if report.get("study", {}).get("scripted"):
         yield "warning", "Scripted: replies come from a file. Nothing here is an agent's or a model's result."
     off_pin = dict.fromkeys(
@@ -164,7 +167,10 @@ def _means(sources: list[Source], lines: list[Line]) -> list[Element]:
             continue
         start = f"{source.letter} " if len(sources) > 1 else ""
         for arm in source.report.get("arms", []):
-            means.append((start + (arm["name"] or "solutions"), arm["geometric_mean"]))
+            if not arm["torch_control"]:
+                means.append((start + (arm["name"] or "solutions"), arm["geometric_mean"]))
+            elif "eager" in arm["geometric_mean"]:
+                means.append((f"{start}no kernel, {arm['name']}", {"eager": arm["geometric_mean"]["eager"]}))
         means.append((start + "optimised kernels", source.report.get("benchmark", {})))
     means = [(name, mean) for name, mean in means if mean]
     if len(means) == 1:
@@ -255,12 +261,14 @@ def lines(sources: list[Source], published: list[Claim], claimed: dict[str, Any]
     for source in sources:
         if source.verb == "benchmark":
             found += [_artifact(source, each, published, claimed) for each in source.report["artifacts"]]
-        groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for arm in source.report.get("arms", []):
+            groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
             for each in arm["entries"]:
                 if not arm["control"]:
                     groups.setdefault((each["problem"], arm["name"] or each["solution"]), []).append(each)
-        found += [_solution(source, *key, of, published) for key, of in groups.items()]
+            held = [] if arm["torch_control"] else published  # no figure was published of it
+            of_arm = [_solution(source, *key, of, held) for key, of in groups.items()]
+            found += [replace(line, torch_control=arm["torch_control"]) for line in of_arm]
     return found
 
 
@@ -439,7 +447,9 @@ def _text(every: list[Line], published: list[Claim]) -> list[str]:
 
 
 def _figure(sources: list[Source], every: list[Line]) -> list[Element]:
-    """Speedup over the best torch baseline of every solution, as points with intervals."""
+    """Speedup over the best torch baseline of every solution, as points with intervals. A torch control is itself such
+    a baseline and has no point."""
+    every = [line for line in every if not line.torch_control]
     solutions = {line.solution for line in every if line.solution}
     rows: dict[str, dict[str, Any]] = {}
     for line in every:

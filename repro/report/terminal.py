@@ -14,7 +14,7 @@ from typing import Any
 from rich.text import Text
 
 from repro import benchmark, wording
-from repro.report import cells, output, parity
+from repro.report import cells, output, parity, study
 from repro.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 
 Facts = dict[str, Any]
@@ -68,12 +68,15 @@ def _verdict(facts: Facts) -> Iterator[str]:
         yield wording.counted(kernels).replace(" correct", " kernels correct", 1)
         yield _means(facts["benchmark"]) if facts["measurement"] else ""
     else:
-        arms = [arm for arm in facts["arms"] if not arm["control"]] or facts["arms"]
+        arms = [arm for arm in facts["arms"] if not (arm["control"] or arm["torch_control"])] or facts["arms"]
         for arm in arms:
             name = f"{arm['name']}: " if len(arms) > 1 else ""
             yield name + wording.counted(arm["entries"])
             if (means := _means(arm["geometric_mean"])) and facts["measurement"]:
                 yield name + means
+        for arm in facts["arms"] if facts["measurement"] else []:
+            if arm["torch_control"] and arm not in arms and "eager" in arm["geometric_mean"]:
+                yield f"no kernel, {arm['name']}: {arm['geometric_mean']['eager']['ratio']:.2f}x over eager"
     if facts["finished"] < facts["planned"]:
         yield f"{facts['finished']} of {facts['planned']} rows measured"
     if not facts["measurement"] and ("arms" in facts or "artifacts" in facts):
@@ -113,6 +116,8 @@ def summary(facts: Facts, screen: Screen) -> None:
     else:
         for arm in facts["arms"]:
             _arm(arm, screen, timed=facts["measurement"])
+        for line in study.compared(facts["study"]) if "study" in facts else []:
+            screen.line(line)
     reasons = Counter(entry["reason"] for entry in facts["not_measured"])
     first = {entry["reason"]: entry["row"] for entry in reversed(facts["not_measured"])}
     for reason, count in reasons.items():
