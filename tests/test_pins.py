@@ -128,7 +128,7 @@ def shipped() -> Iterator[tuple[Path, str]]:
     """Every file that a checkout holds, with its text: what .gitignore names and other tools' folders left out."""
     own = {".ci", ".dockerignore", ".gitignore", ".env.example"}
     for top in sorted(ROOT.iterdir()):
-        if (top.name.startswith(".") and top.name not in own) or top.name in ("build", "results", "shared"):
+        if (top.name.startswith(".") and top.name not in own) or top.name in ("build", "results", "shared", "sources"):
             continue
         for file in [top] if top.is_file() else sorted(top.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts and not top.name.endswith(".egg-info"):

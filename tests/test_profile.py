@@ -110,6 +110,13 @@ def test_every_metric_that_is_used_is_collected() -> None:
 # -- the process below ncu --------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """Ends what this process's launcher started here: tests of other files count its children."""
+    yield
+    launch.current().end()
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that every user may read, unlike pytest's own."""
