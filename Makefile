@@ -15,6 +15,7 @@ KB ?= local
 MODEL ?=
 UPSTREAM ?=
 MODE ?=
+SOLUTIONS ?=
 JOBS ?= 1
 REPEATS ?= 1
 RESULTS ?= results
@@ -34,7 +35,9 @@ REPRO := $(VENV)/bin/repro
 CHOSEN := $(if $(filter auto,$(ENGINE)),$(shell docker version >/dev/null 2>&1 && echo docker || echo local),$(ENGINE))
 COMMON = --engine $(ENGINE) --gpus $(GPUS) --device $(DEVICE) --size $(SIZE) --results $(RESULTS)
 NARROW = $(foreach p,$(PROBLEMS),--problem $(p))
-STUDY = $(COMMON) $(NARROW) --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
+# Solutions that exist already take the place of an agent: SOLUTIONS='baseline=DIR with_kb=DIR2'.
+STUDY = $(COMMON) $(NARROW) $(if $(SOLUTIONS),$(foreach s,$(SOLUTIONS),--solutions $(s)) $(ARGS),$(AT_WORK))
+AT_WORK = --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
   $(if $(MODEL),--model $(MODEL)) $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(if $(MODE),--mode $(MODE)) \
   --jobs $(JOBS) --repeats $(REPEATS) $(ARGS)
 # What this job's environment must hold: the host of containers needs no torch.
@@ -49,6 +52,7 @@ help:
 	@echo "variables  ENGINE=auto|docker|local GPUS=all|none|0,1 DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
 	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code|replay ARMS='baseline with_kb'"
 	@echo "           KB=local|leeroopedia|placebo MODE=problem|suite MODEL= JOBS=1 REPEATS=1"
+	@echo "           SOLUTIONS='ARM=DIR ARM2=DIR2', folders of solutions in place of an agent"
 	@echo "           UPSTREAM=anthropic|bedrock|replay:PATH CLAUDE_CODE=ADDRESS of the CLI's tarball, for AGENT=claude-code"
 	@echo "           RESULTS=results ARGS='--no-compile'"
 	@echo "command    $(REPRO), from any folder, once \`make setup\` has written it: $(REPRO) --help"
