@@ -15,6 +15,7 @@ KB ?= local
 MODEL ?=
 UPSTREAM ?=
 MODE ?=
+SOLUTIONS ?=
 JOBS ?= 1
 REPEATS ?= 1
 RESULTS ?= results
@@ -35,7 +36,9 @@ REPRO := $(VENV)/bin/repro
 CHOSEN := $(if $(filter auto,$(ENGINE)),$(shell docker version >/dev/null 2>&1 && echo docker || echo local),$(ENGINE))
 COMMON = --engine $(ENGINE) --gpus $(GPUS) --device $(DEVICE) --size $(SIZE) --results $(RESULTS)
 NARROW = $(foreach p,$(PROBLEMS),--problem $(p))
-STUDY = $(COMMON) $(NARROW) --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
+# Solutions that exist already take the place of an agent: SOLUTIONS='baseline=DIR with_kb=DIR2'.
+STUDY = $(COMMON) $(NARROW) $(if $(SOLUTIONS),$(foreach s,$(SOLUTIONS),--solutions $(s)) $(ARGS),$(AT_WORK))
+AT_WORK = --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
   $(if $(MODEL),--model $(MODEL)) $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(if $(MODE),--mode $(MODE)) \
   --jobs $(JOBS) --repeats $(REPEATS) $(ARGS)
 # What this job's environment must hold: the host of containers needs no torch.
@@ -50,20 +53,28 @@ help:
 	@echo "variables  ENGINE=auto|docker|local GPUS=all|none|0,1 DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
 	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code|replay ARMS='baseline with_kb'"
 	@echo "           KB=local|leeroopedia|placebo MODE=problem|suite MODEL= JOBS=1 REPEATS=1"
+	@echo "           SOLUTIONS='ARM=DIR ARM2=DIR2', folders of solutions in place of an agent"
 	@echo "           UPSTREAM=anthropic|bedrock|replay:PATH CLAUDE_CODE=ADDRESS of the CLI's tarball, for AGENT=claude-code"
 	@echo "           RESULTS=results FROM=DIR, a copy of the published kernels, ARGS='--no-compile'"
 	@echo "command    $(REPRO), from any folder, once \`make setup\` has written it: $(REPRO) --help"
 	@echo "keys       in .env (see .env.example): ANTHROPIC_API_KEY, AWS_BEARER_TOKEN_BEDROCK, LEEROOPEDIA_API_KEY"
 
-# The tools of tests and checks come on top of what the local engine needs.
-$(VENV)/.dev: $(VENV)/.local
-
-# One stamp a requirement file: a larger set counts for a smaller one, so nothing is installed twice.
-$(VENV)/.%: requirements/%.txt
+# One stamp a set of packages: a larger set counts for a smaller one, so nothing is installed twice. The local engine needs
+# what the host and the image hold, and tests and checks come on top of that.
+define INSTALL
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v in ((3, 11), (3, 12)) else "repro needs Python 3.11 or 3.12, %s is %d.%d: set PYTHON=python3.12 or ENGINE=docker" % (sys.executable, *v))'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 cannot make a virtual environment: install python3-venv" >&2; exit 1; }
-	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes $(addprefix --requirement ,$(filter %.txt,$^))
 	@touch $@
+endef
+
+$(VENV)/.local: requirements/host.txt requirements/agents.txt
+	$(INSTALL)
+
+$(VENV)/.dev: $(VENV)/.local
+
+$(VENV)/.%: requirements/%.txt
+	$(INSTALL)
 
 # The command repro of this checkout. A script, not an installed package: a package would need a build tool, which
 # Python 3.12's environments lack.
@@ -158,7 +169,7 @@ docs: $(VENV)/.dev
 	REPRO_UPDATE_DOCS=1 $(VENV)/bin/python -m pytest -q tests/test_docs.py tests/test_knowledge.py -k "generated or figures"
 
 requirements: $(VENV)/.uv
-	for set in core host image agents leeroopedia local dev uv; do \
+	for set in core host image agents leeroopedia dev uv; do \
 	  $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --custom-compile-command "make requirements" requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
 	done

@@ -199,11 +199,13 @@ def _told(band: Band) -> dict[str, Any]:
 def _merged(trials: list[Trial]) -> dict[str, Any]:
     """Return the verdicts of one stack. Bundles that tried the claim decide; if they disagree it is AMBIGUOUS."""
     last = next((t for t in reversed(trials) if t.as_judged.verdict in TRIED), None)
-    last = last or next((t for t in reversed(trials) if t.as_published.verdict in TRIED), trials[-1])
+    last = last or next((t for t in reversed(trials) if t.as_published.verdict in TRIED), None)
+    last = last or next((t for t in reversed(trials) if t.as_judged.measured or t.as_published.measured), trials[-1])
     found: dict[str, Any] = {"stack": last.stack, "machine": last.machine} | _told(last.band)
     for side in SIDES:
         of = [(trial.bundle, getattr(trial, side)) for trial in trials]
-        decide = [(name, each) for name, each in of if each.verdict in TRIED] or of[-1:]
+        decide = [(name, each) for name, each in of if each.verdict in TRIED]
+        decide = decide or [(name, each) for name, each in of if each.measured] or of[-1:]
         found[side] = decide[-1][1].to_json()
         if len({each.verdict for _, each in decide}) > 1:
             told = ", ".join(f"{each.verdict} in {name}" for name, each in decide)

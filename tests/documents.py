@@ -25,7 +25,13 @@ PUBLISHED = settings.ARTIFACTS_DIR / "results"
 RUN = PUBLISHED / "h200-pinned" / "20261123T130313Z-run"
 FIXTURES = PUBLISHED / "h200-pinned" / "20261123T130219Z-fixtures"
 # The published kernels of the artifact study, by machine and stack.
-THEIRS = {"H200": PUBLISHED / "h200-pinned" / "20261123T202540Z-benchmark"}
+THEIRS = {
+    "H200": [
+        PUBLISHED / "h200-pinned" / "20261123T202540Z-benchmark",  # times and rounds
+        PUBLISHED / "h200-pinned" / "20261124T033337Z-benchmark",  # profiles
+    ],
+    "newer stack": [PUBLISHED / "h200-newer" / "20261124T032150Z-benchmark"],
+}
 BENCHMARKS = {
     "the pinned stack": PUBLISHED / "h200-pinned" / "20261122T040411Z-benchmark",
     "a newer stack": PUBLISHED / "h200-newer" / "20261122T040000Z-benchmark",
@@ -114,16 +120,21 @@ def signed(side: dict[str, Any]) -> str:
     return f"{SIGNS[side['verdict']]} {times(side['measured'])}"
 
 
+def read(paths: dict[str, list[Path]]) -> dict[str, list[measured.Measured]]:
+    """The bundles of every stack."""
+    return {name: [measured.read(Bundle.open(path)) for path in of] for name, of in paths.items()}
+
+
 def replicated() -> str:
     """The artifact study: published speedups over torch.compile, and both verdicts of the published kernels here."""
-    bundles = {name: measured.read(Bundle.open(path)) for name, path in THEIRS.items()}
+    bundles = read(THEIRS)
     rows = []
     for claim in claims.load():
         if not claim.id.startswith("artifact-speedup/"):
             continue
         row = [replication.short(claim.problem), f"{claim.value:.2f}x"]
-        for bundle in bundles.values():
-            (told,) = replication.judge([claim], [bundle])["claims"]
+        for of in bundles.values():
+            (told,) = replication.judge([claim], of)["claims"]
             (outcome,) = told["outcomes"]
             row += [signed(outcome["as_published"]), signed(outcome["as_judged"]), times(outcome["over_best"]["ratio"])]
         rows.append(row)
@@ -134,7 +145,7 @@ def replicated() -> str:
 def families() -> str:
     """Both verdicts of the artifact study's claims by family, a pair of columns a stack."""
     of = [claim for claim in claims.load() if claim.study == "artifact"]
-    judged = [replication.judge(of, [measured.read(Bundle.open(path))])["claims"] for path in THEIRS.values()]
+    judged = [replication.judge(of, bundles)["claims"] for bundles in read(THEIRS).values()]
     rows: dict[str, list[Any]] = {}
     for found in judged:
         outcomes: dict[str, list[dict[str, Any]]] = {}
@@ -150,8 +161,8 @@ def families() -> str:
 def differences() -> str:
     """Why the two verdicts of a speedup differ, or differ from the study's, by stack."""
     lines = []
-    for stack, path in THEIRS.items():
-        for claim in replication.judge(claims.load(), [measured.read(Bundle.open(path))])["claims"]:
+    for stack, bundles in read(THEIRS).items():
+        for claim in replication.judge(claims.load(), bundles)["claims"]:
             (outcome,) = claim["outcomes"]
             if claim["id"].startswith("artifact-speedup/") and outcome["difference"]:
                 lines.append(f"- {replication.short(claim['problem'])}, {stack}: {outcome['difference']}.")
@@ -161,7 +172,7 @@ def differences() -> str:
 def rounds_table() -> str:
     """Every round of the published traces: verdicts and the fastest correct round."""
     rows = []
-    for name, row in Bundle.open(THEIRS["H200"]).rows.items():
+    for name, row in Bundle.open(THEIRS["H200"][0]).rows.items():
         if not name.endswith("/rounds"):
             continue
         found = [entry for entry in row["result"]["results"] if entry["solution"].startswith("round_")]

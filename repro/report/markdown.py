@@ -38,6 +38,10 @@ def section(part: dict[str, Any]) -> str:
     return f"## {part['title']}\n\n{_body(part)}"
 
 
+# Wider tables are not padded: blanks would be most of the file.
+PADDED_COLUMNS = 160
+
+
 def _body(part: dict[str, Any]) -> str:
     lines = [_escaped(text) for text in part["text"]]
     for table in part["tables"]:
@@ -61,7 +65,10 @@ def _table(table: dict[str, Any]) -> str:
     heads = [_escaped(head["title"]) for head in columns]
     kinds = [head["kind"] for head in columns]
     told = [[_cell(kind, cell) for kind, cell in zip(kinds, row, strict=True)] for row in rows]
-    return tabulate(told, headers=heads, tablefmt="github", disable_numparse=True)
+    padded = tabulate(told, headers=heads, tablefmt="github", disable_numparse=True)
+    if len(padded.partition("\n")[0]) <= PADDED_COLUMNS:
+        return padded
+    return "\n".join(f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *told))
 
 
 def _cell(kind: str, cell: Any) -> str:

@@ -47,7 +47,8 @@ def section(found: dict[str, Any]) -> Element:
         legend = "; ".join(f"{name} is {stack}" if len(stacks) > 1 else stack for stack, name in named.items())
         tables += [_families(found), elements.table("claims", f"{caption}: {legend}", columns, rows)]
         figures.append(_forest(tried, named))
-        text += [MEANING, TOLERANCE]
+        notes = dict.fromkeys(note for claim in tried for outcome in claim["outcomes"] for note in outcome["notes"])
+        text += [MEANING, TOLERANCE, *(f"Note: {note}." for note in notes)]
         rest = sum(not any(replication.tried(o) for o in claim["outcomes"]) for claim in found["claims"])
         if rest:
             text.append(f"{rest} claims were not tested; every reason stands under `Claims not tested`.")
@@ -96,7 +97,7 @@ def _line(claim: dict[str, Any], stacks: list[str]) -> list[Any]:
         row += [outcome["published"], outcome["unit"], f"{outcome['low']:.4g} to {outcome['high']:.4g}"]
         for side in replication.SIDES:
             row += [_quantity(outcome[side]), wording.CLAIM[side][outcome[side]["verdict"]]]
-        row.append("; ".join([replication.why(outcome), *outcome["notes"]]))
+        row.append(replication.why(outcome))
     return row
 
 

@@ -203,9 +203,9 @@ def section(study: dict[str, Any], prefix: str = "") -> Element:
     return elements.section(f"{prefix}study", "Agent study", text=_text(study), tables=tables)
 
 
-def compared(study: dict[str, Any]) -> list[str]:
-    """What the study says of its arms in sentences: each comparison, or why there is none."""
-    lines = [told(found) for found in study["comparisons"]]
+def notes(study: dict[str, Any]) -> list[str]:
+    """What is in no number of the study, and why."""
+    lines = []
     if study["left_out"]:
         lines.append("Left out of speedups: " + "; ".join(f"{r} ({w})" for r, w in study["left_out"].items()) + ".")
     return lines + [f"{wording.unused(arm, names)}." for arm, names in study.get("unused_files", {}).items()]
@@ -220,7 +220,8 @@ def _text(study: dict[str, Any]) -> list[str]:
         lines.append(NO_TF32)
     if not study["timed"]:
         lines.append("No speedup is shown: this run's times are not a measurement. Its verdicts are.")
-    lines += compared(study)
+    lines += [told(found) for found in study["comparisons"] if found["base"] not in study["controls"]]
+    lines += notes(study)
     there = study["published"]
     if there:
         lines.append(
@@ -286,7 +287,7 @@ def _outcomes(study: dict[str, Any], prefix: str) -> Element:
                          each["judged"], verdicts])  # fmt: skip
     for name, each in study["controls"].items():
         verdicts = ", ".join(f"{n} {verdict}" for verdict, n in each["verdicts"].items()) or "none"
-        rows.append([_named(name, study), None, None, None, each["judged_correct"], each["judged"], verdicts])
+        rows.append([named(name, study), None, None, None, each["judged_correct"], each["judged"], verdicts])
     columns = [("arm", "text"), ("knowledge", "text"), ("cells", "integer"), ("how they ended", "text"),
                ("correct", "integer"), ("judged", "integer"), ("verdicts", "text")]  # fmt: skip
     return elements.table(f"{prefix}study-arms", "Arms; a problem without a solution is not solved", columns, rows)
@@ -294,10 +295,11 @@ def _outcomes(study: dict[str, Any], prefix: str) -> Element:
 
 def _shown(study: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Every arm with speedups by its name in tables, controls last."""
-    return {_named(name, study): each for name, each in (study["arms"] | study["controls"]).items()}
+    return {named(name, study): each for name, each in (study["arms"] | study["controls"]).items()}
 
 
-def _named(arm: str, study: dict[str, Any]) -> str:
+def named(arm: str, study: dict[str, Any]) -> str:
+    """An arm as tables name it."""
     return f"{arm} (no custom kernel)" if arm in study["controls"] else arm
 
 
@@ -337,7 +339,7 @@ def _comparisons(study: dict[str, Any], prefix: str) -> list[Element]:
     rows = []
     for one in [*found, study["published"].get("comparison")]:
         if one:
-            name = f"{one['other']} over {_named(one['base'], study)}" + (", published" if one not in found else "")
+            name = f"{one['other']} over {named(one['base'], study)}" + (", published" if one not in found else "")
             ratio = {"value": one["ratio"], "ci95": one["ci95"]} if one["ci95"] else one["ratio"]
             t = "{:.3g} to {:.3g}".format(*one["t_ci95"]) if one["t_ci95"] else None
             rows.append([name, one["n"], ratio, t, one["sign_flip"]["p"], one["detectable"]])

@@ -116,13 +116,32 @@ def summary(facts: Facts, screen: Screen) -> None:
     else:
         for arm in facts["arms"]:
             _arm(arm, screen, timed=facts["measurement"])
-        for line in study.compared(facts["study"]) if "study" in facts else []:
-            screen.line(line)
+        if "study" in facts:
+            _compared(facts["study"], screen)
     reasons = Counter(entry["reason"] for entry in facts["not_measured"])
     first = {entry["reason"]: entry["row"] for entry in reversed(facts["not_measured"])}
     for reason, count in reasons.items():
         more = f" and {count - 1} more" if count > 1 else ""
         screen.item(f"{first[reason]}{more}: not measured: {reason}", Text(SIGNS[OPEN], OPEN))
+
+
+COMPARED = [Column("other over base", whole=True), Column("ratio", number=True), Column("sign-flip p", 1, number=True),
+            Column("detectable", number=True), Column("problems", 2, number=True)]  # fmt: skip
+
+
+def _compared(found: Facts, screen: Screen) -> None:
+    """Every pair of arms, paired by problem, and what is in no number."""
+    rows = [
+        [f"{each['other']} over {study.named(each['base'], found)}", _ratio(each),
+         f"{each['sign_flip']['p']:.3f}", f"{each['detectable']:.2f}x" if each["detectable"] else None,
+         str(each["n"])]
+        for each in found["comparisons"]
+    ]  # fmt: skip
+    screen.table(COMPARED, rows, "Arms paired by problem, with 95 % intervals")
+    if rows:
+        screen.line("detectable: the ratio that 80 % of such studies would find; a failure is 1x.", "dim")
+    for line in study.notes(found):
+        screen.line(line)
 
 
 def _arm(arm: Facts, screen: Screen, *, timed: bool) -> None:
@@ -183,11 +202,15 @@ def _distance(entry: Facts) -> list[Any]:
 
 
 def _ratio(found: Facts | None) -> str | None:
-    """A speedup with its 95 % interval."""
+    """A speedup with its 95 % interval, where it has one."""
     if not found:
         return None
-    value, low, high = (_short(number) for number in (found["ratio"], *found["ci95"]))
-    return f"{value}x [{low}, {high}]" + (DOUBT if found.get("word") == "UNCONFIRMED" else "")
+    edges = ", ".join(_short(edge) for edge in found["ci95"] or ())
+    return (
+        f"{_short(found['ratio'])}x"
+        + f" [{edges}]" * bool(edges)
+        + (DOUBT if found.get("word") == "UNCONFIRMED" else "")
+    )
 
 
 def _short(ratio: float) -> str:
