@@ -383,7 +383,7 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
     if not args.path and not args.self_test:
         raise UsageError("nothing to evaluate", "no file or folder was named", "Give a path, or --self-test.")
     if not args.self_test:
-        evaluation.find(args.path, args.problem)  # wrong use is told before an engine is looked for
+        evaluation.find(args.path, args.problem)  # wrong use comes before any line on an engine
     engine, size = _engine(args, progress)
     if args.self_test:
         return _self_test(args, engine, progress)
@@ -413,7 +413,7 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
     from repro import benchmark
     from repro.artifacts import layout
 
-    layout.find(args.artifacts, args.name)  # wrong use is told before an engine is looked for
+    layout.find(args.artifacts, args.name)  # wrong use comes before any line on an engine
     if args.size == "auto" and args.device == "auto" and settings.in_container():
         from repro.engines import lease
 

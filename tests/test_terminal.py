@@ -227,9 +227,13 @@ LAST = {
 }
 
 
+def timed(bundle: Path) -> bool:
+    return bool(Bundle.open(bundle).manifest["parameters"]["options"]["timing"])
+
+
 @pytest.mark.parametrize("verb", LAST)
 def test_reports_fit_the_terminal_and_end_with_one_line(verb: str) -> None:
-    path = bundles(verb)[-1]
+    path = next(each for each in reversed(bundles(verb)) if verb != "benchmark" or timed(each))
     whole = document.build([Bundle.open(path)], settings.ARTIFACTS_DIR)
     for width in WIDTHS:
         for options in ({}, {"verbose": True}):
