@@ -119,7 +119,8 @@ def command(source: Source, name: str) -> str:
     else:
         words += ["--problem", problem.partition("@")[0]]
         arm = str(row.get("arm") or "")
-        if (row.get("control") or row.get("torch_control")) and arm != given.get("agent"):  # needs no folder and no key
+        beside = row.get("control") and ("solutions" in given or "study" in given)
+        if beside or row.get("torch_control"):  # it needs no folder and no key
             words += ["--controls", arm]
         elif arm and arm in given.get("solutions", ()):
             words += ["--solutions", f"{arm}={_folder(source, row)}"]
