@@ -159,16 +159,20 @@ def _arm(arm: Facts, screen: Screen, *, timed: bool) -> None:
                Column("verdict", whole=True)]  # fmt: skip
     rows = []
     for entry in entries:
-        name = entry["problem"] + (f" #{entry['repeat']}" if entry["repeat"] else "")
-        lead = [name, *([entry["solution"]] if solutions else []), _word(entry)]
+        lead = [_repeat(entry), *([entry["solution"]] if solutions else []), _word(entry)]
         rows.append([*lead, *(_times(entry) if timed and not arm["control"] else []), *_distance(entry)])
     columns += TIMES if timed and not arm["control"] else []
     screen.table([*columns, *DISTANCE], rows, title)
     for entry in entries:
-        _why(" ".join(filter(None, (entry["problem"], entry["solution"] if solutions else ""))), entry, screen)
+        _why(" ".join(filter(None, (_repeat(entry), entry["solution"] if solutions else ""))), entry, screen)
     _legend(rows, screen)
     if timed and any(entry.get("timing_status") == "not_converged" for entry in entries):
         screen.line("* the 95 % interval of a median was still wider than ±0.5 % when the time budget ended.", "dim")
+
+
+def _repeat(entry: Facts) -> str:
+    """The problem, with its repeat after the first."""
+    return str(entry["problem"]) + (f" #{entry['repeat']}" if entry["repeat"] else "")
 
 
 def _legend(rows: list[list[Any]], screen: Screen) -> None:
