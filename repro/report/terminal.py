@@ -5,7 +5,6 @@ The tables are drawn from `reports`, the facts of each bundle; sections are draw
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.text import Text
 
 from repro import benchmark, wording
 from repro.report import cells, output, parity, study
+from repro.report.summary import named
 from repro.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 
 Facts = dict[str, Any]
@@ -247,7 +247,7 @@ def _artifacts(facts: Facts, screen: Screen) -> None:
     for artifact in facts["artifacts"]:
         kernels = artifact["kernels"]
         words = [_word(kernels[name]) if name in kernels else None for name in KERNELS]
-        rows.append([re.sub("_+", " ", artifact["problem"]), *words, *(_artifact(artifact) if timed else [])])
+        rows.append([named(artifact["problem"]), *words, *(_artifact(artifact) if timed else [])])
     columns = [Column("problem", least=14), Column("input", 1, whole=True), Column("optimised", whole=True)]
     screen.table([*columns, *(ARTIFACT_TIMES if timed else [])], rows)
     _legend(rows, screen)
@@ -260,9 +260,7 @@ def _artifacts(facts: Facts, screen: Screen) -> None:
     _parity(facts["artifacts"], screen)
     for artifact in facts["artifacts"]:
         _rounds(artifact, screen)
-    for artifact in facts["artifacts"]:
-        if line := benchmark.profiles_line(artifact.get("profiles", [])):
-            screen.item(f"profiles of {_number(artifact)}: {line}")
+    _profiles(facts["artifacts"], screen)
 
 
 ARTIFACT_TIMES = [
@@ -304,6 +302,19 @@ def _parity(artifacts: list[Facts], screen: Screen) -> None:
 def _number(artifact: Facts) -> str:
     """What an artifact's name begins with, its number: short, for a second table."""
     return str(artifact["problem"]).partition("_")[0]
+
+
+def _profiles(artifacts: list[Facts], screen: Screen) -> None:
+    """How many profiles there are; each artifact's line where the screen is verbose, or none was taken."""
+    found = {_number(artifact): artifact.get("profiles", []) for artifact in artifacts}
+    every = [each for of in found.values() for each in of]
+    taken = sum(each["state"] == "profiled" for each in every)
+    if taken and not screen.verbose:
+        screen.item(f"profiles: {taken} of {len(every)} taken; the report has them")
+        return
+    for number, of in found.items():
+        if line := benchmark.profiles_line(of):
+            screen.item(f"profiles of {number}: {line}")
 
 
 def _rounds(artifact: Facts, screen: Screen) -> None:
