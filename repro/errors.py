@@ -3,7 +3,7 @@
 ReproError                     what happened, why, and what to do; printed as one line
 ├── UsageError          exit 1 a wrong argument, file or problem id
 ├── PrerequisiteError   exit 1 something the machine lacks: a GPU, a fixture, an engine, disk
-├── EngineError         exit 2 an engine failed while it ran cells
+├── EngineError         exit 2 an engine failed while it ran jobs
 │   └── EngineGone      exit 2 the engine stopped answering; what was measured is kept
 ├── BundleError         exit 2 a bundle cannot be written or read
 ├── JudgeError          exit 2 the judge itself failed (never the solution's fault)
@@ -25,7 +25,7 @@ def printable(text: str) -> str:
 class ReproError(Exception):
     """An expected failure: what happened, why and what to do.
 
-    Every other error of the project derives from it. `repro.cli.main` prints it and exits with `exit_code`.
+    Every other error of the project derives from it. `repro.cli.main.main` prints it and exits with `exit_code`.
     """
 
     exit_code = 2
@@ -56,7 +56,7 @@ class PrerequisiteError(ReproError):
 
 
 class EngineError(ReproError):
-    """An engine failed while it ran a cell."""
+    """An engine failed while it ran a job."""
 
 
 class EngineGone(EngineError):

@@ -32,7 +32,7 @@ def call(name: str, number: int = 1, **given: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": given}
 
 
-class Cell:
+class Job:
     """A folder, an agent.json in it and a server behind its socket."""
 
     def __init__(self, folder: Path) -> None:

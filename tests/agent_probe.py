@@ -102,7 +102,8 @@ print("PROBE" + json.dumps({
     "Seccomp": status["Seccomp"].strip(),
     "processors": readable("/sys/fs/cgroup/cpu/cpu.shares", "/sys/fs/cgroup/cpu.weight"),
     "write": {path: tried(lambda path=path: write(path)) for path in
-              ("/x", "/opt/repro/repro/judge/limits.py", "/opt/repro/x", "/gateway-sock/x", "/etc/x", "/opt/venv/x",
+              ("/x", "/opt/repro/repro/judge/correctness/tolerances.py", "/opt/repro/x",
+              "/gateway-sock/x", "/etc/x", "/opt/venv/x",
                "/opt/repro/repro/knowledge/x", "/cell/problems/x", "/tmp/x")},
     "docker_sock": [path for path in ("/var/run/docker.sock", "/run/docker.sock") if os.path.exists(path)],
     "masked": {path: os.listdir(path) for path in

@@ -26,7 +26,7 @@ from triton.runtime.jit import JITFunction
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from repro.judge.binder import bind  # noqa: E402
+from repro.judge.worker.binding import bind  # noqa: E402
 
 Shapes = list[tuple[int, ...]]
 # What reaches the kernels that the problem itself does not. kernel_function: shapes of the tensors, keywords.

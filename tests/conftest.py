@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from repro.judge.timing import Series
+    from repro.judge.timing.sampling import Series
 
 # Before torch is imported: smoke shapes are too small for two threads, which wait for each other up to 16 times longer
 # than the work takes where another process wants a core.
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @functools.cache
 def missing_image() -> str:
     """Why nothing can run in containers here, or the empty string."""
-    from repro import settings
+    from repro import config as settings
 
     try:
         command = ["docker", "image", "inspect", settings.image()]
@@ -115,11 +115,12 @@ def smoke_fixture(once: Callable[[str, Callable[[Path], None]], Path]) -> Callab
     def measured(key: str) -> dict[str, Any]:
         import torch
 
-        from repro import jsonio, problems
-        from repro.judge import calibrate
+        from repro.fixtures import calibration
+        from repro.problems import catalogue
+        from repro.system import jsonio
 
         def fill(folder: Path) -> None:
-            built = calibrate.build(problems.load(key, size="smoke"), torch.device("cpu"))
+            built = calibration.build(catalogue.load(key, size="smoke"), torch.device("cpu"))
             (folder / "fixture.json").write_text(jsonio.dumps(built))
 
         found: dict[str, Any] = json.loads((once(key, fill) / "fixture.json").read_text())
@@ -128,10 +129,10 @@ def smoke_fixture(once: Callable[[str, Callable[[Path], None]], Path]) -> Callab
     return measured
 
 
-def attempt(engine: Any, cells: list[Any], timeout_s: float) -> tuple[list[Any], str]:
+def attempt(engine: Any, jobs: list[Any], timeout_s: float) -> tuple[list[Any], str]:
     """The outcomes of an attempt, and how it ended."""
     found = []
-    running = engine.attempt(cells, timeout_s, lambda _: None)
+    running = engine.attempt(jobs, timeout_s, lambda _: None)
     while True:
         try:
             found.append(next(running))
@@ -194,7 +195,7 @@ class Tool:
         return sorted(path.parent for path in self.results.glob("*/manifest.json"))
 
     def pids(self) -> dict[int, str]:
-        """Process id -> command line of what works below this folder: the tool, its cells, their workers."""
+        """Process id -> command line of what works below this folder: the tool, its jobs, their workers."""
         found = {}
         for process in Path("/proc").glob("[0-9]*"):
             text = b""
@@ -215,7 +216,7 @@ class Tool:
 def series(device_ms: list[float], latency_ms: list[float] | None = None, *, way_ms: float = 0.1) -> Series:
     """One variant's samples: gated calls behind a gate of 0.1 ms, and open ones, a third as many where not given.
     way_ms: what the judge's clock sees beyond the gate and the device."""
-    from repro.judge.timing import Sample, Series
+    from repro.judge.timing.sampling import Sample, Series
 
     gated = [Sample(t, t + 0.1, t + 0.1 + way_ms, 0.1) for t in device_ms]
     latency = device_ms[: len(device_ms) // 3] if latency_ms is None else latency_ms

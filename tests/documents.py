@@ -16,12 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from repro import claims, measured, problems, replication, settings, wording
+from repro import config
+from repro.analysis import claims, published, records
 from repro.bundle.write import Bundle
-from repro.cli import GROUPS, parser
-from repro.judge import stats
+from repro.cli.main import GROUPS, parser
+from repro.judge.timing import intervals
+from repro.problems import catalogue
+from repro.records import wording
 
-PUBLISHED = settings.ARTIFACTS_DIR / "results"
+PUBLISHED = config.ARTIFACTS_DIR / "results"
 RUN = PUBLISHED / "h200-pinned" / "20261123T130313Z-run"
 FIXTURES = PUBLISHED / "h200-pinned" / "20261123T130219Z-fixtures"
 # The published kernels of the artifact study, by machine and stack.
@@ -53,8 +56,8 @@ def plain(rows: list[list[Any]], headers: list[str], space: str = "") -> str:
 
 def link(path: Path, start: Path) -> str:
     """The path of a file or folder as a document in `start` links to it."""
-    up = "../" * len(start.relative_to(settings.ROOT).parts)
-    return up + str(path.relative_to(settings.ROOT))
+    up = "../" * len(start.relative_to(config.ROOT).parts)
+    return up + str(path.relative_to(config.ROOT))
 
 
 def machine(bundle: Bundle) -> str:
@@ -81,7 +84,7 @@ def mean(results: dict[str, dict[str, Any]], baseline: str) -> float:
     unconfirmed = {"ratio": 1.0, "ci95": [1.0, 1.0]}
     found = [entry["speedup"][baseline] for entry in results.values()]
     return float(
-        stats.geometric_mean([unconfirmed if each["word"] == "UNCONFIRMED" else each for each in found])["ratio"]
+        intervals.geometric_mean([unconfirmed if each["word"] == "UNCONFIRMED" else each for each in found])["ratio"]
     )
 
 
@@ -92,11 +95,11 @@ def times(value: float) -> str:
 
 def published_and_measured() -> str:
     """The agent study: the published table beside the hand-written kernels."""
-    known = {(claim.id.split("/")[0], claim.problem): claim.value for claim in claims.load()}
+    known = {(claim.id.split("/")[0], claim.problem): claim.value for claim in published.load()}
     ours = solutions(RUN, "oracle")
     rows = []
     for problem, entry in ours.items():
-        name = problems.load(problem).path.stem.split("_", 2)[2]
+        name = catalogue.load(problem).path.stem.split("_", 2)[2]
         shown = [known[f"agent-speedup-{arm}", problem] for arm in ("baseline", "with-kb")]
         speedups = [entry["speedup"][baseline]["ratio"] for baseline in BASELINES]
         rows.append([f"{problem} {name}", *(f"{value:.2f}x" for value in shown), *map(times, speedups)])
@@ -112,7 +115,7 @@ def published_and_measured() -> str:
     return plain(rows, headers)
 
 
-SIGNS = {replication.REPRODUCED: "✓", replication.DIFFERS: "✗", replication.AMBIGUOUS: "○"}
+SIGNS = {claims.REPRODUCED: "✓", claims.DIFFERS: "✗", claims.AMBIGUOUS: "○"}
 
 
 def signed(side: dict[str, Any]) -> str:
@@ -120,21 +123,21 @@ def signed(side: dict[str, Any]) -> str:
     return f"{SIGNS[side['verdict']]} {times(side['measured'])}"
 
 
-def read(paths: dict[str, list[Path]]) -> dict[str, list[measured.Measured]]:
+def read(paths: dict[str, list[Path]]) -> dict[str, list[records.Measured]]:
     """The bundles of every stack."""
-    return {name: [measured.read(Bundle.open(path)) for path in of] for name, of in paths.items()}
+    return {name: [records.read(Bundle.open(path)) for path in of] for name, of in paths.items()}
 
 
 def replicated() -> str:
     """The artifact study: published speedups over torch.compile, and both verdicts of the published kernels here."""
     bundles = read(THEIRS)
     rows = []
-    for claim in claims.load():
+    for claim in published.load():
         if not claim.id.startswith("artifact-speedup/"):
             continue
-        row = [replication.short(claim.problem), f"{claim.value:.2f}x"]
+        row = [claims.short(claim.problem), f"{claim.value:.2f}x"]
         for of in bundles.values():
-            (told,) = replication.judge([claim], of)["claims"]
+            (told,) = claims.judge([claim], of)["claims"]
             (outcome,) = told["outcomes"]
             row += [signed(outcome["as_published"]), signed(outcome["as_judged"]), times(outcome["over_best"]["ratio"])]
         rows.append(row)
@@ -144,16 +147,16 @@ def replicated() -> str:
 
 def families() -> str:
     """Both verdicts of the artifact study's claims by family, a pair of columns a stack."""
-    of = [claim for claim in claims.load() if claim.study == "artifact"]
-    judged = [replication.judge(of, bundles)["claims"] for bundles in read(THEIRS).values()]
+    of = [claim for claim in published.load() if claim.study == "artifact"]
+    judged = [claims.judge(of, bundles)["claims"] for bundles in read(THEIRS).values()]
     rows: dict[str, list[Any]] = {}
     for found in judged:
         outcomes: dict[str, list[dict[str, Any]]] = {}
         for claim in found:
-            outcomes.setdefault(replication.family(claim), []).extend(claim["outcomes"])
+            outcomes.setdefault(claims.family(claim), []).extend(claim["outcomes"])
         for name, each in outcomes.items():
             row = rows.setdefault(name, [f"`{name}`", len(each)])
-            row += [replication.counted(each, side) for side in replication.SIDES]
+            row += [claims.counted(each, side) for side in claims.SIDES]
     what = ("as published", "as judged")
     return table(list(rows.values()), ["claims", "n", *(f"{name}: {column}" for name in THEIRS for column in what)])
 
@@ -162,10 +165,10 @@ def differences() -> str:
     """Why the two verdicts of a speedup differ, or differ from the study's, by stack."""
     lines = []
     for stack, bundles in read(THEIRS).items():
-        for claim in replication.judge(claims.load(), bundles)["claims"]:
+        for claim in claims.judge(published.load(), bundles)["claims"]:
             (outcome,) = claim["outcomes"]
             if claim["id"].startswith("artifact-speedup/") and outcome["difference"]:
-                lines.append(f"- {replication.short(claim['problem'])}, {stack}: {outcome['difference']}.")
+                lines.append(f"- {claims.short(claim['problem'])}, {stack}: {outcome['difference']}.")
     return "\n".join(lines)
 
 
@@ -206,7 +209,7 @@ def run_table() -> str:
     headers = ["problem", "class", "rel. L2", "eager ms", "compile ms", "solution ms", "over eager", "over compile",
                "over best", "word", "of floor"]  # fmt: skip
     over = ", ".join(f"{times(mean(solutions(RUN, 'oracle'), name))} over {said}" for name, said in BASELINES.items())
-    where = f"[20261123T130313Z-run]({link(RUN, settings.ROOT / 'docs')})"
+    where = f"[20261123T130313Z-run]({link(RUN, config.ROOT / 'docs')})"
     return f"{where}: {machine(bundle)}.\n\n{table(rows, headers)}\n\nGeometric means over 10 problems: {over}."
 
 
@@ -248,7 +251,7 @@ def artifact_tables() -> str:
             )  # fmt: skip
         headers = ["problem", "eager ms", "compile ms", "input ms", "optimised ms", "over compile", "over best",
                    "of floor"]  # fmt: skip
-        where = f"[{path.name}]({link(path, settings.ROOT / 'docs')})"
+        where = f"[{path.name}]({link(path, config.ROOT / 'docs')})"
         parts.append(f"On {stack}, {where}: {machine(bundle)}.\n\n{table(rows, headers)}")
     return "\n\n".join(parts)
 
@@ -291,7 +294,7 @@ def command_line() -> str:
 def rooms() -> str:
     """Every package of the tool with its purpose and modules, then the modules beside them, from their docstrings."""
     packages, modules = [], []
-    for path in sorted((settings.ROOT / "repro").iterdir()):
+    for path in sorted((config.ROOT / "repro").iterdir()):
         if (path / "__init__.py").exists():
             names = sorted(file.stem for file in path.glob("*.py") if not file.stem.startswith("__"))
             inside = sorted(folder.name + "/" for folder in path.iterdir() if (folder / "__init__.py").exists())
@@ -300,7 +303,7 @@ def rooms() -> str:
             modules.append([f"`{path.name}`", _purpose(path)])
     judge = [
         [f"`judge/{file.name}`", _purpose(file)]
-        for file in sorted((settings.ROOT / "repro" / "judge").glob("*.py"))
+        for file in sorted((config.ROOT / "repro" / "judge").glob("*.py"))
         if not file.stem.startswith("__")
     ]
     tables = [
@@ -314,12 +317,12 @@ def rooms() -> str:
 def _purpose(file: Path) -> str:
     """The first sentence of a module's docstring."""
     text = " ".join((ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0].split())
-    return _cell(re.split(r"(?<=\.) (?=[A-Z`])", text)[0])
+    return _job(re.split(r"(?<=\.) (?=[A-Z`])", text)[0])
 
 
 # -- JSON -----------------------------------------------------------------------------------------------------------
 
-SCHEMAS = settings.ROOT / "repro" / "bundle" / "schemas"
+SCHEMAS = config.ROOT / "repro" / "bundle" / "schemas"
 
 
 def schema_tables() -> str:
@@ -327,7 +330,7 @@ def schema_tables() -> str:
     parts = []
     for file in sorted(SCHEMAS.glob("*.json")):
         schema = json.loads(file.read_text())
-        about = f"{schema.get('description', '')} Schema: [{file.name}]({link(file, settings.ROOT / 'docs')})."
+        about = f"{schema.get('description', '')} Schema: [{file.name}]({link(file, config.ROOT / 'docs')})."
         rows = list(_fields(schema, schema, ""))
         parts.append(f"### {schema['title']}\n\n{about}\n\n{table(rows, ['field', 'type', 'required', 'meaning'])}")
     return "\n\n".join(parts)
@@ -340,7 +343,7 @@ def _fields(schema: dict[str, Any], root: dict[str, Any], path: str, depth: int 
     for name, found in schema.get("properties", {}).items():
         each = _resolved(found, root)
         where = f"{path}{name}"
-        yield [f"`{where}`", _type(each, root), "yes" if name in required else "", _cell(each.get("description", ""))]
+        yield [f"`{where}`", _type(each, root), "yes" if name in required else "", _job(each.get("description", ""))]
         inner = _inner(each, root)
         if inner is not None and depth < 4:
             yield from _fields(inner[1], root, f"{where}{inner[0]}", depth + 1)
@@ -379,7 +382,7 @@ def _type(schema: dict[str, Any], root: dict[str, Any]) -> str:
     return str(schema.get("type", "any"))
 
 
-def _cell(text: str) -> str:
+def _job(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
@@ -422,7 +425,7 @@ def reason_table() -> str:
     rows = []
     for code, reason in wording.REASONS.items():
         said = re.sub(r" *\(\{\w+\}\)|[:,]? *\{\w+\}", "", reason.text).strip() or code.replace("_", " ")
-        rows.append([f"`{code}`", _cell(said.strip("()")), _cell(reason.remedy)])
+        rows.append([f"`{code}`", _job(said.strip("()")), _job(reason.remedy)])
     return table(rows, ["code", "printed", "what to do"])
 
 

@@ -44,7 +44,7 @@ def says(text: str, **more: Any) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], **more}
 
 
-class Cell:
+class Job:
     """One gateway: started when entered, ended with SIGTERM when left."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Cell:
         self.process.stdin.flush()
         return self.process
 
-    def __enter__(self) -> Cell:
+    def __enter__(self) -> Job:
         process = self.start()
         assert process.stdout is not None
         ready = select.select([process.stdout], [], [], 60)[0]
@@ -158,8 +158,8 @@ class Cell:
 
 
 @contextlib.contextmanager
-def chained(lines: list[dict[str, Any]], *, key: str = KEY, **told: Any) -> Iterator[tuple[Cell, str]]:
-    """A gateway in replay mode behind a loopback port, as the provider of another one; yields the cell and the URL."""
+def chained(lines: list[dict[str, Any]], *, key: str = KEY, **told: Any) -> Iterator[tuple[Job, str]]:
+    """A gateway in replay mode behind a loopback port, as the provider of another one; yields the job and the URL."""
     relay = Path(__file__).with_name("gateway_provider.py")
     script = Path(tempfile.mkdtemp(prefix="gw-")) / "script.json"
     script.write_text(json.dumps(lines))
@@ -169,8 +169,8 @@ def chained(lines: list[dict[str, Any]], *, key: str = KEY, **told: Any) -> Iter
     url = f"http://127.0.0.1:{port}"
     upstream = {"kind": "anthropic", "base_url": url} | told.pop("upstream", {})
     try:
-        with Cell(keys=told.pop("keys", {"ANTHROPIC_API_KEY": key}), upstream=upstream, **told) as cell:
-            yield cell, url
+        with Job(keys=told.pop("keys", {"ANTHROPIC_API_KEY": key}), upstream=upstream, **told) as job:
+            yield job, url
     finally:
         process.kill()
         process.communicate()

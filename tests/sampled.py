@@ -1,4 +1,4 @@
-"""What a cell tells of a GPU that was observed, from lines as the sampler writes them."""
+"""What a job tells of a GPU that was observed, from lines as the sampler writes them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def seen(
     seconds: float = 10.0,
     timed: tuple[float, float] | None = (2.0, 8.0),
 ) -> dict[str, Any]:
-    """{"dynamic", "telemetry"} of a cell, as `Telemetry.end` tells them. reasons: name -> from and to when, in seconds
-    of the cell; timed: None where nothing was."""
+    """{"dynamic", "telemetry"} of a job, as `Telemetry.end` tells them. reasons: name -> from and to when, in seconds
+    of the job; timed: None where nothing was."""
     start = time.monotonic()
     at = dict(zip(MARKS, (0.0, *(timed or (0.0, 0.0)), seconds), strict=True))
 

@@ -17,13 +17,14 @@ import docker
 import pytest
 from conftest import ROOT
 
-from repro import jsonio, settings
-from repro.agents import cells
-from repro.agents.cells import Verdict
+from repro import config
 from repro.engines import agent as rules
-from repro.engines.agent import MOST_FILES, AgentCell, AgentOutcome, Basket
+from repro.engines.agent import MOST_FILES, AgentJob, AgentOutcome, Basket
 from repro.engines.agent_docker import AGENT_FOLDER, Room
 from repro.gateway.config import KB_TOOLS
+from repro.studies.agent import sittings
+from repro.studies.agent.sittings import Verdict
+from repro.system import jsonio
 
 LABEL = "repro.test-attack"
 MODEL = "claude-opus-4-5-20251101"
@@ -53,7 +54,7 @@ def bash(command: str) -> dict[str, Any]:
 
 
 def attack(*commands: str, arm: str = "baseline", memory: int = 4 << 30, wall_s: float = 120.0) -> AgentOutcome:
-    """What is left of a cell whose agent runs these commands, one a turn."""
+    """What is left of a job whose agent runs these commands, one a turn."""
     knowledge = "none" if arm == "baseline" else "local"
     common = {"schema_version": 1, "cell": "c", "arm": arm, "model": MODEL, "budgets": {"wall_s": wall_s}}
     upstream = {"kind": "replay", "script": "replay.jsonl"}
@@ -65,8 +66,8 @@ def attack(*commands: str, arm: str = "baseline", memory: int = 4 << 30, wall_s:
     script = "".join(json.dumps(line) + "\n" for line in [*map(bash, commands), END]).encode()
     engine = docker.from_env(timeout=60)
     prefix = f"repro-attack-{os.getpid()}"
-    room = Room(engine, settings.image(), prefix, {LABEL: str(os.getpid())}, memory, None, threading.Event())
-    left = room.run(AgentCell("c", gateway, agent, {}, script, False, wall_s), {}, lambda line: None)
+    room = Room(engine, config.image(), prefix, {LABEL: str(os.getpid())}, memory, None, threading.Event())
+    left = room.run(AgentJob("c", gateway, agent, {}, script, False, wall_s), {}, lambda line: None)
     assert not engine.containers.list(all=True, filters={"label": f"{LABEL}={os.getpid()}"})
     return left
 
@@ -97,7 +98,7 @@ BREAKS = {
 @pytest.mark.parametrize("name", BREAKS)
 def test_an_agent_that_breaks_its_session_gains_no_attempt(name: str) -> None:
     left = attack(SOLVES + BREAKS[name])
-    found = cells.judge(left)
+    found = sittings.judge(left)
     assert found.klass == "agent", found
     assert f"work/solutions/{NAME}" in left.agent_files, "and what it had is judged"
 
@@ -110,7 +111,7 @@ def test_the_session_is_out_of_an_agents_reach() -> None:
         "python -c 'import ctypes; print(ctypes.CDLL(None).ptrace(16, 1, 0, 0))'; ls /proc/1/fd; cat /proc/1/comm",
         SOLVES,
     )
-    assert cells.judge(left).status == "completed", left
+    assert sittings.judge(left).status == "completed", left
     text = said(left)
     assert "-1" in text.splitlines() and text.count("Permission denied") >= 2, text
 
@@ -133,7 +134,7 @@ def test_a_forged_outcome_harms_no_record(name: str) -> None:
     """One nested 800 deep ended the whole study, for what was read could not be written."""
     left = AgentOutcome("c", agent_files={rules.OUTCOME: FORGED[name]})
     left.gateway_files[rules.METER] = b'{"turns": 2}'
-    found = cells.judge(left)
+    found = sittings.judge(left)
     assert found.klass == "agent"
     text = jsonio.render({"outcome": found.outcome, "detail": found.detail}).decode()
     assert len(text) < 20_000 and "\\u001b" not in text and "\\u202e" not in text and "\\u009b" not in text
@@ -154,7 +155,7 @@ def test_names_and_links_of_an_agent_lead_nowhere() -> None:
         f"ln {NAME} hard.py; mkdir folder.py; ln -s /gateway ../../transcript/gw; ln -s / ../../transcript/root; "
         "touch $'/cell/transcript/\\x1b[31m'"
     )
-    assert cells.judge(left).status == "completed"
+    assert sittings.judge(left).status == "completed"
     kept = {name for name in left.agent_files if name.startswith("work/")}
     assert {f"work/solutions/{NAME}", "work/solutions/hard.py"} >= kept and len(kept) >= 1, kept
     assert not [name for name in left.agent_files if name.startswith("transcript/")]
@@ -166,8 +167,8 @@ def test_a_link_in_a_folders_place_does_not_choose_what_is_read() -> None:
     """The engine follows links in the path that it is asked for, and the masks are gone when the agent is."""
     place = "/opt/repro/artifacts/oracle"
     left = attack(f"mv /cell/work /cell/other; ln -s {place} /cell/work; ls -la /cell/work")
-    assert "work/solutions" in left.cut and not cells.solutions(left)
-    assert cells.judge(left).klass == "agent"
+    assert "work/solutions" in left.cut and not sittings.solutions(left)
+    assert sittings.judge(left).klass == "agent"
 
 
 @in_containers
@@ -181,9 +182,9 @@ def test_files_without_end_are_read_in_bounded_time_and_space() -> None:
         "python -c \"for n in range(20000): open(str(n), 'w').close()\"; " + f"ls -s {SOLUTIONS}",
     )
     assert time.monotonic() - begin < 120
-    assert cells.solutions(left)[NAME] and left.cut
+    assert sittings.solutions(left)[NAME] and left.cut
     assert len(left.agent_files) <= MOST_FILES + 2
-    assert sum(map(len, left.agent_files.values())) <= rules.CELL_BYTES + (1 << 20)
+    assert sum(map(len, left.agent_files.values())) <= rules.JOB_BYTES + (1 << 20)
 
 
 @in_containers
@@ -191,20 +192,20 @@ def test_nothing_of_an_agent_outlives_it() -> None:
     """What it leaves running writes no solution after the end, forged or not."""
     late = f"(trap '' TERM INT HUP; sleep 4; while :; do echo late > {SOLUTIONS}/late.py; sleep 0.1; done)"
     left = attack(SOLVES + f'setsid bash -c "{late.replace(chr(34), "")}" >/dev/null 2>&1 & disown; true')
-    assert cells.judge(left).status == "completed" and "late.py" not in cells.solutions(left)
+    assert sittings.judge(left).status == "completed" and "late.py" not in sittings.solutions(left)
 
 
 @in_containers
 def test_bombs_end_with_their_agent() -> None:
-    """Memory, its log, then processes: no command gets an answer beside those, and the wall budget ends the cell."""
+    """Memory, its log, then processes: no command gets an answer beside those, and the wall budget ends the job."""
     left = attack(
         SOLVES + "for n in 40 28; do python -c \"x = [bytearray(1 << $n) for _ in range(99)]\"; done; echo 1st",
         "yes > /proc/1/fd/1 & sleep 3; kill %1; printf '\\033]0;owned\\007\\n' > /proc/1/fd/1; echo 2nd",
         "bomb() { bomb | bomb & }; bomb; sleep 3", memory=1 << 30, wall_s=60.0,
     )  # fmt: skip
-    found = cells.judge(left)
+    found = sittings.judge(left)
     assert "MemoryError" in said(left) and "1st" in said(left) and "2nd" in said(left)
-    assert found.klass == "agent" and NAME in cells.solutions(left), (found, left.ending)
+    assert found.klass == "agent" and NAME in sittings.solutions(left), (found, left.ending)
 
 
 def test_a_basket_is_bounded_in_files_too() -> None:

@@ -20,23 +20,23 @@ import pytest
 
 pytest.importorskip("anthropic", reason="requirements/agents.txt is not installed")
 import gateway_cell  # noqa: E402
-from agent_cell import Cell  # noqa: E402
+from agent_cell import Job  # noqa: E402
 from conftest import ROOT  # noqa: E402
 
 from repro.agents import claude_code  # noqa: E402
 from repro.agents.claude_code import ending_of  # noqa: E402
 from repro.agents.claude_stream import Lines, Stream  # noqa: E402
 from repro.agents.events import Record  # noqa: E402
-from repro.judge.procfs import processes  # noqa: E402
 from repro.knowledge import tools  # noqa: E402
+from repro.system.procfs import processes  # noqa: E402
 
 TOOLS = [tool.name for tool in tools.TOOLS]
 SOLUTION = "solutions/L1_36_RMSNorm.py"
 
 
 @pytest.fixture
-def cell(tmp_path: Path) -> Iterator[Cell]:
-    made = Cell(tmp_path)
+def job(tmp_path: Path) -> Iterator[Job]:
+    made = Job(tmp_path)
     yield made
     made.close()
 
@@ -146,9 +146,9 @@ def test_every_last_word_has_its_meaning(result: dict[str, Any], status: str) ->
 INIT = {"type": "system", "subtype": "init", "tools": [], "mcp_servers": [], "claude_code_version": "0"}
 
 
-def pretend(cell: Cell, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+def pretend(job: Job, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
     """Puts a shell script in the place of the CLI; $1 and so on are its arguments."""
-    folder = cell.folder.parent / "programs"
+    folder = job.folder.parent / "programs"
     folder.mkdir()
     program = folder / "claude"
     program.write_text("#!/bin/bash\n" + "\n".join(lines) + "\n")
@@ -164,13 +164,13 @@ SOLVE = f"mkdir -p solutions; echo x > {SOLUTION}"
 SUCCESS = {"type": "result", "subtype": "success", "is_error": False, "usage": {"input_tokens": 3}}
 
 
-def test_the_prompt_comes_by_stdin_and_the_environment_is_our_own(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_prompt_comes_by_stdin_and_the_environment_is_our_own(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "planted")
     show = "cat > prompt; env > env; printf '%s\\n' \"$@\" > argv"
-    pretend(cell, monkeypatch, SOLVE, show, echo(INIT), echo(SUCCESS))
-    cell.serve([])
-    assert cell.run(agent="claude-code", budgets={"wall_s": 60, "turns": 7})["status"] == "completed"
-    work = cell.folder / "work"
+    pretend(job, monkeypatch, SOLVE, show, echo(INIT), echo(SUCCESS))
+    job.serve([])
+    assert job.run(agent="claude-code", budgets={"wall_s": 60, "turns": 7})["status"] == "completed"
+    work = job.folder / "work"
     assert "Write a fast, correct GPU implementation" in (work / "prompt").read_text()
     env = dict(line.split("=", 1) for line in (work / "env").read_text().splitlines() if "=" in line)
     assert env["ENABLE_TOOL_SEARCH"] == "false" and env["ANTHROPIC_API_KEY"] == "repro-agent"
@@ -179,66 +179,64 @@ def test_the_prompt_comes_by_stdin_and_the_environment_is_our_own(cell: Cell, mo
     assert {"--bare", "--strict-mcp-config", "bypassPermissions"} <= set(argv) and argv[
         argv.index("--max-turns") + 1
     ] == "7"
-    assert "Write a fast" not in str(argv) and json.loads((cell.folder / "transcript" / "mcp.json").read_text()) == {
+    assert "Write a fast" not in str(argv) and json.loads((job.folder / "transcript" / "mcp.json").read_text()) == {
         "mcpServers": {}
     }
 
 
-def test_a_line_of_a_megabyte_is_read_and_the_raw_stream_kept(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_of_a_megabyte_is_read_and_the_raw_stream_kept(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     long = said("m1", {"type": "text", "text": "@"})
     head, tail = json.dumps(long).split("@")
-    pretend(cell, monkeypatch, SOLVE, echo(INIT), f"printf '%s' '{head}'; head -c 1000000 /dev/zero | tr '\\0' y",
+    pretend(job, monkeypatch, SOLVE, echo(INIT), f"printf '%s' '{head}'; head -c 1000000 /dev/zero | tr '\\0' y",
             f"echo '{tail}'", echo(SUCCESS))  # fmt: skip
-    cell.serve([])
-    assert cell.run(agent="claude-code")["status"] == "completed"
-    assert len(cell.events("assistant")[0]["content"][0]["text"]) == 1_000_000
-    assert len((cell.folder / "transcript" / "claude.jsonl").read_bytes().splitlines()) == 3
+    job.serve([])
+    assert job.run(agent="claude-code")["status"] == "completed"
+    assert len(job.events("assistant")[0]["content"][0]["text"]) == 1_000_000
+    assert len((job.folder / "transcript" / "claude.jsonl").read_bytes().splitlines()) == 3
 
 
-def test_a_program_that_ends_without_a_word_is_at_fault(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(cell, monkeypatch, echo(INIT), "echo 'it broke' >&2; exit 9")
-    cell.serve([])
-    outcome = cell.run(agent="claude-code")
+def test_a_program_that_ends_without_a_word_is_at_fault(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(job, monkeypatch, echo(INIT), "echo 'it broke' >&2; exit 9")
+    job.serve([])
+    outcome = job.run(agent="claude-code")
     assert outcome["status"] == "agent_error" and "exit code 9" in outcome["detail"] and "it broke" in outcome["detail"]
 
 
 @pytest.mark.slow
-def test_a_program_that_ignores_signals_is_killed_with_its_children(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_ignores_signals_is_killed_with_its_children(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """And one that holds its output open cannot hold the session up."""
     monkeypatch.setattr(claude_code, "SIGNALS", tuple((number, 0.5) for number, _ in claude_code.SIGNALS))
     leave = "setsid sleep 300 & echo $! > pids; echo $$ >> pids"
-    pretend(cell, monkeypatch, "trap '' INT TERM", SOLVE, echo(INIT), leave, "while true; do sleep 1; done")
-    cell.serve([])
-    outcome = cell.run(agent="claude-code", budgets={"wall_s": 2})
+    pretend(job, monkeypatch, "trap '' INT TERM", SOLVE, echo(INIT), leave, "while true; do sleep 1; done")
+    job.serve([])
+    outcome = job.run(agent="claude-code", budgets={"wall_s": 2})
     assert outcome["status"] == "timeout" and outcome["wall_s"] < 15
-    for pid in (cell.folder / "work" / "pids").read_text().split():
+    for pid in (job.folder / "work" / "pids").read_text().split():
         assert processes().get(int(pid), (0, "Z"))[1] == "Z"
 
 
-def test_a_program_that_is_stopped_says_what_it_used(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(cell, monkeypatch, "last() {", echo(SUCCESS), "exit 0; }", "trap last INT", SOLVE, echo(INIT),
+def test_a_program_that_is_stopped_says_what_it_used(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(job, monkeypatch, "last() {", echo(SUCCESS), "exit 0; }", "trap last INT", SOLVE, echo(INIT),
             "while true; do sleep 0.1; done")  # fmt: skip
-    cell.serve([])
-    outcome = cell.run(agent="claude-code", budgets={"wall_s": 1})
+    job.serve([])
+    outcome = job.run(agent="claude-code", budgets={"wall_s": 1})
     assert outcome["status"] == "timeout" and outcome["usage"] == {"input_tokens": 3}
 
 
 @pytest.mark.parametrize("state", ["failed", "pending", ""])
-def test_a_run_without_its_knowledge_base_is_ended(cell: Cell, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+def test_a_run_without_its_knowledge_base_is_ended(job: Job, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     servers = [{"name": "knowledge", "status": state}] if state else []
     monkeypatch.setattr(claude_code, "SIGNALS", tuple((number, 0.5) for number, _ in claude_code.SIGNALS))
-    pretend(cell, monkeypatch, echo(INIT | {"mcp_servers": servers}), "sleep 60")
-    cell.serve([], mcp=True)
-    outcome = cell.run(agent="claude-code", arm="with_kb", knowledge="local", expect_tools=["echo", "slow"])
+    pretend(job, monkeypatch, echo(INIT | {"mcp_servers": servers}), "sleep 60")
+    job.serve([], mcp=True)
+    outcome = job.run(agent="claude-code", arm="with_kb", knowledge="local", expect_tools=["echo", "slow"])
     assert outcome["status"] == "infra_error" and "not connected" in outcome["detail"] and outcome["wall_s"] < 30
 
 
-def test_a_missing_cli_is_an_error_with_a_remedy(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cli_is_an_error_with_a_remedy(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claude_code, "PROGRAM", "claude-that-is-not-there")
-    cell.serve([])
-    outcome = cell.run(agent="claude-code")
+    job.serve([])
+    outcome = job.run(agent="claude-code")
     assert outcome["status"] == "infra_error" and "not installed" in outcome["detail"]
 
 
@@ -288,7 +286,7 @@ def real(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("arm", ["baseline", "with_kb"])
-def test_the_real_cli_works_against_a_gateway_that_replays(cell: Cell, real: str, arm: str) -> None:
+def test_the_real_cli_works_against_a_gateway_that_replays(job: Job, real: str, arm: str) -> None:
     """Its tools run for real, its knowledge tools are in its first request, its tokens are counted once."""
     knows = arm == "with_kb"
     bash = {"type": "tool_use", "id": "toolu_1", "name": "Bash",
@@ -300,8 +298,8 @@ def test_the_real_cli_works_against_a_gateway_that_replays(cell: Cell, real: str
     ]
     lines += [{"content": [search], "usage": {"input_tokens": 10, "output_tokens": 20}}] if knows else []
     lines += [{"content": [{"type": "text", "text": "done"}], "usage": {"input_tokens": 100, "output_tokens": 20}}]
-    with gateway_cell.Cell(lines, arm=arm, knowledge={"kind": "local" if knows else "none"}) as gateway:
-        outcome = cell.run(
+    with gateway_cell.Job(lines, arm=arm, knowledge={"kind": "local" if knows else "none"}) as gateway:
+        outcome = job.run(
             agent="claude-code", arm=arm, model=gateway_cell.MODEL, socket=str(gateway.socket),
             knowledge="local" if knows else "none", expect_tools=TOOLS if knows else [],
         )  # fmt: skip
@@ -311,21 +309,21 @@ def test_the_real_cli_works_against_a_gateway_that_replays(cell: Cell, real: str
     assert outcome["agent_version"] == f"claude-code {real}" and outcome["model_seen"] == gateway_cell.MODEL
     assert outcome["turns"] == len(lines) == meter["turns"], (outcome, meter)
     assert outcome["usage"]["output_tokens"] == 20 * len(lines) == meter["tokens"]["output"]
-    assert (cell.folder / "work" / SOLUTION).read_text() == "x = 1\n"
-    asked = [event for event in cell.events("kb") if not event["is_error"] and not event["soft_error"]]
+    assert (job.folder / "work" / SOLUTION).read_text() == "x = 1\n"
+    asked = [event for event in job.events("kb") if not event["is_error"] and not event["soft_error"]]
     assert len(asked) == knows == meter["kb"]["calls"]
 
 
-def test_the_real_cli_is_stopped_by_the_gateways_budget(cell: Cell, real: str) -> None:
+def test_the_real_cli_is_stopped_by_the_gateways_budget(job: Job, real: str) -> None:
     bash = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "true", "description": "x"}}
-    with gateway_cell.Cell([{"content": [bash]}] * 5, budgets={"turns": 2}) as gateway:
-        outcome = cell.run(agent="claude-code", model=gateway_cell.MODEL, socket=str(gateway.socket))
+    with gateway_cell.Job([{"content": [bash]}] * 5, budgets={"turns": 2}) as gateway:
+        outcome = job.run(agent="claude-code", model=gateway_cell.MODEL, socket=str(gateway.socket))
     assert outcome["status"] == "budget" and "budget:turns" in outcome["detail"], outcome
 
 
-def test_the_real_cli_says_what_it_used_when_it_is_stopped(cell: Cell, real: str) -> None:
+def test_the_real_cli_says_what_it_used_when_it_is_stopped(job: Job, real: str) -> None:
     bash = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "sleep 100", "description": "x"}}
-    with gateway_cell.Cell([{"content": [bash], "usage": {"input_tokens": 5, "output_tokens": 7}}] * 2) as gateway:
-        outcome = cell.run(agent="claude-code", model=gateway_cell.MODEL, socket=str(gateway.socket),
+    with gateway_cell.Job([{"content": [bash], "usage": {"input_tokens": 5, "output_tokens": 7}}] * 2) as gateway:
+        outcome = job.run(agent="claude-code", model=gateway_cell.MODEL, socket=str(gateway.socket),
                            budgets={"wall_s": 6})  # fmt: skip
     assert outcome["status"] == "timeout" and outcome["usage"]["output_tokens"] == 7, outcome

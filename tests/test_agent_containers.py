@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, Tool, manifest, rows, strict_json
 
-from repro import settings
+from repro import config as settings
 from repro.gateway import sse
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image"), pytest.mark.timeout(900)]
@@ -87,15 +87,15 @@ def write(folder: Path, **scripts: list[dict[str, Any]]) -> Path:
     return folder
 
 
-def events(bundle: Path, cell: str, kind: str, attempt: int = 1) -> list[dict[str, Any]]:
+def events(bundle: Path, job: str, kind: str, attempt: int = 1) -> list[dict[str, Any]]:
     """Events of one attempt."""
-    lines = (bundle / "agents" / cell / f"attempt-{attempt}" / "events.jsonl").read_text().splitlines()
+    lines = (bundle / "agents" / job / f"attempt-{attempt}" / "events.jsonl").read_text().splitlines()
     return [event for event in map(strict_json, lines) if event["kind"] == kind]
 
 
-def record(bundle: Path, cell: str) -> dict[str, Any]:
-    """A cell's record."""
-    found: dict[str, Any] = strict_json((bundle / "agents" / cell / "cell.json").read_text())
+def record(bundle: Path, job: str) -> dict[str, Any]:
+    """A job's record."""
+    found: dict[str, Any] = strict_json((bundle / "agents" / job / "cell.json").read_text())
     return found
 
 
@@ -129,15 +129,15 @@ def fresh(folder: Path, smoke_results: Path) -> Tool:
 
 @pytest.mark.parametrize("arm", ["baseline", "with_kb"])
 def test_an_arm_writes_a_kernel_reads_its_error_and_fixes_it(arm: str, both_arms: Any) -> None:
-    cell = f"L1_36/{arm}/0"
-    said = " ".join(event["text"] for event in events(both_arms.bundle, cell, "tool_result"))
+    job = f"L1_36/{arm}/0"
+    said = " ".join(event["text"] for event in events(both_arms.bundle, job, "tool_result"))
     assert said.index("L1_36_RMSNorm: wrong: ") < said.index("L1_36_RMSNorm: correct ("), (
         "the tools ran and the judge judged"
     )
-    row = rows(both_arms.bundle)[cell]
+    row = rows(both_arms.bundle)[job]
     assert row["result"]["results"][0]["verdict"] == "correct" and row["agent"]["solution"]
     assert row["result"]["results"][0]["trust"] == "audited"
-    told = record(both_arms.bundle, cell)
+    told = record(both_arms.bundle, job)
     assert told["status"] == "completed" and told["isolation"]["agent"]["network"] == "none"
     calls = told["meter"]["kb"]["calls"]
     seen = told["outcome"]["preflight"]
@@ -548,13 +548,13 @@ def test_ten_cells_at_once_stay_apart_and_within_the_machines_memory(study_tool:
     (bundle,) = study_tool.bundles()
     assert len(rows(bundle)) == 10
     for arm, repeat in names:
-        cell = f"L1_36/{arm}/{repeat}"
+        job = f"L1_36/{arm}/{repeat}"
         own = f"cell-{arm}-{repeat}"
-        said = " ".join(event["text"] for event in events(bundle, cell, "tool_result"))
+        said = " ".join(event["text"] for event in events(bundle, job, "tool_result"))
         others = [f"cell-{a}-{r}" for a, r in names if (a, r) != (arm, repeat)]
-        journal = (bundle / "agents" / cell / "attempt-1" / "journal.jsonl").read_text()
+        journal = (bundle / "agents" / job / "attempt-1" / "journal.jsonl").read_text()
         assert own in said and own in journal
         assert not [other for other in others if other in said or other in journal]
-        (kept,) = [given["kept"] for given in rows(bundle)[cell]["inputs"] if "kept" in given]
+        (kept,) = [given["kept"] for given in rows(bundle)[job]["inputs"] if "kept" in given]
         assert own in (bundle / kept).read_text()
     assert not left_over(process.pid)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mcp", reason="requirements/agents.txt is not installed")
-from agent_cell import Cell  # noqa: E402
+from agent_cell import Job  # noqa: E402
 
 from repro.agents.relay import Relay  # noqa: E402
 from repro.agents.tools_knowledge import SOFT_ERROR, Knowledge, KnowledgeError  # noqa: E402
@@ -19,16 +19,16 @@ ECHO = "mcp__knowledge__echo"
 
 
 @pytest.fixture
-def cell(tmp_path: Path) -> Iterator[Cell]:
-    made = Cell(tmp_path)
+def job(tmp_path: Path) -> Iterator[Job]:
+    made = Job(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def knowledge(cell: Cell) -> Iterator[Knowledge]:
-    cell.serve([], mcp=True)
-    relay = Relay(0, str(cell.socket))
+def knowledge(job: Job) -> Iterator[Knowledge]:
+    job.serve([], mcp=True)
+    relay = Relay(0, str(job.socket))
     relay.start()
     yield Knowledge(f"{relay.url}/mcp", 5.0)
     relay.close()
@@ -61,27 +61,27 @@ def test_a_failure_that_calls_itself_an_answer_is_noticed(knowledge: Knowledge) 
 
 
 @pytest.mark.clock
-def test_a_dead_server_is_reported_at_once_and_reached_after_it_returns(cell: Cell, knowledge: Knowledge) -> None:
-    assert cell.server is not None
-    cell.server.kill()
-    cell.server.wait()
+def test_a_dead_server_is_reported_at_once_and_reached_after_it_returns(job: Job, knowledge: Knowledge) -> None:
+    assert job.server is not None
+    job.server.kill()
+    job.server.wait()
     begin = time.monotonic()
     assert knowledge.call(ECHO, {"text": "x"}, 10).is_error and time.monotonic() - begin < 5
     with pytest.raises(KnowledgeError):
         knowledge.discover(10)
-    cell.socket.unlink()
-    cell.serve([], mcp=True)
+    job.socket.unlink()
+    job.serve([], mcp=True)
     assert knowledge.call(ECHO, {"text": "x"}, 10).text == "x"
 
 
 @pytest.mark.clock
-def test_a_server_that_hangs_costs_a_call_its_bound(cell: Cell, knowledge: Knowledge) -> None:
-    assert cell.server is not None
-    cell.server.send_signal(signal.SIGSTOP)
+def test_a_server_that_hangs_costs_a_call_its_bound(job: Job, knowledge: Knowledge) -> None:
+    assert job.server is not None
+    job.server.send_signal(signal.SIGSTOP)
     begin = time.monotonic()
     answer = knowledge.call(ECHO, {"text": "x"}, 1.0)
     assert answer.is_error and "within 1 s" in answer.text and time.monotonic() - begin < 4
     with pytest.raises(KnowledgeError):
         knowledge.discover(1.0)
-    cell.server.send_signal(signal.SIGCONT)
+    job.server.send_signal(signal.SIGCONT)
     assert knowledge.call(ECHO, {"text": "x"}, 10).text == "x"

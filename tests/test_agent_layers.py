@@ -32,7 +32,7 @@ from test_agent_containers import (
 from test_agent_containers import settings_python as python
 from test_gateway_knowledge import KB_TOOLS, SERVER
 
-from repro import settings
+from repro import config
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image"), pytest.mark.timeout(600)]
 CLAUDE_STUDY = ("run", "--agent", "claude-code", *STUDY[3:])
@@ -50,7 +50,7 @@ def study_tool(tmp_path: Path, smoke_results: Path) -> Tool:
 @functools.cache
 def has_cli() -> bool:
     """Whether the image has the CLI."""
-    command = ["docker", "run", "--rm", "--network", "none", "--entrypoint", "claude", settings.image(), "--version"]
+    command = ["docker", "run", "--rm", "--network", "none", "--entrypoint", "claude", config.image(), "--version"]
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
@@ -58,7 +58,7 @@ def has_cli() -> bool:
 def both_arms(image: None, tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> SimpleNamespace:
     """The real CLI through the scripted task, both arms at once."""
     if not has_cli():
-        pytest.skip(f"the image {settings.image()!r} has no Claude Code: build it with CLAUDE_CODE=ADDRESS")
+        pytest.skip(f"the image {config.image()!r} has no Claude Code: build it with CLAUDE_CODE=ADDRESS")
     tool = fresh(tmp_path_factory.mktemp("claude"), smoke_results)
     process = tool.start(*CLAUDE_STUDY, "--upstream", f"replay:{SCRIPTS / 'claude_code'}", "--jobs", 2)
     done = tool.finish(process, 400)
@@ -68,21 +68,21 @@ def both_arms(image: None, tmp_path_factory: pytest.TempPathFactory, smoke_resul
 
 @pytest.mark.parametrize("arm", ["baseline", "with_kb"])
 def test_the_real_cli_writes_a_kernel_reads_its_error_and_fixes_it(arm: str, both_arms: Any) -> None:
-    cell = f"L1_36/{arm}/0"
-    told = record(both_arms.bundle, cell)
+    job = f"L1_36/{arm}/0"
+    told = record(both_arms.bundle, job)
     outcome, meter = told["outcome"], told["meter"]
     assert told["status"] == "completed" and outcome["agent_version"] == f"claude-code {PIN}", told
-    said = " ".join(event["text"] for event in events(both_arms.bundle, cell, "tool_result"))
+    said = " ".join(event["text"] for event in events(both_arms.bundle, job, "tool_result"))
     assert said.index("L1_36_RMSNorm: wrong: ") < said.index("L1_36_RMSNorm: correct ("), (
         "its tools ran and the judge judged"
     )
     knows = arm == "with_kb"
     asked = {"mcp__knowledge__search_knowledge": 1} if knows else {}
     assert outcome["tool_calls"] == {"Bash": 3, "Edit": 2} | asked
-    assert meter["kb"]["calls"] == knows == len(events(both_arms.bundle, cell, "kb"))
+    assert meter["kb"]["calls"] == knows == len(events(both_arms.bundle, job, "kb"))
     lines = len((SCRIPTS / "claude_code" / f"L1_36.{arm}.jsonl").read_text().splitlines())
     assert outcome["turns"] == meter["turns"] == lines, "each reply was asked for once, and none beside them"
-    (row,) = rows(both_arms.bundle)[cell]["result"]["results"]
+    (row,) = rows(both_arms.bundle)[job]["result"]["results"]
     assert (row["verdict"], row["trust"]) == ("correct", "audited")
     assert told["isolation"]["agent"]["network"] == "none"
 
@@ -99,7 +99,7 @@ def test_a_study_of_the_real_cli_verifies_is_reported_and_leaves_nothing(both_ar
 
 def test_an_image_without_the_cli_is_reported_before_anything_starts(study_tool: Tool) -> None:
     if has_cli():
-        pytest.skip(f"the image {settings.image()!r} has Claude Code")
+        pytest.skip(f"the image {config.image()!r} has Claude Code")
     done = study_tool(*CLAUDE_STUDY, "--upstream", f"replay:{SCRIPTS / 'claude_code'}")
     assert done.code == 1 and "Claude Code is not installed" in done.complaint and "CLAUDE_CODE=" in done.complaint
     assert not study_tool.bundles()
@@ -114,10 +114,10 @@ def knowing(image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
     folder, tag = tmp_path_factory.mktemp("layer"), f"repro-test-{uuid.uuid4().hex[:12]}"
     (folder / "server.py").write_text(SERVER.format(names=list(KB_TOOLS)))
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: leeroopedia-mcp\nVersion: 0.1.9\n")
-    site = ask("run", "--rm", "--network", "none", "--entrypoint", "python", settings.image(), "-c",
+    site = ask("run", "--rm", "--network", "none", "--entrypoint", "python", config.image(), "-c",
                "import mcp, pathlib; print(pathlib.Path(mcp.__file__).parents[1])").strip()  # fmt: skip
     (folder / "Dockerfile").write_text(
-        f"FROM {settings.image()}\nCOPY server.py {site}/leeroopedia_mcp/server.py\n"
+        f"FROM {config.image()}\nCOPY server.py {site}/leeroopedia_mcp/server.py\n"
         f"COPY METADATA {site}/leeroopedia_mcp-0.1.9.dist-info/METADATA\n"
     )
     ask("build", "-q", "--tag", tag, str(folder))
@@ -132,12 +132,12 @@ def consults(query: str) -> dict[str, Any]:
 
 
 PATCH = """
-from repro.agents import cells as changed
+from repro.agents import jobs as changed
 build = changed.build
 def patched(*args, **kwargs):
-    cell = build(*args, **kwargs)
-    cell.gateway["knowledge"] |= {fields}
-    return cell
+    job = build(*args, **kwargs)
+    job.gateway["knowledge"] |= {fields}
+    return job
 changed.build = patched
 """
 
@@ -162,11 +162,11 @@ def test_a_knowledge_server_slow_limited_and_dead_costs_calls_and_not_the_cell(s
     queries = ["tiles", "limit", "sleep", "die", "again", "more", "evenmore"]
     script = [*map(consults, queries), solves(), END]
     _, bundle = study(study_tool, knowing, script, "--budget-kb-calls", "5", fields="{'timeout_s': 2}")
-    cell = "L1_36/with_kb/0"
-    told = record(bundle, cell)
+    job = "L1_36/with_kb/0"
+    told = record(bundle, job)
     assert told["status"] == "completed" and len(told["attempts"]) == 1, told
-    assert rows(bundle)[cell]["status"] == "done" and rows(bundle)[cell]["agent"]["solution"]
-    answers = events(bundle, cell, "tool_result")[: len(queries)]
+    assert rows(bundle)[job]["status"] == "done" and rows(bundle)[job]["agent"]["solution"]
+    answers = events(bundle, job, "tool_result")[: len(queries)]
     assert [bool(each["is_error"]) for each in answers] == [False, False, True, True, True, True, True]
     words = ["Tiling", "Rate limit", "timed out", "failed", "failed", "used up", "used up"]
     for answer, word in zip(answers, words, strict=True):

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 pytest.importorskip("anthropic", reason="requirements/agents.txt is not installed")
-from agent_cell import Cell, call, message, text  # noqa: E402
+from agent_cell import Job, call, message, text  # noqa: E402
 from conftest import ROOT  # noqa: E402
 
 from repro.agents import preflight, session, task  # noqa: E402
 from repro.agents.events import EVENTS, Ending, Record  # noqa: E402
 from repro.errors import UsageError  # noqa: E402
-from repro.judge.procfs import processes  # noqa: E402
+from repro.system.procfs import processes  # noqa: E402
 
 SOLUTION = "solutions/L1_36_RMSNorm.py"
 CREATE = call("str_replace_based_edit_tool", command="create", path=SOLUTION, file_text="x = 1\n")
@@ -29,16 +29,16 @@ DONE = message(text("done"))
 
 
 @pytest.fixture
-def cell(tmp_path: Path) -> Iterator[Cell]:
-    made = Cell(tmp_path)
+def job(tmp_path: Path) -> Iterator[Job]:
+    made = Job(tmp_path)
     yield made
     made.close()
 
 
-def start(cell: Cell, **changes: Any) -> subprocess.Popen[str]:
+def start(job: Job, **changes: Any) -> subprocess.Popen[str]:
     """The session as a process that could be the first one of a container."""
-    cell.write(**changes)
-    command = ["env", "--default-signal=INT", sys.executable, "-W", "error", "-m", "repro.agents.session", cell.folder]
+    job.write(**changes)
+    command = ["env", "--default-signal=INT", sys.executable, "-W", "error", "-m", "repro.agents.session", job.folder]
     env = os.environ | {"ANTHROPIC_API_KEY": "planted-key", "HF_TOKEN": "planted-token"}
     return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
 
@@ -64,105 +64,105 @@ while [ $(wc -l < pids) -lt 3 ]; do sleep 0.05; done
 
 @pytest.mark.clock
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_agent_with_all_that_it_started_and_keeps_its_work(cell: Cell, number: int) -> None:
+def test_a_signal_ends_the_agent_with_all_that_it_started_and_keeps_its_work(job: Job, number: int) -> None:
     """Also what left its session, its parent and its environment behind."""
-    cell.serve([message(CREATE), message(call("bash", 2, command=STARTS + "touch there; sleep 300"))])
-    process = start(cell)
-    until((cell.folder / "work" / "there").exists)
+    job.serve([message(CREATE), message(call("bash", 2, command=STARTS + "touch there; sleep 300"))])
+    process = start(job)
+    until((job.folder / "work" / "there").exists)
     begin = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0 and time.monotonic() - begin < 10, err
-    outcome = cell.outcome()
+    outcome = job.outcome()
     assert outcome["status"] == "infra_error" and signal.Signals(number).name in outcome["detail"]
-    assert outcome["turns"] == 2 and (cell.folder / "work" / SOLUTION).read_text() == "x = 1\n"
-    pids = [int(line) for line in (cell.folder / "work" / "pids").read_text().split()]
+    assert outcome["turns"] == 2 and (job.folder / "work" / SOLUTION).read_text() == "x = 1\n"
+    pids = [int(line) for line in (job.folder / "work" / "pids").read_text().split()]
     assert len(pids) == 3 and not any(alive(pid) for pid in pids)
 
 
 @pytest.mark.clock
-def test_a_signal_wakes_a_session_that_waits_for_the_model(cell: Cell) -> None:
-    cell.serve([{"hang_s": 100}])
-    process = start(cell)
-    until(lambda: cell.requests())
+def test_a_signal_wakes_a_session_that_waits_for_the_model(job: Job) -> None:
+    job.serve([{"hang_s": 100}])
+    process = start(job)
+    until(lambda: job.requests())
     process.terminate()
     begin = time.monotonic()
     process.communicate(timeout=30)
-    assert cell.outcome()["status"] == "infra_error" and time.monotonic() - begin < 10
+    assert job.outcome()["status"] == "infra_error" and time.monotonic() - begin < 10
 
 
-def test_the_wall_budget_ends_a_command_and_what_it_started(cell: Cell) -> None:
-    cell.serve([message(CREATE), message(call("bash", 2, command=STARTS + "sleep 300"))])
-    outcome = cell.run(budgets={"wall_s": 3})
+def test_the_wall_budget_ends_a_command_and_what_it_started(job: Job) -> None:
+    job.serve([message(CREATE), message(call("bash", 2, command=STARTS + "sleep 300"))])
+    outcome = job.run(budgets={"wall_s": 3})
     assert outcome["status"] == "timeout" and "3 s" in outcome["detail"] and outcome["wall_s"] < 15
-    pids = [int(line) for line in (cell.folder / "work" / "pids").read_text().split()]
+    pids = [int(line) for line in (job.folder / "work" / "pids").read_text().split()]
     assert len(pids) == 3 and not any(alive(pid) for pid in pids)
-    assert cell.events()[-1] | {"t": 0, "detail": ""} == {"t": 0, "kind": "end", "status": "timeout", "detail": ""}
+    assert job.events()[-1] | {"t": 0, "detail": ""} == {"t": 0, "kind": "end", "status": "timeout", "detail": ""}
 
 
 @pytest.mark.clock
 def test_an_agent_that_does_not_come_back_cannot_keep_the_outcome_from_being_written(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
+    job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stuck:
         def run(self) -> Ending:
             time.sleep(20)
             return Ending("completed")
 
-    cell.serve([DONE])
+    job.serve([DONE])
     monkeypatch.setattr(session, "PATIENCE_S", 1.0)
     monkeypatch.setattr(session, "runner", lambda *_: Stuck())
-    outcome = cell.run(budgets={"wall_s": 1})
+    outcome = job.run(budgets={"wall_s": 1})
     assert outcome["status"] == "timeout" and outcome["wall_s"] < 10
 
 
-def test_programs_left_behind_by_an_agent_that_is_done_are_ended(cell: Cell) -> None:
-    cell.serve([message(CREATE), message(call("bash", 2, command=STARTS)), DONE])
-    assert cell.run()["status"] == "completed"
-    assert not any(alive(int(pid)) for pid in (cell.folder / "work" / "pids").read_text().split())
+def test_programs_left_behind_by_an_agent_that_is_done_are_ended(job: Job) -> None:
+    job.serve([message(CREATE), message(call("bash", 2, command=STARTS)), DONE])
+    assert job.run()["status"] == "completed"
+    assert not any(alive(int(pid)) for pid in (job.folder / "work" / "pids").read_text().split())
 
 
 @pytest.mark.slow
-def test_dead_programs_are_buried_while_the_agent_works(cell: Cell) -> None:
+def test_dead_programs_are_buried_while_the_agent_works(job: Job) -> None:
     """Else a shell that starts many in the background uses up a container's process ids."""
     states = "cat /proc/[0-9]*/stat 2>/dev/null | sed 's/.*) //' | while read state parent rest; do "
     states += "if [ $parent = $PPID ]; then echo $state; fi; done"
     orphans = f"for i in $(seq 50); do (setsid true &) ; done; sleep 1; {states}"
-    cell.serve([message(CREATE), message(call("bash", 2, command=orphans)), DONE])
-    process = start(cell)
+    job.serve([message(CREATE), message(call("bash", 2, command=orphans)), DONE])
+    process = start(job)
     process.communicate(timeout=60)
-    ours = cell.events("tool_result")[1]["text"].split()
+    ours = job.events("tool_result")[1]["text"].split()
     assert ours and set(ours) <= {"S", "R", "D"}, ours
 
 
-def test_events_are_there_as_they_happen(cell: Cell) -> None:
+def test_events_are_there_as_they_happen(job: Job) -> None:
     """A session that is killed leaves all that came before."""
-    cell.serve([message(CREATE), message(call("bash", 2, command="touch there; sleep 300"))])
-    process = start(cell)
-    until((cell.folder / "work" / "there").exists)
+    job.serve([message(CREATE), message(call("bash", 2, command="touch there; sleep 300"))])
+    process = start(job)
+    until((job.folder / "work" / "there").exists)
     process.kill()
     process.communicate()
-    kinds = [event["kind"] for event in cell.events()]
+    kinds = [event["kind"] for event in job.events()]
     assert kinds == ["preflight", "request", "assistant", "tool_use", "tool_result", "request", "assistant", "tool_use"]
-    os.killpg(shell_of(cell), signal.SIGKILL)
+    os.killpg(shell_of(job), signal.SIGKILL)
 
 
-def shell_of(cell: Cell) -> int:
-    """The session of the shell that works in a cell's folder."""
+def shell_of(job: Job) -> int:
+    """The session of the shell that works in a job's folder."""
     for pid in processes():
         try:
-            if os.readlink(f"/proc/{pid}/cwd") == str(cell.folder / "work"):
+            if os.readlink(f"/proc/{pid}/cwd") == str(job.folder / "work"):
                 return os.getsid(pid)
         except OSError:
             continue
     raise AssertionError("no shell works there")
 
 
-def test_no_secret_of_the_session_reaches_the_agents_programs(cell: Cell) -> None:
-    cell.serve([message(CREATE), message(call("bash", 2, command="env; cat /proc/$$/environ | tr '\\0' '\\n'")), DONE])
-    process = start(cell)
+def test_no_secret_of_the_session_reaches_the_agents_programs(job: Job) -> None:
+    job.serve([message(CREATE), message(call("bash", 2, command="env; cat /proc/$$/environ | tr '\\0' '\\n'")), DONE])
+    process = start(job)
     process.communicate(timeout=60)
-    shown = cell.events("tool_result")[1]["text"]
+    shown = job.events("tool_result")[1]["text"]
     assert "planted" not in shown and "REPRO_RESULTS=" in shown and "TRITON_INTERPRET=1" in shown
 
 
@@ -171,27 +171,27 @@ def test_no_secret_of_the_session_reaches_the_agents_programs(cell: Cell) -> Non
 KB = {"arm": "with_kb", "knowledge": "local"}
 
 
-def test_a_knowledge_base_with_other_tools_than_expected_ends_it_before_any_request(cell: Cell) -> None:
-    cell.serve([DONE], mcp=True)
-    outcome = cell.run(**KB, expect_tools=["echo", "search_knowledge"])
-    assert outcome["status"] == "infra_error" and "search_knowledge" in outcome["detail"] and cell.requests() == []
+def test_a_knowledge_base_with_other_tools_than_expected_ends_it_before_any_request(job: Job) -> None:
+    job.serve([DONE], mcp=True)
+    outcome = job.run(**KB, expect_tools=["echo", "search_knowledge"])
+    assert outcome["status"] == "infra_error" and "search_knowledge" in outcome["detail"] and job.requests() == []
 
 
-def test_a_knowledge_base_that_is_missing_ends_it_before_any_request(cell: Cell) -> None:
-    cell.serve([DONE])
-    outcome = cell.run(**KB, expect_tools=["echo"])
-    assert outcome["status"] == "infra_error" and "does not answer" in outcome["detail"] and cell.requests() == []
+def test_a_knowledge_base_that_is_missing_ends_it_before_any_request(job: Job) -> None:
+    job.serve([DONE])
+    outcome = job.run(**KB, expect_tools=["echo"])
+    assert outcome["status"] == "infra_error" and "does not answer" in outcome["detail"] and job.requests() == []
 
 
-def test_a_knowledge_base_in_an_arm_without_one_ends_it_before_any_request(cell: Cell) -> None:
-    cell.serve([DONE], mcp=True)
-    outcome = cell.run()
-    assert outcome["status"] == "infra_error" and "baseline" in outcome["detail"] and cell.requests() == []
+def test_a_knowledge_base_in_an_arm_without_one_ends_it_before_any_request(job: Job) -> None:
+    job.serve([DONE], mcp=True)
+    outcome = job.run()
+    assert outcome["status"] == "infra_error" and "baseline" in outcome["detail"] and job.requests() == []
 
 
 @pytest.mark.clock
-def test_a_gateway_that_is_not_there_ends_it_at_once(cell: Cell) -> None:
-    outcome = cell.run()
+def test_a_gateway_that_is_not_there_ends_it_at_once(job: Job) -> None:
+    outcome = job.run()
     assert outcome["status"] == "infra_error" and "gateway cannot be reached" in outcome["detail"]
     assert outcome["wall_s"] < 10
 
@@ -204,12 +204,12 @@ def test_an_interface_that_is_up_is_a_way_out_and_one_that_is_down_is_none(tmp_p
     assert preflight.ways_out(tmp_path, tmp_path) == ["eth0", "odd0"]
 
 
-def test_a_machine_with_a_network_is_no_container(cell: Cell) -> None:
+def test_a_machine_with_a_network_is_no_container(job: Job) -> None:
     if not preflight.ways_out():
         pytest.skip("this machine has no network to be seen")
-    cell.serve([DONE])
-    outcome = cell.run(isolation="container")
-    assert outcome["status"] == "infra_error" and "has a network" in outcome["detail"] and cell.requests() == []
+    job.serve([DONE])
+    outcome = job.run(isolation="container")
+    assert outcome["status"] == "infra_error" and "has a network" in outcome["detail"] and job.requests() == []
 
 
 # -- the task -------------------------------------------------------------------------------------------------------
@@ -224,36 +224,36 @@ def test_a_folder_without_a_task_is_refused_in_one_line(tmp_path: Path, broken: 
     assert done.returncode == 1 and done.stderr.startswith("repro: ") and len(done.stderr.splitlines()) == 1
 
 
-def test_the_file_that_names_the_arm_is_removed_before_the_agent_works(cell: Cell) -> None:
+def test_the_file_that_names_the_arm_is_removed_before_the_agent_works(job: Job) -> None:
     """Its programs may read all of its folder and every environment; the baseline is not told that it is one."""
     look = call("bash", command="ls ..; grep -rs 'the-[a]rm' .. /proc/$$/environ; env")
-    cell.serve([message(look), message(CREATE), DONE])
-    process = start(cell, arm="the-arm")
+    job.serve([message(look), message(CREATE), DONE])
+    process = start(job, arm="the-arm")
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 0 and cell.outcome()["status"] == "completed", (out, err)
-    (found, _) = cell.events("tool_result")
+    assert process.returncode == 0 and job.outcome()["status"] == "completed", (out, err)
+    (found, _) = job.events("tool_result")
     assert "agent.json" not in found["text"] and "the-arm" not in found["text"] and "events.jsonl" in found["text"]
 
 
-def test_an_unknown_agent_or_problem_is_refused(cell: Cell) -> None:
-    cell.serve([DONE])
-    assert "no agent 'gpt'" in cell.run(agent="gpt")["detail"]
+def test_an_unknown_agent_or_problem_is_refused(job: Job) -> None:
+    job.serve([DONE])
+    assert "no agent 'gpt'" in job.run(agent="gpt")["detail"]
     with pytest.raises(UsageError, match="L9_99"):
-        cell.write(problems=["L9_99"])
+        job.write(problems=["L9_99"])
 
 
-def test_every_arm_gets_the_same_prompt(cell: Cell) -> None:
-    arms = [cell.write(arm="baseline"), cell.write(**KB, expect_tools=["echo"]),
-            cell.write(arm="placebo", knowledge="placebo", expect_tools=["echo"])]  # fmt: skip
+def test_every_arm_gets_the_same_prompt(job: Job) -> None:
+    arms = [job.write(arm="baseline"), job.write(**KB, expect_tools=["echo"]),
+            job.write(arm="placebo", knowledge="placebo", expect_tools=["echo"])]  # fmt: skip
     assert len({task.prompt(each) for each in arms}) == 1 and len({task.system(each) for each in arms}) == 1
     told = (task.prompt(arms[1]) + task.system(arms[1])).lower()
     assert not any(word in told for word in ("knowledge", "mcp", "arm ", "baseline", "search"))
 
 
-def test_the_prompt_names_every_problem_its_files_and_the_command(cell: Cell) -> None:
-    one = task.prompt(cell.write())
-    whole = task.prompt(cell.write(mode="suite", problems=["L1_36", "L3_43"], device="cuda", size="full"))
-    assert str(cell.folder / "work" / SOLUTION) in one and f"{cell.folder}/problems/L1_36_RMSNorm.py" in one
+def test_the_prompt_names_every_problem_its_files_and_the_command(job: Job) -> None:
+    one = task.prompt(job.write())
+    whole = task.prompt(job.write(mode="suite", problems=["L1_36", "L3_43"], device="cuda", size="full"))
+    assert str(job.folder / "work" / SOLUTION) in one and f"{job.folder}/problems/L1_36_RMSNorm.py" in one
     assert "--device cpu --size smoke" in one and "There is no GPU here" in one and "$" not in one + whole
     assert "solutions/L3_43_MinGPTCausalAttention.py" in whole and "--device cuda --size full" in whole
     assert "There is no GPU" not in whole and "each of the 2 problems" in whole
@@ -271,22 +271,22 @@ def test_limits_are_written_in_words() -> None:
 # -- replay ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_recording_is_carried_out_again_for_real(cell: Cell, tmp_path: Path) -> None:
-    cell.serve([message(CREATE), message(call("bash", 2, command="echo 2 >> " + SOLUTION)), DONE])
-    assert cell.run()["status"] == "completed"
-    first = (cell.folder / "work" / SOLUTION).read_text()
+def test_a_recording_is_carried_out_again_for_real(job: Job, tmp_path: Path) -> None:
+    job.serve([message(CREATE), message(call("bash", 2, command="echo 2 >> " + SOLUTION)), DONE])
+    assert job.run()["status"] == "completed"
+    first = (job.folder / "work" / SOLUTION).read_text()
     (tmp_path / "again").mkdir()
-    again = Cell(tmp_path / "again")
-    (again.folder / "replay.jsonl").write_bytes((cell.folder / EVENTS).read_bytes())
+    again = Job(tmp_path / "again")
+    (again.folder / "replay.jsonl").write_bytes((job.folder / EVENTS).read_bytes())
     outcome = again.run(agent="replay")
     again.close()
-    assert outcome["status"] == "completed" and outcome["tool_calls"] == cell.outcome()["tool_calls"]
+    assert outcome["status"] == "completed" and outcome["tool_calls"] == job.outcome()["tool_calls"]
     assert (again.folder / "work" / SOLUTION).read_text() == first == "x = 1\n2\n"
 
 
-def test_an_invalid_recording_is_reported(cell: Cell) -> None:
-    (cell.folder / "replay.jsonl").write_text("no json\n")
-    outcome = cell.run(agent="replay")
+def test_an_invalid_recording_is_reported(job: Job) -> None:
+    (job.folder / "replay.jsonl").write_text("no json\n")
+    outcome = job.run(agent="replay")
     assert outcome["status"] == "infra_error" and "is not a recording" in outcome["detail"]
 
 

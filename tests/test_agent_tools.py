@@ -16,7 +16,7 @@ from repro.agents.deadline import Deadline, Stopped
 from repro.agents.tools_bash import Bash
 from repro.agents.tools_editor import Editor
 from repro.agents.tools_result import MOST_CHARACTERS, shorten
-from repro.judge.procfs import processes
+from repro.system.procfs import processes
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent"}
 

@@ -17,14 +17,17 @@ from test_compare import H200, on
 from test_report import bundle_of, result
 from test_terminal import line_with
 
-from repro import cli, problems, settings, wording
-from repro.agents import controls, folder, options
-from repro.evaluation import absent
-from repro.judge import provenance
+from repro import config
+from repro.cli import main
+from repro.judge.source import provenance
+from repro.problems import catalogue
+from repro.records import wording
 from repro.report import document, markdown, model
+from repro.studies.agent import controls, folder, options
+from repro.studies.evaluation import absent
 
-SUITE = problems.suites()["agent"]
-RMS_NORM = (settings.ORACLE_DIR / "L1_36_RMSNorm.py").read_text()
+SUITE = catalogue.suites()["agent"]
+RMS_NORM = (config.ORACLE_DIR / "L1_36_RMSNorm.py").read_text()
 ZEROS = """import torch
 from torch import nn
 
@@ -83,7 +86,7 @@ def test_every_sample_of_a_kernelbench_run_is_a_repeat_in_its_order(tmp_path: Pa
         "L3_44": ["level_3_problem_44_sample_0_kernel.py"],
     }
     assert found.unused == ["generation_config.yaml", "level_1_problem_1_sample_0_kernel.py"]
-    problem = problems.load("L1_36")
+    problem = catalogue.load("L1_36")
     assert found.repeats(problem) == 3 and b"sample_10" in found.solve(problem, 2).source
 
 
@@ -93,14 +96,14 @@ def test_what_is_no_solution_is_named(tmp_path: Path) -> None:
     assert told(found, tmp_path) == {"L1_36": ["L1_36.py"]}
     assert found.unused == ["L1_04_x.py", "L1_82.md", "L1_97/", "kernel.py"]
     assert "L1_97/" in wording.unused("mine", found.unused) and "and 4 more" in wording.unused("mine", ["x"] * 12)
-    assert b"no solution in L1_97/" in found.solve(problems.load("L1_97"), 0).source
+    assert b"no solution in L1_97/" in found.solve(catalogue.load("L1_97"), 0).source
 
 
 def test_a_problem_without_a_file_is_missing_and_says_why(tmp_path: Path) -> None:
     found = scanned(tmp_path, "L1_36.py")
-    given = found.solve(problems.load("L3_43"), 0)
+    given = found.solve(catalogue.load("L3_43"), 0)
     assert given.missing and given == absent("L3_43_MinGPTCausalAttention", "no file of L3_43 in the folder")
-    assert found.repeats(problems.load("L3_43")) == 1
+    assert found.repeats(catalogue.load("L3_43")) == 1
 
 
 # --- the command line ------------------------------------------------------------------------------------------------
@@ -127,12 +130,12 @@ def test_wrong_use_is_found_before_anything_starts(
     placed(tmp_path, **{"good__L1_36.py": RMS_NORM, "empty__notes.md": ""})
     monkeypatch.chdir(tmp_path)
     arguments, words = WRONG[name]
-    assert cli.main(["run", *CPU, "--results", "results", *arguments]) == 1
+    assert main.main(["run", *CPU, "--results", "results", *arguments]) == 1
     assert words in capsys.readouterr().err and not (tmp_path / "results").exists()
 
 
 def chosen(device: str, size: str, *words: str) -> list[str]:
-    args = cli.parser().parse_args(["run", *words])
+    args = main.parser().parse_args(["run", *words])
     return [control.name for control in options.chosen_controls(args, device, size)]
 
 
@@ -149,9 +152,9 @@ def test_torch_controls_run_where_tf32_exists_and_a_time_counts(tmp_path: Path) 
 # --- controls --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("problem", problems.ids())
+@pytest.mark.parametrize("problem", catalogue.ids())
 def test_a_torch_control_is_the_problems_model_and_two_lines(problem: str, tmp_path: Path) -> None:
-    loaded = problems.load(problem)
+    loaded = catalogue.load(problem)
     for name in controls.TORCH:
         given = controls.EVERY[name]().solve(loaded, 0)
         added = given.source.removeprefix(loaded.path.read_bytes()).decode().split("\n")
@@ -277,7 +280,7 @@ def test_interrupted_and_resumed_it_ends_with_its_plan(tool: Tool, smoke_results
 @pytest.mark.timeout(1500)
 def test_two_folders_of_ten_solutions_are_judged_at_smoke_size(tool: Tool) -> None:
     """The shipped solutions in both forms, and one arm lacks a problem; the tenth row says so."""
-    for file in settings.ORACLE_DIR.glob("L*.py"):
+    for file in config.ORACLE_DIR.glob("L*.py"):
         level, number = file.name[1], int(file.name[3:5])
         placed(tool.folder / "a", **{file.name: file.read_text()})
         if file.name[:5] != "L1_82":

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from repro import settings
+from repro import config
 
 # One process imports torch; each case is a fork of it, with a line of its own on the standard output.
 PROGRAM = """
@@ -124,7 +124,7 @@ def check(cases: list[dict[str, Any]], device: str, repeats: int = 0, **environm
     """Compares the shipped kernels with fp64: every relative error is within the limit of its dtype."""
     told = []
     for each in cases:
-        (folder,) = settings.ARTIFACTS_DIR.glob(f"{each['number']}_*")
+        (folder,) = config.ARTIFACTS_DIR.glob(f"{each['number']}_*")
         told.append(each | {"file": str(folder / "optimized_kernel_beam_search.py"), "repeats": repeats})
     command = [sys.executable, "-c", PROGRAM, device]
     done = subprocess.run(

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from conftest import Tool, strict_json
 
-from repro import cli, problems, settings
+from repro import config
 from repro.artifacts import layout, readme, trace
+from repro.cli import main
+from repro.problems import catalogue
 
-SHIPPED = settings.ARTIFACTS_DIR
+SHIPPED = config.ARTIFACTS_DIR
 NAME = "36_RMSNorm"
 TIMES_MS = {1: 5.0, 2: 3.6, 3: 3.5, 4: 3.52}
 # L1_36 at full size: elements that are read, and as many that are written.
@@ -96,7 +98,7 @@ def edit(path: Path, change: Callable[[Any], Any]) -> None:
 def linted(root: Path, tmp_path: Path) -> tuple[int, dict[str, Any]]:
     """`repro artifacts lint`: exit code and findings."""
     out = tmp_path / "lint.json"
-    code = cli.main(["artifacts", "lint", str(root), "--json", str(out)])
+    code = main.main(["artifacts", "lint", str(root), "--json", str(out)])
     return code, strict_json(out.read_text())
 
 
@@ -362,7 +364,7 @@ def test_the_dtype_of_a_profile_is_inferred_from_its_traffic(
 ) -> None:
     metrics = {"dram__bytes_read.sum": read} | ({} if written is None else {"dram__bytes_write.sum": written})
     write(tmp_path / OPTIMIZED_NCU, {"metrics": {"kernel": metrics}})
-    work = problems.load(f"L1_{number:02d}").work
+    work = catalogue.load(f"L1_{number:02d}").work
     assert work is not None
     found = trace.profile_dtype(layout.Round(1, tmp_path), "optimized", work)
     assert found == dtype
@@ -404,5 +406,5 @@ def test_without_matplotlib_a_figure_is_a_missing_prerequisite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    code = cli.main(["artifacts", "figure", str(published(tmp_path / "a")), "-o", str(tmp_path / "f.svg")])
+    code = main.main(["artifacts", "figure", str(published(tmp_path / "a")), "-o", str(tmp_path / "f.svg")])
     assert code == 1 and "needs matplotlib" in capsys.readouterr().err

@@ -17,11 +17,14 @@ from typing import Any, cast
 import pytest
 from conftest import CPU, Tool, strict_json
 
-from repro import benchmark, cli, evaluation, settings, wording
-from repro.cells import CELLS, Cell, Outcome
+from repro import config
+from repro.cli import main
 from repro.engines.base import inbox
 from repro.errors import UsageError
-from repro.progress import Progress
+from repro.records import wording
+from repro.records.job import JOBS, Job, Outcome
+from repro.runs.progress import Progress
+from repro.studies import artifact_study, evaluation
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -93,7 +96,7 @@ FOLDERS: dict[str, tuple[str | None, str | None]] = {
 
 
 def shipped(number: str) -> Path:
-    return next(settings.ARTIFACTS_DIR.glob(f"{number}_*"))
+    return next(config.ARTIFACTS_DIR.glob(f"{number}_*"))
 
 
 def strangers(root: Path) -> Path:
@@ -108,12 +111,12 @@ def strangers(root: Path) -> Path:
                 assert size in problem
                 problem = problem.replace(size, small)
         (folder / "problem.py").write_text(problem)
-        for file, text in zip(benchmark.KERNELS.values(), kernels, strict=True):
+        for file, text in zip(artifact_study.KERNELS.values(), kernels, strict=True):
             if text is not None:
                 (folder / file).write_text(text)
     (root / "img").mkdir()
     (root / "README.md").write_text("# Artifacts\n")
-    (root / "benchmark.py").write_text("raise SystemExit('not to be run')\n")
+    (root / "studies/artifact_study.py").write_text("raise SystemExit('not to be run')\n")
     return root
 
 
@@ -209,9 +212,9 @@ def test_every_bundle_row_keeps_what_was_asked_for(judged: Any) -> None:
 
 def options(*args: str) -> dict[str, Any]:
     """The judge's options of `repro benchmark` with these arguments, on a GPU."""
-    parsed = cli.parser().parse_args(["benchmark", *args])
-    found: evaluation.JudgeOptions = cli._options(parsed)
-    return found.for_cell("cuda")
+    parsed = main.parser().parse_args(["benchmark", *args])
+    found: evaluation.JudgeOptions = main._options(parsed)
+    return found.for_job("cuda")
 
 
 def test_a_benchmark_compares_with_every_torch_baseline_within_four_minutes() -> None:
@@ -219,7 +222,10 @@ def test_a_benchmark_compares_with_every_torch_baseline_within_four_minutes() ->
     that is more, for it compiles meanwhile; 10 s are kept for the machine."""
     found = options()
     assert found["modes"] == ["eager", "compile", "reduce_overhead", "max_autotune"] and not found["parity"]
-    assert found["timing_budget_s"] == benchmark.BUDGET_S and found["compile_timeout_s"] == benchmark.COMPILE_TIMEOUT_S
+    assert (
+        found["timing_budget_s"] == artifact_study.BUDGET_S
+        and found["compile_timeout_s"] == artifact_study.COMPILE_TIMEOUT_S
+    )
     assert 5 * (3 * found["timing_budget_s"] + max(15.0, found["compile_timeout_s"]) + 10.0) <= 240
 
 
@@ -232,7 +238,7 @@ def test_a_quick_look_is_shorter_and_says_so() -> None:
 
 
 class Batches:
-    """An engine that notes which cells are handed over together, and what lies in their folder."""
+    """An engine that notes which jobs are handed over together, and what lies in their folder."""
 
     device = "cpu"
 
@@ -242,9 +248,9 @@ class Batches:
     def describe(self) -> dict[str, Any]:
         return {}
 
-    def run(self, cells: list[Cell], progress: Any) -> Iterator[Outcome]:
-        self.folders.append(inbox(cells))
-        yield from (Outcome(cell.id, "failed", error="not run") for cell in cells)
+    def run(self, jobs: list[Job], progress: Any) -> Iterator[Outcome]:
+        self.folders.append(inbox(jobs))
+        yield from (Outcome(job.id, "failed", error="not run") for job in jobs)
 
 
 @pytest.mark.parametrize(("trust", "processes"), [("audited", 1), ("dev", 5)])
@@ -252,29 +258,29 @@ def test_what_ships_shares_a_process_and_every_cell_its_own_files(trust: str, pr
     """A judge that is a solution's process too (dev) is not shared."""
     engine = Batches()
     asked = evaluation.JudgeOptions(trust=trust)
-    benchmark.run(settings.ARTIFACTS_DIR, [], "smoke", tmp_path, cast(Any, engine), asked, Progress(), resume=False)
+    artifact_study.run(config.ARTIFACTS_DIR, [], "smoke", tmp_path, cast(Any, engine), asked, Progress(), resume=False)
     fixtures, *judging = engine.folders  # what is missing is measured before anything is judged, in one process
-    assert len(fixtures[CELLS].splitlines()) == 5 and b'"fixture"' in fixtures[CELLS].splitlines()[0]
+    assert len(fixtures[JOBS].splitlines()) == 5 and b'"fixture"' in fixtures[JOBS].splitlines()[0]
     assert len(judging) == processes
     seen = set()
     for folder in judging:
-        for line in folder[CELLS].decode().splitlines():
-            cell = Cell.from_json(json.loads(line))
-            artifact = settings.ARTIFACTS_DIR / cell.id
-            assert folder[cell.problem] == (artifact / "problem.py").read_bytes()
-            kernels = [(artifact / file).read_bytes() for file in benchmark.KERNELS.values()]
-            assert [folder[file] for _, file, _ in cell.solutions] == kernels
-            seen.add(cell.id)
+        for line in folder[JOBS].decode().splitlines():
+            job = Job.from_json(json.loads(line))
+            artifact = config.ARTIFACTS_DIR / job.id
+            assert folder[job.problem] == (artifact / "problem.py").read_bytes()
+            kernels = [(artifact / file).read_bytes() for file in artifact_study.KERNELS.values()]
+            assert [folder[file] for _, file, _ in job.solutions] == kernels
+            seen.add(job.id)
     assert len(seen) == 5
 
 
 def test_strangers_share_no_process(tmp_path: Path) -> None:
     engine = Batches()
     root = strangers(tmp_path / "theirs")
-    benchmark.run(
+    artifact_study.run(
         root, ["36"], "smoke", tmp_path, cast(Any, engine), evaluation.JudgeOptions(), Progress(), resume=False
     )
-    assert len(engine.folders) > 3 and all(len(f[CELLS].splitlines()) == 1 for f in engine.folders)
+    assert len(engine.folders) > 3 and all(len(f[JOBS].splitlines()) == 1 for f in engine.folders)
 
 
 def test_one_problem_by_number_by_name_and_none(tmp_path: Path) -> None:
@@ -342,5 +348,5 @@ def test_both_protocols_time_the_same_kernels(tool: Tool, open_folder: Path) -> 
     """They differ by what they do, cold or warm, mean or median, but not by the order of magnitude."""
     _, (entry,) = entries_of(tool, open_folder, "36", "--quick", "--parity")
     assert entry["parity"]["measurement"] is True and entry["parity"]["reasons"] == {}
-    for key in benchmark.published_keys({}):
+    for key in artifact_study.published_keys({}):
         assert 0.5 < entry["parity"][key] / entry[key] < 2, key

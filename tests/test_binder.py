@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from repro.judge import binder
+from repro.judge.worker import binding
 
 
 class Conv(nn.Module):
@@ -71,12 +71,12 @@ class Deeper(nn.Module):
 
 def built_with(init: list[Any], function: Callable[..., Any], model: Callable[..., nn.Module]) -> Any:
     """What `function` gets of an input and a model of these arguments."""
-    return binder.bind(function, model(*init), 1, init)("x")
+    return binding.bind(function, model(*init), 1, init)("x")
 
 
 def called_with(function: Callable[..., Any], model: nn.Module, *values: Any) -> Any:
     """What `function` gets; it returns its arguments."""
-    return binder.bind(function, model, len(values))(*values)
+    return binding.bind(function, model, len(values))(*values)
 
 
 def test_named_parameters_take_the_models_values_by_name() -> None:
@@ -178,9 +178,9 @@ def test_positional_only_parameters_are_bound() -> None:
 
 def test_an_unbound_parameter_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="'temperature' .* matches no input and no model value"):
-        binder.bind(lambda x, temperature: x, Conv(), 1)
+        binding.bind(lambda x, temperature: x, Conv(), 1)
     with pytest.raises(TypeError, match="takes 1 of the problem's 2 inputs"):
-        binder.bind(lambda x: x, Conv(), 2)
+        binding.bind(lambda x: x, Conv(), 2)
 
 
 class Transposed(nn.Module):
@@ -327,7 +327,7 @@ def test_a_positional_parameter_that_stays_at_its_default_keeps_its_place() -> N
 def test_an_unreadable_signature_is_a_type_error_with_a_remedy() -> None:
     """A builtin of an extension was a ValueError about a signature."""
     with pytest.raises(TypeError, match="has no readable signature: define it with def"):
-        binder.bind(torch.rms_norm, Conv(), 1)
+        binding.bind(torch.rms_norm, Conv(), 1)
 
 
 def test_the_constructors_arguments_are_found_by_name_whether_the_model_kept_them_or_not() -> None:
@@ -365,7 +365,7 @@ def test_no_left_over_argument_is_given_where_a_tensor_or_another_argument_is_as
     scope: dict[str, Any] = {}
     exec(f"def function(x, {name}): return {name}", scope)
     with pytest.raises(TypeError, match=f"'{name}' .* matches no input and no model value"):
-        binder.bind(scope["function"], Pooled(3), 1, init)
+        binding.bind(scope["function"], Pooled(3), 1, init)
 
 
 def test_bias_is_the_models_own_where_the_layers_is_asked_for_too() -> None:

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from conftest import ROOT, Tool, manifest, strict_json
 
-from repro import jsonio
 from repro.bundle.write import Bundle, latest
 from repro.errors import BundleError, PrerequisiteError, UsageError
-from repro.progress import Progress
-from repro.runs import open_bundle
+from repro.runs.loop import open_bundle
+from repro.runs.progress import Progress
+from repro.system import jsonio
 
 PLAN = ["a", "b", "c"]
 PARAMETERS = {"size": "smoke"}
@@ -56,13 +56,13 @@ def begun(tmp_path: Path) -> Path:
 INTERRUPTED = """
 import os, pathlib, signal, sys, types
 from repro import runs
-from repro.cells import Cell, Outcome
+from repro.jobs import Job, Outcome
 from repro.errors import ReproError
 from repro.progress import Progress
 
 point, real = int(sys.argv[2]), os.fsync
-cells = [Cell(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(2)]
-rows = [runs.Row(cell.id, cell) for cell in cells]
+jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(2)]
+rows = [runs.Row(job.id, job) for job in jobs]
 bundle = runs.open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {}, Progress(), resume=False)
 seen = 0
 
@@ -73,10 +73,10 @@ def fsync(number):
     if seen == point:
         os.kill(os.getpid(), signal.SIGINT)
 
-def outcomes(cells, progress):
-    yield Outcome(cells[0].id, "done", {"value": 1}, wall_s=0.0, fingerprint={"fingerprint_id": "f", "fields": {}})
+def outcomes(jobs, progress):
+    yield Outcome(jobs[0].id, "done", {"value": 1}, wall_s=0.0, fingerprint={"fingerprint_id": "f", "fields": {}})
     os.kill(os.getpid(), signal.SIGINT)
-    yield Outcome(cells[1].id, "done", {"value": 2}, wall_s=0.0)
+    yield Outcome(jobs[1].id, "done", {"value": 2}, wall_s=0.0)
 
 os.fsync = fsync
 engine = types.SimpleNamespace(device="cpu", describe=lambda: {}, run=outcomes)

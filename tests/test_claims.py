@@ -15,11 +15,16 @@ from test_compare import H200, folder_of, on
 from test_report import bundle_of, result
 from test_terminal import line_with
 
-from repro import benchmark, claims, cli, problems, replication, settings
+from repro import config
+from repro.analysis import claims
+from repro.analysis import published as figures
+from repro.analysis.published import Claim
 from repro.artifacts.layout import Artifact
 from repro.bundle.write import Bundle
-from repro.claims import Claim
+from repro.cli import main
 from repro.errors import UsageError
+from repro.problems import catalogue
+from repro.studies import artifact_study
 
 H100 = {"gpu_name": "NVIDIA H100", "bandwidth_signature_gb_s": 2446.848, "mig_mode": 0}
 # The published times of 36, with which its published speedup follows.
@@ -53,8 +58,8 @@ def theirs(folder: Path, times: dict[str, Any] = THEIRS, **options: Any) -> Path
 
 def test_the_shipped_claims_are_whole() -> None:
     """Both studies with every kind of figure; each claim says what tests it or what is lacking, and its source."""
-    found = claims.load()
-    known = {p.key for suite in ("agent", "artifacts") for p in problems.suite(suite, size="full")}
+    found = figures.load()
+    known = {p.key for suite in ("agent", "artifacts") for p in catalogue.suite(suite, size="full")}
     ids = {claim.id for claim in found}
     assert len(ids) == len(found) == 125
     assert sum(claim.study == "agent" for claim in found) == 23
@@ -68,7 +73,7 @@ def test_the_shipped_claims_are_whole() -> None:
 
 def test_the_published_figures_agree_with_each_other() -> None:
     """A slip of a digit would show: means, speedups and running bests follow from the figures beside them."""
-    value = {claim.id: claim.value for claim in claims.load()}
+    value = {claim.id: claim.value for claim in figures.load()}
 
     def of(family: str) -> dict[str, float]:
         return {name.removeprefix(f"{family}/"): v for name, v in value.items() if name.startswith(f"{family}/")}
@@ -91,11 +96,11 @@ def test_the_published_figures_agree_with_each_other() -> None:
 
 def test_every_command_is_one_of_this_tool() -> None:
     """As a reader types it, with the published folder for DIR."""
-    commands = {claim.command for claim in claims.load() if claim.command}
+    commands = {claim.command for claim in figures.load() if claim.command}
     assert commands
     for command in commands:
         words = shlex.split(command.replace("DIR", "theirs"))
-        assert words[0] == "repro" and cli.parser().parse_args(words[1:]).verb in ("benchmark", "evaluate", "run")
+        assert words[0] == "repro" and main.parser().parse_args(words[1:]).verb in ("benchmark", "evaluate", "run")
 
 
 SMALL = """
@@ -127,7 +132,7 @@ values = { 36_RMSNorm = 2.0 }
 def small(tmp_path: Path, text: str = SMALL) -> list[Claim]:
     file = tmp_path / "claims.toml"
     file.write_text(text)
-    return claims.load(file)
+    return figures.load(file)
 
 
 def test_a_claim_has_its_band_and_its_command(tmp_path: Path) -> None:
@@ -181,7 +186,7 @@ def test_no_claim_occurs_twice(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="two claims have the id f/36_RMSNorm"):
         small(tmp_path, SMALL + family)
     with pytest.raises(UsageError, match="cannot read claims"):
-        claims.load(tmp_path / "missing.toml")
+        figures.load(tmp_path / "missing.toml")
 
 
 # Verdicts
@@ -203,7 +208,7 @@ def test_no_claim_occurs_twice(tmp_path: Path) -> None:
 def test_words(tmp_path: Path, low: float, high: float, verdict: str) -> None:
     (claim,) = small(tmp_path)
     exact = Claim(**{**claim.__dict__, "low": 1.8, "high": 2.2})
-    assert replication.word(low, high, exact) == verdict
+    assert claims.word(low, high, exact) == verdict
 
 
 def test_a_speedup_compares_on_another_gpu_and_a_time_does_not(tool: Tool) -> None:
@@ -263,13 +268,13 @@ def test_the_shipped_kernels_are_never_taken_for_the_published_ones(tool: Tool) 
 
 
 def test_a_benchmark_knows_whether_its_kernels_ship(tmp_path: Path) -> None:
-    shipped = settings.ARTIFACTS_DIR / "36_RMSNorm"
+    shipped = config.ARTIFACTS_DIR / "36_RMSNorm"
     copied = tmp_path / "36_RMSNorm"
     shutil.copytree(shipped, copied)
-    assert benchmark.ships(Artifact(shipped)) and benchmark.ships(Artifact(copied))
+    assert artifact_study.ships(Artifact(shipped)) and artifact_study.ships(Artifact(copied))
     for file in ("input_kernel.py", "optimized_kernel_beam_search.py"):
         (copied / file).write_text("def kernel_function(x, eps): return x\n")
-    assert not benchmark.ships(Artifact(copied)) and not benchmark.ships(Artifact(tmp_path))
+    assert not artifact_study.ships(Artifact(copied)) and not artifact_study.ships(Artifact(tmp_path))
 
 
 def test_every_stack_has_its_verdict(tool: Tool) -> None:
@@ -517,7 +522,7 @@ def agent(folder: Path, speedups: dict[str, list[dict[str, float]]], name: str =
 
 
 def published(arm: str) -> dict[str, float]:
-    found = {c.problem: c.value for c in claims.load() if c.id.startswith(f"agent-speedup-{arm}/")}
+    found = {c.problem: c.value for c in figures.load() if c.id.startswith(f"agent-speedup-{arm}/")}
     assert len(found) == 10
     return found
 
@@ -578,7 +583,7 @@ def test_the_published_bundles_pass_nothing_off_as_the_published_kernels(tool: T
     paths = [shipped_benchmark(stack) for stack in ("h200-pinned", "h200-newer")]
     done, found, outcomes = judged(tool, *paths)
     assert done.code == 0 and len(outcomes[SPEEDUP]) == 2
-    assert not any(found["counts"][side][verdict] for side in found["counts"] for verdict in replication.TRIED)
+    assert not any(found["counts"][side][verdict] for side in found["counts"] for verdict in claims.TRIED)
 
 
 def test_wrong_use_is_one_line(tool: Tool) -> None:

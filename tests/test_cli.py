@@ -6,24 +6,24 @@ import argparse
 
 import pytest
 
-from repro import cli, inner
+from repro.cli import internal, main
 from repro.errors import UsageError
-from repro.progress import Progress
+from repro.runs.progress import Progress
 
 
 def verbs() -> dict[str, argparse.ArgumentParser]:
     """Every verb that the parser knows, the engines' own among them."""
-    (action,) = [a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    (action,) = [a for a in main.parser()._actions if isinstance(a, argparse._SubParsersAction)]
     return dict(action.choices)
 
 
 VERBS = verbs()
-LISTED = [name for of in cli.GROUPS.values() for name in of]
+LISTED = [name for of in main.GROUPS.values() for name in of]
 
 
 def test_help_lists_every_verb_once_and_hides_the_engines_own() -> None:
-    assert sorted((*LISTED, *inner.NAMES)) == sorted(VERBS)
-    text = cli.parser().format_help()
+    assert sorted((*LISTED, *internal.NAMES)) == sorted(VERBS)
+    text = main.parser().format_help()
     told = [line.split()[0] for line in text.split("\noptions:")[0].splitlines() if line.startswith("  ")]
     assert told == LISTED
 
@@ -42,10 +42,10 @@ def test_help_of_a_verb_says_every_default_and_every_verb_takes_quiet_and_verbos
 @pytest.mark.parametrize("typo, meant", [("evalute", "evaluate"), ("benchmrk", "benchmark"), ("verfy", "verify")])
 def test_a_typo_names_the_nearest_verb_and_no_hidden_one(typo: str, meant: str) -> None:
     with pytest.raises(UsageError) as caught:
-        cli._known([typo, "x.py"])
+        main._known([typo, "x.py"])
     text = str(caught.value)
     assert f"`repro {meant}`" in text and len(text) < 240
-    assert not any(f"{name}," in text or f" {name}." in text for name in inner.NAMES)
+    assert not any(f"{name}," in text or f" {name}." in text for name in internal.NAMES)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,6 @@ def test_report_draws_the_page_where_its_packages_are_installed(
 ) -> None:
     """And says in a line that it does not; a format that is asked for is drawn or refused."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if here else None)
-    args = cli.parser().parse_args(["report", *words.split()])
-    assert cli._formats(args, Progress()) == formats.split()
+    args = main.parser().parse_args(["report", *words.split()])
+    assert main._formats(args, Progress()) == formats.split()
     assert ("jinja2 and matplotlib" in capsys.readouterr().err) == (formats == "md")

@@ -15,12 +15,14 @@ from test_page import document, section
 from test_page import rows_of as table
 from test_report import bundle_of, drawn, line_with, result, study
 
-from repro import compare, jsonio, measured, settings
+from repro import config
+from repro.analysis import compare, records
 from repro.bundle.write import Bundle
 from repro.fingerprint import series
 from repro.report import clocks, latex, markdown, page, plots
 from repro.report import document as documents
 from repro.report.clocks import BINS, FEWEST
+from repro.system import jsonio
 
 TIMES = {"eager": 8.0, "compile": 7.0, "input_kernel": 5.0, "optimized": 3.525}
 CLASSES = {"eager": "bf16", "compile": "bf16"}
@@ -39,7 +41,7 @@ def theirs(folder: Path, reasons: dict[str, Any] | None) -> Path:
 
 def built(*bundles: Bundle) -> dict[str, Any]:
     """A document as its JSON holds it."""
-    found: dict[str, Any] = json.loads(jsonio.dumps(documents.build(list(bundles), settings.ARTIFACTS_DIR)))
+    found: dict[str, Any] = json.loads(jsonio.dumps(documents.build(list(bundles), config.ARTIFACTS_DIR)))
     return found
 
 
@@ -48,7 +50,7 @@ def built(*bundles: Bundle) -> dict[str, Any]:
 
 @pytest.mark.parametrize("reason", ["hw_thermal", "hw_power_brake", "sw_thermal"])
 def test_times_of_a_throttled_row_are_no_measurement_and_its_verdict_stays(reason: str, tmp_path: Path) -> None:
-    found = measured.read(Bundle.open(theirs(tmp_path, {reason: DURING})))
+    found = records.read(Bundle.open(theirs(tmp_path, {reason: DURING})))
     for record in found.records.values():
         assert record.why_not == f"throttled: while it was timed the GPU reported {reason} in 3.3% of samples"
     assert {record.verdict for record in found.records.values()} == {"correct", ""}, "solutions, and torch's own"
@@ -65,7 +67,7 @@ def test_what_does_not_throttle_the_timed_part_leaves_times_as_they_are(
 ) -> None:
     """A power cap, clocks that were set, heat before anything was timed; a row that was not sampled."""
     bundle = Bundle.open(theirs(tmp_path, reasons))
-    assert not any(record.why_not for record in measured.read(bundle).records.values())
+    assert not any(record.why_not for record in records.read(bundle).records.values())
     assert "its times are no measurement" not in jsonio.dumps(built(bundle))
 
 
@@ -134,11 +136,11 @@ def test_a_throttled_solution_is_in_no_mean_and_no_figure(tmp_path: Path) -> Non
 
 
 def test_a_row_that_is_throttled_says_so_as_it_ends(tmp_path: Path) -> None:
-    from repro import benchmark
+    from repro.studies import artifact_study
 
     (row,) = Bundle.open(theirs(tmp_path, {"hw_thermal": DURING})).rows.values()
-    assert " ms" not in benchmark.summary(row) and "correct" in benchmark.summary(row)
-    entry = benchmark.entry(row)
+    assert " ms" not in artifact_study.summary(row) and "correct" in artifact_study.summary(row)
+    entry = artifact_study.entry(row)
     assert entry["no_measurement"].startswith("throttled: ") and entry["optimized_ms"] == pytest.approx(3.525)
 
 

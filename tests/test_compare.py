@@ -14,12 +14,13 @@ from conftest import CPU, ROOT, Done, Tool, shipped_benchmark, strict_json
 from test_report import artifacts, bundle_of, result, study
 from test_terminal import line_with
 
-from repro import compare, measured, settings
+from repro import config
+from repro.analysis import compare, records
+from repro.analysis.records import Interval
 from repro.bundle.write import Bundle, latest
 from repro.errors import BundleError
-from repro.measured import Interval
 
-PUBLISHED = settings.ARTIFACTS_DIR / "results"
+PUBLISHED = config.ARTIFACTS_DIR / "results"
 H200 = {"gpu_name": "NVIDIA H200", "bandwidth_signature_gb_s": 4814.304, "mig_mode": 0, "gpu_uuid_hash": "aa"}
 EAGER, COMPILE = {"eager": "bf16"}, {"eager": "bf16", "compile": "bf16"}
 
@@ -290,8 +291,8 @@ def test_a_damaged_row_is_reported_and_not_compared(tool: Tool) -> None:
 def test_neither_compare_nor_claims_need_torch() -> None:
     """The host of a docker run has none."""
     code = (
-        "import sys; sys.modules['torch'] = None; import repro.compare, repro.replication, repro.report.claims, "
-        "repro.report.comparison"
+        "import sys; sys.modules['torch'] = None; import repro.analysis.compare, repro.analysis.claims, "
+        "repro.report.claims, repro.report.comparison"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
@@ -328,17 +329,17 @@ def test_quotients_carry_both_intervals() -> None:
 @pytest.mark.parametrize("ci95", [[2.0, 1.0], [0.0, 3.0], [1.0, "inf"], [3.0, 4.0], None])
 def test_an_interval_is_three_positive_numbers_in_order(ci95: Any) -> None:
     with pytest.raises(BundleError):
-        measured.interval({"ratio": 2.0, "ci95": ci95}, "ratio")
-    assert measured.interval(None, "ratio") is None
+        records.interval({"ratio": 2.0, "ci95": ci95}, "ratio")
+    assert records.interval(None, "ratio") is None
 
 
 def test_an_interval_of_no_width_may_be_a_rounding_off() -> None:
-    found = measured.interval({"ratio": 2.0, "ci95": [2.0 + 1e-15, 2.0 + 1e-15]}, "ratio")
+    found = records.interval({"ratio": 2.0, "ci95": [2.0 + 1e-15, 2.0 + 1e-15]}, "ratio")
     assert found == Interval(2.0, 2.0, 2.0 + 1e-15)
 
 
 def test_solutions_of_one_row_are_distinguished(tool: Tool) -> None:
-    found = measured.read(artifacts(tool.folder / "a"))
+    found = records.read(artifacts(tool.folder / "a"))
     names = ("input_kernel", "optimized", "eager", "compile")
     assert {key for key in found.records if key[0] == "36"} == {("36", name) for name in names}
     assert found.unmeasured.keys() == {"82", "4"} and "holds no kernel" in found.unmeasured["4"]

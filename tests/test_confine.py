@@ -29,7 +29,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from repro.judge import confine  # noqa: E402
+from repro.judge.sandbox import confinement  # noqa: E402
 
 ORDINARY = 12345
 ATTACH, SEIZE = 16, 0x4206
@@ -138,8 +138,8 @@ def system(number: int, *args: int) -> None:
 
 def number(name: str) -> int:
     """A system call's number on this machine."""
-    numbers = confine.DENIED.get(name) or confine.ON_ITSELF_ALONE[name][0]
-    return numbers[confine.MACHINES[platform.machine()][0]]
+    numbers = confinement.DENIED.get(name) or confinement.ON_ITSELF_ALONE[name][0]
+    return numbers[confinement.MACHINES[platform.machine()][0]]
 
 
 def read_byte(path: Path) -> bytes:
@@ -160,8 +160,8 @@ def check_files(scratch: Path, other: str, secret: str) -> None:
     (scratch / "mine").write_text("x")
     refused((scratch / "mine").rename, outside / "mine", codes=(*EPERM_OR_EACCES, errno.EXDEV))
     refused(os.link, known, scratch / "link", codes=(*EPERM_OR_EACCES, errno.EXDEV))
-    refused((confine.settings.ROOT / "new").write_text, "x")
-    refused((confine.settings.ROOT / "repro" / "__init__.py").open, "a")
+    refused((confinement.settings.ROOT / "new").write_text, "x")
+    refused((confinement.settings.ROOT / "repro" / "__init__.py").open, "a")
     refused(Path("/dev/new").write_text, "x")
     refused(Path("/proc/sys/kernel/core_pattern").open, "r+")
     Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("named")  # the CUDA driver does so
@@ -185,8 +185,8 @@ def check_reading(scratch: Path, other: str, readable: str) -> None:
     assert Path(readable).read_text() == "readable"
     refused((Path(other) / "known").read_text)
     refused(os.listdir, other)
-    refused((confine.settings.ROOT / "README.md").read_text)
-    refused((confine.settings.ROOT / "artifacts" / "oracle" / "L1_36_RMSNorm.py").read_text)
+    refused((confinement.settings.ROOT / "README.md").read_text)
+    refused((confinement.settings.ROOT / "artifacts" / "oracle" / "L1_36_RMSNorm.py").read_text)
     home = Path(pwd.getpwuid(os.getuid()).pw_dir) if os.getuid() != ORDINARY else None
     if home is not None and home.is_dir() and home not in (Path("/"), *scratch.parents):
         refused(os.listdir, home)
@@ -230,9 +230,11 @@ def check_sibling(scratch: Path, pid: str) -> None:
 
 def check_kernel(scratch: Path) -> None:
     """Namespaces, mounts, keys, tracing and clocks are closed, and a child is made all the same."""
-    for name in confine.DENIED:
+    for name in confinement.DENIED:
         refused(system, number(name), 0, 0, 0, 0, 0)
-    refused(system, confine.CLONE[confine.MACHINES[platform.machine()][0]], 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0)
+    refused(
+        system, confinement.CLONE[confinement.MACHINES[platform.machine()][0]], 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0
+    )
     refused(time.clock_settime, time.CLOCK_REALTIME, 0)
     assert subprocess.run(["unshare", "--user", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0
 
@@ -270,7 +272,8 @@ def check_gpu(scratch: Path, handle: str, nbytes: str) -> None:
     import triton
     import triton.language as tl
 
-    from repro.judge import driver, provenance
+    from repro.judge.gpu import driver
+    from repro.judge.source import provenance
 
     @triton.jit
     def double(x_ptr, out_ptr, COUNT: tl.constexpr):
@@ -302,10 +305,10 @@ def check_gpu(scratch: Path, handle: str, nbytes: str) -> None:
 
 def check_shielded_gpu(scratch: Path) -> None:
     """The driver starts in a shielded process, whose /proc/self belongs to root, and hands out memory."""
-    assert set(confine.shield().values()) == {"applied"}
+    assert set(confinement.shield().values()) == {"applied"}
     import torch
 
-    from repro.judge import driver
+    from repro.judge.gpu import driver
 
     data, handle = driver.allocate(64, torch.device("cuda:0"))
     assert handle and int(data.fill_(3).sum()) == 192
@@ -324,10 +327,10 @@ def main() -> None:
     readable = [Path(__file__), *map(Path, arguments[1:])] if name == "check_reading" else [Path(__file__)]
     applied: dict[str, str] = {}
     if mode == "no-landlock":
-        confine._abi = lambda: (_ for _ in ()).throw(OSError(errno.ENOSYS, "Function not implemented"))  # type: ignore
+        confinement._abi = lambda: (_ for _ in ()).throw(OSError(errno.ENOSYS, "Function not implemented"))  # type: ignore
     if mode != "free":
         shielded = [int(arguments[0])] if name == "check_sibling" else []
-        applied = confine.confine(scratch, readable, shielded)
+        applied = confinement.confine(scratch, readable, shielded)
     print(json.dumps(applied), flush=True)
     globals()[name](scratch, *arguments)
 
@@ -407,12 +410,12 @@ def confined(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
 def landlock_here() -> int:
     """The version of Landlock of this kernel, 0 for none."""
     try:
-        return confine._abi()
+        return confinement._abi()
     except OSError:
         return 0
 
 
-needs_landlock = pytest.mark.skipif(landlock_here() < confine.OLDEST_ABI, reason="this kernel has no Landlock")
+needs_landlock = pytest.mark.skipif(landlock_here() < confinement.OLDEST_ABI, reason="this kernel has no Landlock")
 
 
 def test_everything_is_applied_where_the_kernel_has_it(confined: Run) -> None:
@@ -427,7 +430,7 @@ def test_everything_is_applied_where_the_kernel_has_it(confined: Run) -> None:
         "seccomp",
     ]
     without = {name for name, said in applied.items() if not said.startswith("applied")}
-    assert without <= ({"landlock"} if landlock_here() < confine.OLDEST_ABI else set()), applied
+    assert without <= ({"landlock"} if landlock_here() < confinement.OLDEST_ABI else set()), applied
     assert "not bound" not in applied["landlock"], "a thread ran before"
 
 
@@ -502,14 +505,14 @@ def test_without_landlock_the_rest_is_applied_and_said(confined: Run, tmp_path: 
 
 def test_a_machine_without_a_table_is_said_to_have_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    assert confine._seccomp([]) == "not applied: no table for riscv64"
+    assert confinement._seccomp([]) == "not applied: no table for riscv64"
 
 
 def test_a_shielded_process_is_closed_to_its_own_user(confined: Run) -> None:
     """Root reads everything, so an ordinary user looks."""
     if confined.uid == 0:  # type: ignore[attr-defined]
         pytest.skip("root may look")
-    program = f"import sys, time; sys.path.insert(0, {str(confine.settings.ROOT)!r})\n" \
+    program = f"import sys, time; sys.path.insert(0, {str(confinement.settings.ROOT)!r})\n" \
               "from repro.judge import confine; print(confine.shield(), flush=True); time.sleep(60)"  # fmt: skip
     python, env = interpreter(confined.uid) or ("", {})  # type: ignore[attr-defined]
     judge = subprocess.Popen([python, "-P", "-c", program], env=env, cwd="/", stdout=subprocess.PIPE,
@@ -527,9 +530,9 @@ def test_a_shielded_process_is_closed_to_its_own_user(confined: Run) -> None:
 
 
 def test_structures_have_the_kernel_s_layout() -> None:
-    assert ctypes.sizeof(confine._Ruleset) == 24
-    assert ctypes.sizeof(confine._PathBeneath) == 12 and confine._PathBeneath.parent_fd.offset == 8
-    assert ctypes.sizeof(confine._Program) == 16 and confine._Program.instructions.offset == 8
+    assert ctypes.sizeof(confinement._Ruleset) == 24
+    assert ctypes.sizeof(confinement._PathBeneath) == 12 and confinement._PathBeneath.parent_fd.offset == 8
+    assert ctypes.sizeof(confinement._Program) == 16 and confinement._Program.instructions.offset == 8
 
 
 @pytest.mark.parametrize(
@@ -538,14 +541,14 @@ def test_structures_have_the_kernel_s_layout() -> None:
      (7, 0xFFFF, 3, 2), (9, 0xFFFF, 3, 2)],
 )  # fmt: skip
 def test_no_kernel_is_asked_for_more_than_it_knows(abi: int, files: int, net: int, scoped: int) -> None:
-    ruleset = confine._ruleset(abi)
+    ruleset = confinement._ruleset(abi)
     assert (ruleset.files, ruleset.net, ruleset.scoped) == (files, net, scoped)
 
 
 def test_the_first_landlock_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """It refuses every rename between folders, and Triton's cache renames."""
-    monkeypatch.setattr(confine, "_abi", lambda: 1)
-    assert confine._landlock(Path("/nowhere"), []) == "not applied: ABI 1 is too old"
+    monkeypatch.setattr(confinement, "_abi", lambda: 1)
+    assert confinement._landlock(Path("/nowhere"), []) == "not applied: ABI 1 is too old"
 
 
 def test_rules_cover_everything_around_a_hidden_folder(tmp_path: Path) -> None:
@@ -553,15 +556,15 @@ def test_rules_cover_everything_around_a_hidden_folder(tmp_path: Path) -> None:
     for name in ("a/hidden/x", "a/b", "c"):
         (tmp_path / name).mkdir(parents=True)
     hidden = [tmp_path / "a" / "hidden"]
-    assert sorted(confine._around(tmp_path, hidden)) == [tmp_path / "a" / "b", tmp_path / "c"]
-    assert list(confine._around(tmp_path / "c", hidden)) == [tmp_path / "c"]
-    assert list(confine._around(hidden[0], hidden)) == []
-    assert list(confine._around(hidden[0] / "x", hidden)) == [hidden[0] / "x"], "below it, named on purpose"
+    assert sorted(confinement._around(tmp_path, hidden)) == [tmp_path / "a" / "b", tmp_path / "c"]
+    assert list(confinement._around(tmp_path / "c", hidden)) == [tmp_path / "c"]
+    assert list(confinement._around(hidden[0], hidden)) == []
+    assert list(confinement._around(hidden[0] / "x", hidden)) == [hidden[0] / "x"], "below it, named on purpose"
 
 
 def test_the_scratch_folder_may_hold_no_device_node() -> None:
-    assert confine.OWN & (confine.MAKE_CHAR | confine.MAKE_BLOCK | confine.IOCTL_DEV) == 0
-    assert confine.OWN & confine.REFER and confine.OWN & confine.TRUNCATE
+    assert confinement.OWN & (confinement.MAKE_CHAR | confinement.MAKE_BLOCK | confinement.IOCTL_DEV) == 0
+    assert confinement.OWN & confinement.REFER and confinement.OWN & confinement.TRUNCATE
 
 
 def decide(program: bytes, arch: int, call: int, *args: int) -> int:
@@ -572,44 +575,46 @@ def decide(program: bytes, arch: int, call: int, *args: int) -> int:
     while True:
         kind, yes, no, value = code[at]
         at += 1
-        if kind == confine.RETURN:
+        if kind == confinement.RETURN:
             return int(value)
-        if kind == confine.LOAD:
+        if kind == confinement.LOAD:
             held = struct.unpack_from("<I", data, value)[0]
             continue
         met = {
-            confine.JUMP_EQUAL: held == value, confine.JUMP_GE: held >= value, confine.JUMP_SET: bool(held & value)
-        }  # fmt: skip
+            confinement.JUMP_EQUAL: held == value,
+            confinement.JUMP_GE: held >= value,
+            confinement.JUMP_SET: bool(held & value),
+        }
         at += yes if met[kind] else no
 
 
-REFUSED, ALLOWED = confine.REFUSE | errno.EPERM, confine.ALLOW
+REFUSED, ALLOWED = confinement.REFUSE | errno.EPERM, confinement.ALLOW
 
 
 @pytest.mark.parametrize("machine, read, exit_group", [("x86_64", 0, 231), ("aarch64", 63, 94)])
 def test_the_filter_of_both_machines(machine: str, read: int, exit_group: int) -> None:
     """Both tables are decided here, whichever machine this is."""
-    column, arch = confine.MACHINES[machine]
-    program = confine.filter_program(machine, [-1, 4321, -4321])
+    column, arch = confinement.MACHINES[machine]
+    program = confinement.filter_program(machine, [-1, 4321, -4321])
 
     def answer(call: int, *args: int) -> int:
         return decide(program, arch, call, *args)
 
     assert len(program) % 8 == 0 and len(program) // 8 < 4096
     assert answer(read) == answer(exit_group) == ALLOWED
-    assert {answer(numbers[column]) for numbers in confine.DENIED.values()} == {REFUSED}
-    assert decide(program, confine.MACHINES["aarch64" if machine == "x86_64" else "x86_64"][1], read) == REFUSED
+    assert {answer(numbers[column]) for numbers in confinement.DENIED.values()} == {REFUSED}
+    assert decide(program, confinement.MACHINES["aarch64" if machine == "x86_64" else "x86_64"][1], read) == REFUSED
     assert decide(program, 0x40000003, read) == REFUSED, "32-bit calls"
-    assert answer(confine.X32_BIT + read) == REFUSED
-    families = {family: answer(confine.SOCKET[column], family) for family in (1, 2, 10, 16, 17, 38, 40)}
+    assert answer(confinement.X32_BIT + read) == REFUSED
+    families = {family: answer(confinement.SOCKET[column], family) for family in (1, 2, 10, 16, 17, 38, 40)}
     assert {family for family, said in families.items() if said == ALLOWED} == {1, 16}
-    assert answer(confine.CLONE3[column]) == confine.REFUSE | errno.ENOSYS
-    assert answer(confine.CLONE[column], 0x003D0F00) == answer(confine.CLONE[column], signal.SIGCHLD) == ALLOWED
-    assert {answer(confine.CLONE[column], 1 << bit) for bit in (17, 25, 26, 27, 28, 29, 30)} == {REFUSED}
-    for call in (confine.KILL[column], confine.TGKILL[column]):
+    assert answer(confinement.CLONE3[column]) == confinement.REFUSE | errno.ENOSYS
+    assert answer(confinement.CLONE[column], 0x003D0F00) == answer(confinement.CLONE[column], signal.SIGCHLD) == ALLOWED
+    assert {answer(confinement.CLONE[column], 1 << bit) for bit in (17, 25, 26, 27, 28, 29, 30)} == {REFUSED}
+    for call in (confinement.KILL[column], confinement.TGKILL[column]):
         assert {answer(call, pid) for pid in (-1, 4321, -4321)} == {REFUSED}
         assert {answer(call, pid) for pid in (0, 1, 4322, 99999)} == {ALLOWED}
-    for numbers, argument in confine.ON_ITSELF_ALONE.values():
+    for numbers, argument in confinement.ON_ITSELF_ALONE.values():
         assert answer(numbers[column], *([0] * argument)) == ALLOWED
         assert answer(numbers[column], *([0] * argument), 77) == REFUSED
 
@@ -623,9 +628,14 @@ def test_numbers_are_those_of_the_kernel_s_headers() -> None:
     for file in (header, generic):
         words = [line.split() for line in file.read_text().splitlines() if line.startswith("#define __NR")]
         tables.append({w[1].removeprefix("__NR_").removeprefix("__NR3264_"): w[2] for w in words if len(w) > 2})
-    named = {**confine.DENIED, **{name: numbers for name, (numbers, _) in confine.ON_ITSELF_ALONE.items()}}
-    named |= {"socket": confine.SOCKET, "clone": confine.CLONE, "clone3": confine.CLONE3, "kill": confine.KILL}
-    named |= {"tgkill": confine.TGKILL, "seccomp": confine.SECCOMP}
+    named = {**confinement.DENIED, **{name: numbers for name, (numbers, _) in confinement.ON_ITSELF_ALONE.items()}}
+    named |= {
+        "socket": confinement.SOCKET,
+        "clone": confinement.CLONE,
+        "clone3": confinement.CLONE3,
+        "kill": confinement.KILL,
+    }
+    named |= {"tgkill": confinement.TGKILL, "seccomp": confinement.SECCOMP}
     for name, numbers in named.items():
         for table, ours in zip(tables, numbers, strict=True):
             assert table.get(name, str(ours)) == str(ours), name
@@ -636,9 +646,9 @@ def test_a_confined_worker_uses_the_gpu(confined: Run) -> None:
     """It opens memory of a shielded process, compiles, launches and profiles; so nothing that CUDA needs is closed."""
     import torch
 
-    from repro.judge import driver
+    from repro.judge.gpu import driver
 
-    confine.shield()
+    confinement.shield()
     data, handle = driver.allocate(4 * 256, torch.device("cuda:0"))
     data.view(torch.float32).fill_(7)
     torch.cuda.synchronize()

@@ -19,8 +19,9 @@ import torch
 import triton
 
 from repro.errors import SolutionRejected
-from repro.judge import digests, driver, outputs
-from repro.judge.seal import Seal
+from repro.judge.gpu import commitment, driver
+from repro.judge.gpu.commitment_check import Seal
+from repro.judge.worker import outputs
 
 DTYPES = ["float32", "bfloat16", "float16", "float64", "int64", "int32", "uint8", "bool"]
 KEY = bytes(range(16))
@@ -45,15 +46,15 @@ def absorbed(s: list[int], w: list[int]) -> list[int]:
 
 def plainly(data: bytes, turns: int, first: int, key: bytes) -> bytes:
     """The states of all segments of some bytes, number by number."""
-    size, found = turns * digests.TURN_BYTES, b""
+    size, found = turns * commitment.TURN_BYTES, b""
     k = [int.from_bytes(key[at : at + 4], "little") for at in range(0, 16, 4)]
     for number, begin in enumerate(range(0, len(data), size), first):
         segment = data[begin : begin + size].ljust(size, b"\0")
         lanes = []
-        for lane in range(digests.LANES):
+        for lane in range(commitment.LANES):
             s = [k[0] ^ number & WORD, k[1] ^ lane, k[2], k[3]]
             for turn in range(turns):
-                at = turn * digests.TURN_BYTES + lane * 16
+                at = turn * commitment.TURN_BYTES + lane * 16
                 s = absorbed(s, [int.from_bytes(segment[at + i : at + i + 4], "little") for i in range(0, 16, 4)])
             lanes.append(s)
         while len(lanes) > 1:
@@ -77,26 +78,26 @@ def raw(values: torch.Tensor) -> bytes:
 @pytest.mark.parametrize("count, turns, first", [(1, 1, 0), (8191, 1, 0), (8192, 2, 7), (12301, 1, WORD)])
 def test_states_are_what_they_are_defined_to_be(count: int, turns: int, first: int) -> None:
     values = drawn("uint8", count)
-    assert digests.states(values, turns, first, KEY) == plainly(raw(values), turns, first, KEY)
+    assert commitment.states(values, turns, first, KEY) == plainly(raw(values), turns, first, KEY)
 
 
 def test_a_state_depends_on_every_bit_its_place_and_the_key() -> None:
     values = drawn("float32", 2048).view(torch.uint8)  # two segments of one turn
-    usual = digests.states(values, 1, 0, KEY)
+    usual = commitment.states(values, 1, 0, KEY)
     assert len(usual) == 32 and usual[:16] != usual[16:]
     found = {usual}
     for bit in [*range(0, 65536, 977), 0, 1, 65535]:
         other = values.clone()
         other[bit // 8] ^= 1 << bit % 8
-        now = digests.states(other, 1, 0, KEY)
+        now = commitment.states(other, 1, 0, KEY)
         half = slice(16, 32) if bit < 32768 else slice(0, 16)
         assert now[half] == usual[half], "the other segment's is its own"
         found.add(now)
     for change in (values.roll(4096), values.roll(16), values.roll(4)):
-        found.add(digests.states(change, 1, 0, KEY))
+        found.add(commitment.states(change, 1, 0, KEY))
     for at in range(16):
-        found.add(digests.states(values, 1, 0, KEY[:at] + b"\xff" + KEY[at + 1 :]))
-    found.add(digests.states(values, 1, 1, KEY))
+        found.add(commitment.states(values, 1, 0, KEY[:at] + b"\xff" + KEY[at + 1 :]))
+    found.add(commitment.states(values, 1, 1, KEY))
     assert len(found) == 1 + len({*range(0, 65536, 977), 0, 1, 65535}) + 3 + 16 + 1
     mean = sum(bin(a ^ b).count("1") for x in found - {usual} for a, b in zip(x, usual, strict=True)) / len(found)
     assert 56 < mean < 140, "about half of the bits of a changed state change"
@@ -104,18 +105,18 @@ def test_a_state_depends_on_every_bit_its_place_and_the_key() -> None:
 
 def test_segments_follow_the_size_of_the_output() -> None:
     for nbytes, turns in ((1, 8), (128 << 20, 8), ((128 << 20) + 1, 16), (1 << 30, 64), (7516192768, 512)):
-        assert digests.turns(nbytes) == turns, nbytes
-        assert -(-nbytes // digests.segment_bytes(nbytes)) <= digests.MOST_SEGMENTS
+        assert commitment.turns(nbytes) == turns, nbytes
+        assert -(-nbytes // commitment.segment_bytes(nbytes)) <= commitment.MOST_SEGMENTS
 
 
 def test_pieces_have_the_states_of_the_whole() -> None:
     values = drawn("bfloat16", 50001).view(torch.uint8)
-    whole = digests.of(values, KEY)
-    size = digests.segment_bytes(values.numel())
+    whole = commitment.of(values, KEY)
+    size = commitment.segment_bytes(values.numel())
     assert len(whole) == 16 * -(-values.numel() // size) > 32
     for first in range(len(whole) // 16):
-        assert digests.states(values[first * size : (first + 1) * size], 8, first, KEY) == whole[first * 16 :][:16]
-        assert digests.states(values[first * size :], 8, first, KEY) == whole[first * 16 :]
+        assert commitment.states(values[first * size : (first + 1) * size], 8, first, KEY) == whole[first * 16 :][:16]
+        assert commitment.states(values[first * size :], 8, first, KEY) == whole[first * 16 :]
 
 
 # -- seals -------------------------------------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ def sealed(output: Any, dims: int = 1, most: int = 1 << 24) -> tuple[Seal, dict[
     """A seal as an honest worker's answers make it, and the description that comes with it."""
     seal = Seal(dims, most)
     found = outputs.sealed(output, seal.key)
-    seal.roots = [digests.root(states, size, seal.key) for states, size in found]
+    seal.roots = [commitment.root(states, size, seal.key) for states, size in found]
     seal.told = [base64.b64encode(states).decode() for states, _ in found]
     return seal, outputs.describe(output, [])
 
@@ -170,7 +171,7 @@ def test_an_honest_workers_bytes_match_its_states(name: str, dims: int, dtype: s
             fetched.clear()
             got = seal.rows(0, part, fetch)
             assert torch.equal(got, rows if part is None else rows[part]), (part, most)
-            assert max(fetched) * own.element_size() <= max(most, digests.segment_bytes(0))
+            assert max(fetched) * own.element_size() <= max(most, commitment.segment_bytes(0))
             before = len(fetched)
             assert torch.equal(seal.rows(0, part, fetch), got) and len(fetched) == before, "it is kept"
             seal, described = sealed(output, dims, most)
@@ -308,7 +309,7 @@ class Thread:
 
 def followed(memory: bytes, turns: int, first: int, key: bytes) -> bytes:
     """What the kernel writes, thread by thread."""
-    code, blocks = program("digest"), -(-len(memory) // (turns * digests.TURN_BYTES))
+    code, blocks = program("digest"), -(-len(memory) // (turns * commitment.TURN_BYTES))
     out = bytearray(16 * blocks)
     k = {f"k{i}": int.from_bytes(key[4 * i : 4 * i + 4], "little") for i in range(4)}
     values = k | {"data": 0, "bytes": len(memory), "turns": turns, "first": first & WORD, "states": 0, "shared": 0}
@@ -327,7 +328,7 @@ def followed(memory: bytes, turns: int, first: int, key: bytes) -> bytes:
 def test_the_kernel_as_written_computes_the_states(count: int, turns: int, first: int) -> None:
     """Every instruction of it, by all threads of each block: whole and partial loads, several turns, an edge."""
     values = drawn("uint8", count)
-    assert followed(raw(values), turns, first, KEY) == digests.states(values, turns, first, KEY)
+    assert followed(raw(values), turns, first, KEY) == commitment.states(values, turns, first, KEY)
 
 
 @pytest.mark.parametrize("name", PTX)
@@ -347,7 +348,9 @@ def test_states_on_the_gpu_are_those_of_the_cpu(dtype: str) -> None:
         values = drawn(dtype, *shape)
         flat = outputs.memory(values, list(range(values.dim())))
         for turns, first in ((1, 0), (8, 12345), (32, WORD)):
-            assert digests.states(flat.cuda(), turns, first, KEY) == digests.states(flat, turns, first, KEY), shape
+            assert commitment.states(flat.cuda(), turns, first, KEY) == commitment.states(flat, turns, first, KEY), (
+                shape
+            )
         shifted = values.cuda().view(-1)[1:]  # memory that begins anywhere
         assert outputs.sealed(shifted, KEY) == outputs.sealed(values.view(-1)[1:].clone(), KEY)
 
@@ -355,12 +358,12 @@ def test_states_on_the_gpu_are_those_of_the_cpu(dtype: str) -> None:
 @pytest.mark.gpu
 def test_pieces_of_more_than_four_gigabytes_have_the_states_of_the_whole() -> None:
     flat = torch.randint(0, 256, ((5 << 30) + 12345,), dtype=torch.uint8, device="cuda")
-    whole, size = digests.of(flat, KEY), digests.segment_bytes(flat.numel())
+    whole, size = commitment.of(flat, KEY), commitment.segment_bytes(flat.numel())
     count = len(whole) // 16
     for first in (0, count // 2, count - 1):
         piece = flat[first * size : (first + 1) * size]
-        assert digests.states(piece, digests.turns(flat.numel()), first, KEY) == whole[16 * first :][:16]
-    assert digests.states(piece.cpu(), digests.turns(flat.numel()), count - 1, KEY) == whole[-16:]
+        assert commitment.states(piece, commitment.turns(flat.numel()), first, KEY) == whole[16 * first :][:16]
+    assert commitment.states(piece.cpu(), commitment.turns(flat.numel()), count - 1, KEY) == whole[-16:]
 
 
 @pytest.mark.gpu
@@ -372,6 +375,6 @@ def test_sealing_takes_little_time() -> None:
         torch.cuda.synchronize()
         begin = time.perf_counter()
         for states, nbytes in outputs.sealed(values, KEY):
-            digests.root(states, nbytes, KEY)
+            commitment.root(states, nbytes, KEY)
         took.append(1e3 * (time.perf_counter() - begin))
     assert sorted(took)[7] < 0.4, took

@@ -12,13 +12,13 @@ import sys
 import documents
 import pytest
 
-from repro import settings
-from repro.cli import parser
+from repro import config
+from repro.cli.main import parser
 
-DOCUMENTS = [settings.ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
-    (settings.ROOT / "docs").glob("*.md")
+DOCUMENTS = [config.ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+    (config.ROOT / "docs").glob("*.md")
 )
-NAMES = [str(file.relative_to(settings.ROOT)) for file in DOCUMENTS]
+NAMES = [str(file.relative_to(config.ROOT)) for file in DOCUMENTS]
 UPDATE = "run `make docs`"
 # Words of the documents' commands that stand for a reader's own files, and what takes their place here.
 STANDS_FOR = {"NUMBER": "36", "DIR": ".", "COPY": ".", "FILE": "f.py", "ID": "L1_36", "…": ""}
@@ -29,7 +29,7 @@ def updating():
 
 
 def text_of(name):
-    return (settings.ROOT / name).read_text()
+    return (config.ROOT / name).read_text()
 
 
 def outside_code(text):
@@ -51,7 +51,7 @@ def commands(name, start):
 
 @pytest.mark.parametrize("name, part", [(name, part) for name, parts in documents.PARTS.items() for part in parts])
 def test_a_generated_part_is_what_its_sources_say(name, part):
-    file, pattern = settings.ROOT / name, documents.block(part)
+    file, pattern = config.ROOT / name, documents.block(part)
     text, wanted = file.read_text(), documents.PARTS[name][part]() + "\n"
     if updating():
         file.write_text(pattern.sub(lambda found: found.group(1) + wanted + found.group(3), text))
@@ -61,7 +61,7 @@ def test_a_generated_part_is_what_its_sources_say(name, part):
 
 @pytest.mark.parametrize("name", documents.FILES)
 def test_a_generated_file_is_what_its_sources_say(name):
-    file, wanted = settings.ROOT / name, documents.FILES[name]()
+    file, wanted = config.ROOT / name, documents.FILES[name]()
     if updating():
         file.write_text(wanted)
     assert file.read_text() == wanted, UPDATE
@@ -79,7 +79,7 @@ def test_the_documented_command_draws_the_same_page_from_published_bundles_each_
     drawn = []
     for name in ("a", "b"):
         call = [sys.executable, "entrypoint.py", *words[:at], str(tmp_path / name), *words[at + 1 :]]
-        subprocess.run(call, cwd=settings.ROOT, capture_output=True, check=True)
+        subprocess.run(call, cwd=config.ROOT, capture_output=True, check=True)
         drawn.append({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()})
     assert drawn[0] == drawn[1] and drawn[0].keys() == {"report.html", "report.json"}
 
@@ -114,7 +114,7 @@ def test_every_path_that_is_named_is_there():
     wrong = []
     for name in NAMES:
         for path in re.findall(r"`((?:artifacts|tests|docs|repro|requirements|problems)/[\w./*-]+)`", text_of(name)):
-            if not list(settings.ROOT.glob(path.rstrip("/"))):
+            if not list(config.ROOT.glob(path.rstrip("/"))):
                 wrong.append(f"{name}: {path}")
     assert wrong == []
 
@@ -125,7 +125,7 @@ def test_every_command_is_one_and_takes_its_options(name):
     for command in commands(name, "repro "):
         words = [STANDS_FOR.get(word, word) for word in shlex.split(command)[1:]]
         if len(words) <= 2 and not any(word.startswith("-") for word in words):
-            assert words[0] in {*documents.verbs(), "VERB", "cell", "agent", "gateway"}, command
+            assert words[0] in {*documents.verbs(), "VERB", "job", "agent", "gateway"}, command
             continue
         try:
             parser().parse_args([word for word in words if word])

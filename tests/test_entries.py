@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from repro import evaluation, problems
-from repro.judge import evaluate
-from repro.judge.subject import Options
+from repro.judge import session
+from repro.judge.implementation import Options
+from repro.problems import catalogue
+from repro.studies import evaluation
 
 VERDICTS = Options(device="cpu", timing=False, timeout_s=60)
 FUNCTION = """import functools
@@ -118,7 +119,7 @@ def judged(source: str, tmp_path: Path, fixture: dict[str, Any], key: str = "L1_
     file = tmp_path / "solution.py"
     file.write_text(source)
     solutions = [("solution", file, evaluation.read(file).entry)]
-    found: dict[str, Any] = evaluate.evaluate(problems.load(key, size="smoke"), fixture, solutions, VERDICTS)
+    found: dict[str, Any] = session.evaluate(catalogue.load(key, size="smoke"), fixture, solutions, VERDICTS)
     return found["results"][0]
 
 

@@ -16,12 +16,13 @@ import pytest
 from conftest import CPU, ROOT, Tool, manifest, rows
 from sampled import seen
 
-from repro import jsonio, settings
+from repro import config
 from repro.bundle import evidence, schema, seal, verify
 from repro.bundle.write import Bundle, plan_digest
-from repro.cells import Outcome
 from repro.fingerprint import digest
-from repro.runs import Row, _result
+from repro.records.job import Outcome
+from repro.runs.loop import Row, _result
+from repro.system import jsonio
 
 # Two problems of a run on an H200 that was published when bundles had schema 1.
 SCHEMA_1 = ROOT / "tests" / "data" / "schema-1-run.tar.xz"
@@ -100,11 +101,11 @@ def test_the_statement_names_files_inputs_code_and_what_is_unknown(smoke_results
     bundle = next(smoke_results.glob("*-fixtures"))
     told = json.loads((bundle / "statement.json").read_text())
     assert told["_type"] == "https://in-toto.io/Statement/v1" and told["predicateType"].startswith("https://slsa.dev/")
-    subjects = {entry["name"]: entry["digest"]["sha256"] for entry in told["subject"]}
-    assert subjects == {n: d for n, d in manifest(bundle)["files"].items() if n != "statement.json"}
+    implementations = {entry["name"]: entry["digest"]["sha256"] for entry in told["subject"]}
+    assert implementations == {n: d for n, d in manifest(bundle)["files"].items() if n != "statement.json"}
     resolved = told["predicate"]["buildDefinition"]["resolvedDependencies"]
     by_name = {entry["name"]: entry["digest"] for entry in resolved}
-    source = seal.sha256((settings.PROBLEMS_DIR / "L1_36_RMSNorm.py").read_bytes())
+    source = seal.sha256((config.PROBLEMS_DIR / "L1_36_RMSNorm.py").read_bytes())
     assert by_name["problems/L1_36_RMSNorm.py"] == {"sha256": source}
     assert "requirements/image.txt" in by_name and any("dirHash" in entry["digest"] for entry in resolved)
     assert told["predicate"]["repro_signature"].startswith("none: ")
@@ -304,7 +305,7 @@ def test_report_without_a_path_takes_the_newest_bundle_of_the_self_test_too(tool
 
 WRITER = """
 import pathlib, sys, time
-from repro.cells import Cell, Outcome
+from repro.jobs import Job, Outcome
 from repro.engines.base import Engine
 from repro.progress import Progress
 from repro.runs import Row, execute, open_bundle
@@ -313,14 +314,14 @@ class Slow(Engine):
     name, device = "local", "cpu"
     def __init__(self): pass
     def describe(self): return {"engine": "local"}
-    def attempt(self, cells, timeout_s, progress): ...
-    def run(self, cells, progress):
-        for cell in cells:
+    def attempt(self, jobs, timeout_s, progress): ...
+    def run(self, jobs, progress):
+        for job in jobs:
             time.sleep(0.01)
-            yield Outcome(cell.id, "done", {"value": cell.id * 500}, wall_s=0.0)
+            yield Outcome(job.id, "done", {"value": job.id * 500}, wall_s=0.0)
 
-cells = [Cell(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(150)]
-rows = [Row(cell.id, cell) for cell in cells]
+jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(150)]
+rows = [Row(job.id, job) for job in jobs]
 bundle = open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {"size": "smoke"}, Progress(), resume=True)
 print("begun", flush=True)
 execute(rows, Slow(), bundle, Progress(), lambda row: "", together=7)

@@ -27,10 +27,14 @@ from typing import Any, cast
 import pytest
 from conftest import CPU, Tool, attempt, manifest, rows, strict_json
 
-from repro import evaluation, fixtures, jsonio, problems, settings
+from repro import config as settings
 from repro.engines import local
 from repro.errors import EngineGone, PrerequisiteError
-from repro.judge import FIXTURE_SCHEMA_VERSION
+from repro.fixtures import store as fixtures
+from repro.fixtures.store import SCHEMA_VERSION
+from repro.problems import catalogue
+from repro.studies import evaluation
+from repro.system import jsonio
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -81,7 +85,7 @@ def signal_judge():
         try:
             command = open(f"/proc/{pid}/cmdline").read().split(chr(0))
             warden = told(pid, "Uid") == os.getuid() != told(parent, "Uid")
-            if told(pid, "PPid") == parent and "cell" in command and not warden:
+            if told(pid, "PPid") == parent and "job" in command and not warden:
                 family.append(pid)
         except OSError:
             continue
@@ -531,7 +535,7 @@ def test_resume_judges_what_was_mended_and_what_was_edited_meanwhile(broken_fixt
         ('{"refused": "", ', ("cannot be read",)),
         ("[]", ("another schema",)),
         ('{"schema_version": 0}', ("another schema",)),
-        (json.dumps({"schema_version": FIXTURE_SCHEMA_VERSION}), ("not whole", "it lacks", "margin")),
+        (json.dumps({"schema_version": SCHEMA_VERSION}), ("not whole", "it lacks", "margin")),
         ({"problem_sha256": "0" * 64}, ("of another version of L1_36_RMSNorm.py",)),
         ({"refused": "the cheat 'zeros' passes"}, ("refused", "the cheat 'zeros' passes", "suites.toml")),
     ],
@@ -539,7 +543,7 @@ def test_resume_judges_what_was_mended_and_what_was_edited_meanwhile(broken_fixt
 def test_an_unusable_fixture_says_what_is_wrong_and_what_to_do(
     text: str | dict[str, str] | None, words: tuple[str, ...], tmp_path: Path, smoke_fixture: Any
 ) -> None:
-    file, problem = tmp_path / "fixture.json", problems.load("L1_36", size="smoke")
+    file, problem = tmp_path / "fixture.json", catalogue.load("L1_36", size="smoke")
     if isinstance(text, dict):
         text = jsonio.dumps(smoke_fixture("L1_36") | text)
     if text is not None:
@@ -707,7 +711,7 @@ def test_solution_that_fills_the_disk_fails_alone(full_scratch: Any) -> None:
 
 @scenario
 def full_temporary_folder(tool: Tool) -> SimpleNamespace:
-    """Another program fills that disk when a cell has begun, and frees it when its row is written."""
+    """Another program fills that disk when a job has begun, and frees it when its row is written."""
     (tool.folder / "L1_36.py").write_text(BAD["banned"].source)  # no worker, whose folder would give space back
     (tool.folder / "L1_82.py").write_text(CONVOLUTION.format(name="conv2d"))
     small = tool.folder / "small"
@@ -758,7 +762,7 @@ def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool:
     tool, command = judge_tool, ("run", "--problem", "L1_36", *JUDGE)
     process = tool.start(*command)
     wait_for("the first row", lambda: lines(tool), process)
-    forked = lambda: sum("-m repro.judge" in line for line in tool.processes()) > 1  # noqa: E731  beside the nursery
+    forked = lambda: sum("-m repro.judge" in line for line in tool.processes()) > 1  # noqa: E731  beside the fork server
     wait_for("the second row's worker", forked, process)
     os.killpg(process.pid, signal.SIGINT)
     stopped = tool.finish(process)
@@ -836,9 +840,9 @@ def test_two_runs_in_one_results_folder_do_not_mix(two_at_once: Any) -> None:
 
 
 def _hanging_cell(results: Path, engine: Any) -> Any:
-    problem = problems.load("L1_36", size="smoke")
+    problem = catalogue.load("L1_36", size="smoke")
     submission = evaluation.Submission("hang", HANG.encode(), "ModelNew")
-    return evaluation.cell("hang", problem, [submission], results, engine, evaluation.JudgeOptions(timing=False))
+    return evaluation.job("hang", problem, [submission], results, engine, evaluation.JudgeOptions(timing=False))
 
 
 @pytest.mark.slow
@@ -955,7 +959,7 @@ def test_container_of_a_solution_is_hardened(docker_run: Any) -> None:
     assert config["User"] == "0:0", (
         "the launcher: it may become others, and gives that up for the judge and the workers"
     )
-    assert [(m["Type"], m["Destination"]) for m in docker_run.inspected["Mounts"]] == [("volume", "/cell")]
+    assert [(m["Type"], m["Destination"]) for m in docker_run.inspected["Mounts"]] == [("volume", "/job")]
     assert not host["Binds"] and not host["Devices"]
     assert {"repro.run", "repro.owner"} <= config["Labels"].keys()
     assert not [line for line in config["Env"] if "KEY" in line or "TOKEN" in line]
@@ -1015,7 +1019,7 @@ def test_missing_image_exits_1(image: None, tool: Tool) -> None:
 
 @scenario
 def docker_gone(tool: Tool) -> SimpleNamespace:
-    """The engine goes away in the second cell of two; then it is back, and the command resumed."""
+    """The engine goes away in the second job of two; then it is back, and the command resumed."""
     (tool.folder / "L1_36.py").write_text(GOOD)
     (tool.folder / "L1_82.py").write_text(CONVOLUTION.format(name="conv2d"))
     proxy = Proxy(tool.folder / "docker.sock")
@@ -1104,7 +1108,7 @@ def test_gc_minds_no_container_that_goes_meanwhile(image: None) -> None:
 
     def churn() -> None:
         while not ended.is_set():
-            made = ask("create", "--volume", "/cell", *labels, settings.image()).strip()
+            made = ask("create", "--volume", "/job", *labels, settings.image()).strip()
             subprocess.run(["docker", "rm", "--force", "--volumes", made], capture_output=True, check=False)
 
     threads = [threading.Thread(target=churn) for _ in range(2)]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from repro import fingerprint, settings
+from repro import config, fingerprint
 from repro.bundle import schema
 from repro.fingerprint import classes, difference, git, gpu, state
 from repro.fingerprint.entry import entry, hashed
@@ -22,15 +22,15 @@ def test_an_empty_value_is_never_ok():
 def test_a_tree_without_history_says_that_its_commit_is_unknown(tmp_path, monkeypatch):
     for ready, why in ((lambda: None, "without history"), (lambda: (tmp_path / ".git").mkdir(), "not a git repo")):
         ready()
-        monkeypatch.setattr(settings, "ROOT", tmp_path)
-        monkeypatch.setattr(settings, "container_facts", dict)
+        monkeypatch.setattr(config, "ROOT", tmp_path)
+        monkeypatch.setattr(config, "container_facts", dict)
         found = git.values()
         for name in ("git_commit", "git_dirty"):
             assert found[name]["value"] is None and found[name]["status"].startswith("unknown: "), found
             assert why in found[name]["status"]
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     assert git.values()["git_commit"]["status"] == "unknown: the tree has no commit"
-    monkeypatch.setattr(settings, "container_facts", lambda: {"git_sha": "unknown"})
+    monkeypatch.setattr(config, "container_facts", lambda: {"git_sha": "unknown"})
     assert git.values()["git_dirty"]["status"] == "unknown: the image was built without this build argument"
 
 
@@ -103,7 +103,7 @@ def test_ids_are_over_what_does_not_change_while_a_run_lasts(of_fake):
 def test_a_driver_that_is_not_loaded_is_reported(fake_gpu, tool):
     program = "from repro import fingerprint; import json; print(json.dumps(fingerprint.collect('cuda')))"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=settings.ROOT,
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=config.ROOT,
         env=fake_gpu | {"FAKE_NVML_DRIVER": "none", "HOME": str(tool.tmp), "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     found = json.loads(done.stdout)["values"]["gpu_name"]

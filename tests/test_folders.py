@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from repro import folders
-from repro.judge import launch, users
+from repro.judge.sandbox import launcher as launch
+from repro.judge.sandbox import uids
+from repro.system import removal
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_a_folder_nested_deeper_than_calls_descriptors_and_paths_go_is_removed(r
     count = len(os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (count + 8, before[1]))
     try:
-        folders.remove(room / "deep")
+        removal.remove(room / "deep")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert not list(room.iterdir())
@@ -67,10 +68,10 @@ def test_links_are_removed_and_what_they_name_stays(room: Path) -> None:
     (room / "gone" / "file").symlink_to(room / "kept" / "file")
     (room / "link").symlink_to(room / "kept")
     os.mkfifo(room / "gone" / "pipe")
-    folders.remove(room / "gone")
-    folders.remove(room / "link")
-    folders.remove(room / "never there" / "nor this")
-    folders.remove(room / "kept" / "file")
+    removal.remove(room / "gone")
+    removal.remove(room / "link")
+    removal.remove(room / "never there" / "nor this")
+    removal.remove(room / "kept" / "file")
     assert {path.name for path in room.iterdir()} == {"kept", "link"}
     assert (room / "kept" / "file").read_text() == "x" and (room / "kept" / "inner").is_dir()
 
@@ -79,7 +80,7 @@ def test_a_folder_moved_during_removal_is_left_alone(room: Path, monkeypatch: py
     """A folder that another process moves while it is emptied has another one above it, which stays as it is."""
     (room / "kept" / "inner").mkdir(parents=True)
     nest(room / "gone", 3)
-    real = folders._empty
+    real = removal._empty
 
     def empty(folder: int) -> list[str]:
         found = real(folder)
@@ -88,14 +89,14 @@ def test_a_folder_moved_during_removal_is_left_alone(room: Path, monkeypatch: py
             deep.rename(room / "kept" / ("a" * 20))
         return found
 
-    monkeypatch.setattr(folders, "_empty", empty)
-    folders.remove(room / "gone")
+    monkeypatch.setattr(removal, "_empty", empty)
+    removal.remove(room / "gone")
     assert (room / "kept" / "inner").is_dir() and (room / "gone").is_dir()
 
 
 def _as_user(work: str, folder: Path) -> None:
     """Does some work in a folder as a user without rights, where this is root."""
-    become = f"users.become({users.LAST_UID}); " if os.geteuid() == 0 else ""
+    become = f"users.become({uids.LAST_UID}); " if os.geteuid() == 0 else ""
     program = f"import os, sys; from repro import folders; from repro.judge import users; {become}{work}"
     subprocess.run([sys.executable, "-c", program, str(folder)], check=True, env=os.environ | {"PYTHONPATH": "."})
 
@@ -118,7 +119,7 @@ def test_an_unremovable_entry_does_not_keep_the_rest(room: Path) -> None:
     (room / "mine" / "theirs" / "file").touch()
     _as_user("folders.remove(sys.argv[1] + '/mine')", room)
     assert [path.name for path in (room / "mine").iterdir()] == ["theirs"]
-    folders.remove(room / "mine")
+    removal.remove(room / "mine")
     assert not list(room.iterdir())
 
 
@@ -139,7 +140,7 @@ def test_a_workers_user_that_nests_folders_is_cleared_away(
     """In its scratch folder and beside it, by its warden or, where that is gone, by the launcher."""
     monkeypatch.setattr(tempfile, "tempdir", str(room))
     launcher = launch.Launcher()
-    uid = users.LAST_UID
+    uid = uids.LAST_UID
     commands, answers, scratch = launcher._warden(uid, "nests")
     for place in ("scratch", "beside"):
         folder = Path(scratch) / "deep" if place == "scratch" else room / "beside"

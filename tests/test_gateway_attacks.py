@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from gateway_cell import HI, KB, KB_TOOLS, MODEL, Cell, chained, says
+from gateway_cell import HI, KB, KB_TOOLS, MODEL, Job, chained, says
 
 from repro.gateway import journal as journals
 from repro.gateway.app import MOST_VALUES, crowded
@@ -24,11 +24,11 @@ PLAIN = json.dumps({"model": MODEL, "max_tokens": 9, "messages": HI})
 FREE = {"arm": "with_kb", "knowledge": {"kind": "local"}}
 
 
-def raw(cell: Cell, data: bytes, timeout_s: float = 10.0) -> bytes:
+def raw(job: Job, data: bytes, timeout_s: float = 10.0) -> bytes:
     """All that comes back on one connection."""
     with socket.socket(socket.AF_UNIX) as one:
         one.settimeout(timeout_s)
-        one.connect(str(cell.socket))
+        one.connect(str(job.socket))
         found = b""
         try:
             one.sendall(data)
@@ -52,14 +52,14 @@ def status(answer: bytes) -> int:
 
 
 @pytest.fixture(scope="module")
-def cell() -> Any:
-    with Cell([says("hello", match={"turn": 0})]) as one:
+def job() -> Any:
+    with Job([says("hello", match={"turn": 0})]) as one:
         yield one
 
 
-def resident_mb(cell: Cell) -> float:
-    assert cell.process is not None
-    text = Path(f"/proc/{cell.process.pid}/status").read_text()
+def resident_mb(job: Job) -> float:
+    assert job.process is not None
+    text = Path(f"/proc/{job.process.pid}/status").read_text()
     return float(text.partition("VmHWM:")[2].split()[0]) / 1024
 
 
@@ -74,10 +74,10 @@ TARGETS = (
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_no_spelling_of_a_path_leads_elsewhere(target: bytes, cell: Cell) -> None:
-    before = cell.meter()["requests"]
-    assert status(raw(cell, request(target))) in (400, 404)
-    assert cell.meter()["requests"] == before
+def test_no_spelling_of_a_path_leads_elsewhere(target: bytes, job: Job) -> None:
+    before = job.meter()["requests"]
+    assert status(raw(job, request(target))) in (400, 404)
+    assert job.meter()["requests"] == before
 
 
 CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(PLAIN), PLAIN.encode())
@@ -95,21 +95,21 @@ FRAMES = {
 
 # to the last one the gateway leaves its connection open, ten seconds long
 @pytest.mark.parametrize("name", [*list(FRAMES)[:-1], pytest.param("HTTP/2", marks=pytest.mark.slow)])
-def test_malformed_requests_are_refused(name: str, cell: Cell) -> None:
-    before = cell.meter()["requests"]
-    assert 400 <= status(raw(cell, FRAMES[name])) < 500
-    assert cell.meter()["requests"] == before
+def test_malformed_requests_are_refused(name: str, job: Job) -> None:
+    before = job.meter()["requests"]
+    assert 400 <= status(raw(job, FRAMES[name])) < 500
+    assert job.meter()["requests"] == before
 
 
-def test_a_request_behind_another_is_held_to_the_same_rules(cell: Cell) -> None:
+def test_a_request_behind_another_is_held_to_the_same_rules(job: Job) -> None:
     """Pipelined, or smuggled in a body whose length and coding disagree: one is answered, the other refused."""
-    before = cell.meter()["requests"]
+    before = job.meter()["requests"]
     first = request().replace(b"connection: close\r\n", b"")
-    told = raw(cell, first + request(b"/v1/files"))
+    told = raw(job, first + request(b"/v1/files"))
     assert told.count(b"HTTP/1.1 200") == 1 and told.count(b"HTTP/1.1 404") == 1
     both = HEAD + b"connection: close\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n" + CHUNKED
-    assert raw(cell, both + request(b"/v1/files")).count(b"HTTP/1.1 200") == 1
-    assert cell.settled(requests=before + 2)
+    assert raw(job, both + request(b"/v1/files")).count(b"HTTP/1.1 200") == 1
+    assert job.settled(requests=before + 2)
 
 
 def test_no_header_of_an_agent_becomes_one_of_the_gateway() -> None:
@@ -145,18 +145,18 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_body_is_read_in_one_way(name: str, cell: Cell) -> None:
-    before = cell.meter()["requests"]
+def test_a_body_is_read_in_one_way(name: str, job: Job) -> None:
+    before = job.meter()["requests"]
     data = BODIES[name].encode(errors="surrogateescape")
     head = HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(data)
-    assert status(raw(cell, head + data)) in (400, 403)
-    assert cell.meter()["requests"] == before
+    assert status(raw(job, head + data)) in (400, 403)
+    assert job.meter()["requests"] == before
 
 
-def test_a_body_in_another_coding_is_refused(cell: Cell) -> None:
+def test_a_body_in_another_coding_is_refused(job: Job) -> None:
     data = PLAIN.encode("utf-16")
     head = HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(data)
-    assert status(raw(cell, head + data)) == 400
+    assert status(raw(job, head + data)) == 400
 
 
 # --- memory and disk -------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_a_body_in_another_coding_is_refused(cell: Cell) -> None:
 def test_a_body_of_many_values_is_refused_before_it_is_parsed(value: str) -> None:
     """31 MB of `{},` took 1.7 GB, more than twice what the gateway's container has."""
     text = f'"metadata":[{f"{value}," * (31 * MB // (len(value) + 1))}0]'
-    with Cell() as one, ThreadPoolExecutor(3) as pool:
+    with Job() as one, ThreadPoolExecutor(3) as pool:
         assert [status(a) for a in pool.map(lambda _: raw(one, request(body=body(text)), 60), range(3))] == [413] * 3
         assert resident_mb(one) < 300, resident_mb(one)
         assert one.meter()["denied"] == {"body_crowded": 3}
@@ -180,14 +180,14 @@ def test_a_long_text_is_not_many_values() -> None:
     assert crowded(b'["\\\\",' + b"[]," * MOST_VALUES) and crowded(b'["' + b'\\"' * 9 + b'",' + b"{}," * MOST_VALUES)
 
 
-def test_idle_connections_are_bounded(cell: Cell) -> None:
+def test_idle_connections_are_bounded(job: Job) -> None:
     """Each takes memory of the gateway, and a program of an agent can open as many as it likes."""
     many = []
     try:
         for _ in range(1500):
             one = socket.socket(socket.AF_UNIX)
             many.append(one)
-            one.connect(str(cell.socket))
+            one.connect(str(job.socket))
             one.setblocking(False)
 
         def still_open(one: socket.socket) -> bool:
@@ -206,7 +206,7 @@ def test_idle_connections_are_bounded(cell: Cell) -> None:
         for one in many:
             one.close()
     time.sleep(1)
-    assert status(raw(cell, request())) == 200, "and then it goes on"
+    assert status(raw(job, request())) == 200, "and then it goes on"
 
 
 @pytest.mark.slow
@@ -214,7 +214,7 @@ def test_calls_that_are_refused_do_not_fill_the_disk() -> None:
     """Each refused call wrote its four megabytes into the journal."""
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
     accept = {"accept": "application/json, text/event-stream"}
-    with Cell(**FREE, budgets={"kb_calls": 0}) as one, one.http() as http:
+    with Job(**FREE, budgets={"kb_calls": 0}) as one, one.http() as http:
         for _ in range(5):
             told = call | {"params": {"name": KB_TOOLS[0], "arguments": {"query": "é" * MB}}}
             assert http.post("/mcp", json=told, headers=accept).status_code == 200
@@ -245,7 +245,7 @@ def test_requests_at_once_do_not_pass_a_budget_by_more_than_one_reply(budgets: d
     """Eight at once spent the budget eight times over: each was let in before any was counted. A reply of 1000 tokens
     in and out costs 0.03 USD here."""
     line = says("x", match={"turn": 0}, usage={"input_tokens": 1000, "output_tokens": 1000})
-    with Cell([{"delay_s": 0.4, "times": 40, **line}], budgets=budgets) as one, ThreadPoolExecutor(12) as pool:
+    with Job([{"delay_s": 0.4, "times": 40, **line}], budgets=budgets) as one, ThreadPoolExecutor(12) as pool:
         codes = list(pool.map(lambda n: one.post(max_tokens=1000, stream=bool(n % 2)).status_code, range(12)))
         assert codes.count(200) <= most, codes
         assert one.settled(turns=codes.count(200))["stopped"] == f"budget:{next(iter(budgets))}"
@@ -254,7 +254,7 @@ def test_requests_at_once_do_not_pass_a_budget_by_more_than_one_reply(budgets: d
 @pytest.mark.slow
 def test_requests_at_once_that_fit_the_budget_go_side_by_side() -> None:
     line = says("x", match={"turn": 0}, usage={"input_tokens": 100, "output_tokens": 10})
-    with Cell([{"delay_s": 1.0, "times": 40, **line}], budgets={"usd": 5.0}) as one, ThreadPoolExecutor(6) as pool:
+    with Job([{"delay_s": 1.0, "times": 40, **line}], budgets={"usd": 5.0}) as one, ThreadPoolExecutor(6) as pool:
         begin = time.monotonic()
         assert list(pool.map(lambda _: one.post().status_code, range(6))) == [200] * 6
         assert time.monotonic() - begin < 4
@@ -263,7 +263,7 @@ def test_requests_at_once_that_fit_the_budget_go_side_by_side() -> None:
 @pytest.mark.slow
 def test_one_that_waits_for_its_turn_is_answered_when_the_gateway_ends() -> None:
     lines = [{"delay_s": 30, "times": 9, **says("x", match={"turn": 0})}]
-    with Cell(lines, budgets={"usd": 0.01}) as one:
+    with Job(lines, budgets={"usd": 0.01}) as one:
         codes: list[int] = []
         threads = [threading.Thread(target=lambda: codes.append(one.post(max_tokens=1000).status_code))
                    for _ in range(3)]  # fmt: skip
@@ -290,7 +290,7 @@ def test_a_refused_request_is_no_failure_of_the_provider() -> None:
 
 def test_aborted_answers_are_counted() -> None:
     line = says("x" * 2000, match={"turn": 0}, usage={"input_tokens": 1000, "output_tokens": 1000})
-    with Cell([line], budgets={"turns": 5}) as one:
+    with Job([line], budgets={"turns": 5}) as one:
         for _ in range(9):
             with socket.socket(socket.AF_UNIX) as gone:
                 gone.connect(str(one.socket))
@@ -300,7 +300,7 @@ def test_aborted_answers_are_counted() -> None:
 
 @pytest.mark.slow
 def test_the_tools_of_the_other_arm_are_no_ones() -> None:
-    with Cell() as one:
+    with Job() as one:
         assert one.post(tools=KB).json()["error"]["message"].endswith("[kb_in_baseline]")
         deferred = [tool | {"defer_loading": True} for tool in KB]
         assert one.post(tools=deferred).status_code == 403

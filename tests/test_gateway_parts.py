@@ -13,11 +13,11 @@ import pytest
 
 from repro.errors import PrerequisiteError, UsageError
 from repro.gateway import config, prices, sse
+from repro.gateway.admission import Full, Room
 from repro.gateway.budgets import Budgets
 from repro.gateway.journal import Journal, bodies
 from repro.gateway.meter import Meter, tokens
 from repro.gateway.redact import MARK, Redactor
-from repro.gateway.room import Full, Room
 from repro.gateway.upstreams import script
 
 KEY = "sk-ant-planted/key+0123456789=="

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from gateway_cell import BASH, HI, KB, MODEL, Cell, custom, says
+from gateway_cell import BASH, HI, KB, MODEL, Job, custom, says
 
 from repro.gateway import policy
 
 
 @pytest.fixture(scope="module")
-def baseline() -> Iterator[Cell]:
-    with Cell([says("fine", match={"turn": 0}), says("fine", match={"turn": 1})]) as cell:
-        yield cell
+def baseline() -> Iterator[Job]:
+    with Job([says("fine", match={"turn": 0}), says("fine", match={"turn": 1})]) as job:
+        yield job
 
 
 def message(*blocks: Any, role: str = "user") -> dict[str, Any]:
@@ -91,7 +91,7 @@ DENIED: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("code", "body"), [d[1:] for d in DENIED], ids=[d[0] for d in DENIED])
-def test_refused_in_the_shape_of_the_api_and_journaled(baseline: Cell, code: str, body: dict[str, Any]) -> None:
+def test_refused_in_the_shape_of_the_api_and_journaled(baseline: Job, code: str, body: dict[str, Any]) -> None:
     before = baseline.meter()
     answer = baseline.post(**body)
     told = answer.json()
@@ -123,7 +123,7 @@ ALLOWED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("body", [a[1] for a in ALLOWED], ids=[a[0] for a in ALLOWED])
-def test_honest_requests_pass(baseline: Cell, body: dict[str, Any]) -> None:
+def test_honest_requests_pass(baseline: Job, body: dict[str, Any]) -> None:
     answer = baseline.post(**body)
     assert answer.status_code == 200, answer.text
 
@@ -138,7 +138,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("method", "path", "status", "code"), PATHS)
-def test_only_the_three_paths_exist(baseline: Cell, method: str, path: str, status: int, code: str) -> None:
+def test_only_the_three_paths_exist(baseline: Job, method: str, path: str, status: int, code: str) -> None:
     with baseline.http() as http:
         answer = http.request(method, path, json={})
     assert answer.status_code == status and f"[{code}]" in answer.json()["error"]["message"]
@@ -146,13 +146,13 @@ def test_only_the_three_paths_exist(baseline: Cell, method: str, path: str, stat
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b'{"a": NaN}', b"\xff\xfe", b"[" * 100_000, b'"x"'])
-def test_a_body_that_is_no_object_is_refused(baseline: Cell, raw: bytes) -> None:
+def test_a_body_that_is_no_object_is_refused(baseline: Job, raw: bytes) -> None:
     with baseline.http() as http:
         answer = http.post("/v1/messages", content=raw)
     assert answer.status_code == 400 and "[body_invalid]" in answer.text
 
 
-def test_a_body_over_the_limit_is_refused_announced_or_not(baseline: Cell) -> None:
+def test_a_body_over_the_limit_is_refused_announced_or_not(baseline: Job) -> None:
     size = 33 * 1024 * 1024
 
     def chunks() -> Iterator[bytes]:
@@ -165,13 +165,13 @@ def test_a_body_over_the_limit_is_refused_announced_or_not(baseline: Cell) -> No
             assert answer.status_code == 413 and "[body_too_large]" in answer.text
 
 
-def test_a_compressed_body_is_refused(baseline: Cell) -> None:
+def test_a_compressed_body_is_refused(baseline: Job) -> None:
     with baseline.http() as http:
         answer = http.post("/v1/messages", content=b"x", headers={"content-encoding": "gzip"})
     assert answer.status_code == 415
 
 
-def test_doubled_fields_reach_the_provider_as_the_gateway_read_them(baseline: Cell) -> None:
+def test_doubled_fields_reach_the_provider_as_the_gateway_read_them(baseline: Job) -> None:
     tools = json.dumps([{"type": "web_search_20260318", "name": "w"}])
     raw = f'{{"model": "{MODEL}", "max_tokens": 9, "messages": {json.dumps(HI)}, "tools": {tools}, "tools": []}}'
     with baseline.http() as http:
@@ -181,9 +181,9 @@ def test_doubled_fields_reach_the_provider_as_the_gateway_read_them(baseline: Ce
 
 
 def test_more_tokens_than_a_reply_may_have_are_capped_and_said_so() -> None:
-    with Cell(max_tokens=500) as cell:
-        assert cell.post(max_tokens=100_000).status_code == 200
-        line = cell.lines("request")[-1]
+    with Job(max_tokens=500) as job:
+        assert job.post(max_tokens=100_000).status_code == 200
+        line = job.lines("request")[-1]
     assert line["changes"] == ["max_tokens 100000 -> 500"] and line["body"]["max_tokens"] == 500
 
 
@@ -204,28 +204,28 @@ def test_unknown_headers_and_betas_do_not_pass() -> None:
     assert policy.headers({"anthropic-version": "x\r\nevil: 1"})[0]["anthropic-version"] == policy.DEFAULT_VERSION
 
 
-def with_kb(**told: Any) -> Cell:
-    return Cell(arm="with_kb", knowledge={"kind": "local"}, **told)
+def with_kb(**told: Any) -> Job:
+    return Job(arm="with_kb", knowledge={"kind": "local"}, **told)
 
 
 def test_an_arm_with_knowledge_spends_nothing_until_the_model_sees_the_tools() -> None:
-    with with_kb() as cell:
+    with with_kb() as job:
         for tools in ([BASH], [BASH, *KB[:-1]], [BASH, *[t | {"defer_loading": True} for t in KB]]):
-            answer = cell.post(tools=tools)
+            answer = job.post(tools=tools)
             assert answer.status_code == 403 and "[kb_tools_missing]" in answer.text
-        assert cell.meter()["requests"] == 0
-        assert cell.post(tools=[BASH, *KB]).status_code == 200
+        assert job.meter()["requests"] == 0
+        assert job.post(tools=[BASH, *KB]).status_code == 200
         # only the first request is held to it
-        assert cell.post(tools=[BASH]).status_code == 200
-        assert cell.meter()["denied"] == {"kb_tools_missing": 3}
+        assert job.post(tools=[BASH]).status_code == 200
+        assert job.meter()["denied"] == {"kb_tools_missing": 3}
 
 
 def test_the_study_may_expect_no_tools() -> None:
-    with with_kb(expect_tools=[]) as cell:
-        assert cell.post(tools=[BASH]).status_code == 200
+    with with_kb(expect_tools=[]) as job:
+        assert job.post(tools=[BASH]).status_code == 200
 
 
-def test_tokens_are_counted_under_the_same_rules(baseline: Cell) -> None:
+def test_tokens_are_counted_under_the_same_rules(baseline: Job) -> None:
     turns = baseline.meter()["turns"]
     counted = baseline.post("/v1/messages/count_tokens", max_tokens=None)
     assert counted.json() == {"input_tokens": counted.json()["input_tokens"]} and counted.json()["input_tokens"] > 0

@@ -1,6 +1,6 @@
 """What only a GPU can show: `python3 -m pytest -m gpu`, under five minutes on an H200; no docker package is needed.
 
-The judging of solutions runs in cells, as processes side by side (`cell`); what is timed or measured runs when they
+The judging of solutions runs in jobs, as processes side by side (`job`); what is timed or measured runs when they
 have ended (`alone`). The last tests run kernels in this process: a broken one could take its CUDA context down.
 REPRO_SELF_TEST=1 runs both suites of the self-test too, which takes longer than all the rest.
 """
@@ -34,19 +34,26 @@ import triton
 import triton.language as tl
 from conftest import Tool, strict_json
 
-from repro import fingerprint, inputs, philox, problems, settings
-from repro.cells import OUTCOMES, Cell
+from repro import config, fingerprint
 from repro.engines.base import inbox, outcomes
 from repro.fingerprint import state
-from repro.inputs import Recipe
-from repro.judge import binder, buffers, calibrate, driver, evaluate, trials
-from repro.judge.idle import Idle
-from repro.judge.limits import CLASSES, limits
-from repro.judge.metric import Distance, score
-from repro.judge.reference import Reference
-from repro.judge.subject import Options
-from repro.judge.timing import GATE_US
-from repro.problems import Problem
+from repro.fixtures import calibration
+from repro.inputs import philox
+from repro.judge import session
+from repro.judge.correctness import input_cases
+from repro.judge.correctness.distance import Distance, score
+from repro.judge.correctness.reference import Reference
+from repro.judge.correctness.tolerances import CLASSES, limits
+from repro.judge.gpu import driver, shared_memory
+from repro.judge.implementation import Options
+from repro.judge.timing.gpu_idle import Idle
+from repro.judge.timing.sampling import GATE_US
+from repro.judge.worker import binding
+from repro.problems import catalogue
+from repro.problems import plan as inputs
+from repro.problems.catalogue import Problem
+from repro.problems.plan import Recipe
+from repro.records.job import OUTCOMES, Job
 
 # A stack that is not the pinned one may warn of what it deprecates.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
@@ -56,12 +63,12 @@ SEED = 0x299F31D0A4093822
 STARTS = (0, 4095, 2**33 + 7, 2**40 + 12345)
 COUNT = 70_001
 GIB = 1 << 30
-KEYS = [p.key for suite in problems.suites() for p in problems.suite(suite, size="smoke")]
+KEYS = [p.key for suite in catalogue.suites() for p in catalogue.suite(suite, size="smoke")]
 ORACLES = ("L1_36", "L2_99", "L3_44")
 
 
 def artifact_folder(problem_id: str) -> Path:
-    (folder,) = settings.ARTIFACTS_DIR.glob(f"{problem_id[3:]}_*")
+    (folder,) = config.ARTIFACTS_DIR.glob(f"{problem_id[3:]}_*")
     return folder
 
 
@@ -145,7 +152,7 @@ def test_permutations_and_remade_inputs_are_those_of_the_cpu(tmp_path: Path) -> 
         "def get_inputs():\n    return [torch.randperm(100000), torch.rand(300, 7) * 8, torch.rand(99) > 0.5,\n"
         "            torch.randint(0, 2, (99,), dtype=torch.bool), torch.randint(0, 200, (99,), dtype=torch.uint8)]\n"
     )
-    plan = inputs.plan(problems.load_file(file))
+    plan = inputs.plan(catalogue.load_file(file))
     assert plan.foreign == ()
     for ours, theirs in zip(plan.make(SEED, GPU), plan.make(SEED, CPU), strict=True):
         assert ours.is_cuda and torch.equal(ours.cpu(), theirs)
@@ -156,7 +163,7 @@ def test_permutations_and_remade_inputs_are_those_of_the_cpu(tmp_path: Path) -> 
 
 @functools.cache
 def fixture_of(key: str, size: str) -> dict[str, Any]:
-    found = calibrate.build(problems.load(key, size=size), GPU)
+    found = calibration.build(catalogue.load(key, size=size), GPU)
     torch.cuda.empty_cache()
     return found
 
@@ -167,9 +174,9 @@ def test_fixtures_on_the_gpu_are_not_refused(key: str) -> None:
     fixture = fixture_of(key, "smoke")
     assert fixture["refused"] == "" and fixture["margin"] >= 1.5
     assert fixture["worst_honest_score"] <= 1 < fixture["best_cheat_score"]
-    problem = problems.load(key, size="smoke")
+    problem = catalogue.load(key, size="smoke")
     plan = inputs.plan(problem)
-    assert fixture["inputs"] == calibrate._input_facts(plan, trials.PUBLIC_SEED, CPU)
+    assert fixture["inputs"] == calibration._input_facts(plan, input_cases.PUBLIC_SEED, CPU)
     assert all("sha256_head" in entry for entry in fixture["inputs"])
     assert fixture["weights_sha256"] == inputs.weights(problem, plan.module).sha256
     assert fixture["reference_timing"]["eager_ms"] > 0
@@ -178,7 +185,7 @@ def test_fixtures_on_the_gpu_are_not_refused(key: str) -> None:
 @pytest.mark.parametrize("problem_id", ["L1_36", "L2_84", "L3_44"])
 def test_the_reference_is_the_same_on_both_devices(problem_id: str) -> None:
     """fp64 of the same inputs and weights: sketches agree, so a fixture's reference can be recognised anywhere."""
-    problem = problems.load(problem_id, size="smoke")
+    problem = catalogue.load(problem_id, size="smoke")
     plan = inputs.plan(problem)
     state = inputs.weights(problem, plan.module)
     found = Distance()
@@ -188,33 +195,33 @@ def test_the_reference_is_the_same_on_both_devices(problem_id: str) -> None:
     assert found.values()["rel_l2"] < 1e-12
 
 
-# -- solutions, judged in cells -------------------------------------------------------------------------------------
+# -- solutions, judged in jobs -------------------------------------------------------------------------------------
 
 
-def cell_of(key: str) -> Cell:
+def cell_of(key: str) -> Job:
     """The solutions of one problem: three oracles, both kernels of every artifact."""
-    problem = problems.load(key, size="smoke")
+    problem = catalogue.load(key, size="smoke")
     sources: dict[str, tuple[bytes, str]] = {}
     if key in ORACLES:
-        sources["oracle"] = ((settings.ORACLE_DIR / problem.path.name).read_bytes(), "ModelNew")
+        sources["oracle"] = ((config.ORACLE_DIR / problem.path.name).read_bytes(), "ModelNew")
     if "@bf16" in key:
         for file in ("input_kernel", "optimized_kernel_beam_search"):
             sources[file] = ((artifact_folder(problem.id) / f"{file}.py").read_bytes(), "kernel_function")
-    return Cell(
+    return Job(
         id=key, verb="evaluate", problem=problem.id, size="smoke", dtype=problem.dtype, device=GPU.type,
         solutions=tuple((name, f"{name}.py", entry) for name, (_, entry) in sources.items()),
         options={"timing": False}, files={f"{name}.py": source for name, (source, _) in sources.items()},
     )  # fmt: skip
 
 
-def serve(cell: Cell) -> dict[str, dict[str, Any]]:
-    """Runs one cell as a process of its own, its fixture included; returns solution -> verdict."""
+def serve(job: Job) -> dict[str, dict[str, Any]]:
+    """Runs one job as a process of its own, its fixture included; returns solution -> verdict."""
     with tempfile.TemporaryDirectory(prefix="repro-test-") as name:
         folder = Path(name)
-        for file, content in inbox([cell]).items():
+        for file, content in inbox([job]).items():
             (folder / file).write_bytes(content)
         env = os.environ | {"OMP_NUM_THREADS": "1"}
-        command = [*settings.COMMAND, "cell", str(folder)]
+        command = [*config.COMMAND, "job", str(folder)]
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         (outcome,) = outcomes((folder / OUTCOMES).read_text())
@@ -226,9 +233,9 @@ RUNNING: dict[str, Future[dict[str, dict[str, Any]]]] = {}
 
 
 @pytest.fixture(scope="session")
-def cell(request: pytest.FixtureRequest) -> Callable[[str], dict[str, dict[str, Any]]]:
-    """key -> verdicts of its cell; the cells that this session's tests ask for run side by side from first use on."""
-    wanted = {item.callspec.params.get("key") for item in request.session.items if "cell" in item.fixturenames}
+def job(request: pytest.FixtureRequest) -> Callable[[str], dict[str, dict[str, Any]]]:
+    """key -> verdicts of its job; the jobs that this session's tests ask for run side by side from first use on."""
+    wanted = {item.callspec.params.get("key") for item in request.session.items if "job" in item.fixturenames}
     pool = ThreadPoolExecutor(max_workers=max(2, min(8, (os.cpu_count() or 2) // 2)))
     request.addfinalizer(lambda: pool.shutdown(cancel_futures=True))
     RUNNING.update({key: pool.submit(serve, cell_of(key)) for key in KEYS if key in wanted})
@@ -237,7 +244,7 @@ def cell(request: pytest.FixtureRequest) -> Callable[[str], dict[str, dict[str, 
 
 @pytest.fixture
 def alone() -> None:
-    """Waits until no cell uses the GPU, and gives back what this process keeps of it."""
+    """Waits until no job uses the GPU, and gives back what this process keeps of it."""
     for running in RUNNING.values():
         running.exception()
     torch.cuda.synchronize()
@@ -245,16 +252,16 @@ def alone() -> None:
 
 
 @pytest.mark.parametrize("key", ORACLES)
-def test_oracle_solutions_are_correct(key: str, cell: Callable[[str], dict[str, dict[str, Any]]]) -> None:
+def test_oracle_solutions_are_correct(key: str, job: Callable[[str], dict[str, dict[str, Any]]]) -> None:
     """Their outputs reach the judge through CUDA IPC."""
-    entry = cell(key)["oracle"]
+    entry = job(key)["oracle"]
     assert entry["verdict"] == "correct", entry
     assert entry["memory"]["solution"]["allocated"] > 0 and "triton" in entry["labels"]
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS if "@bf16" in key])
-def test_both_kernels_of_every_artifact_are_correct(key: str, cell: Callable[[str], dict[str, dict[str, Any]]]) -> None:
-    found = cell(key)
+def test_both_kernels_of_every_artifact_are_correct(key: str, job: Callable[[str], dict[str, dict[str, Any]]]) -> None:
+    found = job(key)
     for name in ("input_kernel", "optimized_kernel_beam_search"):
         assert (found[name]["verdict"], found[name]["precision_class"]) == ("correct", "bf16"), found[name]
 
@@ -305,14 +312,14 @@ FAULTS = {
 
 def test_faults_end_their_worker_and_not_the_judge(alone: None, tmp_path: Path) -> None:
     """A segmentation fault, a solution that takes all memory, a store far out of bounds; then a good one is judged."""
-    problem = problems.load("L1_36", size="smoke")
+    problem = catalogue.load("L1_36", size="smoke")
     sources = {name: wrapped(problem, body) for name, body in FAULTS.items()} | {"illegal": ILLEGAL.encode()}
-    sources["good"] = (settings.ORACLE_DIR / problem.path.name).read_bytes()
+    sources["good"] = (config.ORACLE_DIR / problem.path.name).read_bytes()
     for name, source in sources.items():
         (tmp_path / f"{name}.py").write_bytes(source)
     solutions = [(name, tmp_path / f"{name}.py", "ModelNew") for name in sources]
     options = Options(device=GPU.type, timing=False, timeout_s=120)
-    found = evaluate.evaluate(problem, fixture_of("L1_36", "smoke"), solutions, options)
+    found = session.evaluate(problem, fixture_of("L1_36", "smoke"), solutions, options)
     by_name = {entry["solution"]: entry for entry in found["results"]}
     codes = {name: entry["reasons"][0]["code"] for name, entry in by_name.items() if name != "good"}
     assert {by_name[name]["verdict"] for name in codes} == {"error"}, by_name
@@ -324,12 +331,12 @@ def test_faults_end_their_worker_and_not_the_judge(alone: None, tmp_path: Path) 
 
 def test_judging_at_full_size_stays_within_its_memory(alone: None, tmp_path: Path) -> None:
     """L1_82: all processes together need the inputs, what the solution holds and 2 GiB; never a second reference."""
-    problem = problems.load("L1_82")
+    problem = catalogue.load("L1_82")
     fixture = fixture_of("L1_82", "full")
-    file = settings.ORACLE_DIR / problem.path.name
+    file = config.ORACLE_DIR / problem.path.name
     torch.cuda.empty_cache()
     options = Options(device=GPU.type, timing=False)
-    found = evaluate.evaluate(problem, fixture, [("oracle", file, "ModelNew")], options)["results"][0]
+    found = session.evaluate(problem, fixture, [("oracle", file, "ModelNew")], options)["results"][0]
     assert found["verdict"] == "correct", found
     plan = inputs.plan(problem)
     given = sum(plan.nbytes(i) for i in plan.tensors)
@@ -342,13 +349,13 @@ def test_judging_at_full_size_stays_within_its_memory(alone: None, tmp_path: Pat
 def test_the_model_timed_against_itself_is_neither_faster_nor_slower(alone: None, tmp_path: Path) -> None:
     """At full size: within 5 % of eager, as the A/A control is, and not faster than this GPU allows. No kernel of it is
     its own; every sample and the clocks' facts are there."""
-    problem = problems.load("L1_82")
+    problem = catalogue.load("L1_82")
     fixture = fixture_of("L1_82", "full")
     file = tmp_path / "same.py"
     file.write_bytes(wrapped(problem, "return super().forward(*inputs)"))
     torch.cuda.empty_cache()
     options = Options(device=GPU.type, modes=("eager",), timing_budget_s=15)
-    found = evaluate.evaluate(problem, fixture, [("same", file, "ModelNew")], options)
+    found = session.evaluate(problem, fixture, [("same", file, "ModelNew")], options)
     (entry,) = found["results"]
     assert entry["verdict"] == "correct", entry["reasons"]
     assert (entry["trust"], entry["measurement"]) == ("audited", True)
@@ -359,7 +366,7 @@ def test_the_model_timed_against_itself_is_neither_faster_nor_slower(alone: None
     assert entry["time_ms"]["n"] >= 16 and found["ceilings"]["copy_tb_s"] > 0.1
     assert entry["latency_ms"]["median"] > entry["time_ms"]["median"] and entry["hot_ms"] > 0
     assert entry["own_kernel_share"] in (0, None), entry.get("kernel_shares", entry.get("own_kernel_share_reason"))
-    ours = {"eager", "same", evaluate.CONTROL}
+    ours = {"eager", "same", session.CONTROL}
     assert ours <= set(found["samples_ms"])
     # Without a gate the events of all three leave as much of the worker's time out: eager's left out 0.15 ms less once.
     calls = {name: found["samples_ms"][name]["open"] for name in ours}
@@ -386,11 +393,11 @@ class ModelNew(nn.Module):
 
 def test_a_solution_that_leaves_a_spinning_kernel_behind_is_rejected(alone: None, tmp_path: Path) -> None:
     """Right, and its own events show little time: on a stream that nothing waits for a kernel spins on for 25 ms."""
-    problem = problems.load("L1_36", size="smoke")
+    problem = catalogue.load("L1_36", size="smoke")
     file = tmp_path / "spins.py"
     file.write_text(SPINS)
     options = Options(device=GPU.type, modes=("eager",), timing_budget_s=3, timeout_s=60)
-    found = evaluate.evaluate(problem, fixture_of("L1_36", "smoke"), [("spins", file, "ModelNew")], options)
+    found = session.evaluate(problem, fixture_of("L1_36", "smoke"), [("spins", file, "ModelNew")], options)
     (entry,) = found["results"]
     assert entry["verdict"] == "rejected", entry
     codes = {reason["code"] for reason in entry["reasons"]}
@@ -433,14 +440,14 @@ def on_the_gpu() -> set[int]:
 
 def test_a_kernel_that_never_ends_is_a_timeout_and_leaves_no_process(alone: None, tmp_path: Path) -> None:
     """Within its limit; the GPU is free for the next solution, which is judged in the same evaluation."""
-    problem = problems.load("L1_36", size="smoke")
+    problem = catalogue.load("L1_36", size="smoke")
     (tmp_path / "hangs.py").write_text(HANGS)
-    (tmp_path / "good.py").write_bytes((settings.ORACLE_DIR / problem.path.name).read_bytes())
+    (tmp_path / "good.py").write_bytes((config.ORACLE_DIR / problem.path.name).read_bytes())
     fixture = fixture_of("L1_36", "smoke")
     before, begin = on_the_gpu(), time.monotonic()
     solutions = [(name, tmp_path / f"{name}.py", "ModelNew") for name in ("hangs", "good")]
     options = Options(device=GPU.type, timing=False, timeout_s=15)
-    found = {e["solution"]: e for e in evaluate.evaluate(problem, fixture, solutions, options)["results"]}
+    found = {e["solution"]: e for e in session.evaluate(problem, fixture, solutions, options)["results"]}
     assert (found["hangs"]["verdict"], found["hangs"]["reasons"][0]["code"]) == ("timeout", "timeout"), found["hangs"]
     assert found["good"]["verdict"] == "correct", found["good"]
     assert time.monotonic() - begin < 15 + 75, "two workers start, and one of them is waited for once"
@@ -471,7 +478,7 @@ torch.cuda.synchronize()
 
 def test_a_buffer_is_opened_by_another_process_and_nothing_beside_it(alone: None) -> None:
     """What the one writes the other reads, to the last byte; each buffer is an allocation of its own."""
-    mine, other = (buffers.SharedBuffer(nbytes, GPU) for nbytes in ((1 << 20) + 3, 1000))
+    mine, other = (shared_memory.SharedBuffer(nbytes, GPU) for nbytes in ((1 << 20) + 3, 1000))
     try:
         for buffer in (mine, other):
             buffer.poison()
@@ -480,7 +487,7 @@ def test_a_buffer_is_opened_by_another_process_and_nothing_beside_it(alone: None
         assert ticket["fd"] is None and len(base64.b64decode(ticket["handle"])) == driver.HANDLE_BYTES
         assert ticket["handle"] != other.ticket()["handle"]
         command = [sys.executable, "-c", OPENS, json.dumps(ticket)]
-        env = os.environ | {"PYTHONPATH": str(settings.ROOT)}
+        env = os.environ | {"PYTHONPATH": str(config.ROOT)}
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
         assert mine.view(torch.float32, (100,), 8).tolist() == [1.5] * 100
@@ -525,10 +532,10 @@ def test_the_gate_holds_its_stream_for_its_time_and_hides_the_launch(alone: None
 
 def test_the_launches_of_a_deep_network_are_hidden(alone: None, tmp_path: Path) -> None:
     """L3_20's eager model launches some 150 kernels, which takes the host far longer than they take the GPU."""
-    problem = problems.load("L3_20", size="smoke")
-    file = settings.ORACLE_DIR / problem.path.name
+    problem = catalogue.load("L3_20", size="smoke")
+    file = config.ORACLE_DIR / problem.path.name
     options = Options(device=GPU.type, modes=("eager",), timing_budget_s=5, passes=("control",))
-    found = evaluate.evaluate(problem, fixture_of("L3_20", "smoke"), [("oracle", file, "ModelNew")], options)
+    found = session.evaluate(problem, fixture_of("L3_20", "smoke"), [("oracle", file, "ModelNew")], options)
     assert found["results"][0]["verdict"] == "correct", found["results"][0]["reasons"]
     facts, median_ms = found["timing"], found["baselines"]["eager"]["time_ms"]["median"]
     assert facts["launches_not_hidden"] == [] and facts["launch_ms"]["eager"] > 1.5 * median_ms, (facts, median_ms)
@@ -558,10 +565,10 @@ for number in (1, 2):
 
 def test_a_stream_waits_at_the_gate_until_the_judge_opens_it(alone: None) -> None:
     """In another process; meanwhile the judge has the GPU for itself, and what it then writes is what is read."""
-    gate, data, idle = buffers.Gate(GPU), buffers.SharedBuffer(64, GPU), Idle(GPU, watched=True)
+    gate, data, idle = shared_memory.Gate(GPU), shared_memory.SharedBuffer(64, GPU), Idle(GPU, watched=True)
     idle.settle()
     tickets = [json.dumps(buffer.ticket()) for buffer in (gate, data)]
-    env = os.environ | {"PYTHONPATH": str(settings.ROOT)}
+    env = os.environ | {"PYTHONPATH": str(config.ROOT)}
     command = [sys.executable, "-c", WAITS, *tickets]
     try:
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as other:
@@ -587,7 +594,7 @@ def test_a_stream_waits_at_the_gate_until_the_judge_opens_it(alone: None) -> Non
 
 
 def test_calls_behind_a_gate_are_timed_without_their_launches(alone: None) -> None:
-    gate, stream, side = buffers.Gate(GPU), torch.cuda.current_stream(), torch.cuda.Stream()
+    gate, stream, side = shared_memory.Gate(GPU), torch.cuda.current_stream(), torch.cuda.Stream()
     x = torch.ones(1000, device=GPU)
 
     def launches() -> None:
@@ -725,9 +732,9 @@ ODD: dict[str, dict[str, Any]] = {
     "L3_43": {"batch_size": 2, "max_seqlen": 64, "seq_len": 37, "n_embd": 72, "n_head": 3},
     "L3_44": {"batch_size": 2, "max_seqlen": 64, "seq_len": 37, "n_embd": 72, "n_head": 3},
 }
-KERNELS = [(f"{i}@bf16", file) for i in problems.suites()["artifacts"]
+KERNELS = [(f"{i}@bf16", file) for i in catalogue.suites()["artifacts"]
            for file in ("input_kernel.py", "optimized_kernel_beam_search.py")]  # fmt: skip
-KERNELS += [(i, "oracle") for i in problems.suites()["agent"]]
+KERNELS += [(i, "oracle") for i in catalogue.suites()["agent"]]
 
 
 def load(path: Path) -> ModuleType:
@@ -741,14 +748,14 @@ def load(path: Path) -> ModuleType:
 @pytest.mark.parametrize("key, file", KERNELS)
 def test_kernels_are_right_at_an_odd_neighbouring_shape(alone: None, key: str, file: str) -> None:
     """Against fp64, by the judge's own rule for limits, on signed inputs with perturbed weights: no hard-wired size."""
-    problem = problems.load(key, size="smoke")
+    problem = catalogue.load(key, size="smoke")
     problem = dataclasses.replace(problem, overrides=ODD[problem.id])
     plan = inputs.plan(problem)
-    state = trials.perturbed_weights(plan, GPU)
+    state = input_cases.perturbed_weights(plan, GPU)
     loosest = CLASSES[problem.dtype][-1] if file != "oracle" else "tf32"
     reference, honest = Reference(plan, state, GPU), Reference(plan, state, GPU, loosest)
     if file == "oracle":
-        solution = load(settings.ORACLE_DIR / problem.path.name).ModelNew(*state.init)
+        solution = load(config.ORACLE_DIR / problem.path.name).ModelNew(*state.init)
     else:
         solution = plan.module.Model(*state.init).to(inputs.torch_dtype(problem.dtype))
     solution = solution.to(GPU).eval()
@@ -756,7 +763,7 @@ def test_kernels_are_right_at_an_odd_neighbouring_shape(alone: None, key: str, f
     call: Callable[..., Any] = solution
     if file != "oracle":
         function = load(artifact_folder(problem.id) / file).kernel_function
-        call = binder.bind(function, solution, len(plan.spec))
+        call = binding.bind(function, solution, len(plan.spec))
     for stress in (None, problem.stress):
         values = plan.make(SEED, GPU, stress=stress)
         with torch.no_grad():

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from repro import settings
-from repro.judge import idle as module
-from repro.judge.idle import BUSY_TRIES, PATIENCE, Idle
+from repro import config
+from repro.judge.timing import gpu_idle as module
+from repro.judge.timing.gpu_idle import BUSY_TRIES, PATIENCE, Idle
 
 QUIET, BUSY = 0.08, 3.0
 
@@ -185,7 +185,7 @@ def test_a_timed_call_waits_where_the_power_limit_holds_the_clocks_down(
 ) -> None:
     """Twice as long as the GPU was busy, a quarter of a second at most, and from then on: the rest makes the limit let
     go. Nowhere else, nor where NVML is silent."""
-    environment = os.environ | {"PYTHONPATH": str(settings.ROOT)} | fake_gpu | settings_
+    environment = os.environ | {"PYTHONPATH": str(config.ROOT)} | fake_gpu | settings_
     command = [sys.executable, "-c", RESTED, device]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)

@@ -1,11 +1,11 @@
-"""The image holds what the work needs and nothing more, and a cell in it lets a solution reach nothing but its own.
+"""The image holds what the work needs and nothing more, and a job in it lets a solution reach nothing but its own.
 
 The first is checked inside, where there is no pytest: `test_image` starts the image with this file as its program. One
 check again, by hand:
 
     docker run --rm --entrypoint python repro tests/test_image.py check_versions
 
-The second is what solutions say that the engine ran in a cell, with users of their own: they raise with it.
+The second is what solutions say that the engine ran in a job, with users of their own: they raise with it.
 """
 
 import ctypes
@@ -25,13 +25,13 @@ import time
 import traceback
 
 import repro
-from repro import settings
+from repro import config
 
 HARDENED = [
     *("--network", "none"),
     "--read-only",
     *("--tmpfs", "/tmp:exec,mode=1777,size=1g"),
-    *("--volume", "/cell"),
+    *("--volume", "/job"),
     *("--cap-drop", "ALL"),
     *("--security-opt", "no-new-privileges"),
     *("--pids-limit", "256"),
@@ -43,14 +43,14 @@ def check_versions():
     import torch
     import triton
 
-    assert torch.__version__.partition("+")[0] == settings.PINS["torch"], torch.__version__
-    assert torch.version.cuda == settings.PINS["cuda"], torch.version.cuda
-    assert triton.__version__ == settings.PINS["triton"], triton.__version__
+    assert torch.__version__.partition("+")[0] == config.PINS["torch"], torch.__version__
+    assert torch.version.cuda == config.PINS["cuda"], torch.version.cuda
+    assert triton.__version__ == config.PINS["triton"], triton.__version__
 
 
 def check_lock_file():
     """What is installed is what requirements/agents.txt says, package by package; pip came with the venv."""
-    lock = (settings.ROOT / "requirements/agents.txt").read_text()
+    lock = (config.ROOT / "requirements/agents.txt").read_text()
     locked = {(name, version) for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", lock, re.MULTILINE)}
     found = {(dist.name.lower().replace("_", "-"), dist.version) for dist in importlib.metadata.distributions()}
     found = {(name, version) for name, version in found if name not in ("pip", "repro")}
@@ -112,14 +112,14 @@ def check_scratch_writable():
 
 
 def check_cell_is_the_judges_alone():
-    """A cell's files are in it, and workers are of other users."""
-    facts = os.stat("/cell")
-    assert (facts.st_uid, facts.st_mode & 0o777) == (settings.CONTAINER_UID, 0o700), oct(facts.st_mode)
+    """A job's files are in it, and workers are of other users."""
+    facts = os.stat("/job")
+    assert (facts.st_uid, facts.st_mode & 0o777) == (config.CONTAINER_UID, 0o700), oct(facts.st_mode)
     try:
-        with tempfile.NamedTemporaryFile(dir="/cell"):
-            assert os.getuid() == settings.CONTAINER_UID
+        with tempfile.NamedTemporaryFile(dir="/job"):
+            assert os.getuid() == config.CONTAINER_UID
     except PermissionError:
-        assert os.getuid() != settings.CONTAINER_UID
+        assert os.getuid() != config.CONTAINER_UID
 
 
 def check_no_network():
@@ -141,7 +141,7 @@ def check_provenance():
 
 def check_nothing_left_over():
     """The .dockerignore held: no secrets, no repository, no results, no other environment."""
-    left = [str(path) for name in (".env", ".git", ".venv", "results") if (path := settings.ROOT / name).exists()]
+    left = [str(path) for name in (".env", ".git", ".venv", "results") if (path := config.ROOT / name).exists()]
     assert not left, left
 
 
@@ -166,7 +166,7 @@ def check_triton_compiles_for_sm90():
 
     ptxas = triton.knobs.nvidia.ptxas
     assert pathlib.Path(ptxas.path).is_relative_to(pathlib.Path(triton.__file__).parent), ptxas.path
-    assert ptxas.version == settings.PINS["cuda"], ptxas.version
+    assert ptxas.version == config.PINS["cuda"], ptxas.version
     signature = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"}
     compiled = triton.compile(ASTSource(add, signature, {"BLOCK": 256}), target=GPUTarget("cuda", 90, 32))
     assert ".target sm_90" in compiled.asm["ptx"]
@@ -213,14 +213,15 @@ import contextlib  # noqa: E402
 import pytest  # noqa: E402 - the image has none
 from conftest import attempt  # noqa: E402
 
-from repro import evaluation, problems  # noqa: E402
-from repro.judge import users  # noqa: E402
+from repro.judge.sandbox import uids  # noqa: E402
+from repro.problems import catalogue  # noqa: E402
+from repro.studies import evaluation  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def labels(image):
     """The image's labels."""
-    inspect = ["docker", "image", "inspect", "--format", "{{json .Config.Labels}}", settings.image()]
+    inspect = ["docker", "image", "inspect", "--format", "{{json .Config.Labels}}", config.image()]
     return json.loads(subprocess.run(inspect, capture_output=True, text=True, check=True).stdout)
 
 
@@ -231,7 +232,7 @@ def test_image(labels, user):
     assert labels["org.opencontainers.image.version"] == repro.__version__
 
     chosen = ["--user", user] if user else []
-    command = ["docker", "run", "--rm", *HARDENED, *chosen, "--entrypoint", "/opt/venv/bin/python", settings.image()]
+    command = ["docker", "run", "--rm", *HARDENED, *chosen, "--entrypoint", "/opt/venv/bin/python", config.image()]
     run = subprocess.run([*command, "/opt/repro/tests/test_image.py"], capture_output=True, text=True, timeout=300)
     print(run.stdout, run.stderr)
     assert run.returncode == 0
@@ -241,11 +242,11 @@ def test_image(labels, user):
 
 @pytest.mark.docker
 def test_image_by_hand_runs_as_its_own_user(labels):
-    command = ["docker", "run", "--rm", "--entrypoint", "id", settings.image(), "--user"]
+    command = ["docker", "run", "--rm", "--entrypoint", "id", config.image(), "--user"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "10001\n"
 
 
-# -- what a solution can reach in a cell -------------------------------------------------------------------------------
+# -- what a solution can reach in a job -------------------------------------------------------------------------------
 
 # A right solution of L1_36 that first looks around; what it found becomes the text of its exception.
 LOOKS = """import ctypes, json, os, signal, socket, sys, time
@@ -261,7 +262,7 @@ for entry in filter(str.isdigit, os.listdir("/proc")):
 OTHERS = sorted(set(USERS) - {{os.getpid()}})
 JUDGE = min(pid for pid in OTHERS if USERS[pid] == @JUDGE@)
 PARENT = int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[1])
-# A worker's scratch folder is secret, and /tmp cannot be listed: workers of this cell exchange theirs.
+# A worker's scratch folder is secret, and /tmp cannot be listed: workers of this job exchange theirs.
 NOTES = "/dev/shm/scratch-of-"
 open(NOTES + str(os.getpid()), "w").write(os.getcwd())
 
@@ -299,7 +300,7 @@ BODIES = {
         found = {name: lines[name].strip() for name in names}
         found |= {"uids": os.getresuid(), "gids": os.getresgid(), "judge": owner(JUDGE), "parent": owner(PARENT)}""",
     "reads": """
-        wanted = ["/cell", "/cell/cells.jsonl", "/cell/fixture.json", "/cell/solution_0.py", "/root", "/results/x"]
+        wanted = ["/job", "/job/jobs.jsonl", "/job/fixture.json", "/job/solution_0.py", "/root", "/results/x"]
         for pid in [1, PARENT, JUDGE]:
             wanted += [f"/proc/{pid}/{name}" for name in ("mem", "environ", "fd", "maps", "auxv", "root", "cwd")]
         wanted += SCRATCH + [f"{folder}/solution.py" for folder in SCRATCH] + ["/tmp"]
@@ -307,7 +308,7 @@ BODIES = {
         found["read"] = [path for path in wanted if not isinstance(tried(lambda: read(path)), str)]
         found["others"] = len(SCRATCH)""",
     "writes": """
-        folders = ["/", "/cell", "/tmp", "/var/tmp", "/results", "/opt/repro", "/etc", "/run", "/dev", "/proc/self"]
+        folders = ["/", "/job", "/tmp", "/var/tmp", "/results", "/opt/repro", "/etc", "/run", "/dev", "/proc/self"]
         folders += SCRATCH
         written = lambda path: open(os.path.join(path, "probe"), "w").close()
         found["wrote"] = [path for path in folders if tried(lambda: written(path)) is None]
@@ -335,7 +336,7 @@ BODIES = {
 
 
 def source(body):
-    return LOOKS.format(body=body.strip()).replace("@JUDGE@", str(settings.CONTAINER_UID))
+    return LOOKS.format(body=body.strip()).replace("@JUDGE@", str(config.CONTAINER_UID))
 
 
 def looks(name):
@@ -352,11 +353,11 @@ def engine(labels):
 
 
 def judged(engine, results, submissions, timeout_s=60.0):
-    """One cell with these solutions side by side: solution -> verdict, and what is left of the run in the engine."""
-    problem = problems.load("L1_36", size="smoke")
+    """One job with these solutions side by side: solution -> verdict, and what is left of the run in the engine."""
+    problem = catalogue.load("L1_36", size="smoke")
     options = evaluation.JudgeOptions(timing=False, timeout_s=timeout_s)
-    cell = evaluation.cell("row", problem, submissions, results, engine, options)
-    outcomes, ending = attempt(engine, [cell], 280.0)
+    job = evaluation.job("row", problem, submissions, results, engine, options)
+    outcomes, ending = attempt(engine, [job], 280.0)
     assert not ending and outcomes[0].status == "done", (ending, outcomes)
     mine = ["--quiet", "--filter", f"label=repro.run={engine.run_id}"]
     left = [subprocess.run(["docker", *what, *mine], capture_output=True, text=True, check=True).stdout
@@ -367,7 +368,7 @@ def judged(engine, results, submissions, timeout_s=60.0):
 
 @pytest.fixture(scope="module")
 def looked(engine, smoke_results):
-    """What the solutions of one cell found, and the honest one's verdict."""
+    """What the solutions of one job found, and the honest one's verdict."""
     found = judged(engine, smoke_results, [looks(name) for name in BODIES])
     told = {}
     for name, entry in found.items():
@@ -387,7 +388,7 @@ def test_every_solution_of_a_cell_has_a_user_of_its_own_and_no_right(looked):
     assert int(me["CapBnd"], 16) & ~0xC0 == 0, "SETGID and SETUID, which it may not take: no_new_privs"
     assert me["NoNewPrivs"] == "1" and me["Seccomp"] == "2" and me["Groups"] == ""
     (uid,) = set(me["uids"]) | set(me["gids"])
-    assert users.FIRST_UID <= uid < users.LAST_UID and me["judge"] == settings.CONTAINER_UID and me["parent"] == 0
+    assert uids.FIRST_UID <= uid < uids.LAST_UID and me["judge"] == config.CONTAINER_UID and me["parent"] == 0
     assert uid != told["signals"]["me"]
     assert {entry["separation"] for entry in found.values()} == {"user"}
     assert (found["honest"]["verdict"], found["honest"]["reasons"]) == ("correct", [])
@@ -412,7 +413,7 @@ def test_a_solution_cannot_signal_or_trace_other_users(looked):
     signals = looked[1]["signals"]
     assert set(signals["users"]) <= {signals["me"]} and signals["traced"] == [] and signals["everyone"] != "None"
     others = {owner for owner in signals["owners"] if isinstance(owner, int)} - {signals["me"]}
-    assert {0, settings.CONTAINER_UID} < others, "there was no process to signal"
+    assert {0, config.CONTAINER_UID} < others, "there was no process to signal"
 
 
 @pytest.mark.docker
@@ -447,7 +448,7 @@ NASTY = {
 
 @pytest.mark.docker
 def test_a_solution_that_forks_hangs_or_eats_memory_costs_its_own_verdict_alone(engine, smoke_results, monkeypatch):
-    """In one cell of 2.5 GiB: daemons that leave their parent, a call without end, memory without end. Each ends with
+    """In one job of 2.5 GiB: daemons that leave their parent, a call without end, memory without end. Each ends with
     all its processes; the container lives, and the last solution, which looks for what is left, is correct. On a busy
     machine 2.5 GiB take longer than ten seconds to fill."""
     monkeypatch.setattr(engine, "memory", int(2.5 * (1 << 30) / 0.9))

@@ -19,8 +19,10 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from repro import inputs, philox, problems, recipes  # noqa: E402
-from repro.judge import trials  # noqa: E402
+from repro.inputs import philox, recipes  # noqa: E402
+from repro.judge.correctness import input_cases  # noqa: E402
+from repro.problems import catalogue  # noqa: E402
+from repro.problems import plan as inputs  # noqa: E402
 
 CPU = torch.device("cpu")
 STARTS = (0, 4095, 2**33 + 7)
@@ -183,7 +185,7 @@ def plan_of(tmp_path: Path):
     def make(body: str, dtype: str = "float32") -> inputs.Plan:
         file = tmp_path / "problem.py"
         file.write_text(PROBLEM.format(body="\n".join(f"    {line}" for line in body.splitlines())))
-        return inputs.plan(problems.load_file(file, dtype=dtype))
+        return inputs.plan(catalogue.load_file(file, dtype=dtype))
 
     return make
 
@@ -338,7 +340,7 @@ def test_stress_turns_signs_or_replaces_the_distribution(plan_of) -> None:
 def test_rows_made_apart_are_the_rows_of_the_whole() -> None:
     """The reference is computed in chunks of rows; each must see what a solution sees."""
     for key, stress in (("L1_97", None), ("L1_97", 2.0), ("L1_97", "spike"), ("L1_43", "negative")):
-        plan = inputs.plan(problems.load(key, size="smoke"))
+        plan = inputs.plan(catalogue.load(key, size="smoke"))
         whole = plan.make(11, CPU, stress=stress)
         for rows in (slice(0, 1), slice(1, plan.batch)):
             for part, value in zip(plan.chunk(rows, 11, CPU, stress), whole, strict=True):
@@ -438,10 +440,10 @@ def test_spikes_in_inputs_that_the_problem_remakes_are_in_their_own_deviations(p
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("problem_id", problems.ids())
+@pytest.mark.parametrize("problem_id", catalogue.ids())
 def test_published_weights_are_the_models_own_under_seed_42(problem_id: str, dtype: str) -> None:
     """As `torch.manual_seed(42); Model(*init)` gives them; the caller's random state is untouched."""
-    problem = problems.load(problem_id, size="smoke", dtype=dtype)
+    problem = catalogue.load(problem_id, size="smoke", dtype=dtype)
     module = problem.module()
     torch.manual_seed(7)
     before = torch.random.get_rng_state()
@@ -472,15 +474,15 @@ def test_the_hash_of_weights_sees_names_types_shapes_and_bits() -> None:
 def test_perturbed_weights_move_every_affine_parameter_and_running_statistic(problem_id: str) -> None:
     """So that an output which takes weight 1, bias 0, mean 0 or variance 1 for granted, or remembers the published
     weights, is wrong; deterministic."""
-    problem = problems.load(problem_id, size="smoke")
+    problem = catalogue.load(problem_id, size="smoke")
     plan = inputs.plan(problem)
     native = inputs.weights(problem, plan.module)
     torch.manual_seed(7)
     before = torch.random.get_rng_state()
-    moved = trials.perturbed_weights(plan, CPU)
+    moved = input_cases.perturbed_weights(plan, CPU)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert list(moved.state) == list(native.state)
-    assert moved.sha256 == trials.perturbed_weights(plan, CPU).sha256
+    assert moved.sha256 == input_cases.perturbed_weights(plan, CPU).sha256
     parameters = {name for name, _ in plan.module.Model(*moved.init).named_parameters()}
     for name, value in moved.state.items():
         was = native.state[name]
@@ -507,10 +509,10 @@ KINDS = {
 @pytest.mark.parametrize("key", KINDS)
 def test_trials_follow_from_what_a_problem_has(key: str) -> None:
     """No perturbed ones without parameters, no native ones without a signal; what is left out says why."""
-    plan = inputs.plan(problems.load(key, size="smoke"))
-    left_out = trials.kinds(plan)
+    plan = inputs.plan(catalogue.load(key, size="smoke"))
+    left_out = input_cases.kinds(plan)
     assert [kind for kind, why in left_out.items() if not why] == KINDS[key] and len(left_out) == 6
-    planned = trials.make(plan)
+    planned = input_cases.make(plan)
     deciding = [t for t in planned if t.decides]
     assert list(dict.fromkeys(t.kind for t in deciding)) == KINDS[key]
     assert [t.kind for t in deciding].count("native") == (2 if "native" in KINDS[key] else 0)
@@ -518,21 +520,21 @@ def test_trials_follow_from_what_a_problem_has(key: str) -> None:
     for trial in deciding:
         assert trial.perturbed == trial.kind.startswith("perturbed")
         assert trial.stress == {"stress": plan.problem.stress, "spiked": "spike"}.get(trial.kind.rpartition("_")[2])
-    public = trials.make(plan, public=True, count_native=1)
-    assert public == trials.make(plan, public=True, count_native=1)
+    public = input_cases.make(plan, public=True, count_native=1)
+    assert public == input_cases.make(plan, public=True, count_native=1)
     assert len({t.seed for t in public}) == len(public) and all(t.judged for t in public)
 
 
 def test_a_neighbour_is_planned_last_and_a_warm_up_first_and_neither_decides() -> None:
     """The warm-up makes the weights change under a solution where no deciding trial has the published ones."""
     for key, perturbed, warm in (("L1_36", False, False), ("L2_37", True, False), ("L3_20", True, True)):
-        plan = inputs.plan(problems.load(key, size="smoke"))
-        first, *_, last = trials.make(plan)
+        plan = inputs.plan(catalogue.load(key, size="smoke"))
+        first, *_, last = input_cases.make(plan)
         assert (last.kind, last.neighbour, last.perturbed, last.stress, last.decides) == (
             "neighbour", True, perturbed, None, False,
         )  # fmt: skip
         assert (first.kind == "warmup") is warm
         if warm:
             assert not first.perturbed and not first.judged and not first.decides and first.stress is None
-    elsewhere = problems.load_file(problems.load("L1_36").path)
-    assert not any(t.neighbour for t in trials.make(inputs.plan(elsewhere))), "a file from elsewhere has none"
+    elsewhere = catalogue.load_file(catalogue.load("L1_36").path)
+    assert not any(t.neighbour for t in input_cases.make(inputs.plan(elsewhere))), "a file from elsewhere has none"

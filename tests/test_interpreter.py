@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from conftest import CPU, Tool, rows
 
-from repro import settings
-from repro.judge import interpreter
+from repro import config
+from repro.judge.worker import triton_interpreter
 
 KERNEL = """
 import torch, triton, triton.language as tl
@@ -107,7 +107,7 @@ def interpreted(tmp_path, source):
     """What a program that uses Triton's interpreter prints."""
     file = tmp_path / "kernel.py"
     file.write_text(source)
-    env = settings.cell_env({"TRITON_INTERPRET": "1", "PYTHONPATH": str(settings.ROOT)})
+    env = config.job_env({"TRITON_INTERPRET": "1", "PYTHONPATH": str(config.ROOT)})
     done = subprocess.run([sys.executable, str(file)], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -133,7 +133,7 @@ def test_bfloat16_is_what_torch_makes_of_it(tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_dev_runs_triton_kernels_where_there_is_no_gpu(dtype: str, judge_tool: Tool):
     """In the judge's own process, which is not set to interpret them, and with the same bfloat16 as in a worker."""
-    file = settings.ROOT / "tests" / "honest" / "fp32_rms_norm.py"
+    file = config.ROOT / "tests" / "honest" / "fp32_rms_norm.py"
     judge_tool("evaluate", file, "--problem", "L1_36", "--dtype", dtype, "--trust", "dev", "--no-timing", *CPU)
     (row,) = rows(judge_tool.bundles()[0]).values()
     assert [(entry["verdict"], entry["reasons"]) for entry in row["result"]["results"]] == [("correct", [])]
@@ -144,5 +144,5 @@ def test_narrow_rounds_to_nearest_even_and_keeps_nan_and_infinity():
 
     values = np.float32([1.0, 1.00390625, 1.01171875, -3.3e38, np.inf, -np.inf, 1e-40, 0.0, -0.0])
     expected = torch.from_numpy(values).bfloat16().view(torch.int16).numpy().view(np.uint16)
-    assert (interpreter.narrow(values) == expected).all()
-    assert np.isnan(interpreter.widen(interpreter.narrow(np.float32([np.nan])))[0])
+    assert (triton_interpreter.narrow(values) == expected).all()
+    assert np.isnan(triton_interpreter.widen(triton_interpreter.narrow(np.float32([np.nan])))[0])

@@ -18,19 +18,26 @@ import torch
 from conftest import series
 from torch import nn
 
-from repro import inputs, jsonio, problems
 from repro.errors import JudgeError, ReproError, SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
-from repro.judge import calibrate, ceilings, gates, limits, metric, outputs, timing, trials, verdict
-from repro.judge import reference as reference_module
-from repro.judge.metric import Distance
-from repro.judge.precision import TF32Operands, exact_float32, round_mantissa
-from repro.judge.process import WorkerProcess
-from repro.judge.protocol import MAX_LINE_BYTES, MOST_LEVELS, Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
-from repro.judge.subject import Subject
-from repro.judge.worker import Worker
+from repro.fixtures import calibration
+from repro.judge import verdict
+from repro.judge.correctness import distance as metric
+from repro.judge.correctness import input_cases, output_checks, tolerances
+from repro.judge.correctness import reference as reference_module
+from repro.judge.correctness.distance import Distance
+from repro.judge.correctness.precision import TF32Operands, exact_float32, round_mantissa
+from repro.judge.implementation import Implementation
+from repro.judge.sandbox.client import WorkerProcess
+from repro.judge.sandbox.wire import MAX_LINE_BYTES, MOST_LEVELS, Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
+from repro.judge.timing import roofline, sampling
+from repro.judge.worker import outputs
+from repro.judge.worker.server import Worker
+from repro.problems import catalogue
+from repro.problems import plan as inputs
+from repro.system import jsonio
 
 CPU = torch.device("cpu")
-KEYS = [p.key for suite in problems.suites() for p in problems.suite(suite, size="smoke")]
+KEYS = [p.key for suite in catalogue.suites() for p in catalogue.suite(suite, size="smoke")]
 # One key a problem: the agent study's where a problem is in both suites.
 ONCE = [key for key in KEYS if key.partition("@")[0] not in KEYS[: KEYS.index(key)]]
 QUICK = ("L1_36", "L1_97", "L1_77@bf16", "L2_84", "L3_43")
@@ -299,7 +306,7 @@ def even(value: float) -> dict[str, float]:
     ],
 )
 def test_limits_follow_the_honest_error(honest: float, klass: str, sensitivity: float, expected: float) -> None:
-    found = limits.limits(even(honest), klass, sensitivity)
+    found = tolerances.limits(even(honest), klass, sensitivity)
     assert found["rel_l2"] == pytest.approx(expected)
     assert found["max"] == found["row"] == pytest.approx(8 * max(honest, expected))
 
@@ -317,18 +324,18 @@ def test_separation_takes_each_cheats_worst_trial_and_the_worst_honest_one() -> 
         "native": trial_of(0.004, {"zeros": 0.001, "stale": 0.5}),
         "stress": trial_of(0.008, {"zeros": 1.0, "stale": 0.1}),
     }
-    found = limits.separation(measured, ("bf16",))
+    found = tolerances.separation(measured, ("bf16",))
     assert found["best_cheat"] == "stale" and found["best_cheat_score"] == pytest.approx(50)
     assert found["worst_honest_score"] == pytest.approx(0.8) and found["margin"] == pytest.approx(50 / 0.8)
     assert found["refused"] == ""
 
 
 def test_separation_refuses_a_cheat_that_passes_and_a_margin_that_is_too_small() -> None:
-    passes = limits.separation({"native": trial_of(0.004, {"zeros": 0.009})}, ("bf16",))
+    passes = tolerances.separation({"native": trial_of(0.004, {"zeros": 0.009})}, ("bf16",))
     assert passes["refused"] == "the cheat 'zeros' passes every trial"
-    narrow = limits.separation({"native": trial_of(0.009, {"zeros": 0.013})}, ("bf16",))
-    assert narrow["margin"] < limits.MIN_MARGIN and "margin" in narrow["refused"]
-    exact = limits.separation({"native": trial_of(0.0, {"zeros": 1.0})}, ("bf16",))
+    narrow = tolerances.separation({"native": trial_of(0.009, {"zeros": 0.013})}, ("bf16",))
+    assert narrow["margin"] < tolerances.MIN_MARGIN and "margin" in narrow["refused"]
+    exact = tolerances.separation({"native": trial_of(0.0, {"zeros": 1.0})}, ("bf16",))
     assert exact["margin"] == pytest.approx(400), "an exact answer has a finite margin"
 
 
@@ -346,7 +353,7 @@ def test_zeros_are_held_to_zero_where_honest_kernels_leave_them_so(
     share: float, fp32: float, bf16: float | None, limited: bool
 ) -> None:
     honest = {"fp32": even(1e-7) | {"zero": fp32}, "bf16": even(1e-3) | ({} if bf16 is None else {"zero": bf16})}
-    assert limits.zero_limit(honest, share) == ({"zero": 1e-6} if limited else {})
+    assert tolerances.zero_limit(honest, share) == ({"zero": 1e-6} if limited else {})
 
 
 def test_separation_reports_the_margin_of_every_class_by_its_own_limits() -> None:
@@ -356,7 +363,7 @@ def test_separation_reports_the_margin_of_every_class_by_its_own_limits() -> Non
         "cheats": {"near": even(0.02), "far": even(1.0)},
         "limits": {"tf32": even(0.001), "bf16": even(0.01)},
     }
-    found = limits.separation({"native": trial, "spiked": trial | {"cheats": {}}}, ("tf32", "bf16"))
+    found = tolerances.separation({"native": trial, "spiked": trial | {"cheats": {}}}, ("tf32", "bf16"))
     assert found["margins"] == pytest.approx({"tf32": 20 / 0.5, "bf16": 2 / 0.8})
     assert found["margin"] == pytest.approx(found["margins"]["bf16"]) and found["best_cheat"] == "near"
 
@@ -378,19 +385,19 @@ def test_the_class_is_the_most_precise_one_that_every_trial_meets() -> None:
         (math.nan, 1e-6, None),
         (1e-6, math.inf, None),
     ):
-        found = limits.class_of({"native": [even(1e-6), even(native)], "stress": [even(stress)]}, fixture)
+        found = tolerances.class_of({"native": [even(1e-6), even(native)], "stress": [even(stress)]}, fixture)
         assert found == expected, (native, stress)
-    assert limits.class_of({}, fixture) is None, "nothing judged is nothing passed"
+    assert tolerances.class_of({}, fixture) is None, "nothing judged is nothing passed"
 
 
 def test_a_neighbour_never_decides_a_class() -> None:
     """Neither a bad one nor a good one: trials that the fixture does not list are left aside."""
     fixture = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
     good = {"native": [even(1e-6)], "stress": [even(1e-6)]}
-    assert limits.class_of(good | {"neighbour": [even(1.0)]}, fixture) == "fp32"
+    assert tolerances.class_of(good | {"neighbour": [even(1.0)]}, fixture) == "fp32"
     bad = {"native": [even(1.0)], "stress": [even(1e-6)]}
-    assert limits.class_of(bad | {"neighbour": [even(0.0)]}, fixture) is None
-    assert limits.class_of({"neighbour": [even(0.0)]}, fixture) is None, "alone it is nothing judged"
+    assert tolerances.class_of(bad | {"neighbour": [even(0.0)]}, fixture) is None
+    assert tolerances.class_of({"neighbour": [even(0.0)]}, fixture) is None, "alone it is nothing judged"
 
 
 # -- gates ----------------------------------------------------------------------------------------------------------
@@ -412,10 +419,10 @@ GOOD = {
 
 
 def test_gates_let_an_honest_description_through() -> None:
-    gates.check(GOOD, SPEC, "cpu")
-    gates.check({"kind": "sequence", "items": [GOOD, GOOD]}, [SPEC, SPEC], "cpu")
-    gates.check(GOOD | {"storage_bytes": 4096}, SPEC, "cpu")
-    gates.check(GOOD | {"order": [1, 0]}, SPEC, "cpu")
+    output_checks.check(GOOD, SPEC, "cpu")
+    output_checks.check({"kind": "sequence", "items": [GOOD, GOOD]}, [SPEC, SPEC], "cpu")
+    output_checks.check(GOOD | {"storage_bytes": 4096}, SPEC, "cpu")
+    output_checks.check(GOOD | {"order": [1, 0]}, SPEC, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -447,7 +454,7 @@ def test_gates_let_an_honest_description_through() -> None:
 )
 def test_every_gate_has_its_reason_code(described: Any, spec: Any, code: str) -> None:
     with pytest.raises(SolutionRejected) as caught:
-        gates.check(described, spec, "cpu")
+        output_checks.check(described, spec, "cpu")
     assert caught.value.code == code and caught.value.verdict == "incorrect"
 
 
@@ -455,7 +462,7 @@ def test_every_gate_has_its_reason_code(described: Any, spec: Any, code: str) ->
 def test_gates_fail_closed(missing: str) -> None:
     """A fact that is not reported is not taken for granted."""
     with pytest.raises(SolutionRejected):
-        gates.check({key: value for key, value in GOOD.items() if key != missing}, SPEC, "cpu")
+        output_checks.check({key: value for key, value in GOOD.items() if key != missing}, SPEC, "cpu")
 
 
 # -- precision ------------------------------------------------------------------------------------------------------
@@ -479,7 +486,7 @@ def test_a_structure_of_a_million_values_is_not_described_further() -> None:
         assert outputs.sums(wide) == [] and outputs.sealed(wide, bytes(16)) == []
         for spec in (SPEC, [SPEC, SPEC]):
             with pytest.raises(SolutionRejected, match="got a structure of more than 1024 values") as refused:
-                gates.check(described, spec, "cpu")
+                output_checks.check(described, spec, "cpu")
             assert refused.value.code == "wrong_structure"
 
 
@@ -498,7 +505,7 @@ def test_a_deep_structure_is_not_described_further(count: int) -> None:
     assert described == {"kind": "other", "type": f"a structure of more than {outputs.MOST_LEVELS} levels"}
     assert outputs.sums(nested(count)) == [] and outputs.sealed(nested(count), bytes(16)) == []
     with pytest.raises(SolutionRejected, match="levels") as refused:
-        gates.check(described, SPEC, "cpu")
+        output_checks.check(described, SPEC, "cpu")
     assert refused.value.code == "wrong_structure"
 
 
@@ -610,7 +617,7 @@ def levels(count: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("count", [MOST_LEVELS + 1, 491, 700])
 def test_an_answer_deeper_than_any_honest_one_is_garbage(pipe: tuple[Channel, int], count: int) -> None:
-    """One of 700 levels ended the cell that wrote it, with all solutions in it; 491 ended its reader."""
+    """One of 700 levels ended the job that wrote it, with all solutions in it; 491 ended its reader."""
     channel, write = pipe
     os.write(write, json.dumps(levels(count)).encode() + b"\n" + json.dumps(levels(MOST_LEVELS)).encode() + b"\n")
     with pytest.raises(ChannelGarbage, match=f"more than {MOST_LEVELS} levels"):
@@ -774,10 +781,10 @@ def test_answers_are_collected_in_the_order_of_the_requests(worker: WorkerProces
 # -- verdicts -------------------------------------------------------------------------------------------------------
 
 
-def judged_subject(**distances: float) -> Subject:
-    subject = Subject("mine", Path("mine.py"), "ModelNew", ["mine"])
-    subject.distances = {kind: [even(value)] for kind, value in distances.items()}
-    return subject
+def judged_subject(**distances: float) -> Implementation:
+    implementation = Implementation("mine", Path("mine.py"), "ModelNew", ["mine"])
+    implementation.distances = {kind: [even(value)] for kind, value in distances.items()}
+    return implementation
 
 
 FIXTURE = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
@@ -797,9 +804,9 @@ def test_missing_trials_are_inconclusive(distances: dict[str, float]) -> None:
 
 
 def test_incorrect_names_each_trial_and_its_worst_guard() -> None:
-    subject = judged_subject(native=1e-6, stress=1.0)
-    subject.distances["stress"][0]["row"] = 30.0
-    found = verdict.judge(subject, FIXTURE)
+    implementation = judged_subject(native=1e-6, stress=1.0)
+    implementation.distances["stress"][0]["row"] = 30.0
+    found = verdict.judge(implementation, FIXTURE)
     assert found["verdict"] == "incorrect"
     assert [(r["code"], r["trial"]) for r in found["reasons"]] == [("row", "stress")]
     assert "30 over the limit 0.01 of class bf16" in found["reasons"][0]["detail"]
@@ -810,10 +817,10 @@ def test_a_nan_distance_is_incorrect() -> None:
 
 
 def test_the_first_fault_decides_the_verdict() -> None:
-    subject = judged_subject(native=0.0, stress=0.0)
-    subject.fail(SolutionTimeout("timeout", "slow"), "native")
-    subject.fail(SolutionRejected("wrong_shape", "later"), "stress")
-    found = verdict.judge(subject, FIXTURE)
+    implementation = judged_subject(native=0.0, stress=0.0)
+    implementation.fail(SolutionTimeout("timeout", "slow"), "native")
+    implementation.fail(SolutionRejected("wrong_shape", "later"), "stress")
+    found = verdict.judge(implementation, FIXTURE)
     assert found["verdict"] == "timeout" and [r["code"] for r in found["reasons"]] == ["timeout", "wrong_shape"]
 
 
@@ -830,15 +837,21 @@ CEILINGS = {
 
 def result_of(ms: float, base_ms: float = 4.0, **changes: Any) -> dict[str, Any]:
     """The result of a correct fp32 solution of L1_36 whose calls all take `ms`."""
-    subject = judged_subject(native=1e-6, stress=1e-6)
-    judged = verdict.judge(subject, FIXTURE)
+    implementation = judged_subject(native=1e-6, stress=1e-6)
+    judged = verdict.judge(implementation, FIXTURE)
     timed = {"mine": series([ms] * 40), "eager": series([base_ms] * 40), "compile": series([base_ms / 2] * 40)}
     facts = {"status": "converged", "baseline_classes": {"eager": "fp32", "compile": "tf32"}}
     given = {"series": timed, "facts": facts, "reached": CEILINGS, "trust": "audited"} | changes
     for name, value in given.pop("subject", {}).items():
-        setattr(subject, name, value)
+        setattr(implementation, name, value)
     return verdict.result(
-        problems.load("L1_36"), subject, judged, given["series"], given["facts"], given["reached"], given["trust"]
+        catalogue.load("L1_36"),
+        implementation,
+        judged,
+        given["series"],
+        given["facts"],
+        given["reached"],
+        given["trust"],
     )
 
 
@@ -859,23 +872,23 @@ def test_of_a_workers_word_on_memory_and_modes_plain_values_of_known_names_are_k
     peak = {"allocated": 5, "reserved": {"a": [1]}, "mine": "x" * 10**6}
     modes = {"grad": False, "threads": 1, "default_dtype": "x" * 10**6, "allocator": [], "mine": 1}
     memory = {"solution": peak, "device_over_start_bytes": 7}
-    found = result_of(FLOOR_MS * 1.25, subject={"memory": memory, "modes": [modes]})
+    found = result_of(FLOOR_MS * 1.25, implementation={"memory": memory, "modes": [modes]})
     assert found["memory"] == {"solution": {"allocated": 5}, "device_over_start_bytes": 7}
     (kept,) = found["modes"]
     assert (kept.pop("grad"), kept.pop("threads")) == (False, 1)
     assert list(kept) == ["default_dtype"] and len(kept["default_dtype"]) <= 400
     for memory, told in (({"reason": "the worker had ended"},) * 2, ({"solution": []}, {"solution": {}})):
-        assert result_of(1.0, subject={"memory": memory})["memory"] == told
+        assert result_of(1.0, implementation={"memory": memory})["memory"] == told
 
 
 def test_an_honest_workers_word_is_kept_whole(tmp_path: Path) -> None:
     worker = Worker(CPU, tmp_path)
     memory = {"solution": worker.peak(), "device_over_start_bytes": None}
-    found = result_of(FLOOR_MS * 1.25, subject={"memory": memory, "modes": [worker.modes()]})
+    found = result_of(FLOOR_MS * 1.25, implementation={"memory": memory, "modes": [worker.modes()]})
     assert (found["memory"], found["modes"]) == (memory, [worker.modes()])
 
 
-@pytest.mark.parametrize("ms", [FLOOR_MS * 0.85, 1e-3, timing.MIN_MS])
+@pytest.mark.parametrize("ms", [FLOOR_MS * 0.85, 1e-3, sampling.MIN_MS])
 def test_a_time_below_the_floor_is_rejected(ms: float) -> None:
     """Impossible, not good: down to the smallest time that a worker may report."""
     found = result_of(ms)
@@ -885,60 +898,60 @@ def test_a_time_below_the_floor_is_rejected(ms: float) -> None:
 
 
 def test_the_floor_is_the_larger_of_traffic_and_arithmetic_of_the_class() -> None:
-    gemm = problems.load("L2_99")
+    gemm = catalogue.load("L2_99")
     assert gemm.work is not None
-    assert ceilings.floor_ms(gemm, "fp32", CEILINGS) == pytest.approx(gemm.work.flop / (690.0 / 3) / 1e9)
-    assert ceilings.floor_ms(gemm, "tf32", CEILINGS) == pytest.approx(gemm.work.flop / 700.0 / 1e9)
-    assert ceilings.floor_ms(gemm, "bf16", CEILINGS) == pytest.approx(gemm.work.flop / 690.0 / 1e9)
-    half = problems.load("L1_36@bf16")
-    assert ceilings.floor_ms(half, "bf16", CEILINGS) == pytest.approx(FLOOR_MS / 2)
-    assert ceilings.floor_ms(problems.load("L1_36", size="smoke"), "fp32", CEILINGS) is None
-    assert ceilings.impossible_ms(problems.load("L1_36", size="smoke"), "fp32", CEILINGS) is None
+    assert roofline.floor_ms(gemm, "fp32", CEILINGS) == pytest.approx(gemm.work.flop / (690.0 / 3) / 1e9)
+    assert roofline.floor_ms(gemm, "tf32", CEILINGS) == pytest.approx(gemm.work.flop / 700.0 / 1e9)
+    assert roofline.floor_ms(gemm, "bf16", CEILINGS) == pytest.approx(gemm.work.flop / 690.0 / 1e9)
+    half = catalogue.load("L1_36@bf16")
+    assert roofline.floor_ms(half, "bf16", CEILINGS) == pytest.approx(FLOOR_MS / 2)
+    assert roofline.floor_ms(catalogue.load("L1_36", size="smoke"), "fp32", CEILINGS) is None
+    assert roofline.impossible_ms(catalogue.load("L1_36", size="smoke"), "fp32", CEILINGS) is None
 
 
 def test_the_bytes_of_a_floor_move_at_the_rate_of_their_mix() -> None:
     """Read alone at the read rate, as much written as read at the copy rate, between them in between."""
     rates = CEILINGS | {"copy_tb_s": 4.0, "read_tb_s": 5.0, "write_tb_s": 4.5}
-    vector, pool, upsampled = (problems.load(f"L1_{n}@bf16") for n in ("04", "43", "77"))
+    vector, pool, upsampled = (catalogue.load(f"L1_{n}@bf16") for n in ("04", "43", "77"))
     assert vector.work is not None and pool.work is not None and upsampled.work is not None
-    assert ceilings.floor_ms(vector, "bf16", rates) == pytest.approx(
+    assert roofline.floor_ms(vector, "bf16", rates) == pytest.approx(
         2 * vector.work.read_elements / 5.0 / 1e9, rel=1e-4
     )
     read, written = pool.work.read_elements, pool.work.written_elements
     expected = 2 * (2 * written / 4.0 + (read - written) / 5.0) / 1e9
-    assert ceilings.floor_ms(pool, "bf16", rates) == pytest.approx(expected)
+    assert roofline.floor_ms(pool, "bf16", rates) == pytest.approx(expected)
     read, written = upsampled.work.read_elements, upsampled.work.written_elements
     expected = 2 * (2 * read / 4.0 + (written - read) / 4.5) / 1e9
-    assert ceilings.floor_ms(upsampled, "bf16", rates) == pytest.approx(expected)
+    assert roofline.floor_ms(upsampled, "bf16", rates) == pytest.approx(expected)
     slow = rates | {"read_tb_s": 3.0}
-    assert ceilings.floor_ms(vector, "bf16", slow) == pytest.approx(2 * vector.work.read_elements / 4.0 / 1e9, rel=1e-4)
+    assert roofline.floor_ms(vector, "bf16", slow) == pytest.approx(2 * vector.work.read_elements / 4.0 / 1e9, rel=1e-4)
 
 
 def test_the_fp32_rate_allows_for_a_split_into_three_products() -> None:
     """fp32 as three tf32 or bf16 products is honest; where fp32 itself is faster than that, it counts."""
-    assert ceilings.rate("fp32", CEILINGS) == pytest.approx(230.0)
-    assert ceilings.rate("fp32", CEILINGS | {"bf16_tflop_s": 90.0}) == pytest.approx(130.0)
-    assert ceilings.rate("fp32", CEILINGS | {"fp32_tflop_s": 500.0}) == 500.0
+    assert roofline.rate("fp32", CEILINGS) == pytest.approx(230.0)
+    assert roofline.rate("fp32", CEILINGS | {"bf16_tflop_s": 90.0}) == pytest.approx(130.0)
+    assert roofline.rate("fp32", CEILINGS | {"fp32_tflop_s": 500.0}) == 500.0
 
 
 @pytest.mark.parametrize("klass", ["fp32", "tf32", "bf16"])
-@pytest.mark.parametrize("problem_id", problems.ids())
+@pytest.mark.parametrize("problem_id", catalogue.ids())
 def test_impossible_times_lie_below_the_floor(problem_id: str, klass: str) -> None:
     """By the ceilings' uncertainty at least; where Winograd or Strassen could, by what those save."""
-    problem = problems.load(problem_id)
-    floor, impossible = (f(problem, klass, CEILINGS) for f in (ceilings.floor_ms, ceilings.impossible_ms))
+    problem = catalogue.load(problem_id)
+    floor, impossible = (f(problem, klass, CEILINGS) for f in (roofline.floor_ms, roofline.impossible_ms))
     assert floor is not None and impossible is not None and problem.work is not None
     assert impossible <= 0.9 * floor
     memory = (problem.work.read_elements + problem.work.written_elements) * 4 / 4.2 / 1e9
-    arithmetic = problem.work.flop / ceilings.rate(klass, CEILINGS) / 1e9
+    arithmetic = problem.work.flop / roofline.rate(klass, CEILINGS) / 1e9
     assert impossible == pytest.approx(0.9 * max(memory, problem.work.fast_algorithm * arithmetic))
 
 
 def test_a_winograd_kernel_at_a_quarter_of_the_arithmetic_is_not_impossible() -> None:
     """L2_34 in fp32 on a slow chip: its plain floor is arithmetic, its impossible time a quarter of that."""
     slow = dict.fromkeys(CEILINGS, 10.0) | {"copy_tb_s": 9.0}
-    problem = problems.load("L2_34")
-    floor, impossible = (f(problem, "fp32", slow) for f in (ceilings.floor_ms, ceilings.impossible_ms))
+    problem = catalogue.load("L2_34")
+    floor, impossible = (f(problem, "fp32", slow) for f in (roofline.floor_ms, roofline.impossible_ms))
     assert floor is not None and impossible == pytest.approx(0.9 * 0.25 * floor)
 
 
@@ -953,22 +966,22 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return CEILINGS | {"copy_tb_s": state["copy"]}
 
     def measure() -> dict[str, Any]:
-        ceilings.measure.cache_clear()
-        return ceilings.measure(CPU)
+        roofline.measure.cache_clear()
+        return roofline.measure(CPU)
 
     monkeypatch.setenv("REPRO_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(ceilings, "_rates", rates)
-    monkeypatch.setattr(ceilings, "_copy_tb_s", lambda device, repeats: state["copy"])
-    monkeypatch.setattr(ceilings, "_identity", lambda device: (dict(state["of"]), dict(state["clocks"])))
+    monkeypatch.setattr(roofline, "_rates", rates)
+    monkeypatch.setattr(roofline, "_copy_tb_s", lambda device, repeats: state["copy"])
+    monkeypatch.setattr(roofline, "_identity", lambda device: (dict(state["of"]), dict(state["clocks"])))
     yield state | {"measure": measure, "state": state, "folder": tmp_path / "state" / "ceilings"}
-    ceilings.measure.cache_clear()
+    roofline.measure.cache_clear()
 
 
 def test_ceilings_are_measured_once_and_kept(gpu: dict[str, Any]) -> None:
     first, second = gpu["measure"](), gpu["measure"]()
     assert gpu["state"]["measured"] == 1 and (first["cached"], second["cached"]) == (False, True)
     assert {k: v for k, v in first.items() if k != "cached"} == {k: v for k, v in second.items() if k != "cached"}
-    assert set(CEILINGS) == set(ceilings.RATES) <= set(first)
+    assert set(CEILINGS) == set(roofline.RATES) <= set(first)
     assert first["measured_at"].endswith("+00:00") and first["clocks"] == {"sm_mhz": 1950}
     assert first["limits"] == {"max_sm_mhz": 1980, "power_limit_w": 700.0}
     json.loads(jsonio.dumps(first))
@@ -998,8 +1011,8 @@ def change_entry(gpu: dict[str, Any], **changes: Any) -> None:
         lambda gpu: change_entry(gpu, measured_s=time.time() + 86400),
         lambda gpu: change_entry(gpu, version=0),
         lambda gpu: change_entry(gpu, rates={"copy_tb_s": 4.0}),
-        lambda gpu: change_entry(gpu, rates=dict.fromkeys(ceilings.RATES, math.nan)),
-        lambda gpu: change_entry(gpu, rates=dict.fromkeys(ceilings.RATES, -1.0)),
+        lambda gpu: change_entry(gpu, rates=dict.fromkeys(roofline.RATES, math.nan)),
+        lambda gpu: change_entry(gpu, rates=dict.fromkeys(roofline.RATES, -1.0)),
         lambda gpu: change_entry(gpu, rates=None),
         lambda gpu: next(gpu["folder"].iterdir()).write_text('{"version": 1'),
         lambda gpu: next(gpu["folder"].iterdir()).write_text("[]"),
@@ -1066,17 +1079,17 @@ def test_a_result_says_what_lies_between_the_judge_and_the_solution() -> None:
     """Nothing, a process, or another user; by the worker's own word, which no verdict depends on."""
     assert result_of(8.0, trust="dev")["separation"] == "none"
     assert result_of(8.0)["separation"] == "process"
-    assert result_of(8.0, subject={"hello": {"uid": os.geteuid()}})["separation"] == "process"
-    assert result_of(8.0, subject={"hello": {"uid": os.geteuid() + 1}})["separation"] == "user"
+    assert result_of(8.0, implementation={"hello": {"uid": os.geteuid()}})["separation"] == "process"
+    assert result_of(8.0, implementation={"hello": {"uid": os.geteuid() + 1}})["separation"] == "user"
     confined = {"seccomp": "applied"}
-    assert result_of(8.0, subject={"hello": {"confined": confined}})["confined"] == confined
+    assert result_of(8.0, implementation={"hello": {"confined": confined}})["confined"] == confined
 
 
 def test_labels_are_those_of_the_source_and_of_what_was_seen(tmp_path: Path) -> None:
     source = tmp_path / "mine.py"
     source.write_text("import triton\n\n@triton.jit\ndef k(x): pass\n")
     given = {"source": source, "observed": {"static_output", "nondeterministic"}}
-    assert result_of(8.0, subject=given)["labels"] == ["nondeterministic", "static_output", "triton"]
+    assert result_of(8.0, implementation=given)["labels"] == ["nondeterministic", "static_output", "triton"]
 
 
 def test_the_share_of_own_kernels_has_a_reason_where_it_is_unknown(tmp_path: Path) -> None:
@@ -1084,10 +1097,10 @@ def test_the_share_of_own_kernels_has_a_reason_where_it_is_unknown(tmp_path: Pat
     source = tmp_path / "mine.py"
     source.write_text("import triton\n\n@triton.jit\ndef mine(x): pass\n")
     told = [{"name": "mine", "us": 30.0, "count": 1}, {"name": "void at::native::vectorized_x", "us": 10.0, "count": 1}]
-    found = result_of(8.0, subject={"source": source, "profile": {"kernels": told, "reason": ""}})
+    found = result_of(8.0, implementation={"source": source, "profile": {"kernels": told, "reason": ""}})
     assert found["own_kernel_share"] == 0.75 and found["kernel_shares"]["inconsistent"] == []
     for profile in ({}, {"kernels": []}, {"kernels": "mine"}, {"kernels": [], "reason": "no GPU"}):
-        missing = result_of(8.0, subject={"profile": profile})
+        missing = result_of(8.0, implementation={"profile": profile})
         assert missing["own_kernel_share"] is None
         assert missing["own_kernel_share_reason"] == profile.get("reason", "not profiled")
 
@@ -1096,9 +1109,9 @@ def test_the_share_of_own_kernels_has_a_reason_where_it_is_unknown(tmp_path: Pat
 def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code: str) -> None:
     assert SolutionRejected(code).verdict == "rejected"
     assert SolutionRejected("wrong_shape").verdict == SolutionRejected("timed_output_wrong").verdict == "incorrect"
-    subject = judged_subject(native=0.0, stress=0.0)
-    subject.fail(SolutionRejected(code, "why"), "timing")
-    assert verdict.judge(subject, FIXTURE)["verdict"] == "rejected"
+    implementation = judged_subject(native=0.0, stress=0.0)
+    implementation.fail(SolutionRejected(code, "why"), "timing")
+    assert verdict.judge(implementation, FIXTURE)["verdict"] == "rejected"
 
 
 # -- fixtures -------------------------------------------------------------------------------------------------------
@@ -1113,7 +1126,7 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(
     fixture = smoke_fixture(key)
     assert fixture["refused"] == "" and fixture["margin"] >= 1.5
     assert fixture["worst_honest_score"] <= 1 < fixture["best_cheat_score"]
-    plan = inputs.plan(problems.load(key, size="smoke"))
+    plan = inputs.plan(catalogue.load(key, size="smoke"))
     assert len(fixture["trials"]) >= 3 and len(fixture["trials"]) + len(fixture["trials_left_out"]) == 6
     own: set[str] = set()
     for kind, trial in fixture["trials"].items():
@@ -1122,7 +1135,7 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(
         else:
             assert {"zeros", "constant", "feature_mean", "stale"} <= set(trial["cheats"])
         own |= set(trial["cheats"])
-        assert set(trial["honest"]) == set(trial["limits"]) == set(limits.CLASSES[fixture["dtype"]])
+        assert set(trial["honest"]) == set(trial["limits"]) == set(tolerances.CLASSES[fixture["dtype"]])
         for name, honest in trial["honest"].items():
             assert metric.score(honest, trial["limits"][name]) <= 1
     assert len(own) > 4, "and a skip list of its own"
@@ -1130,11 +1143,11 @@ def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(
     assert guarded == {*metric.GUARDS, *(["zero"] if key.startswith("L1_77") else [])}
     for klass, margin in fixture["margins"].items():
         assert margin >= {"fp32": 3.0, "tf32": 3.0, "bf16": 1.5}[klass], (klass, margin)
-    assert fixture["margins"][limits.CLASSES[fixture["dtype"]][-1]] == pytest.approx(fixture["margin"], rel=1e-4)
+    assert fixture["margins"][tolerances.CLASSES[fixture["dtype"]][-1]] == pytest.approx(fixture["margin"], rel=1e-4)
     assert [len(entry["checksum64"]) for entry in fixture["inputs"]] == [16] * len(plan.spec)
     assert len((jsonio.dumps(fixture, indent=1) + "\n").encode()) < 14 << 10, "as `repro fixtures` writes it"
 
-    again = json.loads(jsonio.dumps(calibrate.build(problems.load(key, size="smoke"), CPU)))
+    again = json.loads(jsonio.dumps(calibration.build(catalogue.load(key, size="smoke"), CPU)))
     for timed in ("build_s", "reference_timing"):
         assert timed in again and timed in fixture
     untimed = [{k: v for k, v in f.items() if k not in ("build_s", "reference_timing")} for f in (fixture, again)]
@@ -1146,11 +1159,11 @@ def test_fixtures_measure_the_neighbouring_shape_apart_from_what_decides(
     key: str, smoke_fixture: Callable[[str], dict[str, Any]]
 ) -> None:
     """Limits of every class there, and no word of it in the trials, the margins or what a verdict needs."""
-    fixture, problem = smoke_fixture(key), problems.load(key, size="smoke")
+    fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
     neighbour = fixture["neighbour"]
     assert "neighbour" not in fixture["trials"] and "neighbour" not in fixture["trials_left_out"]
     assert neighbour["overrides"] == problem.neighbour
-    assert set(neighbour["limits"]) == set(neighbour["honest"]) == set(limits.CLASSES[fixture["dtype"]])
+    assert set(neighbour["limits"]) == set(neighbour["honest"]) == set(tolerances.CLASSES[fixture["dtype"]])
     for klass, bounds in neighbour["limits"].items():
         assert metric.score(neighbour["honest"][klass], bounds) <= 1
     weights = {kind: trial["weights_sha256"] for kind, trial in fixture["trials"].items()}
@@ -1171,11 +1184,11 @@ def test_spiked_inputs_reveal_kernels_that_assume_a_range(
 
     Not of a sum over a whole row (L1_04), in which one element is lost, nor of a maximum (L1_43) of so few windows.
     """
-    fixture, problem = smoke_fixture(key), problems.load(key, size="smoke")
+    fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
     kind = "spiked" if problem.native_signal else "perturbed_spiked"
     plan, trial = inputs.plan(problem), fixture["trials"][kind]
     state = (
-        inputs.weights(problem, plan.module) if problem.native_signal else trials.perturbed_weights(plan, CPU)
+        inputs.weights(problem, plan.module) if problem.native_signal else input_cases.perturbed_weights(plan, CPU)
     )  # fmt: skip
     reference = reference_module.Reference(plan, state, CPU)
     values = plan.make(trial["seed"], CPU, stress="spike")
@@ -1185,18 +1198,18 @@ def test_spiked_inputs_reveal_kernels_that_assume_a_range(
 
 def test_spikes_of_each_input_have_the_height_that_the_problem_names() -> None:
     """L1_97: queries and keys that overflow an exponential without its maximum; values that no clamp leaves alone."""
-    problem = problems.load("L1_97", size="smoke")
-    values = inputs.plan(problem).make(trials.PUBLIC_SEED, CPU, stress="spike")
+    problem = catalogue.load("L1_97", size="smoke")
+    values = inputs.plan(problem).make(input_cases.PUBLIC_SEED, CPU, stress="spike")
     deviation = 12**-0.5
     assert [float(x.abs().max()) for x in values] == pytest.approx([2700 * deviation, 2700 * deviation, 64 * deviation])
-    same = inputs.plan(dataclasses.replace(problem, spike=3.0)).make(trials.PUBLIC_SEED, CPU, stress="spike")
+    same = inputs.plan(dataclasses.replace(problem, spike=3.0)).make(input_cases.PUBLIC_SEED, CPU, stress="spike")
     assert [float(x.min()) for x in same] == pytest.approx([-3 * deviation] * 3)
 
 
 def test_attention_that_clamps_its_values_fails_on_their_spikes(
     smoke_fixture: Callable[[str], dict[str, Any]],
 ) -> None:
-    problem = problems.load("L1_97", size="smoke")
+    problem = catalogue.load("L1_97", size="smoke")
     plan, trial = inputs.plan(problem), smoke_fixture("L1_97")["trials"]["spiked"]
     reference = reference_module.Reference(plan, inputs.weights(problem, plan.module), CPU)
     found = 0
@@ -1217,14 +1230,15 @@ def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_s
     key: str, smoke_fixture: Callable[[str], dict[str, Any]]
 ) -> None:
     """In every class, except one draw at most: of limits that came from one draw, up to one in four was outside."""
-    fixture, problem = smoke_fixture(key), problems.load(key, size="smoke")
+    fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
     plan = inputs.plan(problem)
-    published, perturbed = inputs.weights(problem, plan.module), trials.perturbed_weights(plan, CPU)
+    published, perturbed = inputs.weights(problem, plan.module), input_cases.perturbed_weights(plan, CPU)
     models = {
-        name: reference_module.Reference(plan, published, CPU, name) for name in ("fp64", *limits.CLASSES["float32"])
+        name: reference_module.Reference(plan, published, CPU, name)
+        for name in ("fp64", *tolerances.CLASSES["float32"])
     }
     for kind, trial in fixture["trials"].items():
-        assert trial["draws"] == calibrate.MOST_DRAWS
+        assert trial["draws"] == calibration.MOST_DRAWS
         for model in models.values():
             model.load(perturbed if kind.startswith("perturbed") else published)
         outside = dict.fromkeys(trial["limits"], 0)
@@ -1239,10 +1253,10 @@ def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_s
 
 @pytest.mark.parametrize(("key", "size", "count"), [("L1_97", "smoke", 16), ("L2_84", "full", 8), ("L1_97", "full", 1)])
 def test_as_many_draws_are_measured_as_cost_little(key: str, size: str, count: int) -> None:
-    problem = problems.load(key, size=size)
+    problem = catalogue.load(key, size=size)
     plan = inputs.plan(problem)
     spec = reference_module.output_spec(plan, inputs.weights(problem, plan.module))
-    assert calibrate.draws(plan, spec) == count
+    assert calibration.draws(plan, spec) == count
 
 
 def test_a_region_of_zeros_that_is_filled_passes_every_average_and_fails(
@@ -1252,7 +1266,7 @@ def test_a_region_of_zeros_that_is_filled_passes_every_average_and_fails(
     fixture = smoke_fixture("L1_77@bf16")
     trial = fixture["trials"]["native"]
     assert trial["zero_share"] > 0.5 and trial["limits"]["bf16"]["zero"] == 1e-6
-    problem = problems.load("L1_77@bf16", size="smoke")
+    problem = catalogue.load("L1_77@bf16", size="smoke")
     plan = inputs.plan(problem)
     reference = reference_module.Reference(plan, inputs.weights(problem, plan.module), CPU)
     expected = reference(plan.make(trial["seed"], CPU))[0]
@@ -1268,9 +1282,9 @@ def test_the_checksum_sees_every_bit_and_its_place() -> None:
     swapped[[3, 4]] = swapped[[4, 3]]
     negative_zero = x.clone()
     negative_zero[0] = -0.0
-    sums = {calibrate.checksum(t) for t in (x, swapped, negative_zero, x[:99], x.bfloat16(), x.to(torch.uint8))}
+    sums = {calibration.checksum(t) for t in (x, swapped, negative_zero, x[:99], x.bfloat16(), x.to(torch.uint8))}
     assert len(sums) == 6
-    assert calibrate.checksum(x) == calibrate.checksum(x.clone()) and len(calibrate.checksum(x)) == 16
+    assert calibration.checksum(x) == calibration.checksum(x.clone()) and len(calibration.checksum(x)) == 16
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "uint8", "int8", "bool", "float32"])
@@ -1279,10 +1293,14 @@ def test_checksums_of_drawn_inputs_are_those_of_the_whole_tensor(tmp_path: Path,
     file = tmp_path / "p.py"
     body = f"[torch.rand(60, 4), torch.randint(0, 99, (60, 4), dtype=torch.{dtype}), 3]"
     file.write_text(SMALL.format(forward="x * 2 + y", inputs=body))
-    plan = inputs.plan(problems.load_file(file))
-    facts = calibrate._input_facts(plan, 5, CPU)
+    plan = inputs.plan(catalogue.load_file(file))
+    facts = calibration._input_facts(plan, 5, CPU)
     values = plan.make(5, CPU)
-    assert [f.get("checksum64") for f in facts] == [calibrate.checksum(values[0]), calibrate.checksum(values[1]), None]
+    assert [f.get("checksum64") for f in facts] == [
+        calibration.checksum(values[0]),
+        calibration.checksum(values[1]),
+        None,
+    ]
     assert facts[2] == {"value": "3"}
 
 
@@ -1307,7 +1325,7 @@ def get_init_inputs():
 def small_fixture(tmp_path: Path, forward: str) -> dict[str, Any]:
     file = tmp_path / "small.py"
     file.write_text(SMALL.format(forward=forward, inputs="[torch.rand(32, 16)]"))
-    return calibrate.build(problems.load_file(file), CPU)
+    return calibration.build(catalogue.load_file(file), CPU)
 
 
 @pytest.mark.parametrize(
@@ -1343,7 +1361,7 @@ def test_a_problem_whose_state_begins_with_integers_is_measured(tmp_path: Path) 
         "def __init__(self):\n        super().__init__()\n        self.register_buffer('order', torch.arange(8))\n\n"
     )
     file.write_text(text.replace("def forward", register + "    def forward", 1))
-    assert calibrate.build(problems.load_file(file), CPU)["output"] == {"shape": [32, 8], "dtype": "float32"}
+    assert calibration.build(catalogue.load_file(file), CPU)["output"] == {"shape": [32, 8], "dtype": "float32"}
 
 
 def test_a_problem_that_fails_is_the_problems_fault(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ import tomllib
 
 import pytest
 
-from repro import settings
+from repro import config
 from repro.errors import UsageError
 from repro.knowledge import checks, overlap, pages, rules, tools, vocabulary, words
 from repro.knowledge.answer import MAX_CHARS, MAX_PAGE_CHARS
 from repro.knowledge.corpus import library
 
 KINDS = ("local", "placebo")
-QUESTIONS = tomllib.loads((settings.ROOT / "tests" / "knowledge_questions.toml").read_text())["question"]
+QUESTIONS = tomllib.loads((config.ROOT / "tests" / "knowledge_questions.toml").read_text())["question"]
 # (required, optional), as the published server lists them
 PUBLISHED = {
     "search_knowledge": (["query"], ["context"]),
@@ -171,14 +171,14 @@ def test_no_page_shares_13_words_with_a_problem_or_a_kernel():
 
 @pytest.mark.parametrize("source", ["problems/L1_36_RMSNorm.py", "artifacts/oracle/L1_97_ScaledDotProductAttention.py"])
 def test_a_page_with_13_words_of_a_source_is_found(source, tmp_path):
-    text = (settings.ROOT / source).read_text().split()
+    text = (config.ROOT / source).read_text().split()
     (tmp_path / "leak.md").write_text("A page\n" + " ".join(text[20:60]))
     assert source in {found.source for found in overlap.coincidences(tmp_path)}
 
 
 @pytest.mark.parametrize("pattern", overlap.SOURCES)
 def test_every_source_of_the_overlap_check_is_there(pattern):
-    assert list(settings.ROOT.glob(pattern))
+    assert list(config.ROOT.glob(pattern))
 
 
 def test_placebo_speaks_of_nothing_in_the_field():
@@ -205,7 +205,7 @@ def test_right_page_is_among_the_first_three_for_34_of_40_questions():
 
 def test_the_figures_of_the_documentation_are_those_of_these_pages():
     """REPRO_UPDATE_DOCS=1 writes them instead."""
-    file = settings.ROOT / "docs" / "knowledge.md"
+    file = config.ROOT / "docs" / "knowledge.md"
     shelf, places = library("local"), ranks()
     counts = {kind: sum(page.kind == kind for page in shelf.pages.values()) for kind in vocabulary.KINDS}
     lines = [
@@ -627,7 +627,7 @@ def test_a_finding_names_its_line():
     "pattern", ["artifacts/*/optimized_kernel_beam_search.py", "artifacts/oracle/*.py", "tests/honest/*.py"]
 )
 def test_checks_find_no_fault_in_kernels_that_were_judged_right(pattern):
-    files = sorted(settings.ROOT.glob(pattern))
+    files = sorted(config.ROOT.glob(pattern))
     assert files
     for file in files:
         assert [f.line() for f in checks.findings(file.read_text()) if f.severity == "fault"] == [], file.name
@@ -635,7 +635,7 @@ def test_checks_find_no_fault_in_kernels_that_were_judged_right(pattern):
 
 def test_pages_that_findings_cite_exist():
     known = library("local").pages
-    for text in (file.read_text() for file in (settings.ROOT / "repro" / "knowledge").glob("checks_*.py")):
+    for text in (file.read_text() for file in (config.ROOT / "repro" / "knowledge").glob("checks_*.py")):
         cited = re.findall(r'(?:what, |page = )"([a-z0-9-]+)"', text)
         assert cited
         assert set(cited) <= set(known)

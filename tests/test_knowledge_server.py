@@ -13,7 +13,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from repro import settings
+from repro import config
 from repro.knowledge import tools
 
 KINDS = ("local", "placebo")
@@ -35,7 +35,7 @@ FIRST = {"local": "softmax-online", "placebo": "soil-texture"}
 def address(request):
     """(kind, URL) of a server process on a free port."""
     command = [*COMMAND, "--kind", request.param, "--http", "0"]
-    with subprocess.Popen(command, cwd=settings.ROOT, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(command, cwd=config.ROOT, stdout=subprocess.PIPE, text=True) as server:
         yield request.param, server.stdout.readline().strip()
         server.terminate()
         server.wait(20)
@@ -44,7 +44,7 @@ def address(request):
 @contextlib.asynccontextmanager
 async def over_stdio(kind):
     """A client of a process that it starts itself."""
-    started = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "--kind", kind], cwd=str(settings.ROOT))
+    started = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "--kind", kind], cwd=str(config.ROOT))
     async with Client(stdio_client(started)) as client:
         yield client
 
@@ -206,14 +206,14 @@ def test_no_file_can_be_read_as_a_resource(address):
 
 def test_server_and_tools_need_no_torch():
     code = "import sys, repro.knowledge.server as s; s.app('local'); print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=settings.ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=config.ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
 def test_a_taken_port_is_an_error(address):
     _, url = address
     port = url.split(":")[2].split("/")[0]
-    done = subprocess.run([*COMMAND, "--http", port], cwd=settings.ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*COMMAND, "--http", port], cwd=config.ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "in use" in done.stderr
     assert "Traceback" not in done.stderr

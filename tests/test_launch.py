@@ -1,6 +1,6 @@
 """The launcher: what workers start ends with them, a stopped process does not run, nothing outlives judge or launcher.
 
-Every check is a process of its own: `python test_launch.py MODE NAME` divides itself as a cell does (MODE divided) or
+Every check is a process of its own: `python test_launch.py MODE NAME` divides itself as a job does (MODE divided) or
 starts workers as its own children (alone), and calls NAME. In a container of the image the workers have users.
 """
 
@@ -23,11 +23,13 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from repro import settings
+from repro import config
 from repro.errors import JudgeError, SolutionError
-from repro.judge import clock, launch, procfs, users
-from repro.judge.nursery import COMPILES, Forked
-from repro.judge.procfs import processes
+from repro.judge.sandbox import launcher as launch
+from repro.judge.sandbox import uids as users
+from repro.judge.sandbox.forkserver import COMPILES, Forked
+from repro.system import procfs, stopwatch
+from repro.system.procfs import processes
 
 WAIT_S = 20.0
 # A solution that starts what a solution can start. Each counts in a byte of shared memory of its own and leaves its
@@ -107,15 +109,15 @@ class ModelNew:
 REACH = """
 import os
 
-tries = [lambda: os.kill({nursery}, 9), lambda: os.kill(-{nursery}, 9), lambda: os.kill({nursery}, 0),
-         lambda: open("/proc/{nursery}/mem", "rb"), lambda: open("/proc/{nursery}/mem", "r+b"),
-         lambda: os.readlink("/proc/{nursery}/fd/0"), lambda: open("/proc/{nursery}/environ", "rb").read()]
+tries = [lambda: os.kill({fork server}, 9), lambda: os.kill(-{fork server}, 9), lambda: os.kill({fork server}, 0),
+         lambda: open("/proc/{fork server}/mem", "rb"), lambda: open("/proc/{fork server}/mem", "r+b"),
+         lambda: os.readlink("/proc/{fork server}/fd/0"), lambda: open("/proc/{fork server}/environ", "rb").read()]
 for number, attempt in enumerate(tries):
     try:
         attempt()
     except OSError:
         continue
-    raise AssertionError(f"attempt {{number}} on the nursery succeeded")
+    raise AssertionError(f"attempt {{number}} on the fork server succeeded")
 
 class ModelNew:
     pass
@@ -171,8 +173,8 @@ class Busy:
     def __init__(self, name: str = "busy", program: str = PROGRAM) -> None:
         import torch
 
-        from repro.judge.buffers import SharedBuffer
-        from repro.judge.process import WorkerProcess
+        from repro.judge.gpu.shared_memory import SharedBuffer
+        from repro.judge.sandbox.client import WorkerProcess
 
         self.shared = SharedBuffer(4096, torch.device("cpu"))
         self.shared.bytes.zero_()
@@ -184,9 +186,9 @@ class Busy:
 
     def define(self, program: str) -> None:
         """Has the worker import a solution."""
-        from repro import problems
+        from repro.problems import catalogue
 
-        problem = problems.load("L1_36", size="smoke")
+        problem = catalogue.load("L1_36", size="smoke")
         source = {"id": problem.id, "source": base64.b64encode(problem.path.read_bytes()).decode(),
                   "dtype": problem.dtype, "overrides": problem.overrides}  # fmt: skip
         self.worker.ask({"op": "define", "source": base64.b64encode(program.encode()).decode(), "entry": "ModelNew",
@@ -422,8 +424,8 @@ def check_every_worker_has_a_user_of_its_own_where_the_launcher_may_give_it_one(
         assert uids == [os.getuid()] * 2
     else:
         assert len({*uids, os.getuid(), 0}) == 4 and all(users.FIRST_UID <= uid < users.LAST_UID for uid in uids)
-        if settings.in_container():
-            assert os.getuid() == settings.CONTAINER_UID
+        if config.in_container():
+            assert os.getuid() == config.CONTAINER_UID
         for busy in (first, second):
             assert os.stat(busy.worker.scratch).st_mode & 0o077 == 0, "others may look into its scratch folder"
     first.worker.close()
@@ -463,25 +465,25 @@ def check_a_fork_is_what_a_process_of_its_own_would_be() -> None:
 
 def check_no_solution_reaches_what_workers_are_made_of() -> None:
     first = Busy("first")
-    nursery = nursery_of(LAUNCHER or os.getpid(), [first.worker.started.pid, *first.pids()])
-    hostile = Busy("hostile", REACH.format(nursery=nursery))
+    forkserver = nursery_of(LAUNCHER or os.getpid(), [first.worker.started.pid, *first.pids()])
+    hostile = Busy("hostile", REACH.format(forkserver=forkserver))
     later = Busy("later")
-    assert living([nursery]) and later.moving(1.0) == set(EVERYONE)
+    assert living([forkserver]) and later.moving(1.0) == set(EVERYONE)
     for busy in (first, hostile, later):
         busy.worker.close()
-    assert living([nursery]), "it goes on when workers end"
+    assert living([forkserver]), "it goes on when workers end"
 
 
 def check_a_nursery_that_died_is_made_anew() -> None:
     """The out-of-memory killer may choose it: the workers that it made go on, and others follow."""
     first = Busy("first")
-    nursery = nursery_of(LAUNCHER or os.getpid(), [first.worker.started.pid, *first.pids()])
+    forkserver = nursery_of(LAUNCHER or os.getpid(), [first.worker.started.pid, *first.pids()])
     try:
-        os.kill(nursery, signal.SIGKILL)
+        os.kill(forkserver, signal.SIGKILL)
     except PermissionError:  # in a container it is root's, and the judge is not
         first.worker.close()
         return
-    wait_for(lambda: not living([nursery]), "its end")
+    wait_for(lambda: not living([forkserver]), "its end")
     second = Busy("second")
     assert first.moving(1.0) == second.moving(1.0) == set(EVERYONE)
     first.worker.close()
@@ -578,7 +580,7 @@ QUICK = (
     ],
 )
 def test_in_a_divided_process(name: str, start: Any, tmp_path: Path) -> None:
-    """As a cell runs under ENGINE=local; nothing is left in the folder of temporary files."""
+    """As a job runs under ENGINE=local; nothing is left in the folder of temporary files."""
     finished(start("divided", name))
     assert not list(tmp_path.iterdir())
 
@@ -678,7 +680,7 @@ def test_a_process_may_have_any_name(name: bytes) -> None:
         assert odd.pid in procfs.processes() and odd.pid in procfs.descendants(os.getpid())
         assert odd.pid in procfs.of_user(us) and odd.pid in (procfs.of_user_but(us, set()) or [])
         assert not procfs.at_rest(odd.pid) and not procfs.dead(odd.pid)
-        assert clock.age_s(odd.pid) > 0
+        assert stopwatch.age_s(odd.pid) > 0
     finally:
         odd.kill()
         odd.wait()
@@ -689,8 +691,8 @@ def test_a_process_may_have_any_name(name: bytes) -> None:
 @pytest.mark.docker
 @pytest.mark.parametrize("name", [name for name in CHECKS if "bystanders" not in name])
 def test_in_a_container(image: None, name: str) -> None:
-    """As a cell runs under ENGINE=docker: root that may become others and nothing else."""
-    command = ["docker", "run", "--rm", *HARDENED, "--entrypoint", "/opt/venv/bin/python", settings.image()]
+    """As a job runs under ENGINE=docker: root that may become others and nothing else."""
+    command = ["docker", "run", "--rm", *HARDENED, "--entrypoint", "/opt/venv/bin/python", config.image()]
     done = subprocess.run([*command, "/opt/repro/tests/test_launch.py", "divided", name], capture_output=True,
                           text=True, timeout=150)  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -767,17 +769,17 @@ def test_a_worker_that_cannot_start_says_why_and_leaves_nothing(
     (tmp_path / "modules" / "triton.py").write_text("raise ImportError('no such compiler')\n")
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
-    real = settings.worker_env
+    real = config.worker_env
     spoiled = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "modules"), *sys.path])}
     monkeypatch.setattr(
-        settings, "worker_env", lambda scratch, *, interpret: real(scratch, interpret=interpret) | spoiled
+        config, "worker_env", lambda scratch, *, interpret: real(scratch, interpret=interpret) | spoiled
     )
     launcher = launch.Launcher()
     (read, write), log = os.pipe(), os.open(os.devnull, os.O_WRONLY)
     with pytest.raises(JudgeError, match="no worker could be started: .*ImportError: no such compiler"):
         launcher.start("a", "cpu", [read, write], log)
     assert not list((tmp_path / "scratch").iterdir()) and not launcher.started and not launcher.children
-    monkeypatch.setattr(settings, "worker_env", real)
+    monkeypatch.setattr(config, "worker_env", real)
     assert launcher.poll(launcher.start("a", "cpu", [read, write], log).pid) is None
     launcher.end()
     for fd in (read, write, log):
@@ -817,26 +819,26 @@ def test_the_nursery_never_calls_the_cuda_driver(
     asked = int(subprocess.run(asks, capture_output=True, text=True, check=True).stdout)
     assert set(map(int, notes.read_text().split())) == {asked}, "every process that asks for a GPU is noted"
     launcher = launch.Launcher()
-    lost = launcher.nurseries.begin("cuda", compiles=True)
+    lost = launcher.forkservers.begin("cuda", compiles=True)
     wait_for(lambda: not lost.lives(), "its end")
     assert b"called the CUDA driver" in os.pread(lost.log, 1 << 16, 0)
-    assert launcher.nurseries.of("cuda", COMPILES) is launcher.nurseries.begin("cuda")
-    assert launcher.nurseries.begin("cuda", compiles=True) is lost, "it would only fail again"
+    assert launcher.forkservers.of("cuda", COMPILES) is launcher.forkservers.begin("cuda")
+    assert launcher.forkservers.begin("cuda", compiles=True) is lost, "it would only fail again"
     launcher.end()
     notes.write_text("")
 
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{library.parent}:{fake_gpu['LD_LIBRARY_PATH']}")
-    launcher.nurse("cuda", compiles=True)
-    compiling = launcher.nurseries.begin("cuda", compiles=True)
-    plain = launcher.nurseries.of("cuda", COMPILES)
-    assert plain is launcher.nurseries.begin("cuda") is not compiling, "no worker waits for torch.compile's imports"
+    launcher.start_forkserver("cuda", compiles=True)
+    compiling = launcher.forkservers.begin("cuda", compiles=True)
+    plain = launcher.forkservers.of("cuda", COMPILES)
+    assert plain is launcher.forkservers.begin("cuda") is not compiling, "no worker waits for torch.compile's imports"
     launcher.rest(launch.STOP)
     time.sleep(0.5)
     state = processes()[compiling.process.pid][1]
     assert state == "T", "it is stopped while something is timed"
     launcher.rest(launch.GO)
     wait_for(lambda: compiling.imported(5.0), "its imports")
-    assert launcher.nurseries.of("cuda", COMPILES) is compiling and launcher.nurseries.of("cuda", "judge") is plain
+    assert launcher.forkservers.of("cuda", COMPILES) is compiling and launcher.forkservers.of("cuda", "judge") is plain
     for serves in ("judge", COMPILES):
         (theirs, answers), (requests, ours), log = os.pipe(), os.pipe(), os.open(os.devnull, os.O_WRONLY)
         started = launcher.start("a", "cuda", [requests, answers], log, serves)
@@ -844,10 +846,10 @@ def test_the_nursery_never_calls_the_cuda_driver(
         assert json.loads(os.read(theirs, 1 << 16))["pid"] == started.pid
         for fd in (theirs, answers, requests, ours, log):
             os.close(fd)
-    assert not launcher.nurseries.pids() & set(map(int, notes.read_text().split()))
+    assert not launcher.forkservers.pids() & set(map(int, notes.read_text().split()))
     compiling.process.kill()
     compiling.process.wait()
-    assert launcher.nurseries.of("cuda", COMPILES) is plain, "and a worker that compiles imports it then"
+    assert launcher.forkservers.of("cuda", COMPILES) is plain, "and a worker that compiles imports it then"
     launcher.end()
 
 

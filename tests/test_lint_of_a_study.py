@@ -11,8 +11,9 @@ import pytest
 from conftest import Tool, strict_json
 from test_artifacts import linted, write
 
-from repro import problems, settings
+from repro import config
 from repro.artifacts import readme
+from repro.problems import catalogue
 
 NAMES = {
     4: "04_Matrix_vector_multiplication",
@@ -88,7 +89,7 @@ def kernel(version: object) -> str:
 
 
 def profile(number: int, which: str, round_number: int, time_ms: float) -> dict[str, Any]:
-    work = problems.load(f"L1_{number:02d}").work
+    work = catalogue.load(f"L1_{number:02d}").work
     assert work is not None
     size = 2 if round_number in BFLOAT16[number][which == "optimized"] else 4
     # As published for 77: a cache kept the last of what was written.
@@ -151,7 +152,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, name in NAMES.items():
         for at in range(1, 9):
             a_round(root / name / "optimization_trace" / f"round_{at}", number, at)
-        (folder,) = settings.ARTIFACTS_DIR.glob(f"{number:02d}_*")
+        (folder,) = config.ARTIFACTS_DIR.glob(f"{number:02d}_*")
         (root / name / "problem.py").write_bytes((folder / "problem.py").read_bytes())
         (root / name / "input_kernel.py").write_text(kernel(0))
         shipped = kernel(GIVEN[number][2])

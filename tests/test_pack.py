@@ -17,13 +17,14 @@ import pytest
 from conftest import ROOT, Tool, manifest
 from test_evidence import written
 
-from repro import jsonio, settings
+from repro import config
 from repro.bundle import storage, verify
 from repro.bundle.storage import ARCHIVE
 from repro.bundle.write import Bundle
 from repro.errors import BundleError, UsageError
+from repro.system import jsonio
 
-PUBLISHED = settings.ARTIFACTS_DIR / "results"
+PUBLISHED = config.ARTIFACTS_DIR / "results"
 FAILED_ROW = {"row": "a", "content": "0" * 16, "status": "failed", "error": "it fell", "wall_s": 1.0, "inputs": [],
               "ended": "2999-01-01T00:00:00Z", "fingerprint_id": None, "result": None}  # fmt: skip
 BENCHMARKS = [PUBLISHED / "h200-pinned/20261122T040411Z-benchmark", PUBLISHED / "h200-newer/20261122T040000Z-benchmark"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import CLEAN_ENV, ROOT, strict_json
 
-from repro import settings
+from repro import config
 
 SOURCES = ("repro", "problems", "requirements", "docs", "tests/adversarial", "tests/honest", "artifacts")
 GOOD = "L1_36_RMSNorm.py"
@@ -85,7 +85,7 @@ def test_an_installed_command_works_from_any_folder(installed: Path, tmp_path: P
     folder.mkdir()
     listed = run([installed, "problems"], folder)
     assert listed.returncode == 0 and "L1_36" in listed.stdout, listed.stderr
-    (folder / "mine.py").write_bytes((settings.ORACLE_DIR / GOOD).read_bytes())
+    (folder / "mine.py").write_bytes((config.ORACLE_DIR / GOOD).read_bytes())
     (answer,) = installed.parent.parent.glob(f"lib/*/site-packages/repro_shipped/artifacts/oracle/{GOOD}")
     (folder / "thief.py").write_text(THIEF.format(file=str(answer)))
     judged = run(
@@ -141,20 +141,20 @@ def test_dotenv_is_the_current_folders_or_the_checkouts(
     here, root = tmp_path / "here", tmp_path / "root"
     for folder in (here, root):
         folder.mkdir()
-    monkeypatch.setattr(settings, "ROOT", root)
+    monkeypatch.setattr(config, "ROOT", root)
     monkeypatch.chdir(here)
-    for name in (*settings.DOTENV, "LD_PRELOAD"):
+    for name in (*config.DOTENV, "LD_PRELOAD"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("REPRO_IMAGE", "mine")
     (root / ".env").write_text("AWS_REGION=root\nREPRO_IMAGE=other\nLD_PRELOAD=evil.so\n")
     if place == "here":
         (here / ".env").write_text("AWS_REGION=here\n")
-    settings.load_dotenv()
-    assert settings.region() == place and settings.image() == "mine"
-    assert "LD_PRELOAD" not in settings.cell_env({})
+    config.load_dotenv()
+    assert config.region() == place and config.image() == "mine"
+    assert "LD_PRELOAD" not in config.job_env({})
     monkeypatch.delenv("AWS_REGION")
 
 
 def test_dotenvs_example_lists_every_variable_that_counts() -> None:
     listed = re.findall(r"^#([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
-    assert sorted(listed) == sorted(settings.DOTENV)
+    assert sorted(listed) == sorted(config.DOTENV)

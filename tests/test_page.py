@@ -28,8 +28,10 @@ from test_artifacts import published
 from test_claims import THEIRS, theirs
 from test_report import bundle_of, result, study
 
-from repro import cli, problems, settings
+from repro import config
+from repro.cli import main
 from repro.errors import PrerequisiteError
+from repro.problems import catalogue
 from repro.report import cells, latex, markdown, page, plots
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -168,7 +170,7 @@ def test_every_trace_has_its_convergence(drawn: Path) -> None:
 
 def test_every_row_has_its_command_its_reason_and_its_hashes(drawn: Path) -> None:
     whole = document(drawn)
-    parser, commands = cli.parser(), rows_of(whole, "again", "again")
+    parser, commands = main.parser(), rows_of(whole, "again", "again")
     for row in commands:
         words = shlex.split(row["command"])
         assert words[0] == "repro"
@@ -183,7 +185,7 @@ def test_every_row_has_its_command_its_reason_and_its_hashes(drawn: Path) -> Non
 
 def test_a_command_asks_for_what_its_run_asked(tool: Tool) -> None:
     """Quick, with parity, at a budget of its own: and nothing that is so by itself."""
-    from repro.evaluation import JudgeOptions
+    from repro.studies.evaluation import JudgeOptions
 
     options = JudgeOptions(timing_budget_s=7.0, compile_timeout_s=20.0, parity=True).for_cell("cuda")
     path = theirs(tool.folder / "a", parameters={"options": options})
@@ -196,7 +198,7 @@ def test_a_command_asks_for_what_its_run_asked(tool: Tool) -> None:
 @pytest.mark.slow
 def test_a_command_of_a_report_measures_its_row_again(judge_tool: Tool) -> None:
     """A solution that the bundle kept, judged once more from there."""
-    solution = settings.ARTIFACTS_DIR / "oracle" / "L1_36_RMSNorm.py"
+    solution = config.ARTIFACTS_DIR / "oracle" / "L1_36_RMSNorm.py"
     assert judge_tool("evaluate", solution, *CPU, "--no-timing").code == 0
     (bundle,) = judge_tool.bundles()
     assert judge_tool("report", bundle, "-o", "out", "--format", "md").code == 0
@@ -248,7 +250,7 @@ def test_no_figure_names_a_date_or_a_version(drawn: Path) -> None:
 @pytest.mark.clock
 def test_a_report_of_thirteen_problems_is_drawn_in_five_seconds(tool: Tool) -> None:
     times = {"eager": 4.0, "eager_tf32": 2.0, "compile": 3.0, "compile_tf32": 1.5, "mine": 1.0}
-    names = problems.ids()
+    names = catalogue.ids()
     assert len(names) == 13
     script = {name: result(name, times) | seen(seconds=60.0, timed=(20.0, 55.0)) for name in names}
     bundle = bundle_of(tool.folder, "evaluate", script, {n: {"problem": n, "file": f"{n}.py"} for n in names})

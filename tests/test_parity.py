@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from repro import problems
-from repro.judge import launch, parity
+from repro.judge.sandbox import launcher as launch
+from repro.judge.timing import published_protocol
+from repro.problems import catalogue
 
 TIMEOUT_S = 30.0
 GOOD = (
@@ -45,9 +46,9 @@ def measured(tmp_path: Path, timeout_s: float = TIMEOUT_S, **sources: str) -> di
         file = tmp_path / f"{name}.py"
         file.write_text(text)
         solutions.append((name, file, "kernel_function"))
-    problem = problems.load("L1_36@bf16", size="smoke")
+    problem = catalogue.load("L1_36@bf16", size="smoke")
     verdicts = dict.fromkeys(sources, "correct")
-    found = parity.measure(problem, solutions, verdicts, "cpu", lambda line: None, timeout_s)
+    found = published_protocol.measure(problem, solutions, verdicts, "cpu", lambda line: None, timeout_s)
     launcher = launch.current()
     assert isinstance(launcher, launch.Launcher) and not launcher.started, "nothing is left running"
     return found
@@ -92,7 +93,7 @@ def test_inputs_are_shared_as_published(tmp_path: Path) -> None:
 
 def test_rejected_kernels_are_not_run_again(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(GOOD)
-    problem = problems.load("L1_36@bf16", size="smoke")
+    problem = catalogue.load("L1_36@bf16", size="smoke")
     solutions = [("bad", tmp_path / "bad.py", "kernel_function")]
-    found = parity.measure(problem, solutions, {"bad": "rejected"}, "cpu", lambda line: None, TIMEOUT_S)
+    found = published_protocol.measure(problem, solutions, {"bad": "rejected"}, "cpu", lambda line: None, TIMEOUT_S)
     assert found["reasons"]["bad"] == "not run: the verdict is rejected" and found["times_ms"]["bad"] is None

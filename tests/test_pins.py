@@ -16,9 +16,9 @@ import pytest
 from packaging.requirements import Requirement
 
 import repro
-from repro import settings
+from repro import config
 
-ROOT = settings.ROOT
+ROOT = config.ROOT
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 SOURCES = [ROOT / "entrypoint.py", *sorted((ROOT / "repro").rglob("*.py"))]
 
@@ -38,17 +38,17 @@ def locked(file: Path) -> dict[str, tuple[str, list[str]]]:
 
 def test_the_pins_agree_with_each_other() -> None:
     """The base image is one digest of the CUDA version that torch is built for."""
-    image, _, digest = settings.PINS["base_image"].partition("@")
+    image, _, digest = config.PINS["base_image"].partition("@")
     assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
-    assert image.partition(":")[2].startswith(settings.PINS["cuda"] + ".")
+    assert image.partition(":")[2].startswith(config.PINS["cuda"] + ".")
 
 
 def test_the_dockerfile_starts_from_the_pinned_base_and_installs_by_hash() -> None:
     text = (ROOT / "Dockerfile").read_text()
-    assert re.findall(r"^ARG BASE_IMAGE=(.+)$", text, re.MULTILINE) == [settings.PINS["base_image"]]
+    assert re.findall(r"^ARG BASE_IMAGE=(.+)$", text, re.MULTILINE) == [config.PINS["base_image"]]
     assert re.findall(r"^FROM (.+)$", text, re.MULTILINE) == ["${BASE_IMAGE}"]
     assert re.search(r"--require-hashes --requirement \S*requirements/image\.txt", text)
-    assert f"image.version={repro.__version__}" in text and f"USER {settings.CONTAINER_UID}" in text
+    assert f"image.version={repro.__version__}" in text and f"USER {config.CONTAINER_UID}" in text
     assert "RUN --mount" not in text and "<<" not in text, "the classic builder knows neither"
 
 
@@ -71,7 +71,7 @@ def test_requirement_files_agree_with_each_other_and_with_the_pins() -> None:
             versions.setdefault(name, set()).add(version)
     assert {name: found for name, found in versions.items() if len(found) > 1} == {}
     for name in ("torch", "triton"):
-        assert versions[name] == {settings.PINS[name]}
+        assert versions[name] == {config.PINS[name]}
     image = locked(ROOT / "requirements" / "image.txt")
     assert {"torch", "triton", "numpy"} <= image.keys() and "docker" not in image
     agents = locked(ROOT / "requirements" / "agents.txt")
@@ -83,7 +83,7 @@ def test_requirement_files_agree_with_each_other_and_with_the_pins() -> None:
 def test_pyproject_names_the_same_packages_and_pins() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    pinned = {f"{name}=={settings.PINS[name]}" for name in ("torch", "triton")}
+    pinned = {f"{name}=={config.PINS[name]}" for name in ("torch", "triton")}
     needed = set(project["dependencies"])
     assert pinned <= needed
     host = locked(ROOT / "requirements" / "host.txt")
@@ -115,10 +115,10 @@ def test_versions_that_the_documentation_names_are_the_pins(name: str) -> None:
     text = re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", "", (ROOT / name).read_text(), flags=re.DOTALL)
     named = re.findall(r"\b(CUDA|PyTorch|torch|Triton)[ =`*]{1,3}(\d+\.\d[\d.]*\d|\d+\.\d)", text)
     for package, version in named:
-        pin = settings.PINS["torch" if package == "PyTorch" else package.lower()]
+        pin = config.PINS["torch" if package == "PyTorch" else package.lower()]
         assert version == pin or version.startswith(pin + "."), f"{name} names {package} {version}, the pin is {pin}"
     for digest in re.findall(r"sha256:[0-9a-f]{64}", text):
-        assert settings.PINS["base_image"].endswith(digest)
+        assert config.PINS["base_image"].endswith(digest)
 
 
 # -- nothing of one machine -----------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def importers(*packages: str) -> set[str]:
 
 
 def test_nothing_imports_the_command_line_but_the_entry_points() -> None:
-    assert importers("repro.cli") == {"entrypoint", "repro.__main__"}
+    assert importers("repro.cli.main") == {"entrypoint", "repro.__main__"}
 
 
 def test_only_the_docker_engine_imports_docker() -> None:
@@ -244,27 +244,27 @@ def test_the_judge_imports_nothing_above_it() -> None:
 def test_the_foundations_import_nothing_above_them() -> None:
     allowed = {
         "repro.errors": set(),
-        "repro.settings": set(),
-        "repro.jsonio": set(),
-        "repro.constants": {"repro.errors"},
-        "repro.problems": {"repro.constants", "repro.errors", "repro.settings"},
-        "repro.philox": {"repro.philox_triton"},
-        "repro.recipes": {
-            "repro.constants",
+        "repro.config": set(),
+        "repro.system.jsonio": set(),
+        "repro.problems.constants": {"repro.errors"},
+        "repro.problems.catalogue": {"repro.problems.constants", "repro.errors", "repro.config"},
+        "repro.inputs.philox": {"repro.inputs.philox_triton"},
+        "repro.inputs.recipes": {
+            "repro.problems.constants",
             "repro.errors",
-            "repro.philox",
-            "repro.problems",
-            "repro.settings",
-            "repro.philox_triton",
+            "repro.inputs.philox",
+            "repro.problems.catalogue",
+            "repro.config",
+            "repro.inputs.philox_triton",
         },
-        "repro.inputs": {
-            "repro.constants",
+        "repro.problems.plan": {
+            "repro.problems.constants",
             "repro.errors",
-            "repro.philox",
-            "repro.problems",
-            "repro.recipes",
-            "repro.settings",
-            "repro.philox_triton",
+            "repro.inputs.philox",
+            "repro.problems.catalogue",
+            "repro.inputs.recipes",
+            "repro.config",
+            "repro.inputs.philox_triton",
         },
     }
     for module, targets in allowed.items():
@@ -278,7 +278,7 @@ def test_the_foundations_import_nothing_above_them() -> None:
 def test_the_worker_reaches_no_expected_value() -> None:
     """The untrusted process imports neither reference nor limits nor verdicts."""
     secret = {f"repro.judge.{name}" for name in ("reference", "calibrate", "limits", "verdict", "metric", "cheats")}
-    assert reached("repro.judge.worker") & secret == set()
+    assert reached("repro.judge.worker.server") & secret == set()
 
 
 def test_only_settings_reads_the_environment() -> None:
@@ -289,12 +289,13 @@ def test_only_settings_reads_the_environment() -> None:
                 readers.add(name)
             if isinstance(node, ast.ImportFrom) and node.module == "os":
                 readers |= {name for alias in node.names if alias.name in ("environ", "environb", "getenv")}
-    assert readers == {"repro.settings"}
+    assert readers == {"repro.config"}
 
 
-HOST_SIDE = ("repro.cli", "repro.verbs", "repro.bundle.verify", "repro.bundle.share", "repro.evaluation",
-             "repro.benchmark", "repro.artifacts.lint", "repro.artifacts.figure",
-             "repro.report.output", "repro.agents.study", "repro.engines.docker")  # fmt: skip
+HOST_SIDE = ("repro.cli.main", "repro.cli.offline", "repro.bundle.verify", "repro.bundle.share",
+             "repro.studies.evaluation",
+             "repro.studies.artifact_study", "repro.artifacts.lint", "repro.artifacts.figure",
+             "repro.report.output", "repro.studies.agent.study", "repro.engines.docker")  # fmt: skip
 BLOCKED = """
 import sys
 class Block:

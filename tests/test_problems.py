@@ -11,8 +11,11 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from repro import cli, inputs, problems, settings
+from repro import config
+from repro.cli import main
 from repro.errors import JudgeError, UsageError
+from repro.problems import catalogue
+from repro.problems import plan as inputs
 
 ARTIFACT_FOLDERS = {
     "L1_04": "04_Matrix_vector_multiplication",
@@ -94,24 +97,24 @@ UNCOUNTED = {"L1_36": 4, "L1_43": 27}
 
 def on_meta(problem_id: str) -> tuple[nn.Module, list[torch.Tensor]]:
     """Model and inputs at full size, without memory."""
-    module = problems.load(problem_id).module()
+    module = catalogue.load(problem_id).module()
     with torch.device("meta"):
         return module.Model(*module.get_init_inputs()).eval(), module.get_inputs()
 
 
 def test_the_suites_are_the_published_ones_in_their_order() -> None:
-    assert problems.suites() == {
+    assert catalogue.suites() == {
         "agent": ["L1_36", "L1_82", "L1_97", "L2_34", "L2_37", "L2_84", "L2_99", "L3_43", "L3_44", "L3_20"],
         "artifacts": ["L1_04", "L1_36", "L1_43", "L1_77", "L1_82"],
     }
-    assert sorted(STATE) == sorted(problems.ids())
-    assert {p.dtype for p in problems.suite("agent", size="full")} == {"float32"}
-    assert {p.dtype for p in problems.suite("artifacts", size="full")} == {"bfloat16"}
-    files = sorted(p.name for p in settings.PROBLEMS_DIR.glob("*.py"))
-    assert files == sorted(problems.load(i).path.name for i in problems.ids()), "every file is listed, and none twice"
+    assert sorted(STATE) == sorted(catalogue.ids())
+    assert {p.dtype for p in catalogue.suite("agent", size="full")} == {"float32"}
+    assert {p.dtype for p in catalogue.suite("artifacts", size="full")} == {"bfloat16"}
+    files = sorted(p.name for p in config.PROBLEMS_DIR.glob("*.py"))
+    assert files == sorted(catalogue.load(i).path.name for i in catalogue.ids()), "every file is listed, and none twice"
 
 
-@pytest.mark.parametrize("problem_id", problems.ids())
+@pytest.mark.parametrize("problem_id", catalogue.ids())
 def test_state_dict_has_the_published_names_and_shapes(problem_id: str) -> None:
     model, _ = on_meta(problem_id)
     assert {name: tuple(value.shape) for name, value in model.state_dict().items()} == STATE[problem_id]
@@ -120,7 +123,7 @@ def test_state_dict_has_the_published_names_and_shapes(problem_id: str) -> None:
 
 def test_mobilenet_adds_no_residual() -> None:
     """KernelBench drops the flag that says where a skip connection belongs: its MobileNetV2 is one plain chain."""
-    module = problems.load("L3_20", size="smoke").module()
+    module = catalogue.load("L3_20", size="smoke").module()
     torch.manual_seed(0)
     model = module.Model(*module.get_init_inputs()).eval()
     for part in model.features.modules():
@@ -132,12 +135,12 @@ def test_mobilenet_adds_no_residual() -> None:
         assert not bool(block(torch.rand(1, channels, 4, 4)).any()), f"features.{position} lets its input through"
 
 
-@pytest.mark.parametrize("problem_id", problems.ids())
+@pytest.mark.parametrize("problem_id", catalogue.ids())
 def test_traffic_of_the_catalogue_is_that_of_the_real_shapes(problem_id: str) -> None:
     """Inputs and weights read once, outputs written once; small vectors (biases, norms) may be left out, and what no
     output depends on is."""
     model, values = on_meta(problem_id)
-    work = problems.load(problem_id).work
+    work = catalogue.load(problem_id).work
     assert work is not None
     read = sum(t.numel() for t in [*values, *model.parameters()])
     if problem_id == "L1_43":  # kernel 3, stride 2, padding 1, dilation 3: a row is read whole or not at all
@@ -148,11 +151,11 @@ def test_traffic_of_the_catalogue_is_that_of_the_real_shapes(problem_id: str) ->
         assert work.written_elements == model(*values).numel()
 
 
-@pytest.mark.parametrize("problem_id", problems.ids())
+@pytest.mark.parametrize("problem_id", catalogue.ids())
 def test_arithmetic_of_the_catalogue_is_that_of_the_real_shapes(problem_id: str) -> None:
     """Counted by torch; causal attention counts half of the score matrix."""
     model, values = on_meta(problem_id)
-    work = problems.load(problem_id).work
+    work = catalogue.load(problem_id).work
     assert work is not None
     if problem_id in UNCOUNTED:
         assert work.flop == work.written_elements * UNCOUNTED[problem_id]
@@ -170,37 +173,37 @@ def test_arithmetic_of_transposed_convolutions_by_hand(problem_id: str) -> None:
     """Every input element meets every tap of every output channel once: torch's counter is not relied on here."""
     model, (x,) = on_meta(problem_id)
     (layer,) = (m for m in model.modules() if isinstance(m, nn.ConvTranspose3d))
-    work = problems.load(problem_id).work
+    work = catalogue.load(problem_id).work
     assert work is not None and work.flop == 2 * x.numel() * layer.out_channels * math.prod(layer.kernel_size)
 
 
 @pytest.mark.parametrize("problem_id", ARTIFACT_FOLDERS)
 def test_artifact_folders_hold_the_same_problem_file(problem_id: str) -> None:
     """A fixture is of one file's text; the artifact study finds it by that text."""
-    copy = settings.ARTIFACTS_DIR / ARTIFACT_FOLDERS[problem_id] / "problem.py"
-    assert copy.read_bytes() == problems.load(problem_id).path.read_bytes()
+    copy = config.ARTIFACTS_DIR / ARTIFACT_FOLDERS[problem_id] / "problem.py"
+    assert copy.read_bytes() == catalogue.load(problem_id).path.read_bytes()
 
 
-@pytest.mark.parametrize("problem_id", problems.ids())
+@pytest.mark.parametrize("problem_id", catalogue.ids())
 def test_smoke_size_runs_on_the_cpu_and_is_small(problem_id: str) -> None:
     """Real outputs from real inputs in the problem's own code; the full size stays what it was."""
-    problem = problems.load(problem_id, size="smoke")
+    problem = catalogue.load(problem_id, size="smoke")
     plan = inputs.plan(problem)
     model = inputs.build(problem, plan.module, problem.init_inputs(plan.module))
     with torch.no_grad():
         output = model(*plan.make(1, torch.device("cpu")))
     assert bool(output.isfinite().all()) and output.numel() <= 1 << 20
     assert plan.batch == math.prod(output.shape[: problem.batch_dims]), "the output's rows are those of its inputs"
-    full = problems.load(problem_id)
+    full = catalogue.load(problem_id)
     assert problem.work is None and full.work is not None and full.overrides == {}
     assert sum(recipe.numel for recipe in plan.recipes if recipe) <= 1 << 18
 
 
-@pytest.mark.parametrize("size", problems.SIZES)
-@pytest.mark.parametrize("problem_id", problems.ids())
+@pytest.mark.parametrize("size", catalogue.SIZES)
+@pytest.mark.parametrize("problem_id", catalogue.ids())
 def test_a_neighbouring_shape_leaves_weights_and_constructor_arguments_as_they_are(problem_id: str, size: str) -> None:
     """It is another shape with an odd size, and it fits where the problem's own inputs and outputs fit."""
-    problem = problems.load(problem_id, size=size)
+    problem = catalogue.load(problem_id, size=size)
     other = problem.neighbouring()
     assert other is not None and other.neighbouring() is None and other.key == problem.key and other.work is None
     module, changed = problem.module(), other.module()
@@ -215,8 +218,8 @@ def test_a_neighbouring_shape_leaves_weights_and_constructor_arguments_as_they_a
 
 
 def test_a_smoke_sized_neighbour_runs_with_the_problems_own_weights() -> None:
-    for problem_id in problems.ids():
-        problem = problems.load(problem_id, size="smoke")
+    for problem_id in catalogue.ids():
+        problem = catalogue.load(problem_id, size="smoke")
         plan = inputs.plan(problem)
         other = problem.neighbouring()
         assert other is not None
@@ -229,7 +232,7 @@ def test_a_smoke_sized_neighbour_runs_with_the_problems_own_weights() -> None:
 
 def test_faster_algorithms_are_allowed_for_where_they_exist() -> None:
     """Winograd and FFT for convolutions with spatial kernels, Strassen for the rest."""
-    shares = {i: problems.load(i).work.fast_algorithm for i in problems.ids()}
+    shares = {i: catalogue.load(i).work.fast_algorithm for i in catalogue.ids()}
     assert {i for i, share in shares.items() if share <= 0.25} == {"L1_77", "L1_82", "L2_34"}
     assert {share for i, share in shares.items() if i not in ("L1_77", "L1_82", "L2_34", "L3_20")} == {0.75}
     spatial, pointwise = mobilenet_flop()
@@ -251,10 +254,10 @@ def mobilenet_flop() -> tuple[int, int]:
     return counted[True], counted[False]
 
 
-@pytest.mark.parametrize("problem_id", problems.ids())
+@pytest.mark.parametrize("problem_id", catalogue.ids())
 def test_rows_of_the_output_depend_on_the_same_rows_of_the_batched_inputs_alone(problem_id: str) -> None:
     """What `batch_inputs` and `batch_dims` promise, and what lets the reference be computed in chunks."""
-    problem = problems.load(problem_id, size="smoke")
+    problem = catalogue.load(problem_id, size="smoke")
     plan = inputs.plan(problem)
     model = inputs.build(problem, plan.module, problem.init_inputs(plan.module)).double()
     values = [value.double() for value in plan.make(1, torch.device("cpu"))]
@@ -266,15 +269,15 @@ def test_rows_of_the_output_depend_on_the_same_rows_of_the_batched_inputs_alone(
 
 def test_unknown_ids_suites_and_members_are_wrong_use() -> None:
     for call in (
-        lambda: problems.load("L9_01"),
-        lambda: problems.load("L1_36@int4"),
-        lambda: problems.suite("nothing", size="full"),
-        lambda: problems.suite("agent", size="full", only=["L1_04"]),
+        lambda: catalogue.load("L9_01"),
+        lambda: catalogue.load("L1_36@int4"),
+        lambda: catalogue.suite("nothing", size="full"),
+        lambda: catalogue.suite("agent", size="full", only=["L1_04"]),
     ):
         with pytest.raises(UsageError):
             call()
-    assert problems.load("L1_36@bf16").dtype == "bfloat16"
-    assert [p.id for p in problems.suite("agent", size="full", only=["L3_20", "L1_36"])] == ["L1_36", "L3_20"]
+    assert catalogue.load("L1_36@bf16").dtype == "bfloat16"
+    assert [p.id for p in catalogue.suite("agent", size="full", only=["L3_20", "L1_36"])] == ["L1_36", "L3_20"]
 
 
 @pytest.mark.parametrize(
@@ -290,7 +293,7 @@ def test_unknown_ids_suites_and_members_are_wrong_use() -> None:
     ],
 )
 def test_ids_are_found_at_the_beginning_of_names(name: str, expected: str | None) -> None:
-    assert problems.id_in(name) == expected
+    assert catalogue.id_in(name) == expected
 
 
 # -- files from elsewhere -------------------------------------------------------------------------------------------
@@ -342,7 +345,7 @@ def judged_by_the_command_line(tmp_path: Path, problem: str, solution: str) -> d
     out = tmp_path / "out.json"
     words = [str(tmp_path / "mine.py"), "--problem", str(tmp_path / "95_elsewhere.py"), "--json", str(out)]
     local = ["--engine", "local", "--device", "cpu", "--size", "smoke", "--results", str(tmp_path / "results")]
-    assert cli.main(["evaluate", *words, *local, "--no-timing"]) == 0
+    assert main.main(["evaluate", *words, *local, "--no-timing"]) == 0
     (entry,) = json.loads(out.read_text())["results"]
     return entry
 
@@ -377,24 +380,24 @@ def test_a_file_that_is_no_problem_is_wrong_use(tmp_path: Path, text: str | None
     if text is not None:
         file.write_text(text)
     with pytest.raises(UsageError, match=why):
-        problems.resolve(str(file), size="full")
+        catalogue.resolve(str(file), size="full")
 
 
 def test_a_problem_that_does_not_run_is_the_problems_fault(tmp_path: Path) -> None:
     file = tmp_path / "p.py"
     file.write_text(RANKING.replace("return [torch.randn(64, 16)]", "raise RuntimeError('no data')"))
     with pytest.raises(JudgeError, match="get_inputs.*no data"):
-        inputs.plan(problems.load_file(file))
+        inputs.plan(catalogue.load_file(file))
     file.write_text("import nothing_of_that_name\n" + RANKING)
     with pytest.raises(JudgeError, match="does not run"):
-        inputs.plan(problems.load_file(file))
+        inputs.plan(catalogue.load_file(file))
 
 
 def test_a_file_of_a_known_number_takes_the_known_sizes_and_work(tmp_path: Path) -> None:
     file = tmp_path / "problem.py"
-    file.write_bytes(problems.load("L1_36").path.read_bytes())
-    known = problems.as_known(problems.load_file(file, dtype="bfloat16", size="smoke"), "L1_36")
-    ours = problems.load("L1_36@bf16", size="smoke")
+    file.write_bytes(catalogue.load("L1_36").path.read_bytes())
+    known = catalogue.as_known(catalogue.load_file(file, dtype="bfloat16", size="smoke"), "L1_36")
+    ours = catalogue.load("L1_36@bf16", size="smoke")
     assert known.path == file and (known.overrides, known.stress, known.key) == (ours.overrides, ours.stress, ours.key)
     file.write_text(RANKING)
     with pytest.raises(JudgeError, match="no module-level name batch_size"):

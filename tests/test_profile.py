@@ -20,12 +20,17 @@ import pytest
 from conftest import CPU, Tool, rows, strict_json
 from test_benchmark import GOOD, shipped
 
-from repro import benchmark, measured, problems, settings
+from repro import config
+from repro.analysis import records
 from repro.bundle.write import Bundle
-from repro.judge import launch, profile, users
+from repro.judge.sandbox import launcher as launch
+from repro.judge.sandbox import uids
+from repro.judge.timing import counters
+from repro.problems import catalogue
 from repro.report import results
+from repro.studies import artifact_study
 
-METRIC = {key: metric for key, (metric, _) in profile.METRICS.items()}
+METRIC = {key: metric for key, (metric, _) in counters.METRICS.items()}
 # Units as ncu prints them with --print-units base.
 UNITS = {"duration_ns": "ns", "dram_read_bytes": "byte", "dram_bytes_per_s": "byte/second", "sm_clock_hz": "hz"}
 REFUSAL = (
@@ -48,7 +53,7 @@ def page(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
     for at, each in enumerate(launches):
         facts = [str(at), "4711", "python3.12", "host-of-mine", each.get("name", "kernel"), "1", "7", "0", "9.0"]
         lines.append([*facts, *(each.get(key, "") for key in keys)])
-    table = "\n".join(",".join(f'"{cell}"' for cell in line) for line in lines)
+    table = "\n".join(",".join(f'"{job}"' for job in line) for line in lines)
     return f'==PROF== Connected to process 4711 (/usr/bin/python3.12)\n==PROF== Profiling "kernel"\n{table}\n'
 
 
@@ -56,8 +61,8 @@ def page(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
 
 
 def test_every_launch_is_kept_with_its_counters() -> None:
-    first, second = profile.parse(page(FIRST | {"name": "pack<int, 2>"}, SECOND))
-    assert first["name"] == "pack<int, 2>" and first["values"].keys() == profile.METRICS.keys()
+    first, second = counters.parse(page(FIRST | {"name": "pack<int, 2>"}, SECOND))
+    assert first["name"] == "pack<int, 2>" and first["values"].keys() == counters.METRICS.keys()
     assert first["values"]["duration_ns"] == 3000 and second["values"]["dram_pct"] == 40
     assert first["values"]["l1_pct"] is None and first["values"]["tensor_pct"] is None
     assert "host-of-mine" not in json.dumps([first, second])
@@ -66,24 +71,24 @@ def test_every_launch_is_kept_with_its_counters() -> None:
 def test_values_are_in_our_units_whatever_unit_ncu_chose() -> None:
     scaled = {"duration_ns": "1.5", "dram_read_bytes": "2", "dram_bytes_per_s": "3", "sm_clock_hz": "1.7"}
     units = {"duration_ns": "ms", "dram_read_bytes": "Gbyte", "dram_bytes_per_s": "Tbyte/second", "sm_clock_hz": "Ghz"}
-    (found,) = profile.parse(page(scaled, units=units))
+    (found,) = counters.parse(page(scaled, units=units))
     values = [found["values"][key] for key in scaled]
     assert values == pytest.approx([1.5e6, 2e9, 3e12, 1.7e9])
     units |= {"duration_ns": "usecond", "sm_clock_hz": "cycle/nsecond", "dram_read_bytes": "Mbyte"}
-    (found,) = profile.parse(page(scaled, units=units))
+    (found,) = counters.parse(page(scaled, units=units))
     values = [found["values"][key] for key in ("duration_ns", "sm_clock_hz", "dram_read_bytes")]
     assert values == pytest.approx([1.5e3, 1.7e9, 2e6])
 
 
 @pytest.mark.parametrize("text", ["", "n/a", "nan", "inf", "-3", "1e999", "(!) nan"])
 def test_what_is_no_count_is_no_value(text: str) -> None:
-    (found,) = profile.parse(page(FIRST | {"dram_pct": text}))
+    (found,) = counters.parse(page(FIRST | {"dram_pct": text}))
     assert found["values"]["dram_pct"] is None
 
 
 def test_totals_add_up_weigh_by_duration_or_take_the_largest() -> None:
-    found = profile.total(profile.parse(page(FIRST, SECOND)))
-    assert found.keys() == profile.METRICS.keys()
+    found = counters.total(counters.parse(page(FIRST, SECOND)))
+    assert found.keys() == counters.METRICS.keys()
     assert found["duration_ns"] == 4000 and found["dram_read_bytes"] == 2000 and found["instructions"] == 14
     assert found["dram_pct"] == pytest.approx((80 * 3000 + 40 * 1000) / 4000)
     assert found["registers"] == 64 and found["sm_clock_hz"] == pytest.approx(1.5e9)
@@ -92,15 +97,15 @@ def test_totals_add_up_weigh_by_duration_or_take_the_largest() -> None:
 
 
 def test_a_call_without_a_launch_has_no_totals() -> None:
-    assert profile.parse("==WARNING== No kernels were profiled.\n") == []
-    assert set(profile.total([]).values()) == {None}
+    assert counters.parse("==WARNING== No kernels were profiled.\n") == []
+    assert set(counters.total([]).values()) == {None}
 
 
 def test_every_metric_that_is_used_is_collected() -> None:
-    command = profile.command("ncu", "/scratch")
+    command = counters.command("ncu", "/scratch")
     collected = command[command.index("--metrics") + 1].split(",")
-    assert collected == list(METRIC.values()) and len(set(collected)) == len(profile.METRICS)
-    assert {*profile.SUMMED, *profile.LARGEST, *results.SHARES} <= profile.METRICS.keys()
+    assert collected == list(METRIC.values()) and len(set(collected)) == len(counters.METRICS)
+    assert {*counters.SUMMED, *counters.LARGEST, *results.SHARES} <= counters.METRICS.keys()
     told = " ".join(command)
     for words in ("--profile-from-start off", "--print-units base", "--csv --page raw", "--clock-control none"):
         assert words in told
@@ -154,10 +159,10 @@ def printing(text: str) -> str:
     return f"print({text!r}, flush=True)"
 
 
-def profiled(ncu: str, source: str, timeout_s: float = 60.0) -> tuple[dict[str, Any], profile.Profiler]:
+def profiled(ncu: str, source: str, timeout_s: float = 60.0) -> tuple[dict[str, Any], counters.Profiler]:
     """The entry of a kernel of L1_36 on the CPU, and what ran it."""
-    profiler = profile.Profiler(ncu, "cpu", timeout_s)
-    found = profiler.profile(problems.load("L1_36@bf16", size="smoke"), source.encode())
+    profiler = counters.Profiler(ncu, "cpu", timeout_s)
+    found = profiler.profile(catalogue.load("L1_36@bf16", size="smoke"), source.encode())
     launcher = launch.current()
     assert isinstance(launcher, launch.Launcher) and not launcher.started, "nothing is left running"
     return found, profiler
@@ -169,7 +174,7 @@ def test_a_kernel_is_called_on_the_published_inputs_under_no_grad_after_warm_cal
         "import torch\nCALLS = []\n\n\ndef kernel_function(x, num_features, eps=1e-5):\n"
         "    assert x.dtype == torch.bfloat16 and not torch.is_grad_enabled() and num_features == x.shape[1]\n"
         "    CALLS.append(0)\n    print('not for the judge')\n"
-        f"    if len(CALLS) == {profile.WARM_CALLS + 1}: raise ValueError(f'the profiled call, sum {{x.sum():.0f}}')\n"
+        f"    if len(CALLS) == {counters.WARM_CALLS + 1}: raise ValueError(f'the profiled call, sum {{x.sum():.0f}}')\n"
         "    return scaled(x, num_features, eps)\n\n\ndef scaled(",
     )
     found, profiler = profiled(fake("run()\n" + printing(page(FIRST))), checked)
@@ -197,7 +202,7 @@ def tried(action):
         return type(error).__name__
 
 def kernel_function(x, num_features, eps=1e-5):
-    found = [tried(lambda: open({str(settings.ROOT / "pyproject.toml")!r})),
+    found = [tried(lambda: open({str(config.ROOT / "pyproject.toml")!r})),
              tried(lambda: socket.create_connection(('127.0.0.1', 9))),
              tried(lambda: os.kill(os.getppid(), 0))]
     raise ValueError(' '.join(found))
@@ -271,15 +276,15 @@ def test_counters_that_this_user_may_not_read(fake: Fake) -> None:
 def test_kernels_run_as_the_launcher_if_only_its_user_may_read_counters(
     fake: Fake, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not users.may_change():
+    if not uids.may_change():
         pytest.skip("only root gives workers users of their own")
-    ours = launch.Launcher(users.free(None), os.getpid())
+    ours = launch.Launcher(uids.free(None), os.getpid())
     monkeypatch.setattr(launch, "_current", ours)
     monkeypatch.setattr(launch, "may_administer", lambda: True)
     allowed = f"print({REFUSAL!r}) if os.getuid() else (run(), print({page(FIRST)!r}))"
     try:
         found, profiler = profiled(fake(allowed), GOOD)
-        assert found["state"] == "profiled" and found["why"] == profile.AS_ROOT
+        assert found["state"] == "profiled" and found["why"] == counters.AS_ROOT
         assert profiler.separation == "process" and not profiler.own_user
         monkeypatch.setattr(launch, "may_administer", lambda: False)
         found, profiler = profiled(fake(allowed), GOOD)
@@ -305,8 +310,8 @@ def folder_entries(tmp_path: Path, device: str, **sources: str) -> list[dict[str
         file = tmp_path / f"{name}.py"
         file.write_text(text)
         solutions.append((name, file, "kernel_function"))
-    found = {dtype: problems.load("L1_36", size="smoke", dtype=dtype) for dtype in profile.DTYPES}
-    entries: list[dict[str, Any]] = profile.measure(found, solutions, device, lambda line: None)["profiles"]
+    found = {dtype: catalogue.load("L1_36", size="smoke", dtype=dtype) for dtype in counters.DTYPES}
+    entries: list[dict[str, Any]] = counters.measure(found, solutions, device, lambda line: None)["profiles"]
     return entries
 
 
@@ -317,7 +322,7 @@ def test_every_kernel_has_an_entry_for_each_dtype(fake: Fake, tmp_path: Path) ->
     )
     told = [(each["kernel"], each["dtype"], each["state"]) for each in entries]
     states = {"missing": "not_run", "good": "profiled", "banned": "not_run"}
-    assert told == [(kernel, dtype, state) for kernel, state in states.items() for dtype in profile.DTYPES]
+    assert told == [(kernel, dtype, state) for kernel, state in states.items() for dtype in counters.DTYPES]
     assert {each["ncu"] for each in entries} == {"Version 2025.3.1.0 (build 1)"}
     assert {each["clock_control"] for each in entries} == {"none"}
     assert "no such kernel" in entries[0]["why"] and "rejected: line 1" in entries[-1]["why"]
@@ -342,13 +347,13 @@ def test_on_the_cpu_every_profile_says_that_there_is_no_gpu(judge_tool: Tool) ->
     assert "profiles of 36: not profiled: no gpu" in done.out
     (entry,) = strict_json((judge_tool.folder / "out.json").read_text())
     told = [(each["kernel"], each["dtype"], each["state"]) for each in entry["profiles"]]
-    assert told == [(kernel, dtype, "no_gpu") for kernel in benchmark.KERNELS for dtype in profile.DTYPES]
+    assert told == [(kernel, dtype, "no_gpu") for kernel in artifact_study.KERNELS for dtype in counters.DTYPES]
     assert entry["kernels"]["optimized"]["verdict"] == "correct"
     bundle = judge_tool.bundles()[-1]
     found = rows(bundle)
     assert list(found) == [NAME, f"{NAME}/profile"] and found[f"{NAME}/profile"]["profile"] is True
     assert judge_tool("verify", bundle).code == 0
-    read = measured.read(Bundle.open(bundle))
+    read = records.read(Bundle.open(bundle))
     assert {record.row for record in read.records.values()} == {NAME} and not read.unmeasured
 
 
@@ -357,7 +362,7 @@ def test_profiles_of_a_source_without_a_licence_leave_no_text_in_the_bundle(judg
     folder = judge_tool.folder / "sources" / "kernelagent-artifacts" / NAME
     folder.mkdir(parents=True)
     (folder / "problem.py").write_text((shipped("36") / "problem.py").read_text())
-    for file in benchmark.KERNELS.values():
+    for file in artifact_study.KERNELS.values():
         (folder / file).write_text(f"{GOOD}\n\ndef {MARK}():\n    pass\n")
     done = judge_tool("benchmark", "--artifacts", folder.parent, "--profile", "--no-timing", *CPU)
     assert done.code == 0, done.err
@@ -369,22 +374,22 @@ def test_profiles_of_a_source_without_a_licence_leave_no_text_in_the_bundle(judg
 
 def row(*entries: dict[str, Any]) -> dict[str, Any]:
     """A finished row of profiles."""
-    plain = {"state": "profiled", "why": "", "launches": [], "totals": profile.total([])}
+    plain = {"state": "profiled", "why": "", "launches": [], "totals": counters.total([])}
     result = {"profiles": [plain | each for each in entries]}
     return {"row": f"{NAME}/profile", "problem": NAME, "profile": True, "status": "done", "error": "", "result": result}
 
 
 def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
-    totals = profile.total(
-        profile.parse(page(FIRST | {"duration_ns": "3,000,000", "dram_read_bytes": "4,499,999,500"}))
+    totals = counters.total(
+        counters.parse(page(FIRST | {"duration_ns": "3,000,000", "dram_read_bytes": "4,499,999,500"}))
     )
     found = row(
         {"kernel": "input_kernel", "dtype": "bfloat16", "totals": totals},
         {"kernel": "optimized", "dtype": "float32", "state": "not_run", "why": "it was killed after 120 s"},
     )
-    line = benchmark.summary(found)
+    line = artifact_study.summary(found)
     assert line == "input bfloat16 3 ms at 80 % of DRAM; optimised float32: not run: it was killed after 120 s"
-    report = {"artifacts": [{"problem": NAME, "profiles": benchmark.profiles(found)}]}
+    report = {"artifacts": [{"problem": NAME, "profiles": artifact_study.profiles(found)}]}
     section: Any = results.profiles([SimpleNamespace(letter="A", report=report)])  # type: ignore[list-item]
     (table,) = section["tables"]
     lines = [dict(zip([head["title"] for head in table["columns"]], line, strict=True)) for line in table["rows"]]
@@ -393,5 +398,7 @@ def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
 
 
 def test_a_row_of_profiles_is_not_taken_for_the_artifact_itself() -> None:
-    assert not benchmark.own(row()) and not benchmark.own({"rounds": {}}) and benchmark.own({"row": NAME})
-    assert benchmark.profiles(row() | {"status": "lost", "result": None}) == []
+    assert (
+        not artifact_study.own(row()) and not artifact_study.own({"rounds": {}}) and artifact_study.own({"row": NAME})
+    )
+    assert artifact_study.profiles(row() | {"status": "lost", "result": None}) == []

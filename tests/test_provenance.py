@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.judge import provenance
-from repro.settings import ROOT
+from repro.config import ROOT
+from repro.judge.source import provenance
 
 Write = Callable[[str], Path]
 HONEST = sorted(
@@ -198,13 +198,13 @@ BANNED = {
     "import sys\nsys.modules['x'] = f": "writes to sys.modules[...]",
     "import sys\nsys.modules.pop('torch')": "writes to sys.modules[...]",
     "from sys import modules as m\ndel m['torch']": "writes to sys.modules[...]",
-    "import repro.judge.limits": "imports repro",
+    "import repro.judge.correctness.tolerances": "imports repro",
     "from repro.judge import worker": "imports repro",
     "import importlib\nimportlib.import_module('repro.judge')": "reaches for repro.judge",
     "__import__('repro')": "reaches for repro",
     "import __main__": "imports __main__",
     "import sys\nw = sys.modules['__main__']": "reaches for __main__",
-    "import sys\nw = sys.modules.get('repro.judge.worker')": "reaches for repro.judge.worker",
+    "import sys\nw = sys.modules.get('repro.judge.worker.server')": "reaches for repro.judge.worker.server",
     "import sys\nf = sys._getframe(1)": "uses sys._getframe",
     "from sys import _getframe as g": "uses sys._getframe",
     "import sys\nf = getattr(sys, '_get' + 'frame')(1)": "uses sys._getframe",

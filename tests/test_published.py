@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from repro import benchmark, fingerprint, settings, sources
+from repro import config, fingerprint
+from repro.artifacts import sources
 from repro.bundle import storage, verify
 from repro.bundle.storage import ARCHIVE, Archive
 from repro.bundle.write import Bundle
+from repro.studies import artifact_study
 
-ROOT, PUBLISHED = settings.ROOT, settings.ARTIFACTS_DIR / "results"
+ROOT, PUBLISHED = config.ROOT, config.ARTIFACTS_DIR / "results"
 BUNDLES = sorted(file.parent for file in PUBLISHED.glob("*/*/manifest.json"))
 # A name of a bundle in a document, with its folder or without.
 NAMED = re.compile(r"\b\d{8}T\d{6}Z-(?:run|benchmark|fixtures|evaluate|self-test)\b")
@@ -156,7 +158,7 @@ def test_no_published_bundle_holds_a_line_of_a_fetched_kernel() -> None:
     """Their repository states no licence to copy. Where it has been fetched, its own lines are searched for too."""
     theirs = [path for path in BUNDLES if Bundle.open(path).manifest["parameters"].get("shipped") is False]
     assert theirs
-    fetched = sources.named(benchmark.PUBLISHED).folder
+    fetched = sources.named(artifact_study.PUBLISHED).folder
     lines = {line.strip() for file in fetched.glob("*/**/*.py") for line in file.read_bytes().splitlines()}
     lines = {line for line in lines if len(line) > 24 and b"import" not in line}
     for path in theirs:

@@ -16,20 +16,24 @@ import pytest
 from conftest import series as samples
 from sampled import seen
 
-from repro import benchmark, cells, evaluation, jsonio, problems
-from repro.agents.controls import Nop
-from repro.agents.oracle import Oracle
 from repro.bundle.write import MANIFEST, Bundle
-from repro.cells import Cell, Outcome
+from repro.engines import job as cells
 from repro.engines.base import Attempt, Engine
 from repro.errors import EngineError, EngineGone
 from repro.fingerprint import digest
-from repro.judge import parity, stats, verdict
-from repro.judge.subject import Subject
-from repro.judge.timing import Series
-from repro.progress import Progress
+from repro.judge import verdict
+from repro.judge.implementation import Implementation
+from repro.judge.timing import intervals, published_protocol
+from repro.judge.timing.sampling import Series
+from repro.problems import catalogue
+from repro.records.job import Cell, Outcome
 from repro.report import document, elements, markdown, model
-from repro.runs import Row, execute
+from repro.runs.loop import Row, execute
+from repro.runs.progress import Progress
+from repro.studies import artifact_study, evaluation
+from repro.studies.agent.controls import Nop
+from repro.studies.agent.oracle import Oracle
+from repro.system import jsonio
 
 GOLDEN = Path(__file__).parent / "golden" / "report.md"
 CEILINGS = {"copy_tb_s": 4.3, "read_tb_s": 4.4, "write_tb_s": 4.2, "fp32_tflop_s": 52.0, "tf32_tflop_s": 390.0,
@@ -58,25 +62,25 @@ def result(
     key: str, ms: dict[str, float], *, device: str = "cuda", bad: dict[str, str] | None = None, **timing: Any
 ) -> dict[str, Any]:
     """What a cell returns. ms: solution or baseline -> time; bad: solution -> why it is wrong (untimed)."""
-    problem = problems.load(key)
+    problem = catalogue.load(key)
     baselines = {"eager": "fp32", "eager_tf32": "tf32", "compile": "fp32", "compile_tf32": "tf32"}
     facts = {"status": "converged", "left_out": {}, "baseline_classes": baselines} | timing
     timed = {name: series(value) for name, value in ms.items()}
     reached = CEILINGS if device == "cuda" else None
     entries = []
     for name in [*(n for n in ms if n not in facts["baseline_classes"]), *(bad or {})]:
-        subject = Subject(name, Path(f"{name}.py"), "ModelNew", [name])
-        subject.hello = {"uid": 61000, "confined": {"seccomp": "applied"}}
+        implementation = Implementation(name, Path(f"{name}.py"), "ModelNew", [name])
+        implementation.hello = {"uid": 61000, "confined": {"seccomp": "applied"}}
         if device == "cuda":
-            subject.profile = {"kernels": [{"name": "mine", "us": 30.0}, {"name": "at::native::x", "us": 10.0}]}
-        subject.distances = {"native": [dict.fromkeys(("rel_l2", "max", "row"), 2.5e-4)]}
-        subject.legacy = {"native": {"allclose_1e-2": True, "allclose_1e-4": False}}
+            implementation.profile = {"kernels": [{"name": "mine", "us": 30.0}, {"name": "at::native::x", "us": 10.0}]}
+        implementation.distances = {"native": [dict.fromkeys(("rel_l2", "max", "row"), 2.5e-4)]}
+        implementation.legacy = {"native": {"allclose_1e-2": True, "allclose_1e-4": False}}
         judged = {"verdict": "correct", "reasons": [], "precision_class": "bf16" if "bf16" in key else "tf32",
-                  "rel_l2": 2.5e-4, "distances": subject.distances}  # fmt: skip
+                  "rel_l2": 2.5e-4, "distances": implementation.distances}  # fmt: skip
         if bad and name in bad:
             reason = {"code": "rel_l2", "trial": "native", "detail": bad[name]}
             judged |= {"verdict": "incorrect", "reasons": [reason], "precision_class": None, "rel_l2": 1.0}
-        entries.append(verdict.result(problem, subject, judged, timed, facts, reached, "audited"))
+        entries.append(verdict.result(problem, implementation, judged, timed, facts, reached, "audited"))
     return {
         "results": entries,
         "baselines": {n: verdict.baseline(s) for n, s in timed.items() if n in facts["baseline_classes"]},
@@ -309,7 +313,7 @@ def test_the_geometric_mean_is_over_correct_solutions_and_says_how_many(tmp_path
     assert (oracle["correct"], oracle["attempted"]) == (2, 5) and nop["geometric_mean"] == {}
     ratios = [entry["speedup"]["eager"] for entry in oracle["entries"] if entry["verdict"] == "correct"]
     assert [round(ratio["ratio"], 6) for ratio in ratios] == [4.0, round(4 / 1.1, 6)]
-    assert oracle["geometric_mean"]["eager"] == stats.geometric_mean(ratios) | {"of": 5}
+    assert oracle["geometric_mean"]["eager"] == intervals.geometric_mean(ratios) | {"of": 5}
     (card,) = [card for card in whole["cards"] if card["label"] == "Speedup over eager"]
     assert card["value"] == "3.81x" and card["detail"].endswith("geometric mean of 2 of 5")
     assert whole["cards"][0]["value"] == "2 of 5" and whole["headline"]["text"].startswith("2 of 5 solutions correct")
@@ -382,7 +386,7 @@ def by_both_protocols(folder: Path) -> Bundle:
     found = result("L1_36@bf16", times, baseline_classes={"eager": "bf16", "compile": "bf16"})
     found["parity"] = {
         "times_ms": {"eager": 4.1, "compile": None, "input_kernel": 2.9, "optimized": 2.05},
-        "reasons": {"compile": "BackendCompilerFailed: no"}, "protocol": parity.PROTOCOL, "grad": True,
+        "reasons": {"compile": "BackendCompilerFailed: no"}, "protocol": published_protocol.PROTOCOL, "grad": True,
         "measurement": True, "wall_s": 9.0,
     }  # fmt: skip
     columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": []}}
@@ -413,14 +417,14 @@ def test_every_torch_baseline_has_its_column_or_its_reason(tmp_path: Path) -> No
 
 def test_the_line_of_a_problem_is_the_published_scripts_with_what_it_leaves_out(tmp_path: Path) -> None:
     row = by_both_protocols(tmp_path).rows["36_RMSNorm"]
-    ours, theirs = benchmark.summary(row).splitlines()
+    ours, theirs = artifact_study.summary(row).splitlines()
     assert ours.startswith("eager=4.000 compile=3.000 input=2.800 opt=2.400 1.25x | ")
     assert "n=40 95% [2.399, 2.4] ms, 1.25x [1.25, 1.25] over compile, " in ours and ours.endswith(" % of floor")
     assert theirs == "  by the published protocol: eager=4.100 compile=N/A input=2.900 opt=2.050 2.00x"
 
 
 def test_an_artifacts_entry_has_its_numbers_ready(tmp_path: Path) -> None:
-    entry = benchmark.entry(by_both_protocols(tmp_path).rows["36_RMSNorm"])
+    entry = artifact_study.entry(by_both_protocols(tmp_path).rows["36_RMSNorm"])
     assert entry["times_ms"]["optimized"].keys() >= {"median", "ci95", "iqr", "n"}
     assert entry["best_baseline"]["baseline"] == "compile" and 0 < entry["floor_fraction"] < 1
     assert entry["parity"]["optimized_ms"] == 2.05 and entry["parity"]["compile_ms"] is None
@@ -465,5 +469,5 @@ def test_a_refused_fixture_is_shown_with_its_reason(tmp_path: Path) -> None:
 
 def test_outcomes_of_a_cell_carry_what_a_report_needs() -> None:
     """The scripted engine above answers as a real one: an outcome's fields are those that a cell writes."""
-    assert set(Outcome("a", "done").to_json()) == {"cell", "status", "result", "error", "wall_s", "fingerprint"}
+    assert set(Outcome("a", "done").to_json()) == {"job", "status", "result", "error", "wall_s", "fingerprint"}
     assert cells.OUTCOMES == "outcomes.jsonl"

@@ -5,13 +5,14 @@ import re
 
 import pytest
 
-from repro import replication, settings
+from repro import config
+from repro.analysis import claims
 
-TEXT = (settings.ROOT / "docs" / "reviewers.md").read_text()
+TEXT = (config.ROOT / "docs" / "reviewers.md").read_text()
 
 
 def test_every_claim_is_counted():
-    from repro import claims
+    from repro.analysis import published as claims
 
     listed = sum(map(int, re.findall(r"^\| `[a-z].*? \| (\d+) \|", TEXT, re.M)))
     assert listed == len(claims.load()) == 125
@@ -20,7 +21,7 @@ def test_every_claim_is_counted():
 @pytest.mark.slow
 def test_published_bundles_say_what_is_promised(tool):
     """The commands that need nothing but what is published, as the page gives them."""
-    published = settings.ARTIFACTS_DIR / "results"
+    published = config.ARTIFACTS_DIR / "results"
     pinned, newer = (
         published / "h200-pinned/20261122T040411Z-benchmark",
         published / "h200-newer/20261122T040000Z-benchmark",
@@ -33,7 +34,7 @@ def test_published_bundles_say_what_is_promised(tool):
     assert {"FASTER", "SLOWER", "SAME"} <= words and compared["fingerprints"][0]["differences"]
     assert tool("compare", "--claims", *theirs, "--json", "out.json").code == 0
     counts = json.loads((tool.folder / "out.json").read_text())["counts"]
-    assert f"`claims: {replication.told(counts)}`" in TEXT
+    assert f"`claims: {claims.told(counts)}`" in TEXT
     verified = tool("verify", published)
     assert verified.code == 0 and re.search(r"`(\d+ bundles: [^`]+)`", TEXT).group(1) in verified.out
-    assert tool("artifacts", "lint", settings.ARTIFACTS_DIR).out.rstrip().split("\n")[-1].startswith("0 errors")
+    assert tool("artifacts", "lint", config.ARTIFACTS_DIR).out.rstrip().split("\n")[-1].startswith("0 errors")

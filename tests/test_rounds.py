@@ -12,7 +12,9 @@ import pytest
 from conftest import CPU, Tool, strict_json
 from test_benchmark import NOT_PYTHON, shipped
 
-from repro import benchmark, cli, sources
+from repro.artifacts import sources
+from repro.cli import main
+from repro.studies import artifact_study
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +32,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tool, dict[str, An
     folder.mkdir(parents=True)
     marked = f"\n\ndef {MARK}():\n    pass\n"
     (folder / "problem.py").write_text((shipped("36") / "problem.py").read_text())
-    for file in benchmark.KERNELS.values():
+    for file in artifact_study.KERNELS.values():
         (folder / file).write_text(GOOD + marked)
     for number, text in KERNELS.items():
         round_ = folder / "optimization_trace" / f"round_{number}"
@@ -80,7 +82,7 @@ def test_claims_fetches_measures_and_judges_with_one_command(
     folder = given / NAME
     (folder / "optimization_trace" / "round_1").mkdir(parents=True)
     (folder / "problem.py").write_text((shipped("36") / "problem.py").read_text())
-    for file in (*benchmark.KERNELS.values(), "optimization_trace/round_1/kernel.py"):
+    for file in (*artifact_study.KERNELS.values(), "optimization_trace/round_1/kernel.py"):
         (folder / file).write_text(GOOD + f"\n\ndef {MARK}():\n    pass\n")
     catalogue = tmp_path / "sources.toml"
     catalogue.write_text(
@@ -90,7 +92,7 @@ def test_claims_fetches_measures_and_judges_with_one_command(
     monkeypatch.setattr(sources, "FILE", catalogue)
     monkeypatch.setenv("REPRO_SOURCES", str(tmp_path / "kept"))
     results, out = tmp_path / "results", tmp_path / "claims.json"
-    code = cli.main(["claims", *CPU, "--from", str(given), "--results", str(results), "--json", str(out)])
+    code = main.main(["claims", *CPU, "--from", str(given), "--results", str(results), "--json", str(out)])
     said = capsys.readouterr()
     assert code == 0, said.err
     found = strict_json(out.read_text())
@@ -121,7 +123,7 @@ def row(times: dict[str, float | None]) -> dict[str, Any]:
 
 
 def test_the_running_best_is_the_fastest_correct_kernel_so_far() -> None:
-    found = benchmark.rounds(
+    found = artifact_study.rounds(
         row({"input_kernel": 4.0, "round_1": 5.0, "round_2": None, "round_3": 2.0, "round_4": 3.0})
     )
     assert [each["best"] for each in found] == [True, False, False, True, False]
@@ -129,7 +131,7 @@ def test_the_running_best_is_the_fastest_correct_kernel_so_far() -> None:
 
 
 def test_rounds_of_an_input_kernel_that_is_wrong_are_compared_with_each_other() -> None:
-    found = benchmark.rounds(row({"input_kernel": None, "round_1": 5.0, "round_2": 4.0}))
+    found = artifact_study.rounds(row({"input_kernel": None, "round_1": 5.0, "round_2": 4.0}))
     assert [each["best"] for each in found] == [False, True, True]
     assert all(each["over_input"] is None for each in found)
 

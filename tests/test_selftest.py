@@ -19,12 +19,14 @@ import pytest
 import torch
 from conftest import CPU, ROOT, Done, Tool, manifest, rows, strict_json
 
-from repro import problems, selftest, settings
+from repro import config
 from repro.engines.base import Engine
 from repro.engines.local import LocalEngine
 from repro.errors import UsageError
-from repro.evaluation import JudgeOptions
-from repro.selftest import Case
+from repro.problems import catalogue
+from repro.studies import self_test
+from repro.studies.evaluation import JudgeOptions
+from repro.studies.self_test import Case
 
 KEYS = {"id", "problem", "size", "device", "engine", "timing", "compiled", "expect", "labels", "unbought",
         "max_speedup", "precision_class", "class", "needs", "timeout_s"}  # fmt: skip
@@ -38,7 +40,7 @@ def engine(device: str = "cpu", name: str = "local") -> Engine:
 
 # -- heads -------------------------------------------------------------------------------------------------------------
 
-SHIPPED = selftest.cases(list(selftest.SUITES), [])
+SHIPPED = self_test.cases(list(self_test.SUITES), [])
 
 
 def test_both_suites_are_there() -> None:
@@ -46,10 +48,10 @@ def test_both_suites_are_there() -> None:
     assert len({case.id for case in SHIPPED}) == len(SHIPPED) > 200
 
 
-@pytest.mark.parametrize("suite", selftest.SUITES)
+@pytest.mark.parametrize("suite", self_test.SUITES)
 def test_every_case_stands_in_the_list_of_its_suite(suite: str) -> None:
     """And the list of adversarial ones says how many there are."""
-    text = (settings.ROOT / "tests" / suite / "README.md").read_text()
+    text = (config.ROOT / "tests" / suite / "README.md").read_text()
     mine = [case.file.stem for case in SHIPPED if case.suite == suite]
     assert [name for name in mine if not re.search(rf"`{name}(\.py)?`", text)] == []
     assert suite == "honest" or f"\n{len(mine)} solutions " in text, len(mine)
@@ -59,11 +61,11 @@ def test_the_head_of_every_case_says_only_what_is_understood() -> None:
     """A key that is not read, or a verdict that does not exist, would be an expectation that holds by accident."""
     for case in SHIPPED:
         meta = case.meta
-        problems.load(meta["problem"], size=meta.get("size", "smoke"))
+        catalogue.load(meta["problem"], size=meta.get("size", "smoke"))
         fine = [
             set(meta) <= KEYS,
             meta["device"] and set(meta["device"]) <= {"cpu", "cuda"},
-            meta.get("size", "smoke") in problems.SIZES and set(meta.get("engine", [])) <= {"local", "docker"},
+            meta.get("size", "smoke") in catalogue.SIZES and set(meta.get("engine", [])) <= {"local", "docker"},
             set(meta.get("precision_class", [])) <= CLASSES,
         ]
         if case.suite == "honest":
@@ -79,9 +81,9 @@ def test_the_head_of_every_case_says_only_what_is_understood() -> None:
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder in the place of the checkout; its `tests/adversarial` and `tests/honest` are there."""
-    for suite in selftest.SUITES:
+    for suite in self_test.SUITES:
         (tmp_path / "tests" / suite).mkdir(parents=True)
-    monkeypatch.setattr(settings, "ROOT", tmp_path)
+    monkeypatch.setattr(config, "ROOT", tmp_path)
     return tmp_path / "tests"
 
 
@@ -103,7 +105,7 @@ EXPECT = '#: expect.verdict = ["incorrect"]\n'
 def test_a_head_that_cannot_be_read_is_wrong_use(tree: Path, suite: str, text: str, words: str) -> None:
     (tree / suite / "mine.py").write_text(text)
     with pytest.raises(UsageError, match=words) as caught:
-        selftest.cases([suite], [])
+        self_test.cases([suite], [])
     assert "mine.py" in str(caught.value)
 
 
@@ -115,9 +117,9 @@ def test_cases_are_narrowed_by_parts_of_their_names(tree: Path) -> None:
     (tree / "honest" / "none_but_right.py").write_text(HEAD)
 
     def found(suites: list[str], *names: str) -> list[str]:
-        return [case.id for case in selftest.cases(suites, list(names))]
+        return [case.id for case in self_test.cases(suites, list(names))]
 
-    both = list(selftest.SUITES)
+    both = list(self_test.SUITES)
     assert found(both) == [
         "adversarial/B07_none", "adversarial/B07_tuple", "adversarial/C01_x", "honest/none_but_right"
     ]  # fmt: skip
@@ -126,7 +128,7 @@ def test_cases_are_narrowed_by_parts_of_their_names(tree: Path) -> None:
     assert found(both, "tests/honest/none_but_right.py") == found(both, "honest/none") == found(["honest"])
     assert found(both, str(tree / "adversarial")) == found(["adversarial"])
     with pytest.raises(UsageError, match="no case of the self-test is left"):
-        selftest.cases(both, ["nothing of that name"])
+        self_test.cases(both, ["nothing of that name"])
 
 
 def case(suite: str = "adversarial", **meta: Any) -> Case:
@@ -191,15 +193,15 @@ def test_inline_cuda_finds_the_headers_of_a_torch_that_has_them(
 
 def test_a_case_is_judged_as_its_head_says_and_else_as_the_command_line_says() -> None:
     base = JudgeOptions(timing_budget_s=10, timeout_s=180, trust="dev", compile_timeout_s=7)
-    plain = selftest.options(case(), engine(), base)
-    assert (plain.timing, plain.compiled, plain.timeout_s) == (False, False, selftest.TIMEOUT_S)
-    assert plain.timing_budget_s == selftest.TIMING_BUDGET_S
+    plain = self_test.options(case(), engine(), base)
+    assert (plain.timing, plain.compiled, plain.timeout_s) == (False, False, self_test.TIMEOUT_S)
+    assert plain.timing_budget_s == self_test.TIMING_BUDGET_S
     assert (plain.trust, plain.compile_timeout_s) == ("dev", 7)
-    told = selftest.options(case(timing=True, compiled=True, timeout_s=15), engine(), base)
+    told = self_test.options(case(timing=True, compiled=True, timeout_s=15), engine(), base)
     somewhere = case(timing=["cuda"])
-    assert [selftest.options(somewhere, engine(d), base).timing for d in ("cpu", "cuda")] == [False, True]
+    assert [self_test.options(somewhere, engine(d), base).timing for d in ("cpu", "cuda")] == [False, True]
     assert (told.timing, told.compiled, told.timeout_s) == (True, True, 15)
-    assert selftest.options(case(), engine(), JudgeOptions(timing_budget_s=2)).timing_budget_s == 2
+    assert self_test.options(case(), engine(), JudgeOptions(timing_budget_s=2)).timing_budget_s == 2
 
 
 def test_cases_that_need_a_judge_of_their_own_are_alone(tree: Path) -> None:
@@ -213,12 +215,14 @@ def test_cases_that_need_a_judge_of_their_own_are_alone(tree: Path) -> None:
         "T4": {"timing": True, "size": "full"},
     }
     alone = [Case("adversarial", Path(f"{name}.py"), case(**meta).meta) for name, meta in more.items()]
-    plain = [Case("honest", Path(f"P{at}.py"), case().meta) for at in range(selftest.SIDE_BY_SIDE + 2)]
-    timed = [Case("honest", Path(f"R{at}.py"), case(timing=True).meta) for at in range(selftest.TIMED_SIDE_BY_SIDE + 1)]
+    plain = [Case("honest", Path(f"P{at}.py"), case().meta) for at in range(self_test.SIDE_BY_SIDE + 2)]
+    timed = [
+        Case("honest", Path(f"R{at}.py"), case(timing=True).meta) for at in range(self_test.TIMED_SIDE_BY_SIDE + 1)
+    ]
     other = [Case("honest", Path("Q.py"), case().meta | {"problem": "L1_82"})]
     everything = [*alone[:2], *plain, *timed, *other, *alone[2:]]
-    found = selftest.groups(everything, engine("cuda"))
-    sizes = [1] * 6 + [2, selftest.TIMED_SIDE_BY_SIDE, selftest.SIDE_BY_SIDE]
+    found = self_test.groups(everything, engine("cuda"))
+    sizes = [1] * 6 + [2, self_test.TIMED_SIDE_BY_SIDE, self_test.SIDE_BY_SIDE]
     assert sorted(map(len, found)) == sorted(sizes)
     assert all([each] in found for each in [*alone, *other])
     assert sorted(each.id for group in found for each in group) == sorted(c.id for c in everything)
@@ -230,8 +234,8 @@ def test_cases_that_need_a_judge_of_their_own_are_alone(tree: Path) -> None:
 
 def test_cases_about_time_run_at_full_size_on_a_gpu() -> None:
     """What is called back in 10 us is the host's time, and `at_least` confirms no speedup of it."""
-    assert selftest._size(case(size="full"), engine("cuda")) == "full"
-    assert selftest._size(case(size="full"), engine("cpu")) == "smoke" == selftest._size(case(), engine("cuda"))
+    assert self_test._size(case(size="full"), engine("cuda")) == "full"
+    assert self_test._size(case(size="full"), engine("cpu")) == "smoke" == self_test._size(case(), engine("cuda"))
     dependent = [c for c in SHIPPED if "input_dependent_time" in c.meta.get("labels", [])]
     assert dependent and all(c.meta["size"] == "full" for c in dependent)
 
@@ -273,7 +277,7 @@ FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "at_least": 1
     ],
 )
 def test_wrong_adversarial_verdicts_are_complaints(meta: dict[str, Any], given: dict[str, Any], complaint: str) -> None:
-    found = selftest.complaints(case(**meta), given)
+    found = self_test.complaints(case(**meta), given)
     assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
 
 
@@ -289,12 +293,12 @@ def test_wrong_adversarial_verdicts_are_complaints(meta: dict[str, Any], given: 
     ],
 )
 def test_wrong_honest_verdicts_are_complaints(meta: dict[str, Any], given: dict[str, Any], complaint: str) -> None:
-    found = selftest.complaints(case("honest", **meta), given)
+    found = self_test.complaints(case("honest", **meta), given)
     assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
 
 
 def test_two_complaints_are_both_reported() -> None:
-    found = selftest.complaints(case("honest", labels=["autotuned"]), entry("error", "exception"))
+    found = self_test.complaints(case("honest", labels=["autotuned"]), entry("error", "exception"))
     assert len(found) == 2
 
 
@@ -311,7 +315,7 @@ def drawn() -> list[str]:
              and not c.meta.get("timing") and "timeout_s" not in c.meta
              and "correct" not in c.meta.get("expect", {}).get("verdict", [])]  # fmt: skip
     chance = random.Random(SEED)
-    chosen = [chance.sample([c for c in quick if c.suite == suite], 2) for suite in selftest.SUITES]
+    chosen = [chance.sample([c for c in quick if c.suite == suite], 2) for suite in self_test.SUITES]
     return [c.file.name for pair in chosen for c in pair]
 
 

@@ -15,12 +15,13 @@ import pytest
 from conftest import ROOT, Tool, manifest, rows
 from sampled import seen
 
-from repro import fingerprint, jsonio
+from repro import fingerprint
 from repro.bundle.write import Bundle
-from repro.cells import Cell, Outcome
 from repro.engines.base import Attempt, Engine
-from repro.progress import Progress
-from repro.runs import Row, execute
+from repro.records.job import Job, Outcome
+from repro.runs.loop import Row, execute
+from repro.runs.progress import Progress
+from repro.system import jsonio
 
 HOST, USER, SERIAL = "gpu-box-17", "mallory", "1654922003817"
 UUID = "6f1c2a34-9b7d-4e11-8c55-0a9d3f2b7e60"
@@ -84,7 +85,7 @@ def machine() -> dict[str, Any]:
 
 
 class Told(Engine):
-    """An engine whose cells tell all about their machine."""
+    """An engine whose jobs tell all about their machine."""
 
     name, device = "local", "cuda"
 
@@ -94,10 +95,10 @@ class Told(Engine):
     def describe(self) -> dict[str, Any]:
         return {"engine": "local", "host": HOST, "cwd": FOLDER, "repo_digests": [IMAGE, PUBLIC_IMAGE]}
 
-    def attempt(self, cells: list[Cell], timeout_s: float, progress: Any) -> Attempt:
-        (cell,) = cells
-        if "bad" in cell.id:
-            yield Outcome(cell.id, "failed", error=ERROR, fingerprint=machine())
+    def attempt(self, jobs: list[Job], timeout_s: float, progress: Any) -> Attempt:
+        (job,) = jobs
+        if "bad" in job.id:
+            yield Outcome(job.id, "failed", error=ERROR, fingerprint=machine())
             return ""
         verdict = {
             "problem": "P",
@@ -106,7 +107,7 @@ class Told(Engine):
             "reasons": [{"code": "raised", "detail": ERROR}],
         }
         result = seen() | {"results": [verdict], "log": [f"{n}: {ERROR}" for n in range(3)], HOST: {"uuid": UUID}}
-        yield Outcome(cell.id, "done", result, fingerprint=machine())
+        yield Outcome(job.id, "done", result, fingerprint=machine())
         return ""
 
 
@@ -114,9 +115,9 @@ class Told(Engine):
 def talkative(tool: Tool) -> Path:
     """A closed bundle with identities in rows, errors, logs, names of files, solutions, fingerprints and parameters."""
     files = {"solution_0.py": SOURCE.encode(), "problem.py": f"# of {HOME}\n".encode()}
-    cells = [Cell(name, "evaluate", "problem.py", solutions=((f"{USER}_kernel", "solution_0.py", "ModelNew"),),
+    jobs = [Job(name, "evaluate", "problem.py", solutions=((f"{USER}_kernel", "solution_0.py", "ModelNew"),),
                   files=files) for name in (f"P/{USER}", "P/bad")]  # fmt: skip
-    found = [Row(cell.id, cell, {"problem": "P", "file": f"{USER}.py"}) for cell in cells]
+    found = [Row(job.id, job, {"problem": "P", "file": f"{USER}.py"}) for job in jobs]
     parameters = {"size": "full", "device": "cuda", "artifacts": FOLDER, "note": f"serial: {SERIAL}"}
     bundle = Bundle.create(tool.results, "evaluate", [row.id for row in found], parameters)
     bundle.declare(f'# written by {MAIL}\n[claim]\nmachine = "{HOST}"\n'.encode())

@@ -10,18 +10,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from repro import cli, constants, inputs, problems, sizes
-from repro.cells import Cell
+from repro.cli import main
 from repro.errors import JudgeError, PrerequisiteError, UsageError
+from repro.problems import catalogue, constants, sizes
+from repro.problems import plan as inputs
+from repro.records.job import Job
 
 DATA = Path(__file__).parent / "data" / "problems"
 FILES = sorted(DATA.glob("*.py"))
-SHIPPED = [problems.load(i).path for i in problems.ids()]
+SHIPPED = [catalogue.load(i).path for i in catalogue.ids()]
 
 
-def unknown(path: Path, size: str = "smoke") -> problems.Problem:
+def unknown(path: Path, size: str = "smoke") -> catalogue.Problem:
     """A problem file of which nothing is known but its text."""
-    return problems.load_file(path, size=size)
+    return catalogue.load_file(path, size=size)
 
 
 @pytest.mark.parametrize("path", [*FILES, *SHIPPED], ids=lambda path: path.stem)
@@ -38,11 +40,11 @@ def test_a_reduced_size_is_small_and_runs_on_the_cpu(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem_id", problems.ids())
+@pytest.mark.parametrize("problem_id", catalogue.ids())
 def test_a_derived_size_costs_about_what_the_hand_written_one_does(problem_id: str) -> None:
     """Within a factor of 64: the budget is one for all, and a hand-written size was chosen for its problem."""
-    derived = sizes.derive(unknown(problems.load(problem_id).path))
-    known = sizes.measure(problems.load(problem_id, size="smoke"))
+    derived = sizes.derive(unknown(catalogue.load(problem_id).path))
+    known = sizes.measure(catalogue.load(problem_id, size="smoke"))
     for name in ("elements", "written", "weights", "flop"):
         ours, theirs = getattr(derived, name), getattr(known, name)
         assert theirs / 64 <= ours <= 64 * theirs, name
@@ -132,8 +134,8 @@ def test_values_are_python_literals() -> None:
 
 
 def test_a_cell_carries_overrides_through_json() -> None:
-    cell = Cell("row", "evaluate", "problem.py", overrides={"shape": [2, 3], "n": 4})
-    assert Cell.from_json(json.loads(json.dumps(cell.to_json()))) == cell
+    job = Job("row", "evaluate", "problem.py", overrides={"shape": [2, 3], "n": 4})
+    assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
 
 
 def test_given_values_stay_and_the_others_are_derived() -> None:
@@ -142,9 +144,9 @@ def test_given_values_stay_and_the_others_are_derived() -> None:
 
 
 def test_overrides_of_a_shipped_problem_leave_its_known_work_and_neighbour_out() -> None:
-    problem = sizes.settle(problems.load("L1_36"), {"batch_size": 3}, known=True)
+    problem = sizes.settle(catalogue.load("L1_36"), {"batch_size": 3}, known=True)
     assert problem.overrides == {"batch_size": 3} and problem.work is None and problem.neighbouring() is None
-    assert sizes.settle(problems.load("L1_36"), {}, known=True) == problems.load("L1_36")
+    assert sizes.settle(catalogue.load("L1_36"), {}, known=True) == catalogue.load("L1_36")
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------
@@ -199,7 +201,7 @@ def judged(tmp_path: Path) -> Judged:
         local = ["--engine", "local", "--device", "cpu", "--no-timing", "--results", str(tmp_path / "results")]
         spec = words[0] if words and not words[0].startswith("-") else str(path)
         more = words[1:] if words and not words[0].startswith("-") else words
-        code = cli.main(["evaluate", str(file), "--problem", spec, "--json", str(out), *local, *more])
+        code = main.main(["evaluate", str(file), "--problem", spec, "--json", str(out), *local, *more])
         (entry,) = json.loads(out.read_text())["results"]
         return code, entry
 
@@ -244,7 +246,7 @@ def test_an_unknown_constant_is_wrong_use_and_the_files_own_are_named(
 ) -> None:
     path = DATA / "pooling_windows.py"
     words = ["--problem", str(path), "--set", "batch=2", "--engine", "local", "--device", "cpu"]
-    assert cli.main(["evaluate", str(path), *words, "--results", str(tmp_path)]) == 1
+    assert main.main(["evaluate", str(path), *words, "--results", str(tmp_path)]) == 1
     told = capsys.readouterr().err
     assert "pooling_windows.py has no constant batch: its constants are batch_size, channels, dim1" in told
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from repro import cli, sources
+from repro.artifacts import sources
+from repro.cli import main
 
 
 def git(folder: Path, *words: str) -> str:
@@ -52,7 +53,7 @@ def pinned(published, tmp_path, monkeypatch):
 
 def fetch(capsys, *words: str) -> tuple[int, str]:
     """Exit code, and what was printed."""
-    code = cli.main(["fetch", *words])
+    code = main.main(["fetch", *words])
     return code, "".join(capsys.readouterr())
 
 

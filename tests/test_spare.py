@@ -17,44 +17,46 @@ from typing import Any, cast
 import pytest
 import torch
 
-from repro import cells, settings
-from repro.agents import study
-from repro.agents.controls import Nop
-from repro.cells import Cell
+from repro import config
+from repro.engines import job
 from repro.errors import SolutionDied
-from repro.evaluation import JudgeOptions
-from repro.judge import ahead, baselines, clock, launch, spare
-from repro.judge.ahead import Ahead
-from repro.judge.buffers import SharedBuffer
-from repro.judge.process import WorkerProcess
-from repro.judge.subject import Subject
+from repro.judge.gpu.shared_memory import SharedBuffer
+from repro.judge.implementation import Implementation
+from repro.judge.sandbox import launcher, pool
+from repro.judge.sandbox.client import WorkerProcess
+from repro.judge.timing import baselines, precompile
+from repro.judge.timing.precompile import Ahead
+from repro.records.job import Job
+from repro.studies.agent import study
+from repro.studies.agent.controls import Nop
+from repro.studies.evaluation import JudgeOptions
+from repro.system import stopwatch
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
 def ready() -> Iterator[None]:
-    """Two processes for workers of the CPU, which a cell on a CPU would not start ahead."""
-    spare.prepare(Counter({spare.PLAIN: 2}), "cpu")
+    """Two processes for workers of the CPU, which a job on a CPU would not start ahead."""
+    pool.prepare(Counter({pool.PLAIN: 2}), "cpu")
     yield
-    spare.close()
+    pool.close()
 
 
 def alive(pid: int) -> bool:
-    return clock.age_s(pid) > 0
+    return stopwatch.age_s(pid) > 0
 
 
 def test_a_worker_takes_what_waits_and_is_confined_as_every_other(ready: None) -> None:
-    waiting = spare._ready["cpu", spare.PLAIN][0].started.pid
+    waiting = pool._ready["cpu", pool.PLAIN][0].started.pid
     worker, late = WorkerProcess("a", CPU, {}, trusted=False), SharedBuffer(64, CPU)
     try:
-        assert worker.started.pid == waiting and len(spare._ready["cpu", spare.PLAIN]) == 1
+        assert worker.started.pid == waiting and len(pool._ready["cpu", pool.PLAIN]) == 1
         hello = worker.start()
         assert hello["pid"] == waiting and hello["confined"]["no_new_privs"] == "applied"
         sharing = WorkerProcess("b", CPU, {"staging": late}, trusted=False)  # it inherits a descriptor: made anew
         assert (
-            len(spare._ready["cpu", spare.PLAIN]) == 1
-            and sharing.start()["confined"].keys() == hello["confined"].keys()
+            len(pool._ready["cpu", pool.PLAIN]) == 1 and sharing.start()["confined"].keys() == hello["confined"].keys()
         )
         sharing.close()
     finally:
@@ -64,11 +66,11 @@ def test_a_worker_takes_what_waits_and_is_confined_as_every_other(ready: None) -
 
 
 def test_unused_processes_end_with_their_scratch_folders(ready: None) -> None:
-    left = list(spare._ready["cpu", spare.PLAIN])
-    assert spare.take("cuda") is None
-    spare.close()
-    spare.close()
-    assert spare.take("cpu") is None
+    left = list(pool._ready["cpu", pool.PLAIN])
+    assert pool.take("cuda") is None
+    pool.close()
+    pool.close()
+    assert pool.take("cpu") is None
     for process in left:
         assert not alive(process.started.pid) and not Path(process.started.scratch).exists()
 
@@ -88,61 +90,61 @@ def test_workers_that_are_doomed_together_end_together(ready: None) -> None:
 
 
 def test_as_many_start_ahead_as_an_evaluation_takes() -> None:
-    full, quick = (JudgeOptions(quick=q).for_cell("cuda") for q in (False, True))
-    plain, compiles = spare.PLAIN, spare.COMPILES
+    full, quick = (JudgeOptions(quick=q).for_job("cuda") for q in (False, True))
+    plain, compiles = pool.PLAIN, pool.COMPILES
     single, half = "float32", "bfloat16"
-    assert spare.wanted("cuda", half, 2, full) == {plain: 2 + 1, compiles: 2}  # control; baselines and max_autotune
-    assert spare.wanted("cuda", single, 2, full) == {plain: 2 + 1, compiles: 3}  # that at fp32 and at tf32
-    assert spare.wanted("cuda", single, 2, quick) == {plain: 2, compiles: 1}
-    assert spare.wanted("cuda", single, 2, JudgeOptions(compiled=False).for_cell("cuda")) == {plain: 2 + 1 + 1}
-    assert spare.wanted("cuda", single, 1, JudgeOptions(timing=False).for_cell("cuda")) == {plain: 1}
-    assert spare.wanted("cuda", single, 2, JudgeOptions(trust="dev").for_cell("cuda")) == {}
-    assert spare.wanted("cpu", single, 2, JudgeOptions().for_cell("cpu")) == {}
+    assert pool.wanted("cuda", half, 2, full) == {plain: 2 + 1, compiles: 2}  # control; baselines and max_autotune
+    assert pool.wanted("cuda", single, 2, full) == {plain: 2 + 1, compiles: 3}  # that at fp32 and at tf32
+    assert pool.wanted("cuda", single, 2, quick) == {plain: 2, compiles: 1}
+    assert pool.wanted("cuda", single, 2, JudgeOptions(compiled=False).for_job("cuda")) == {plain: 2 + 1 + 1}
+    assert pool.wanted("cuda", single, 1, JudgeOptions(timing=False).for_job("cuda")) == {plain: 1}
+    assert pool.wanted("cuda", single, 2, JudgeOptions(trust="dev").for_job("cuda")) == {}
+    assert pool.wanted("cpu", single, 2, JudgeOptions().for_job("cpu")) == {}
     for dtype in (single, half):
         workers = baselines.workers(dtype, tuple(full["modes"]))
-        assert len(workers) == spare.wanted("cuda", dtype, 2, full)[compiles], workers
+        assert len(workers) == pool.wanted("cuda", dtype, 2, full)[compiles], workers
 
 
 def test_no_more_wait_than_are_wanted_and_none_that_has_ended(ready: None) -> None:
-    spare.prepare(Counter({spare.PLAIN: 2}), "cpu")
-    first, second = spare._ready["cpu", spare.PLAIN]
-    assert spare.take("cpu", spare.COMPILES) is None, "another kind"
+    pool.prepare(Counter({pool.PLAIN: 2}), "cpu")
+    first, second = pool._ready["cpu", pool.PLAIN]
+    assert pool.take("cpu", pool.COMPILES) is None, "another kind"
     first.doom()
     while first.launcher.poll(first.started.pid) is None:
         time.sleep(0.01)
-    assert spare.take("cpu") is second and spare.take("cpu") is None
+    assert pool.take("cpu") is second and pool.take("cpu") is None
     second.close()
-    spare.more(1, "cpu")
-    assert len(spare._ready["cpu", spare.PLAIN]) == 1
+    pool.more(1, "cpu")
+    assert len(pool._ready["cpu", pool.PLAIN]) == 1
 
 
-def cell(timing: bool, verb: str = "evaluate") -> Cell:
-    options = JudgeOptions(timing=timing, compiled=False).for_cell("cuda")
-    return Cell("x", verb, solutions=(("a", "a.py", "ModelNew"),), options=options)
+def planned(timing: bool, verb: str = "evaluate") -> Job:
+    options = JudgeOptions(timing=timing, compiled=False).for_job("cuda")
+    return Job("x", verb, solutions=(("a", "a.py", "ModelNew"),), options=options)
 
 
 def test_workers_of_the_next_cells_start_while_one_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """And only where workers have users of their own."""
-    quiet, timed = cell(False), cell(True)
+    quiet, timed = planned(False), planned(True)
     for apart, these, count in [
         (True, [quiet, timed], 1 + 3), (True, [quiet], 1), (True, [timed, quiet, quiet, quiet], 3 + 1 + 1),
-        (False, [quiet, timed], 1), (True, [quiet, cell(False, "fixture"), timed], 1 + 3),
+        (False, [quiet, timed], 1), (True, [quiet, planned(False, "fixture"), timed], 1 + 3),
     ]:  # fmt: skip
-        monkeypatch.setattr(launch, "_apart", apart)
-        assert cells._workers(these).total() == count
+        monkeypatch.setattr(launcher, "_apart", apart)
+        assert job._workers(these).total() == count
 
 
 def test_of_workers_that_compile_those_of_the_next_cell_alone_start_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a pool of processes, as many as there are cores."""
-    monkeypatch.setattr(launch, "_apart", True)
-    whole = dataclasses.replace(cell(True), options=JudgeOptions().for_cell("cuda"))
-    own = cells._workers([whole])
-    assert own == {spare.PLAIN: 2, spare.COMPILES: 3}, "a solution, the control; baselines, max-autotune at two classes"
-    assert cells._workers([whole] * 5) == {spare.PLAIN: 3 * 2, spare.COMPILES: 2 * 3}
-    control = cell(True)  # as a run's negative control: it needs none, and the solution after it gets them as early
-    plain = cells._workers([control])[spare.PLAIN]
-    assert cells._workers([whole, control, whole]) == {spare.PLAIN: 2 * 2 + plain, spare.COMPILES: 2 * 3}
-    assert cells._workers([control, whole, control]) == {spare.PLAIN: 2 + 2 * plain, spare.COMPILES: 3}
+    monkeypatch.setattr(launcher, "_apart", True)
+    whole = dataclasses.replace(planned(True), options=JudgeOptions().for_job("cuda"))
+    own = job._workers([whole])
+    assert own == {pool.PLAIN: 2, pool.COMPILES: 3}, "a solution, the control; baselines, max-autotune at two classes"
+    assert job._workers([whole] * 5) == {pool.PLAIN: 3 * 2, pool.COMPILES: 2 * 3}
+    control = planned(True)  # as a run's negative control: it needs none, and the solution after it gets them as early
+    plain = job._workers([control])[pool.PLAIN]
+    assert job._workers([whole, control, whole]) == {pool.PLAIN: 2 * 2 + plain, pool.COMPILES: 2 * 3}
+    assert job._workers([control, whole, control]) == {pool.PLAIN: 2 + 2 * plain, pool.COMPILES: 3}
 
 
 # Compiles nothing, but has the processes for it; as the worker that it is it says how many live below it.
@@ -170,7 +172,7 @@ print(*found)
 @pytest.mark.slow
 def test_timed_workers_have_no_compilation_processes(tmp_path: Path) -> None:
     """One for each core would be stopped and resumed with it at every call; what compiles later has them again."""
-    environment = settings.worker_env(tmp_path, interpret=False) | {"TORCHINDUCTOR_COMPILE_THREADS": "3"}
+    environment = config.worker_env(tmp_path, interpret=False) | {"TORCHINDUCTOR_COMPILE_THREADS": "3"}
     command = [sys.executable, "-c", POOLED, str(tmp_path)]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["4", "1", "4", "1"], done.stderr[-2000:]
@@ -178,7 +180,7 @@ def test_timed_workers_have_no_compilation_processes(tmp_path: Path) -> None:
 
 def test_for_a_negative_control_nothing_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: dict[str, JudgeOptions] = {}
-    monkeypatch.setattr(study.evaluation, "cell", lambda row, *given, **_: chosen.update({row: given[4]}))
+    monkeypatch.setattr(study.evaluation, "job", lambda row, *given, **_: chosen.update({row: given[4]}))
     arms, engine = [*study.shipped("oracle", 1), Nop()], cast(Any, SimpleNamespace(device="cuda"))
     study.plan(["L1_36"], arms, "smoke", tmp_path, engine, JudgeOptions())
     assert chosen == {"L1_36/oracle/0": JudgeOptions(), "L1_36/nop/0": JudgeOptions(compiled=False)}
@@ -187,16 +189,16 @@ def test_for_a_negative_control_nothing_compiles(tmp_path: Path, monkeypatch: py
 def test_waiting_processes_are_stopped_during_timing(ready: None) -> None:
     """Also in the middle of an import; a worker that is taken meanwhile runs, the others do when the time is up."""
 
-    def state(process: spare.Process) -> str:
+    def state(process: pool.Process) -> str:
         return Path(f"/proc/{process.started.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
-    def becomes(process: spare.Process, stopped: bool) -> bool:
+    def becomes(process: pool.Process, stopped: bool) -> bool:
         return any((state(process) in "Tt") is stopped or time.sleep(0.01) for _ in range(500))
 
-    first, second = spare._ready["cpu", spare.PLAIN]
-    with spare.paused():
+    first, second = pool._ready["cpu", pool.PLAIN]
+    with pool.paused():
         assert becomes(first, True) and becomes(second, True)
-        assert spare.take("cpu") is first and becomes(first, False)
+        assert pool.take("cpu") is first and becomes(first, False)
         assert becomes(second, True)
     assert becomes(second, False)
     first.close()
@@ -236,7 +238,7 @@ def judged(
     monkeypatch: pytest.MonkeyPatch,
     *,
     spacious: bool = True,
-    start: Callable[[Subject], None] = lambda _: None,
+    start: Callable[[Implementation], None] = lambda _: None,
     timeout_s: float = 30.0,
     **workers: Compiler,
 ) -> tuple[Any, list[Ahead], list[str]]:
@@ -245,14 +247,17 @@ def judged(
     evaluation = SimpleNamespace(
         slots=SimpleNamespace(told=list, fill=lambda *_: None), seat=lambda s: None, start=start, loaded={},
         load=lambda *_: None, end=lambda *s: ended.extend(x.name for x in s), weights=lambda _: ("native", None),
-        problem=SimpleNamespace(dtype=dtype, native_signal=True), fixture={}, subjects=[Subject("s", None, "M", ["s"])],
+        problem=SimpleNamespace(dtype=dtype, native_signal=True), fixture={},
+        implementations=[Implementation("s", None, "M", ["s"])],
         options=SimpleNamespace(modes=MODES, compile_timeout_s=timeout_s),
     )  # fmt: skip
-    monkeypatch.setattr(ahead, "class_of", lambda distances, _: distances["class"])
-    monkeypatch.setattr(ahead, "room", lambda _, times, workers: spacious or times == ahead.ROOM)
-    subjects = [Subject(name, None, "Model", [], worker=cast(Any, worker)) for name, worker in workers.items()]
+    monkeypatch.setattr(precompile, "class_of", lambda distances, _: distances["class"])
+    monkeypatch.setattr(precompile, "room", lambda _, times, workers: spacious or times == precompile.ROOM)
+    implementations = [
+        Implementation(name, None, "Model", [], worker=cast(Any, worker)) for name, worker in workers.items()
+    ]
     started: list[Ahead] = []
-    ahead.begin(cast(Any, evaluation), subjects, started)
+    precompile.begin(cast(Any, evaluation), implementations, started)
     return evaluation, started, ended
 
 
@@ -270,9 +275,9 @@ def test_only_needed_baselines_compile_during_verification(monkeypatch: pytest.M
         exact.until(["max_autotune_fp32"])
         rough.until([*slow])
     assert spacious or exact.ran == rough.ran == [], "the class is not known yet"
-    evaluation.subjects[0].distances = {"class": "fp32"}
+    evaluation.implementations[0].distances = {"class": "fp32"}
     for _ in range(3):  # every trial says so
-        ahead.foresee(evaluation, started)
+        precompile.foresee(evaluation, started)
     begin = time.monotonic()
     for each in started:
         each.wait(time.monotonic())
@@ -291,20 +296,20 @@ def test_an_ended_baseline_that_is_needed_compiles_when_it_is_timed(
     started yet."""
     tuner = Compiler(slow=("max_autotune_tf32",))
 
-    def start(subject: Subject) -> None:
+    def start(implementation: Implementation) -> None:
         if starting and tuner.dead.wait(20):
-            subject.fail(SolutionDied("killed", "during hello"), "import")
-            subject.worker = None
+            implementation.fail(SolutionDied("killed", "during hello"), "import")
+            implementation.worker = None
 
     evaluation, started, _ = judged("float32", monkeypatch, start=start, max_autotune_tf32=tuner)
     assert starting or tuner.until(["max_autotune_tf32"]) is None
-    evaluation.subjects[0].distances = {"class": "fp32"}
-    ahead.foresee(evaluation, started)
-    evaluation.subjects[0].distances = {"class": "tf32"}
-    ahead.foresee(evaluation, started)
+    evaluation.implementations[0].distances = {"class": "fp32"}
+    precompile.foresee(evaluation, started)
+    evaluation.implementations[0].distances = {"class": "tf32"}
+    precompile.foresee(evaluation, started)
     (each,) = started
     each.wait(time.monotonic())
-    assert each.why == {} and each.spent_s == {} and not each.subject.failed and not each.subject.reasons
+    assert each.why == {} and each.spent_s == {} and not each.implementation.failed and not each.implementation.reasons
 
 
 def test_max_autotune_has_its_time_from_when_the_solutions_were_verified(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,8 +317,8 @@ def test_max_autotune_has_its_time_from_when_the_solutions_were_verified(monkeyp
     tuner = Compiler(slow=("max_autotune_tf32",))
     evaluation, (each,), ended = judged("float32", monkeypatch, timeout_s=1.0, max_autotune_tf32=tuner)
     tuner.until(["max_autotune_tf32"])
-    evaluation.subjects[0].distances = {"class": "tf32"}
-    ahead.foresee(evaluation, [each])
+    evaluation.implementations[0].distances = {"class": "tf32"}
+    precompile.foresee(evaluation, [each])
     time.sleep(1.5)
     begin = time.monotonic()
     each.wait(begin)
@@ -334,32 +339,32 @@ def test_finished_and_waiting_compilations_have_no_time_limit(monkeypatch: pytes
 def test_a_third_worker_waits_where_there_is_room_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = Compiler()
     evaluation, (each,), _ = judged("float32", monkeypatch, spacious=False, max_autotune_fp32=exact)
-    monkeypatch.setattr(ahead, "room", lambda *_: False)
-    evaluation.subjects[0].distances = {"class": "fp32"}
-    ahead.foresee(evaluation, [each])
+    monkeypatch.setattr(precompile, "room", lambda *_: False)
+    evaluation.implementations[0].distances = {"class": "fp32"}
+    precompile.foresee(evaluation, [each])
     each.wait(time.monotonic())
     assert exact.ran == [] and each.asked == [] and each.why == {}
 
 
 def test_only_what_the_correct_solutions_are_compared_with_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that fails its last trial leaves a search that is not needed; so does a cell without any correct one."""
+    """One that fails its last trial leaves a search that is not needed; so does a job without any correct one."""
     evaluation, _, _ = judged("float32", monkeypatch)
-    exact, rough = (Subject(k, None, "M", [k], distances=cast(Any, {"class": k})) for k in ("fp32", "tf32"))
-    assert ahead.wanted(evaluation, [exact]) == {"baseline", "max_autotune_fp32"}
-    assert ahead.wanted(evaluation, [exact, rough]) == {"baseline", "max_autotune_fp32", "max_autotune_tf32"}
-    assert ahead.wanted(evaluation, []) == set()
+    exact, rough = (Implementation(k, None, "M", [k], distances=cast(Any, {"class": k})) for k in ("fp32", "tf32"))
+    assert precompile.wanted(evaluation, [exact]) == {"baseline", "max_autotune_fp32"}
+    assert precompile.wanted(evaluation, [exact, rough]) == {"baseline", "max_autotune_fp32", "max_autotune_tf32"}
+    assert precompile.wanted(evaluation, []) == set()
 
 
 def test_a_worker_that_finds_no_room_is_left_to_the_timing(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the solution whose trial it would have begun beside is not blamed."""
     evaluation, started, ended = judged("float32", monkeypatch, spacious=False, max_autotune_tf32=Compiler())
 
-    def full(subject: Subject) -> None:
+    def full(implementation: Implementation) -> None:
         raise torch.cuda.OutOfMemoryError("no room for its buffer")
 
     evaluation.seat = full
-    evaluation.subjects[0].distances = {"class": "tf32"}
-    ahead.foresee(evaluation, started)
+    evaluation.implementations[0].distances = {"class": "tf32"}
+    precompile.foresee(evaluation, started)
     (each,) = started
     each.wait(time.monotonic())
     assert ended == ["max_autotune_tf32"] and each.why == {} and each.spent_s == {}
@@ -368,12 +373,15 @@ def test_a_worker_that_finds_no_room_is_left_to_the_timing(monkeypatch: pytest.M
 def test_no_baseline_is_ended_before_every_solution_has_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
     rough = Compiler()
     evaluation, (each,), _ = judged("float32", monkeypatch, max_autotune_tf32=rough)
-    evaluation.subjects += [Subject("t", None, "M", ["t"]), Subject("broken", None, "M", [], failed="error")]
-    evaluation.subjects[0].distances = {"class": "fp32"}
-    ahead.foresee(evaluation, [each])
+    evaluation.implementations += [
+        Implementation("t", None, "M", ["t"]),
+        Implementation("broken", None, "M", [], failed="error"),
+    ]
+    evaluation.implementations[0].distances = {"class": "fp32"}
+    precompile.foresee(evaluation, [each])
     assert not each.dropped
-    evaluation.subjects[1].distances = {"class": "tf32"}
-    ahead.foresee(evaluation, [each])
+    evaluation.implementations[1].distances = {"class": "tf32"}
+    precompile.foresee(evaluation, [each])
     each.wait(time.monotonic())
     assert not rough.dead.is_set() and list(each.spent_s) == ["max_autotune_tf32"]
 
@@ -390,8 +398,8 @@ def test_a_baseline_that_fails_is_left_out_alone(monkeypatch: pytest.MonkeyPatch
     """Its worker ends; what comes after it is compiled when it is timed, in a new one."""
     plain = Compiler(bad=("compile_fp32",))
     evaluation, (each,), ended = judged("float32", monkeypatch, baseline=plain)
-    evaluation.subjects[0].distances = {"class": "fp32"}
-    ahead.foresee(evaluation, [each])
+    evaluation.implementations[0].distances = {"class": "fp32"}
+    precompile.foresee(evaluation, [each])
     each.wait(time.monotonic())
     assert plain.ran == ["compile", "compile_fp32"] and ended == ["baseline"]
     assert list(each.why) == ["compile_fp32"] and "ptxas" in each.why["compile_fp32"]
@@ -408,13 +416,13 @@ def test_unneeded_baselines_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
 def test_the_judges_compiled_kernels_are_in_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", "unchanged")
     monkeypatch.setenv("REPRO_STATE", str(tmp_path / "state"))
-    settings.keep_compiled()
+    config.keep_compiled()
     kept = tmp_path / "state" / f"judge-{os.geteuid()}"
     assert Path(os.environ["TRITON_CACHE_DIR"]).parent == kept and kept.stat().st_mode & 0o777 == 0o700
 
     def refused() -> bool:
         monkeypatch.setenv("TRITON_CACHE_DIR", "unchanged")
-        settings.keep_compiled()
+        config.keep_compiled()
         return os.environ["TRITON_CACHE_DIR"] == "unchanged"
 
     assert not refused()
@@ -431,7 +439,7 @@ def test_the_judges_compiled_kernels_are_in_a_private_folder(tmp_path: Path, mon
 
 def test_a_cell_finds_the_state_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REPRO_STATE", raising=False)
-    assert settings.cell_env({"TMPDIR": "/elsewhere"})["REPRO_STATE"] == str(settings.state_dir().resolve())
+    assert config.job_env({"TMPDIR": "/elsewhere"})["REPRO_STATE"] == str(config.state_dir().resolve())
 
 
 SHAPES = """
@@ -455,30 +463,30 @@ assert float(torch.compile(square, backend="eager")(torch.ones(3))) == 1.0
 @pytest.mark.slow
 def test_shapes_are_known_without_the_compiler_which_works_afterwards() -> None:
     done = subprocess.run([sys.executable, "-c", SHAPES], capture_output=True, text=True, timeout=120, check=False,
-                          env=os.environ | {"PYTHONPATH": str(settings.ROOT)})  # fmt: skip
+                          env=os.environ | {"PYTHONPATH": str(config.ROOT)})  # fmt: skip
     assert done.returncode == 0, done.stderr
 
 
 def test_laps_add_up() -> None:
-    watch = clock.Clock()
+    watch = stopwatch.Clock()
     time.sleep(0.02)
     watch.lap("a")
     watch.lap()
     watch.lap("a")
-    assert 0.02 <= watch.laps["a"] <= watch.total() + 0.002 and clock.age_s(os.getpid()) > 0
-    assert clock.age_s(1 << 30) == 0
+    assert 0.02 <= watch.laps["a"] <= watch.total() + 0.002 and stopwatch.age_s(os.getpid()) > 0
+    assert stopwatch.age_s(1 << 30) == 0
 
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_passes_left_out_of_a_quick_look_are_named(quick: bool) -> None:
-    from repro.judge.contest import Contest
-    from repro.judge.subject import Options
+    from repro.judge.implementation import Options
+    from repro.judge.timing.experiment import Experiment
 
-    told = JudgeOptions(quick=quick).for_cell("cuda")
-    contest = object.__new__(Contest)
-    contest.cuda = True
+    told = JudgeOptions(quick=quick).for_job("cuda")
+    experiment = object.__new__(Experiment)
+    experiment.cuda = True
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
-    contest.options = Options(**given)
+    experiment.options = Options(**given)
     named = {"reduce_overhead", "max_autotune", "the A/A control", "times back to back (hot)", "the profile of kernels"}
-    assert set(contest._skipped()) == (named if quick else set())
-    assert contest.options.controlled is not quick
+    assert set(experiment._skipped()) == (named if quick else set())
+    assert experiment.options.controlled is not quick

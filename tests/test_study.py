@@ -14,21 +14,27 @@ import numpy as np
 import pytest
 from conftest import ROOT, Tool, manifest, rows, strict_json
 
-from repro import claims, evaluation, fixtures, jsonio, problems, settings
-from repro.agents import campaign, cells, controls, design, statistics
-from repro.agents.attempts import Attempts, secrets
-from repro.agents.design import Budgets, Design
-from repro.agents.statistics import Observation
+from repro import config
+from repro.analysis import published as claims
+from repro.analysis import statistics
+from repro.analysis.statistics import Observation
 from repro.bundle.write import Bundle
-from repro.cells import Cell, Outcome
 from repro.engines import agent as files
-from repro.engines.agent import AgentCell, AgentOutcome
+from repro.engines.agent import AgentJob, AgentOutcome
 from repro.engines.base import Engine
 from repro.engines.local import LocalEngine
 from repro.errors import EngineError
-from repro.progress import Progress
+from repro.fixtures import store
+from repro.problems import catalogue
+from repro.records.job import Job, Outcome
 from repro.report import document, markdown, model, study
-from repro.runs import Interrupted
+from repro.runs.loop import Interrupted
+from repro.runs.progress import Progress
+from repro.studies import evaluation
+from repro.studies.agent import controls, design, runner, sittings
+from repro.studies.agent.attempts import Attempts, secrets
+from repro.studies.agent.design import Budgets, Design
+from repro.system import jsonio
 
 IDS = ["L1_36", "L1_82", "L1_97", "L2_34"]
 SCRIPTS = ROOT / "tests" / "agent_scripts"
@@ -239,7 +245,7 @@ ENDINGS = {
 @pytest.mark.parametrize("name", ENDINGS)
 def test_an_ending_is_laid_at_the_right_door(name: str) -> None:
     outcome, status, klass = ENDINGS[name]
-    found = cells.judge(outcome)
+    found = sittings.judge(outcome)
     assert (found.status, found.klass) == (status, klass), found
 
 
@@ -248,9 +254,9 @@ def test_an_ending_is_laid_at_the_right_door(name: str) -> None:
 
 def test_an_agents_fixture_judges_and_holds_nothing_else(smoke_results: Path) -> None:
     """Limits and sizes alone: no seed, checksum, sketch, distance of a cheat, or time."""
-    problem = problems.load("L1_82", size="smoke")
-    whole = fixtures.load(fixtures.path(smoke_results, problem, "cpu"), problem)
-    given = cells.slim(whole)
+    problem = catalogue.load("L1_82", size="smoke")
+    whole = store.load(store.path(smoke_results, problem, "cpu"), problem)
+    given = sittings.slim(whole)
     text = json.dumps(given)
     for word in ("seed", "checksum64", "sha256_head", "sketch", "cheats", "honest", "eager_ms", "sensitivity"):
         assert f'"{word}"' in json.dumps(whole) and f'"{word}"' not in text, word
@@ -260,8 +266,8 @@ def test_an_agents_fixture_judges_and_holds_nothing_else(smoke_results: Path) ->
 @pytest.mark.slow
 def test_a_solution_is_judged_the_same_with_the_fixture_of_an_agent(judge_tool: Tool) -> None:
     file = judge_tool.results / "fixtures" / "smoke-cpu" / "L1_36.json"
-    jsonio.write(file, cells.slim(strict_json(file.read_text())))
-    solution = settings.ORACLE_DIR / "L1_36_RMSNorm.py"
+    jsonio.write(file, sittings.slim(strict_json(file.read_text())))
+    solution = config.ORACLE_DIR / "L1_36_RMSNorm.py"
     done = judge_tool("evaluate", solution, "--engine", "local", "--device", "cpu", "--size", "smoke", "--no-timing",
                       "--json", "out.json")  # fmt: skip
     assert done.code == 0, done.err
@@ -269,7 +275,7 @@ def test_a_solution_is_judged_the_same_with_the_fixture_of_an_agent(judge_tool: 
 
 
 def test_a_gateway_gets_the_keys_that_it_needs_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in settings.SECRETS:
+    for name in config.SECRETS:
         monkeypatch.setenv(name, f"value of {name}")
     for upstream, kb, arm, names in (
         ("anthropic", "local", "with_kb", ["ANTHROPIC_API_KEY"]),
@@ -287,12 +293,12 @@ def test_no_file_of_a_cell_names_the_other_arm_or_a_key(smoke_results: Path, mon
     engine = Stub()
     chosen = plan(upstream="anthropic")
     for unit in design.units(chosen, ["L1_36"]):
-        cell = cells.build(chosen, unit, "smoke", smoke_results, engine, share=1.0)
+        job = sittings.build(chosen, unit, "smoke", smoke_results, engine, share=1.0)
         other = {"baseline": "with_kb", "with_kb": "baseline"}[unit.arm]
-        told = jsonio.render(cell.agent) + jsonio.render(cell.gateway)
-        assert other.encode() not in told and b"with_kb" not in b"".join(cell.files.values())
-        assert b"sk-planted" not in told + b"".join(cell.files.values())
-        assert not [name for name in cell.files if not name.startswith(("problems/", "fixtures/", "docs/"))]
+        told = jsonio.render(job.agent) + jsonio.render(job.gateway)
+        assert other.encode() not in told and b"with_kb" not in b"".join(job.files.values())
+        assert b"sk-planted" not in told + b"".join(job.files.values())
+        assert not [name for name in job.files if not name.startswith(("problems/", "fixtures/", "docs/"))]
 
 
 # --- a campaign ------------------------------------------------------------------------------------------------------
@@ -304,7 +310,7 @@ class Stub(Engine):
     name, device = "local", "cpu"
 
     def __init__(self, answers: Callable[[str, int], AgentOutcome] | None = None) -> None:
-        self.answers = answers or (lambda cell, attempt: handed_in(cell))
+        self.answers = answers or (lambda job, attempt: handed_in(job))
         self.ran: list[str] = []
         self.judged: list[str] = []
         self.together, self.most = 0, 0
@@ -314,24 +320,24 @@ class Stub(Engine):
     def describe(self) -> dict[str, Any]:
         return {"engine": "local", "isolation": "none"}
 
-    def run_agent(self, cell: AgentCell, secrets: dict[str, str], progress: Callable[[str], None]) -> AgentOutcome:
+    def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Callable[[str], None]) -> AgentOutcome:
         with self._lock:
-            self.ran.append(cell.id)
-            attempt = self.ran.count(cell.id)
+            self.ran.append(job.id)
+            attempt = self.ran.count(job.id)
             self.together += 1
             self.most = max(self.most, self.together)
         try:
             time.sleep(0.01)
-            return self.answers(cell.id, attempt)
+            return self.answers(job.id, attempt)
         finally:
             with self._lock:
                 self.together -= 1
 
-    def attempt(self, wanted: list[Cell], timeout_s: float, progress: Callable[[str], None]) -> Any:
+    def attempt(self, wanted: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Any:
         self.judging(wanted[0].id)
         self.judged.append(wanted[0].id)
         source = next(v for k, v in wanted[0].files.items() if k.startswith("solution"))
-        verdict = "error" if source == campaign.MISSING else "correct"
+        verdict = "error" if source == runner.MISSING else "correct"
         entry = {"problem": wanted[0].problem, "solution": "s", "verdict": verdict, "precision_class": "fp32",
                  "rel_l2": 1e-7, "time_ms": None, "measurement": False, "speedup": {}, "trust": "audited", "labels": [],
                  "reasons": [{"code": "no_entry", "detail": "no ModelNew"}] if verdict == "error" else []}  # fmt: skip
@@ -339,12 +345,12 @@ class Stub(Engine):
         return ""
 
 
-def handed_in(cell: str, status: str = "completed", **meter: Any) -> AgentOutcome:
-    """What an agent leaves that solved every problem of its cell with a text of its own."""
+def handed_in(job: str, status: str = "completed", **meter: Any) -> AgentOutcome:
+    """What an agent leaves that solved every problem of its job with a text of its own."""
     found = left({"status": status}, {"turns": 3, "usd": 0.5} | meter)
-    for problem in IDS if cell.startswith("suite") else [cell.split("/")[0]]:
-        name = problems.load(problem).path.name
-        found.agent_files[f"{files.SOLUTIONS}/{name}"] = f"# {cell}\nclass ModelNew: ...\n".encode()
+    for problem in IDS if job.startswith("suite") else [job.split("/")[0]]:
+        name = catalogue.load(problem).path.name
+        found.agent_files[f"{files.SOLUTIONS}/{name}"] = f"# {job}\nclass ModelNew: ...\n".encode()
     return found
 
 
@@ -353,23 +359,23 @@ def stub_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Fixtures that load, of problems that no judge here looks at."""
     folder = tmp_path_factory.mktemp("stub")
     for each in IDS:
-        problem = problems.load(each, size="smoke")
+        problem = catalogue.load(each, size="smoke")
         import hashlib
 
-        from repro.judge import FIXTURE_SCHEMA_VERSION
+        from repro.fixtures.store import SCHEMA_VERSION
 
-        whole = {name: 0 for name in fixtures.NEEDED} | {
-            "schema_version": FIXTURE_SCHEMA_VERSION, "problem": each, "trials": {}, "refused": "",
+        whole = {name: 0 for name in store.NEEDED} | {
+            "schema_version": SCHEMA_VERSION, "problem": each, "trials": {}, "refused": "",
             "problem_sha256": hashlib.sha256(problem.path.read_bytes()).hexdigest(),
         }  # fmt: skip
-        jsonio.write(fixtures.path(folder, problem, "cpu"), whole)
+        jsonio.write(store.path(folder, problem, "cpu"), whole)
     return folder
 
 
 def go(engine: Stub, results: Path, chosen: Design, only: list[str] = IDS, *, resume: bool = False, jobs: int = 1,
        retries: int = 2) -> Bundle:  # fmt: skip
-    bundle, _ = campaign.run(chosen, only, "smoke", results, engine, evaluation.JudgeOptions(),
-                             campaign.Pace(jobs, retries, 0.0), Progress(), resume=resume)  # fmt: skip
+    bundle, _ = runner.run(chosen, only, "smoke", results, engine, evaluation.JudgeOptions(),
+                             runner.Pace(jobs, retries, 0.0), Progress(), resume=resume)  # fmt: skip
     return bundle
 
 
@@ -396,7 +402,7 @@ def test_a_suites_sitting_gives_a_row_a_problem(stub_results: Path) -> None:
 
 
 def test_no_solution_is_a_row_with_a_verdict(stub_results: Path) -> None:
-    engine = Stub(lambda cell, attempt: left({"status": "gave_up", "detail": "nothing"}, {"turns": 2}))
+    engine = Stub(lambda job, attempt: left({"status": "gave_up", "detail": "nothing"}, {"turns": 2}))
     bundle = go(engine, stub_results, plan(), ["L1_36"])
     assert len(engine.ran) == 2, "an agent's failure is not tried again"
     for row in bundle.rows.values():
@@ -407,13 +413,13 @@ def test_no_solution_is_a_row_with_a_verdict(stub_results: Path) -> None:
 
 
 def test_infrastructure_and_provider_failures_are_tried_again_and_recorded(stub_results: Path) -> None:
-    def answers(cell: str, attempt: int) -> AgentOutcome:
-        if attempt == 1 and "baseline" in cell:
+    def answers(job: str, attempt: int) -> AgentOutcome:
+        if attempt == 1 and "baseline" in job:
             raise EngineError("the Docker engine refused a cell", "no space")
         if attempt < 3:
             meter = {"provider_errors": {"529": 9}, "failing": "529", "turns": 1, "usd": 0.25}
             return left({"status": "provider_error"}, meter)
-        return handed_in(cell)
+        return handed_in(job)
 
     engine = Stub(answers)
     bundle = go(engine, stub_results, plan(), ["L1_36"])
@@ -428,8 +434,8 @@ def test_infrastructure_and_provider_failures_are_tried_again_and_recorded(stub_
 
 
 def test_a_failure_that_stays_leaves_its_row_unmeasured_and_resume_tries_it_alone(stub_results: Path) -> None:
-    broken = Stub(lambda cell, attempt: left(None, cause="infrastructure", ending="no gateway")
-                  if "with_kb" in cell else handed_in(cell))  # fmt: skip
+    broken = Stub(lambda job, attempt: left(None, cause="infrastructure", ending="no gateway")
+                  if "with_kb" in job else handed_in(job))  # fmt: skip
     bundle = go(broken, stub_results, plan(seed=11), ["L1_36"], retries=1)
     row = bundle.rows["L1_36/with_kb/0"]
     assert broken.ran.count("L1_36/with_kb/0") == 2 and row["status"] == "failed"
@@ -447,19 +453,19 @@ def test_a_failure_that_stays_leaves_its_row_unmeasured_and_resume_tries_it_alon
 def test_interrupted_at_any_stage_and_resumed_the_table_is_the_same(
     stage: str, stub_results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A KeyboardInterrupt in the main thread while the third cell is with its agent, or with the judge."""
+    """A KeyboardInterrupt in the main thread while the third job is with its agent, or with the judge."""
     chosen = plan(seed=21 if stage == "agent" else 22, repeats=2)
     whole = table(go(Stub(), stub_results, chosen))
     reached, halted = threading.Event(), threading.Event()
 
-    def slow(cell: str) -> None:
+    def slow(job: str) -> None:
         if len(engine.ran) == 3:
             reached.set()
             halted.wait(10)
 
-    def answers(cell: str, attempt: int) -> AgentOutcome:
-        slow(cell)
-        return left(None, cause="stopped", ending="stopped") if halted.is_set() else handed_in(cell)
+    def answers(job: str, attempt: int) -> AgentOutcome:
+        slow(job)
+        return left(None, cause="stopped", ending="stopped") if halted.is_set() else handed_in(job)
 
     engine = Stub(answers if stage == "agent" else None)
     engine.judging = slow if stage == "judge" else engine.judging
@@ -470,7 +476,7 @@ def test_interrupted_at_any_stage_and_resumed_the_table_is_the_same(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(campaign, "_follow", interrupted)
+        patch.setattr(runner, "_follow", interrupted)
         with pytest.raises(Interrupted) as caught:
             go(engine, stub_results, chosen)
     third = [unit.id for unit in design.units(chosen, IDS)][2]
@@ -510,8 +516,8 @@ def test_an_agents_failure_is_never_tried_again(stub_results: Path, tmp_path: Pa
 
 def test_a_campaign_judges_controls_after_its_agents(stub_results: Path) -> None:
     engine = Stub()
-    bundle, found = campaign.run(
-        plan(seed=71), ["L1_36", "L1_82"], "smoke", stub_results, engine, evaluation.JudgeOptions(), campaign.Pace(),
+    bundle, found = runner.run(
+        plan(seed=71), ["L1_36", "L1_82"], "smoke", stub_results, engine, evaluation.JudgeOptions(), runner.Pace(),
         Progress(), controls=[controls.Tf32()], resume=False,
     )  # fmt: skip
     assert engine.judged[-2:] == ["L1_36/tf32/0", "L1_82/tf32/0"] and len(engine.ran) == 4
@@ -542,15 +548,15 @@ def test_one_agent_at_a_time_holds_a_gpu(tmp_path: Path, monkeypatch: pytest.Mon
     outcomes: list[AgentOutcome] = []
 
     def sit(unit: design.Unit) -> None:
-        cell = cells.build(chosen, unit, "smoke", stub_results, engine, share=1.0)
-        outcomes.append(engine.run_agent(cell, {}, lambda line: None))
+        job = sittings.build(chosen, unit, "smoke", stub_results, engine, share=1.0)
+        outcomes.append(engine.run_agent(job, {}, lambda line: None))
 
     threads = [threading.Thread(target=sit, args=(unit,)) for unit in order]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert [cells.judge(outcome).status for outcome in outcomes] == ["gave_up"] * 3, [o.ending for o in outcomes]
+    assert [sittings.judge(outcome).status for outcome in outcomes] == ["gave_up"] * 3, [o.ending for o in outcomes]
     words = [line.split()[0] for line in log.read_text().splitlines()]
     assert words == ["start", "end"] * 3
 
@@ -610,18 +616,18 @@ def test_the_report_tells_arms_uncertainty_costs_and_the_published_table(tmp_pat
 
 
 def test_a_scripted_study_says_so_and_tests_no_claim(tmp_path: Path) -> None:
-    from repro import measured, replication
+    from repro.analysis import claims, records
 
     bundle = measured_bundle(tmp_path, upstream="replay")
     text = markdown.render(document.build([bundle]))
     assert "Scripted: replies come from a file" in text and "no model was paid" in text
     assert "scripted replies, not an agent's result" in text
-    found = replication.judge(claims.load(), [measured.read(bundle)])
-    assert not any(replication.tried(outcome) for claim in found["claims"] for outcome in claim["outcomes"])
+    found = claims.judge(claims.load(), [records.read(bundle)])
+    assert not any(claims.tried(outcome) for claim in found["claims"] for outcome in claim["outcomes"])
 
 
 def test_an_unknown_cost_is_empty_and_never_zero(tmp_path: Path, stub_results: Path) -> None:
-    engine = Stub(lambda cell, attempt: handed_in(cell, usd=None))
+    engine = Stub(lambda job, attempt: handed_in(job, usd=None))
     bundle = go(engine, stub_results, plan(seed=41), ["L1_36"])
     told = study.build(bundle, list(bundle.rows.values()))
     assert told is not None and told["arms"]["baseline"]["usd"] is None
@@ -629,7 +635,7 @@ def test_an_unknown_cost_is_empty_and_never_zero(tmp_path: Path, stub_results: P
 
 # --- the command line ------------------------------------------------------------------------------------------------
 
-NO_KEYS = {name: "" for name in (*settings.SECRETS, "ANTHROPIC_MODEL", "CLAUDE_CODE_USE_BEDROCK", "AWS_REGION")}
+NO_KEYS = {name: "" for name in (*config.SECRETS, "ANTHROPIC_MODEL", "CLAUDE_CODE_USE_BEDROCK", "AWS_REGION")}
 SMOKE = ("--engine", "local", "--device", "cpu", "--size", "smoke", "--problem", "L1_36")
 WRONG = {
     "no key": (["--agent", "sdk"], "ANTHROPIC_API_KEY is not set"),
@@ -662,8 +668,8 @@ def test_errors_are_reported_before_anything_starts(name: str, tool: Tool) -> No
 
 
 def test_defaults_are_the_published_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    from repro import cli
-    from repro.agents import options
+    from repro.cli import main
+    from repro.studies.agent import options
 
     for name, value in NO_KEYS.items():
         monkeypatch.setenv(name, value)
@@ -671,18 +677,18 @@ def test_defaults_are_the_published_ones(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "planted")
 
     def built(*words: str) -> Design:
-        return options.build(cli.parser().parse_args(["run", *words]), "smoke")
+        return options.build(main.parser().parse_args(["run", *words]), "smoke")
 
     both = built("--agent", "claude-code")
-    assert (both.model, both.arms, both.upstream) == (settings.API_MODEL, ("baseline", "with_kb"), "anthropic")
+    assert (both.model, both.arms, both.upstream) == (config.API_MODEL, ("baseline", "with_kb"), "anthropic")
     assert built("--baseline").arms == ("baseline",) and built("--with-kb").agent == "claude-code"
     assert built("--baseline", "--with-kb").arms == ("baseline", "with_kb")
     bedrock = built("--bedrock")
-    assert (bedrock.model, bedrock.upstream, bedrock.region) == (settings.BEDROCK_MODEL, "bedrock", "us-east-1")
+    assert (bedrock.model, bedrock.upstream, bedrock.region) == (config.BEDROCK_MODEL, "bedrock", "us-east-1")
     monkeypatch.setenv("ANTHROPIC_MODEL", "us.anthropic.claude-sonnet-4-6-v1")
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     assert (built("--bedrock").model, built("--bedrock").region) == ("us.anthropic.claude-sonnet-4-6-v1", "eu-west-1")
-    assert built("--agent", "sdk").model == settings.API_MODEL, "as published, the variable is of Bedrock"
+    assert built("--agent", "sdk").model == config.API_MODEL, "as published, the variable is of Bedrock"
     monkeypatch.setenv("CLAUDE_CODE_USE_BEDROCK", "1")
     assert built("--agent", "sdk").upstream == "bedrock"
     assert built("--agent", "sdk", "--budget-usd", "0", "--model", "claude-unheard-of").prices["models"] == {}

@@ -1,4 +1,4 @@
-"""The sampler and the snapshots: what they see of a GPU, what they cost, and that they never outlive or fail a cell."""
+"""The sampler and the snapshots: what they see of a GPU, what they cost, and that they never outlive or fail a job."""
 
 import json
 import os
@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import pytest
 from conftest import CPU, rows
 
-from repro import settings
+from repro import config
 from repro.bundle import verify
 from repro.bundle.write import Bundle
-from repro.cells import Cell, Outcome
 from repro.fingerprint import series
-from repro.progress import Progress
+from repro.records.job import Job, Outcome
 from repro.report import clocks
-from repro.runs import Row, keep
+from repro.runs.loop import Row, keep
+from repro.runs.progress import Progress
 
 OBSERVE = """
 import json, sys, time
@@ -36,7 +36,7 @@ print(json.dumps(observed.end()))
 
 def start(fake_gpu, seconds=0.6, **env):
     command = [sys.executable, "-c", OBSERVE, str(seconds)]
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(settings.ROOT)} | fake_gpu | env
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(config.ROOT)} | fake_gpu | env
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd="/")
 
 
@@ -154,9 +154,9 @@ def test_a_period_that_is_none_is_wrong_use(monkeypatch):
     for told in ("5", "-1", "x"):
         monkeypatch.setenv("REPRO_SAMPLE_MS", told)
         with pytest.raises(ValueError, match="REPRO_SAMPLE_MS"):
-            settings.sample_ms()
+            config.sample_ms()
     monkeypatch.delenv("REPRO_SAMPLE_MS")
-    assert settings.sample_ms() == 50
+    assert config.sample_ms() == 50
 
 
 def test_the_series_is_a_file_of_the_bundle_and_the_row_names_it(tmp_path):
@@ -164,7 +164,7 @@ def test_the_series_is_a_file_of_the_bundle_and_the_row_names_it(tmp_path):
     columns = {"schema_version": 1, "columns": {"t_ms": [0, 50], "sm_mhz": [1500, 1600]}, "missing": {}}
     result = {"telemetry": {"sampler": {"samples": 2}, "series": columns}}
     for name in ("a/b", "c"):
-        row = Row(name, Cell(name, "evaluate"))
+        row = Row(name, Job(name, "evaluate"))
         keep(bundle, row, Outcome(name, "done", dict(result)), Progress(), lambda _: "")
     bundle.finish("complete")
     told = bundle.rows["a/b"]["result"]["telemetry"]
@@ -193,7 +193,7 @@ def test_the_report_tells_what_was_sampled(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_without_a_gpu_says_that_nothing_was_sampled(judge_tool):
-    (solution,) = settings.ORACLE_DIR.glob("L1_36_*.py")
+    (solution,) = config.ORACLE_DIR.glob("L1_36_*.py")
     done = judge_tool("evaluate", solution, "--problem", "L1_36", *CPU)
     assert done.code == 0, done.err
     (row,) = rows(judge_tool.bundles()[-1]).values()

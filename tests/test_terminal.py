@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from repro import cli, progress, settings, wording
+from repro import config
 from repro.bundle.write import Bundle
+from repro.cli import main
 from repro.doctor import finding
-from repro.judge import no_gpu
+from repro.judge.worker import no_gpu
+from repro.records import wording
 from repro.report import document, terminal
-from repro.screen import Column, Screen, broken, fitting, good
+from repro.report.screen import Column, Screen, broken, fitting, good
+from repro.runs import progress
 
-RESULTS = settings.ARTIFACTS_DIR / "results"
+RESULTS = config.ARTIFACTS_DIR / "results"
 WIDTHS = (80, 100, 200)
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -31,7 +34,7 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 def raised() -> Iterator[str]:
     """Every reason code that a file of the package gives to a SolutionError, or writes as a `code`."""
     errors = ("SolutionError", "SolutionRejected", "SolutionTimeout", "SolutionDied")
-    for file in sorted((settings.ROOT / "repro" / "judge").rglob("*.py")):
+    for file in sorted((config.ROOT / "repro" / "judge").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             match node:
                 case ast.Call(ast.Name(name), [ast.Constant(str(code)), *_]) if name in errors:
@@ -64,7 +67,7 @@ def test_every_reason_code_of_the_judge_has_a_sentence() -> None:
 
 
 def test_computed_codes_are_those_of_the_judge() -> None:
-    metric = (settings.ROOT / "repro" / "judge" / "metric.py").read_text()
+    metric = (config.ROOT / "repro" / "judge" / "metric.py").read_text()
     assert 'GUARDS = ("rel_l2", "max", "row")' in metric and '"zero_region"' in metric
     assert set(wording.DISTANCES) == {"rel_l2", "max", "row", "zero"}
 
@@ -185,7 +188,7 @@ def shown(argv: list[str], width: int, monkeypatch: pytest.MonkeyPatch, capsys: 
     """What a terminal of this width shows of a command, without colour."""
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("FORCE_COLOR", "1")
-    cli.main(argv)
+    main.main(argv)
     return ANSI.sub("", capsys.readouterr().out)
 
 
@@ -213,7 +216,7 @@ def test_verbs_that_run_nothing_fit_the_terminal(
                  ["compare", str(bundles("benchmark")[0]), str(benchmark)], ["verify", str(run)],
                  ["compare", "--claims", str(benchmark), str(run)]):  # fmt: skip
         if argv[:2] == ["artifacts", "lint"]:
-            argv[2] = str(settings.ARTIFACTS_DIR)
+            argv[2] = str(config.ARTIFACTS_DIR)
         fits(shown(argv, width, monkeypatch, capsys), width)
 
 
@@ -234,7 +237,7 @@ def manifest_plan(bundle: Path) -> str:
 @pytest.mark.parametrize("verb", LAST)
 def test_reports_fit_the_terminal_and_end_with_one_line(verb: str) -> None:
     path = next(each for each in reversed(bundles(verb)) if verb != "benchmark" or "rounds" in manifest_plan(each))
-    whole = document.build([Bundle.open(path)], settings.ARTIFACTS_DIR)
+    whole = document.build([Bundle.open(path)], config.ARTIFACTS_DIR)
     for width in WIDTHS:
         for options in ({}, {"verbose": True}):
             drawn, out = screen(width, **options)
@@ -252,7 +255,7 @@ def test_reports_fit_the_terminal_and_end_with_one_line(verb: str) -> None:
 
 
 def test_the_narrowest_table_of_a_run_shows_verdict_time_and_speedups_whole() -> None:
-    whole = document.build([Bundle.open(bundles("run")[-1])], settings.ARTIFACTS_DIR)
+    whole = document.build([Bundle.open(bundles("run")[-1])], config.ARTIFACTS_DIR)
     drawn, out = screen(80)
     terminal.draw(whole, drawn)
     assert line_with(out.getvalue(), "problem", "verdict", "ms", "over eager", "over best")
@@ -266,7 +269,7 @@ def test_doctor_shows_the_remedy_under_what_fails(
 
     monkeypatch.setattr(doctor, "CHECKS", {"gpu": lambda _: finding.fail("no GPU here", "Use DEVICE=cpu."),
                                            "disk": lambda _: finding.ok("71 GiB free")})  # fmt: skip
-    assert cli.main(["doctor", "--engine", "local"]) == 1
+    assert main.main(["doctor", "--engine", "local"]) == 1
     lines = capsys.readouterr().out.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("✗") and "no GPU here" in line)
     assert "→ Use DEVICE=cpu." in lines[at + 1] and lines[-1] == "not ready: gpu"
@@ -277,7 +280,7 @@ def test_verify_takes_folders_of_bundles_and_prints_a_line_each_and_a_sum(
 ) -> None:
     folder = bundles("fixtures")[0].parent
     held = sorted({file.parent for file in folder.rglob("manifest.json")})
-    cli.main(["verify", str(folder)])
+    main.main(["verify", str(folder)])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(held) + 1 and lines[-1].startswith(f"{len(held)} bundles: ")
     for path, line in zip(held, lines, strict=False):
@@ -331,9 +334,9 @@ def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_an_error_is_one_line_and_with_v_also_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["verify", "/nowhere"]) == 1
+    assert main.main(["verify", "/nowhere"]) == 1
     assert capsys.readouterr().err == "repro: /nowhere is not a bundle: it does not exist\n"
-    assert cli.main(["verify", "-v", "/nowhere"]) == 1
+    assert main.main(["verify", "-v", "/nowhere"]) == 1
     err = capsys.readouterr().err
     assert err.startswith("Traceback") and err.endswith("\nrepro: /nowhere is not a bundle: it does not exist\n")
 
@@ -344,8 +347,8 @@ def test_an_interrupt_leaves_one_line_that_says_how_to_go_on(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "choose", interrupt)
-    assert cli.main(["run"]) == 130
+    monkeypatch.setattr(main, "choose", interrupt)
+    assert main.main(["run"]) == 130
     assert "Repeat the command with --resume to go on" in capsys.readouterr().err
 
 
@@ -411,5 +414,5 @@ def test_an_assertion_about_the_device_asks_for_a_gpu(tmp_path: Path) -> None:
 def test_strict_leaves_out_what_needs_cuda(tmp_path: Path) -> None:
     bundle: Any = type("Told", (), {"manifest": {"plan": []}})()
     needs = {"verdict": "error", "reasons": [{"code": "needs_cuda"}]}
-    assert cli._exit_code(bundle, [{"verdict": "correct"}, needs]) == 0
-    assert cli._exit_code(bundle, [{"verdict": "incorrect"}, needs]) == 3
+    assert main._exit_code(bundle, [{"verdict": "correct"}, needs]) == 0
+    assert main._exit_code(bundle, [{"verdict": "incorrect"}, needs]) == 3

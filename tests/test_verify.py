@@ -16,32 +16,27 @@ from typing import Any, cast
 import pytest
 import torch
 
-from repro import jsonio, problems
 from repro.errors import SolutionRejected
-from repro.judge import (
-    buffers,
-    calibrate,
-    call,
-    contest,
-    evaluate,
-    launch,
-    metric,
-    process,
-    slots,
-    timing,
-    verdict,
-    verify,
-)
-from repro.judge import reference as reference_module
-from repro.judge.clock import Clock
-from repro.judge.contest import DISTURBED_CODE, Blamed, Contest
-from repro.judge.idle import Idle
-from repro.judge.subject import Options, Subject
-from repro.judge.timing import Runner, Sample, Series
-from repro.problems import Problem
+from repro.fixtures import calibration
+from repro.judge import session, verdict
+from repro.judge.correctness import distance, verification
+from repro.judge.correctness import reference as reference_module
+from repro.judge.gpu import input_buffers, shared_memory
+from repro.judge.implementation import Implementation, Options
+from repro.judge.sandbox import client
+from repro.judge.sandbox import launcher as launch
+from repro.judge.timing import experiment as experiment
+from repro.judge.timing import sampling, timed_call
+from repro.judge.timing.experiment import DISTURBED_CODE, Blamed, Experiment
+from repro.judge.timing.gpu_idle import Idle
+from repro.judge.timing.sampling import Runner, Sample, Series
+from repro.problems import catalogue
+from repro.problems.catalogue import Problem
+from repro.system import jsonio
+from repro.system.stopwatch import Clock
 
 CPU = torch.device("cpu")
-KEYS = [p.key for suite in problems.suites() for p in problems.suite(suite, size="smoke")]
+KEYS = [p.key for suite in catalogue.suites() for p in catalogue.suite(suite, size="smoke")]
 # One key a problem: the agent study's where a problem is in both suites.
 ONCE = [key for key in KEYS if key.partition("@")[0] not in KEYS[: KEYS.index(key)]]
 VERDICTS = Options(device="cpu", timing=False, timeout_s=60)
@@ -73,14 +68,14 @@ def wrapped(folder: Path, problem: Problem, name: str, body: str, top: str = "")
 )
 def test_answers_without_work_are_incorrect_on_every_problem(key: str, tmp_path: Path, smoke_fixture: Measured) -> None:
     """Zeros, the mean over the batch and the first output ever computed, through the real worker; work is correct."""
-    problem = problems.load(key, size="smoke")
+    problem = catalogue.load(key, size="smoke")
     names = ["zeros", "mean", "stale"] + (["honest"] if key in ("L1_36", "L3_44", "L1_77@bf16") else [])
     solutions = [(name, wrapped(tmp_path, problem, name, CHEATS[name]), "ModelNew") for name in names]
-    found = evaluate.evaluate(problem, smoke_fixture(key), solutions, VERDICTS)
+    found = session.evaluate(problem, smoke_fixture(key), solutions, VERDICTS)
     assert len(found["trials"]) >= 2
     for entry in found["results"]:
         assert entry["verdict"] == ("correct" if entry["solution"] == "honest" else "incorrect"), entry
-        assert entry["verdict"] == "correct" or entry["reasons"][0]["code"] in metric.GUARDS
+        assert entry["verdict"] == "correct" or entry["reasons"][0]["code"] in distance.GUARDS
     assert json.loads(jsonio.dumps(found))["timing"]["status"] == "not_timed"
 
 
@@ -88,7 +83,7 @@ def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
     tmp_path: Path, smoke_fixture: Measured
 ) -> None:
     """Its worker ends with its verdict: one that filled the GPU must not make the next one run out of memory."""
-    problem = problems.load("L1_04@bf16", size="smoke")
+    problem = catalogue.load("L1_04@bf16", size="smoke")
     bodies = {"hoarder": "raise MemoryError('all mine')", "next": "return super().forward(*inputs)"}
     solutions = [(name, wrapped(tmp_path, problem, name, body), "ModelNew") for name, body in bodies.items()]
     launcher = launch.current()
@@ -99,7 +94,7 @@ def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
         if ": next: " in line:
             alive.append((len(launcher.started), len(launch.descendants(os.getpid())) - 1))
 
-    found = evaluate.evaluate(problem, smoke_fixture(problem.key), solutions, VERDICTS, progress)["results"]
+    found = session.evaluate(problem, smoke_fixture(problem.key), solutions, VERDICTS, progress)["results"]
     assert (found[0]["verdict"], found[0]["reasons"][0]["code"]) == ("error", "out_of_memory")
     assert found[1]["verdict"] == "correct", found[1]
     assert alive and set(alive) == {(1, 2)}, "one worker is left, and below the judge it and the nursery"
@@ -113,13 +108,13 @@ def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(
     """At full size nothing fits at once; cheats agree closely, honest kernels as far as torch sums in another order."""
     whole = smoke_fixture(key)
     monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
-    chunked = calibrate.build(problems.load(key, size="smoke"), CPU)
+    chunked = calibration.build(catalogue.load(key, size="smoke"), CPU)
     assert chunked["output"] == whole["output"] and chunked["trials"].keys() == whole["trials"].keys()
     for kind, trial in whole["trials"].items():
         again = chunked["trials"][kind]
         assert again["sensitivity"] == pytest.approx(trial["sensitivity"], rel=1e-4)
         for name, values in trial["cheats"].items():
-            guards = [g for g in metric.GUARDS if g in values]
+            guards = [g for g in distance.GUARDS if g in values]
             assert {g: again["cheats"][name][g] for g in guards} == pytest.approx(
                 {g: values[g] for g in guards}, rel=1e-4
             ), (kind, name)
@@ -132,14 +127,14 @@ def test_every_row_is_compared_also_where_the_reference_comes_in_chunks(
     key: str, tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row by row: an output with permuted strides is right, one whose last row alone is wrong is not."""
-    problem, fixture = problems.load(key, size="smoke"), smoke_fixture(key)
+    problem, fixture = catalogue.load(key, size="smoke"), smoke_fixture(key)
     monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
     bodies = {
         "permuted": "y = super().forward(*inputs)\n        return y.transpose(-1, 1).contiguous().transpose(-1, 1)",
         "last row": "y = super().forward(*inputs).clone()\n        y[-1, -1] = y[0, 0]\n        return y",
     }
     solutions = [(name, wrapped(tmp_path, problem, name, body), "ModelNew") for name, body in bodies.items()]
-    found = evaluate.evaluate(problem, fixture, solutions, VERDICTS)["results"]
+    found = session.evaluate(problem, fixture, solutions, VERDICTS)["results"]
     assert [entry["verdict"] for entry in found] == ["correct", "incorrect"], found
 
 
@@ -159,9 +154,9 @@ def judged(
     key: str = "L1_36",
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:  # fmt: skip
     """Solution -> its result, and the whole. bodies: name -> (forward, what stands above the class)."""
-    problem = problems.load(key, size="smoke")
+    problem = catalogue.load(key, size="smoke")
     solutions = [(n, wrapped(folder, problem, n, body, top), "ModelNew") for n, (body, top) in bodies.items()]
-    found = evaluate.evaluate(problem, measured(key), solutions, options)
+    found = session.evaluate(problem, measured(key), solutions, options)
     return {entry["solution"]: entry for entry in found["results"]}, found
 
 
@@ -283,7 +278,9 @@ def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(
     assert "nondeterministic" in found["noisy"]["labels"] and "nondeterministic" not in found["steady"]["labels"]
     kinds = {kind: len(values) for kind, values in found["noisy"]["distances"].items()}
     steady = {kind: len(values) for kind, values in found["steady"]["distances"].items()}
-    assert kinds == {kind: verify.REPEATS * count for kind, count in steady.items()}, "each that differs is measured"
+    assert kinds == {kind: verification.REPEATS * count for kind, count in steady.items()}, (
+        "each that differs is measured"
+    )
 
 
 def test_the_same_memory_for_every_answer_is_correct_and_labelled(tmp_path: Path, smoke_fixture: Measured) -> None:
@@ -340,12 +337,12 @@ def test_a_source_that_uses_what_none_may_is_rejected_without_being_run(
     """No worker is started for it; its line is named."""
     started = []
 
-    class Recorded(process.WorkerProcess):
+    class Recorded(client.WorkerProcess):
         def __init__(self, name: str, *args: Any, **keywords: Any) -> None:
             started.append(name)
             super().__init__(name, *args, **keywords)
 
-    monkeypatch.setattr(verify, "WorkerProcess", Recorded)
+    monkeypatch.setattr(verification, "WorkerProcess", Recorded)
     bodies = {"banned": (right("sys._getframe()"), "import sys\n"), "honest": (right(""), "")}
     found, _ = judged(tmp_path, smoke_fixture, bodies)
     assert outcome(found["banned"]) == ("rejected", "banned") and outcome(found["honest"]) == ("correct", "")
@@ -380,9 +377,9 @@ def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_oth
 def test_outputs_are_compared_whole_at_a_secret_call_of_every_turn() -> None:
     places: dict[int, set[int]] = {}
     for _ in range(200):
-        turns = timing.Turns()
+        turns = sampling.Turns()
         whole = [number for number in range(68) if turns.now(20)]
-        assert len(whole) == 4 and whole[0] < timing.CYCLE
+        assert len(whole) == 4 and whole[0] < sampling.CYCLE
         for turn, number in enumerate(whole):
             places.setdefault(turn, set()).add(number)
     assert places[0] == set(range(8)) and places[1] == set(range(8, 28)) and places[3] == set(range(48, 68))
@@ -422,11 +419,11 @@ def test_a_call_is_launched_while_there_is_nothing_to_compute_from(
 
         monkeypatch.setattr(kind, name, wrapper)
 
-    noted(process.WorkerProcess, "post", lambda worker, message, _: message["op"])
-    noted(process.WorkerProcess, "stop", lambda worker: "stop")
-    noted(slots.Slots, "spoil", lambda _: "spoil")
-    noted(slots.Slots, "fill", lambda *_: "fill")
-    noted(buffers.Gate, "open", lambda _: "open")
+    noted(client.WorkerProcess, "post", lambda worker, message, _: message["op"])
+    noted(client.WorkerProcess, "stop", lambda worker: "stop")
+    noted(input_buffers.Slots, "spoil", lambda _: "spoil")
+    noted(input_buffers.Slots, "fill", lambda *_: "fill")
+    noted(shared_memory.Gate, "open", lambda _: "open")
     options = replace(TIMED, timing_budget_s=0.0)
     found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, options)
     assert outcome(found["honest"]) == ("correct", "")
@@ -461,7 +458,7 @@ def test_calls_not_launched_in_time_are_launched_late(
     its solution's error, whenever that is reported."""
     bodies = {"late": (right(""), LATE.format("")), "fails": (right(""), LATE.format("raise ValueError('no')"))}
     for patience_s in (0.0, 60.0):
-        monkeypatch.setattr(call, "LAUNCH_S", patience_s)
+        monkeypatch.setattr(timed_call, "LAUNCH_S", patience_s)
         found, _ = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=0.0))
         assert outcome(found["late"]) == ("correct", "") and found["late"]["time_ms"]["n"] > 5
         assert outcome(found["fails"]) == ("error", "exception"), found["fails"]
@@ -480,13 +477,13 @@ def test_a_call_that_is_not_timed_after_all_is_let_go(
 
     monkeypatch.setattr(Idle, "ready", held_up)
     for patience_s in (0.0, 60.0):
-        monkeypatch.setattr(call, "LAUNCH_S", patience_s)
-        for often in (call.TURNS - 1, call.TURNS):  # it is launched that often before the status says so
+        monkeypatch.setattr(timed_call, "LAUNCH_S", patience_s)
+        for often in (timed_call.TURNS - 1, timed_call.TURNS):  # it is launched that often before the status says so
             busy[:] = [False, False, *[True] * often]
             found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
             assert outcome(found["honest"]) == ("correct", "") and not busy
             again = whole["timing"].get("timed_again", "")
-            assert ("flushes in a row" in again) is (often == call.TURNS)
+            assert ("flushes in a row" in again) is (often == timed_call.TURNS)
             assert not (patience_s and whole["timing"]["launched_late"]), "launched in time is not late"
 
 
@@ -507,7 +504,9 @@ def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_lat
     found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), ""), "other": (right(""), "")}, TIMED)
     assert outcome(found["honest"]) == outcome(found["other"]) == ("correct", "")
     assert whole["timing"]["launched_late"] == ["honest"]
-    assert waited["honest"] == call.CROWDED and kept["other"] < waited["other"] < kept["honest"] + waited["honest"]
+    assert (
+        waited["honest"] == timed_call.CROWDED and kept["other"] < waited["other"] < kept["honest"] + waited["honest"]
+    )
     lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 14:\n    y = torch.zeros_like(y)")
     found, _ = judged(tmp_path, smoke_fixture, {"honest": (lazy, "")}, TIMED)
     assert outcome(found["honest"]) == ("incorrect", "timed_output_wrong")
@@ -538,16 +537,16 @@ def launched(
                              collect=lambda *_: {}, ask=lambda *_: {},
                              collected=lambda *_: {} if next(told, True) else None)  # fmt: skip
     gate = SimpleNamespace(next=lambda: 1, open=lambda: None)
-    subject: Any = SimpleNamespace(worker=worker, gate=gate, trusted=trusted)
-    launching = call.Launching(idle, cast(Any, SimpleNamespace(told=list, spoiled=True)), 1.0, held=True)
-    calls = [launching.ready(subject, variant, lambda: None, 0.0, gated=True)[0] for _ in range(times)]
+    implementation: Any = SimpleNamespace(worker=worker, gate=gate, trusted=trusted)
+    launching = timed_call.Launching(idle, cast(Any, SimpleNamespace(told=list, spoiled=True)), 1.0, held=True)
+    calls = [launching.ready(implementation, variant, lambda: None, 0.0, gated=True)[0] for _ in range(times)]
     return [(each.held, each.gate_us) for each in calls]
 
 
 def test_late_launches_gain_no_time() -> None:
     """Nothing hides the launch of a solution then; of baselines, only graphs are late: what keeps the judge from the
     GPU in the turns of eager must not make its launches its time."""
-    ahead, late, gate = (True, 0.0), (False, 0.0), (False, timing.GATE_US)
+    ahead, late, gate = (True, 0.0), (False, 0.0), (False, sampling.GATE_US)
     assert launched(Flushes([0.08]), "s", 9, trusted=False) == [ahead] * 9
     assert launched(Flushes([3.0]), "s", 3, trusted=False) == [late] * 3, "of several streams"
     assert launched(Flushes([3.0, 0.08]), "s", 3, trusted=False) == [ahead] * 3, "another process was there once"
@@ -569,16 +568,16 @@ def test_baselines_are_asked_for_all_that_solutions_are_in_a_timed_call(
     """What a worker did last decides how its next call begins, and the judge's clock compares both. Of an H200's calls
     without a gate, those of baselines took 0.15 ms longer on the device than the control's: no row of theirs had been
     fetched."""
-    monkeypatch.setattr(contest, "WHOLE_EVERY", 1 << 60)
-    monkeypatch.setattr(timing.Turns, "now", lambda self, every: False)
+    monkeypatch.setattr(experiment, "WHOLE_EVERY", 1 << 60)
+    monkeypatch.setattr(sampling.Turns, "now", lambda self, every: False)
     asked: dict[str, list[str]] = {}
-    post = process.WorkerProcess.post
+    post = client.WorkerProcess.post
 
-    def noted(worker: process.WorkerProcess, message: dict[str, Any], timeout_s: float) -> None:
+    def noted(worker: client.WorkerProcess, message: dict[str, Any], timeout_s: float) -> None:
         asked.setdefault(worker.name, []).append(message["op"])
         post(worker, message, timeout_s)
 
-    monkeypatch.setattr(process.WorkerProcess, "post", noted)
+    monkeypatch.setattr(client.WorkerProcess, "post", noted)
     found, _ = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
     assert outcome(found["honest"]) == ("correct", "")
     calls = {name: set(" ".join(ops).split(" arm ")[1:-1]) for name, ops in asked.items()}
@@ -592,8 +591,8 @@ def test_invented_states_are_rejected_in_the_same_call(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where only its secret row is compared: the row's segments are compared with their commitment."""
-    monkeypatch.setattr(contest, "WHOLE_EVERY", 1 << 60)
-    monkeypatch.setattr(timing.Turns, "now", lambda self, every: False)
+    monkeypatch.setattr(experiment, "WHOLE_EVERY", 1 << 60)
+    monkeypatch.setattr(sampling.Turns, "now", lambda self, every: False)
     bodies = {"made_up": (right(""), MADE_UP), "turned": (right(TURNED), MADE_UP), "honest": (right(TURNED), "")}
     found, _ = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=0.0))
     assert outcome(found["made_up"]) == outcome(found["turned"]) == ("rejected", "deferred_write")
@@ -607,7 +606,7 @@ def test_outputs_in_any_memory_order_match_their_states(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every one compared whole: what lies in memory as channels last, or by columns, is as right as any."""
-    monkeypatch.setattr(contest, "WHOLE_EVERY", 1)
+    monkeypatch.setattr(experiment, "WHOLE_EVERY", 1)
     turned = {"last": TURNED, "columns": TURNED.replace("(1, -1)", "(0, -1)"), "stacked": "y = torch.stack([y, y])[0]"}
     found, _ = judged(tmp_path, smoke_fixture, {name: (right(body), "") for name, body in turned.items()}, TIMED)
     assert {name: outcome(entry) for name, entry in found.items()} == dict.fromkeys(turned, ("correct", ""))
@@ -659,16 +658,16 @@ def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(
 ) -> None:
     """L1_04's row is one element, of which products of both signs leave little now and then: a sum in bf16 is off by
     more than that there, and right by every guard of the trials. Wrong by those it is wrong here too."""
-    monkeypatch.setattr(contest, "WHOLE_EVERY", 1 << 60)
-    monkeypatch.setattr(timing.Turns, "now", lambda self, every: False)
-    random_row = verify.Evaluation.random_row
+    monkeypatch.setattr(experiment, "WHOLE_EVERY", 1 << 60)
+    monkeypatch.setattr(sampling.Turns, "now", lambda self, every: False)
+    random_row = verification.Evaluation.random_row
 
-    def smallest(self: verify.Evaluation) -> tuple[slice | None, bool]:
+    def smallest(self: verification.Evaluation) -> tuple[slice | None, bool]:
         expected = self.reference(self.shape.plan.chunk(None, self.slots.seed, self.device, self.slots.stress))[0]
         row = int(expected.abs().flatten().argmin())
         return (slice(row, row + 1), False) if random_row(self)[0] is not None else (None, True)
 
-    monkeypatch.setattr(verify.Evaluation, "random_row", smallest)
+    monkeypatch.setattr(verification.Evaluation, "random_row", smallest)
     sums = (
         "a, b = inputs\n        ModelNew.first = (ModelNew.first or 0) + 1\n"
         "        return (a * b.view(1, -1)).sum(1, keepdim=True) * (1.5 if ModelNew.first > {} else 1)"
@@ -703,9 +702,9 @@ class ModelNew(nn.Module):
 
 def test_baselines_are_classed_on_inputs_that_no_solution_has_seen(tmp_path: Path, smoke_fixture: Measured) -> None:
     """One that damages those that lie there when it loads its weights leaves no baseline out, and makes none rough."""
-    problem, file = problems.load("L1_82", size="smoke"), tmp_path / "damages.py"
+    problem, file = catalogue.load("L1_82", size="smoke"), tmp_path / "damages.py"
     file.write_text(DAMAGES)
-    found = evaluate.evaluate(problem, smoke_fixture("L1_82"), [("damages", file, "ModelNew")], TIMED)
+    found = session.evaluate(problem, smoke_fixture("L1_82"), [("damages", file, "ModelNew")], TIMED)
     assert found["timing"]["left_out"] == {}
     assert found["timing"]["baseline_classes"] == {"eager": "fp32", "eager_fp32": "fp32"}
 
@@ -733,9 +732,9 @@ def test_a_baseline_that_writes_to_its_inputs_blames_no_solution(tmp_path: Path)
     """The problem's own Model does: no solution is rejected because its baselines do what they are."""
     file = tmp_path / "in_place.py"
     file.write_text(IN_PLACE)
-    problem = problems.load_file(file)
+    problem = catalogue.load_file(file)
     solution = wrapped(tmp_path, problem, "clean", "return super().forward(inputs[0].clone())")
-    found = evaluate.evaluate(problem, calibrate.build(problem, CPU), [("clean", solution, "ModelNew")], TIMED)
+    found = session.evaluate(problem, calibration.build(problem, CPU), [("clean", solution, "ModelNew")], TIMED)
     assert outcome(found["results"][0]) == ("correct", ""), found["results"][0]["reasons"]
     assert "timed_again" not in found["timing"] and found["timing"]["left_out"] == {}
 
@@ -781,18 +780,18 @@ def test_timing_beside_delayed_baselines_is_repeated_once(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A busy host may slow them down once, and then the second measurement counts. It has workers of its own."""
-    held_up, run, workers = list[Contest](), Contest.run, set[int]()
+    held_up, run, workers = list[Experiment](), Experiment.run, set[int]()
 
-    def busy(contest: Contest) -> Any:
-        workers.update(cast(Any, s.worker).started.pid for s in contest.solutions)
-        found = run(contest)
+    def busy(experiment: Experiment) -> Any:
+        workers.update(cast(Any, s.worker).started.pid for s in experiment.solutions)
+        found = run(experiment)
         if not held_up:
-            held_up.append(contest)
-            contest.evaluation.end(*contest.solutions)  # as where the baselines run alone
-            raise Blamed(contest.solutions[0], SolutionRejected(DISTURBED_CODE, "the baselines were 60 % slower"))
+            held_up.append(experiment)
+            experiment.evaluation.end(*experiment.solutions)  # as where the baselines run alone
+            raise Blamed(experiment.solutions[0], SolutionRejected(DISTURBED_CODE, "the baselines were 60 % slower"))
         return found
 
-    monkeypatch.setattr(Contest, "run", busy)
+    monkeypatch.setattr(Experiment, "run", busy)
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
     found, whole = judged(tmp_path, smoke_fixture, {"exact": (right(""), "")}, options)
     assert len(workers) == 2
@@ -804,17 +803,17 @@ def test_each_measurement_is_repeated_once(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Held up thrice: the first of two solutions is blamed for the second time, the other one has a second one too."""
-    runs, run = list[int](), Contest.run
+    runs, run = list[int](), Experiment.run
 
-    def busy(contest: Contest) -> Any:
-        runs.append(len(contest.solutions))
-        found = run(contest) if len(runs) > 3 else None
+    def busy(experiment: Experiment) -> Any:
+        runs.append(len(experiment.solutions))
+        found = run(experiment) if len(runs) > 3 else None
         if found is None:
-            contest.evaluation.end(*contest.solutions)
-            raise Blamed(contest.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
+            experiment.evaluation.end(*experiment.solutions)
+            raise Blamed(experiment.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
         return found
 
-    monkeypatch.setattr(Contest, "run", busy)
+    monkeypatch.setattr(Experiment, "run", busy)
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
     found, _ = judged(tmp_path, smoke_fixture, {"a": (right(""), ""), "b": (right(""), "")}, options)
     assert runs == [2, 2, 1, 1]
@@ -828,20 +827,20 @@ def test_of_several_solutions_the_one_that_delays_baselines_is_found(
 ) -> None:
     """Held up twice beside all, each is timed alone: the one that does it is rejected, and the others' time counts
     that was measured together, without it."""
-    runs, run = list[tuple[str, ...]](), Contest.run
+    runs, run = list[tuple[str, ...]](), Experiment.run
 
-    def held_up(contest: Contest) -> Any:
-        names = tuple(subject.name for subject in contest.solutions)
+    def held_up(experiment: Experiment) -> Any:
+        names = tuple(implementation.name for implementation in experiment.solutions)
         runs.append(names)
-        awake = {s.name for s in contest.evaluation.subjects if s.worker is not None}
+        awake = {s.name for s in experiment.evaluation.implementations if s.worker is not None}
         assert awake == {*names}, "a solution that is timed alone has no other beside it"
-        found = run(contest)
+        found = run(experiment)
         if "second" in names:
-            contest.evaluation.end(*contest.solutions)
-            raise Blamed(contest.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
+            experiment.evaluation.end(*experiment.solutions)
+            raise Blamed(experiment.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
         return found
 
-    monkeypatch.setattr(Contest, "run", held_up)
+    monkeypatch.setattr(Experiment, "run", held_up)
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
     bodies = {name: (right(""), "") for name in ("first", "second", "third")}
     found, whole = judged(tmp_path, smoke_fixture, bodies, options)
@@ -860,17 +859,17 @@ def test_delaying_baselines_only_beside_others_gains_nothing(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None does it alone, and together they do: then the first is blamed, and it ends."""
-    runs, run = list[int](), Contest.run
+    runs, run = list[int](), Experiment.run
 
-    def held_up(contest: Contest) -> Any:
-        runs.append(len(contest.solutions))
-        found = run(contest)
-        if len(contest.solutions) > 1:
-            contest.evaluation.end(*contest.solutions)
-            raise Blamed(contest.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
+    def held_up(experiment: Experiment) -> Any:
+        runs.append(len(experiment.solutions))
+        found = run(experiment)
+        if len(experiment.solutions) > 1:
+            experiment.evaluation.end(*experiment.solutions)
+            raise Blamed(experiment.solutions[0], SolutionRejected(DISTURBED_CODE, "60 % slower"))
         return found
 
-    monkeypatch.setattr(Contest, "run", held_up)
+    monkeypatch.setattr(Experiment, "run", held_up)
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
     found, _ = judged(tmp_path, smoke_fixture, {"a": (right(""), ""), "b": (right(""), "")}, options)
     assert runs == [2, 2, 1, 1, 2, 1]
@@ -882,23 +881,23 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once: the second measurement knows of the first. The others' processes go on."""
-    run, pids = Contest.run, list[dict[str, int]]()
-    little = {"seal": timing.Excess(0.2, 0.15, "{:.3g} ms")}
+    run, pids = Experiment.run, list[dict[str, int]]()
+    little = {"seal": sampling.Excess(0.2, 0.15, "{:.3g} ms")}
     seen: list[dict[str, Any]] = []
 
-    def off(contest: Contest) -> tuple[dict[str, Series], dict[str, Any]]:
-        found = run(contest)
-        seen.append(dict(contest.before))
-        pids.append({s.name: cast(Any, s.worker).started.pid for s in contest.solutions})
-        for subject in contest.solutions:
-            if subject.name == "unlucky" and len(seen) == 1:
-                raise Blamed(subject, SolutionRejected("clocks_disagree", "0.2 ms"), little)
-            if subject.name == "liar":
-                again = little if subject.name not in contest.before else None
-                raise Blamed(subject, SolutionRejected("clocks_disagree", f"{len(seen)}"), again)
+    def off(experiment: Experiment) -> tuple[dict[str, Series], dict[str, Any]]:
+        found = run(experiment)
+        seen.append(dict(experiment.before))
+        pids.append({s.name: cast(Any, s.worker).started.pid for s in experiment.solutions})
+        for implementation in experiment.solutions:
+            if implementation.name == "unlucky" and len(seen) == 1:
+                raise Blamed(implementation, SolutionRejected("clocks_disagree", "0.2 ms"), little)
+            if implementation.name == "liar":
+                again = little if implementation.name not in experiment.before else None
+                raise Blamed(implementation, SolutionRejected("clocks_disagree", f"{len(seen)}"), again)
         return found
 
-    monkeypatch.setattr(Contest, "run", off)
+    monkeypatch.setattr(Experiment, "run", off)
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
     bodies = {name: (right(""), "") for name in ("unlucky", "liar", "honest")}
     found, whole = judged(tmp_path, smoke_fixture, bodies, options)
@@ -916,12 +915,12 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(
 
 def test_a_baseline_that_was_slower_beside_it_makes_no_solution_fast(smoke_fixture: Measured) -> None:
     """Where it is not rejected for that the host was slower: what the slowdown explains is not confirmed."""
-    solution = Subject("s", None, "M", ["s"], distances={"native": [{"rel_l2": 0.0, "max": 0.0, "row": 0.0}]})
+    solution = Implementation("s", None, "M", ["s"], distances={"native": [{"rel_l2": 0.0, "max": 0.0, "row": 0.0}]})
     told: dict[str, Any] = {"verdict": "correct", "precision_class": "fp32", "reasons": [], "rel_l2": 0.0,
                             "distances": {}}  # fmt: skip
     times = {name: Series(gated=[Sample(ms, ms, ms + 1, 0.5)] * 20) for name, ms in (("eager", 13.0), ("s", 10.0))}
     facts = {"baseline_classes": {"eager": "fp32"}, "status": "converged"}
-    problem = problems.load("L1_36", size="smoke")
+    problem = catalogue.load("L1_36", size="smoke")
     words = [
         verdict.result(problem, solution, told, times, facts | {"alone": {"eager": ratio}}, None, "audited")
         for ratio in (1.01, 1.6)
@@ -931,37 +930,40 @@ def test_a_baseline_that_was_slower_beside_it_makes_no_solution_fast(smoke_fixtu
 
 
 class Alone:
-    """A contest at its end: for each baseline its device time, ms, and whether its launches were hidden, beside the
+    """An experiment at its end: for each baseline its device time, ms, and whether its launches were hidden, beside the
     solution and alone."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, **variants: tuple[tuple[float, bool], tuple[float, bool]]
     ) -> None:
-        contest: Any = object.__new__(Contest)
-        contest.cuda, contest.control, contest.clock = True, None, Clock()
-        contest.evaluation = SimpleNamespace(end=lambda *_: None)
-        contest.options = Options()
-        self.solution = Subject("s", Path("s.py"), "M", ["s"])
-        contest.baselines, contest.solutions = [Subject("baseline", None, "M", [*variants])], [self.solution]
-        contest.idle = Idle(torch.device("cpu"), watched=True)
-        self.contest, self.beside = contest, {name: series(*beside) for name, (beside, _) in variants.items()}
+        experiment: Any = object.__new__(Experiment)
+        experiment.cuda, experiment.control, experiment.clock = True, None, Clock()
+        experiment.evaluation = SimpleNamespace(end=lambda *_: None)
+        experiment.options = Options()
+        self.solution = Implementation("s", Path("s.py"), "M", ["s"])
+        experiment.baselines, experiment.solutions = (
+            [Implementation("baseline", None, "M", [*variants])],
+            [self.solution],
+        )
+        experiment.idle = Idle(torch.device("cpu"), watched=True)
+        self.experiment, self.beside = experiment, {name: series(*beside) for name, (beside, _) in variants.items()}
         self.alone = {name: series(*alone) for name, (_, alone) in variants.items()}
         self.runners = [Runner(name, cast(Any, None)) for name in variants]
         self.flushes = 0.08, 0.08  # the first after the baselines' inputs, beside and alone
-        monkeypatch.setattr(timing, "measure", self.measure)
+        monkeypatch.setattr(sampling, "measure", self.measure)
 
     def measure(self, runners: list[Runner], *_: Any, **__: Any) -> tuple[dict[str, Series], str]:
-        self.contest.idle.first_ms = dict.fromkeys(self.alone, [self.flushes[1]] * 6)
+        self.experiment.idle.first_ms = dict.fromkeys(self.alone, [self.flushes[1]] * 6)
         return {runner.name: self.alone[runner.name] for runner in runners}, "converged"
 
     def blamed(self) -> str:
         """Which solution it blames, and the reason."""
-        self.contest.solutions = [self.solution]
-        self.contest.idle.first_ms = dict.fromkeys(self.alone, [self.flushes[0]] * 6)
+        self.experiment.solutions = [self.solution]
+        self.experiment.idle.first_ms = dict.fromkeys(self.alone, [self.flushes[0]] * 6)
         try:
-            self.contest._alone(self.runners, self.beside, {})
+            self.experiment._alone(self.runners, self.beside, {})
         except Blamed as blamed:
-            assert blamed.subject is self.solution and self.contest.solutions == [self.solution]
+            assert blamed.implementation is self.solution and self.experiment.solutions == [self.solution]
             return blamed.error.code
         return ""
 
@@ -983,10 +985,10 @@ def test_variants_with_hidden_launches_decide_whether_baselines_were_delayed(mon
 
 
 def test_baselines_with_delayed_flushes_are_no_measure(monkeypatch: pytest.MonkeyPatch) -> None:
-    contest = Alone(monkeypatch, eager=((1.0, True), (1.0, True)))
-    assert contest.blamed() == ""
-    contest.flushes = 0.5, 0.08
-    assert contest.blamed() == DISTURBED_CODE
+    experiment = Alone(monkeypatch, eager=((1.0, True), (1.0, True)))
+    assert experiment.blamed() == ""
+    experiment.flushes = 0.5, 0.08
+    assert experiment.blamed() == DISTURBED_CODE
 
 
 # -- the quick way ---------------------------------------------------------------------------------------------------
@@ -1033,16 +1035,16 @@ def test_dev_times_beside_eager_in_one_process(tmp_path: Path, smoke_fixture: Me
 
 
 def test_evaluations_follow_each_other_in_one_process(tmp_path: Path, smoke_fixture: Measured) -> None:
-    """As the cells of a self-test do: new workers, new buffers, other secrets; nothing of the one before is left."""
+    """As the jobs of a self-test do: new workers, new buffers, other secrets; nothing of the one before is left."""
     launcher = launch.current()
     assert isinstance(launcher, launch.Launcher)
-    nursery = launcher.nurseries.begin("cpu").process.pid
+    forkserver = launcher.forkservers.begin("cpu").process.pid
     files = len(os.listdir("/proc/self/fd"))
     seeds = []
     for _ in range(2):
         found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), ""), "zeros": MIXED["zeros"]})
         assert outcome(found["honest"]) == ("correct", "") and found["zeros"]["verdict"] == "incorrect"
-        assert not launcher.started and launch.descendants(os.getpid()) == [os.getpid(), nursery]
+        assert not launcher.started and launch.descendants(os.getpid()) == [os.getpid(), forkserver]
         seeds += [trial["seed"] for trial in whole["trials"]]
     assert len(set(seeds)) == len(seeds)
     assert len(os.listdir("/proc/self/fd")) <= files + 1, "descriptors of an evaluation outlive it"

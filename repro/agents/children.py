@@ -14,8 +14,8 @@ import threading
 import time
 from typing import Any
 
-from repro.judge.confine import PR_SET_CHILD_SUBREAPER, prctl
-from repro.judge.procfs import descendants, processes
+from repro.system.prctl import PR_SET_CHILD_SUBREAPER, prctl
+from repro.system.procfs import descendants, processes
 
 KILL_ROUNDS = 50
 _lock = threading.Lock()

@@ -10,7 +10,6 @@ import subprocess
 import time
 from pathlib import Path
 
-from repro import jsonio
 from repro.agents import children, sdk_provider
 from repro.agents import task as texts
 from repro.agents.claude_stream import Lines, Stream
@@ -19,7 +18,8 @@ from repro.agents.events import TRANSCRIPT, Ending, Record
 from repro.agents.task import Task
 from repro.agents.tools_knowledge import SERVER
 from repro.errors import PrerequisiteError
-from repro.judge.procfs import descendants
+from repro.system import jsonio
+from repro.system.procfs import descendants
 
 PROGRAM = "claude"
 # The tools that `--bare` offers; Edit creates a file by replacing nothing.
@@ -85,7 +85,7 @@ class ClaudeCode:
         return self._ending(process.returncode)
 
     def _follow(self, process: subprocess.Popen[bytes], stdout: int, raw: int) -> str:
-        """Read events until the CLI has ended; end it if it must stop. Return why the cell is unfit, or ""."""
+        """Read events until the CLI has ended; end it if it must stop. Return why the job is unfit, or ""."""
         unfit = ""
         try:
             while process.poll() is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro import jsonio
+from repro.system import jsonio
 
 EVENTS, OUTCOME, TRANSCRIPT = "events.jsonl", "agent-outcome.json", "transcript"
 SCHEMA_VERSION = 1

@@ -16,7 +16,7 @@ IFF_UP = 1
 
 
 class Unfit(Exception):
-    """The cell cannot measure what it should; the text says why. Not the agent's fault."""
+    """The job cannot measure what it should; the text says why. Not the agent's fault."""
 
 
 def check(task: Task, relay: Relay) -> tuple[Knowledge | None, dict[str, Any]]:

@@ -16,7 +16,7 @@ import traceback
 from pathlib import Path
 from typing import Protocol
 
-from repro import settings
+from repro import config
 from repro.agents import children, preflight, task
 from repro.agents.deadline import Deadline, Stopped
 from repro.agents.events import OUTCOME, TRANSCRIPT, Ending, Record
@@ -24,8 +24,8 @@ from repro.agents.relay import Relay
 from repro.agents.task import Task
 from repro.agents.tools_knowledge import Knowledge
 from repro.errors import ReproError, UsageError
-from repro.judge.confine import PR_SET_DUMPABLE, prctl
-from repro.judge.procfs import descendants
+from repro.system.prctl import PR_SET_DUMPABLE, prctl
+from repro.system.procfs import descendants
 
 AGENTS = ("sdk", "claude-code", "replay")
 TICK_S = 0.25
@@ -156,12 +156,12 @@ def prepare(chosen: Task) -> dict[str, str]:
     for each in (chosen.solutions, chosen.scratch, commands, results, chosen.folder / TRANSCRIPT):
         each.mkdir(parents=True, exist_ok=True)
     command = commands / "repro"
-    command.write_text(f'#!/bin/sh\nexec {shlex.join(settings.COMMAND)} "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(config.COMMAND)} "$@"\n')
     command.chmod(0o755)
     fixtures = results / "fixtures"
     if not fixtures.is_symlink():
         fixtures.symlink_to(chosen.folder / "fixtures")
-    env = settings.worker_env(chosen.scratch, interpret=chosen.device == "cpu")
+    env = config.worker_env(chosen.scratch, interpret=chosen.device == "cpu")
     env["PATH"] = f"{commands}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', os.defpath)}"
     return env | {"REPRO_RESULTS": str(results), "REPRO_STATE": str(chosen.scratch / "state")}
 
@@ -175,7 +175,7 @@ def serve(folder: Path) -> int:
         ending = Session(chosen).run()
     except OSError as error:
         raise ReproError(f"cannot write {folder / OUTCOME}", error.strerror or str(error)) from error
-    print(f"{chosen.cell}: {ending.status}{f': {ending.detail}' if ending.detail else ''}", flush=True)
+    print(f"{chosen.job}: {ending.status}{f': {ending.detail}' if ending.detail else ''}", flush=True)
     return 0
 
 

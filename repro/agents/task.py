@@ -9,8 +9,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from repro import problems
 from repro.errors import UsageError
+from repro.problems import catalogue as problems
 
 TASK = "agent.json"
 PROMPTS = Path(__file__).parent / "prompts"
@@ -43,7 +43,7 @@ class Task:
     """
 
     folder: Path
-    cell: str
+    job: str
     agent: str
     arm: str
     model: str

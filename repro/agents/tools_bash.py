@@ -19,7 +19,7 @@ from pathlib import Path
 from repro.agents import children
 from repro.agents.deadline import Deadline, Stopped
 from repro.agents.tools_result import MOST_CHARACTERS, Result, shorten
-from repro.judge.procfs import descendants, processes
+from repro.system.procfs import descendants, processes
 
 TICK_S = 0.2
 # A command with more output is ended, so that it cannot fill the disk.

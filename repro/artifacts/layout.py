@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro import problems
 from repro.errors import UsageError
+from repro.problems import catalogue
 
 KERNELS = {"input_kernel": "input_kernel.py", "optimized": "optimized_kernel_beam_search.py"}
 TRACE = "optimization_trace"
@@ -132,9 +132,9 @@ class Artifact:
     def known(self) -> str | None:
         """Return the shipped problem of the same number and with the sizes of the folder's problem.py, or None."""
         known = f"L1_{self.number or 0:02d}"
-        if known not in problems.ids():
+        if known not in catalogue.ids():
             return None
-        ours = _constants(problems.load(known).path.read_text())
+        ours = _constants(catalogue.load(known).path.read_text())
         theirs = _constants(self.text("problem.py") or "")
         return known if ours and ours.items() <= theirs.items() else None
 

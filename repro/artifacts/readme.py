@@ -15,9 +15,9 @@ ROUND = re.compile(r"^(?:r|round)?\s*#?(\d{1,3})$", re.IGNORECASE)
 NUMBER = r"(?<![\d.,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![.,]?\d)"
 UNIT = r"(?:\s?(?:[mµu]s|[GT]B/s|%)|[x×])(?![\w/])"
 FIGURE = re.compile(rf"(?<![\w.,])\d[\d.,]*{UNIT}")
-CELL = re.compile(rf"[~≈]?\s*\d[\d.,]*(?:{UNIT})?")
+JOB = re.compile(rf"[~≈]?\s*\d[\d.,]*(?:{UNIT})?")
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
-# A name of an artifact in a line of text; headings and cells also hold `4` or `L1_04`.
+# A name of an artifact in a line of text; headings and jobs also hold `4` or `L1_04`.
 NAME = re.compile(r"(?<!\w)(?:L1_)?0*(\d{1,3})_[A-Za-z]")
 # What a time is of, from a column's title or the words before it. The first that fits counts.
 OF = {
@@ -110,7 +110,7 @@ class Table:
     read: set[tuple[int, int]] = field(default_factory=set)
 
     def ms(self, at: int, column: int) -> float | None:
-        """Return the time in a cell, or None; it then counts as read."""
+        """Return the time in a job, or None; it then counts as read."""
         row = self.rows[at]
         if column >= len(row) or (value := _ms(row[column], f"{self.head[column]} {row[0]}")) is None:
             return None
@@ -150,12 +150,12 @@ def _plain(text: str) -> str:
     return ESCAPED.sub(r"\1", re.sub(r"(?<!\\)[*`]", "", text)).strip()
 
 
-def _cells(line: str) -> list[str]:
-    return [_plain(cell) for cell in re.split(r"(?<!\\)\|", re.sub(r"^\||(?<!\\)\|$", "", line.strip()))]
+def _jobs(line: str) -> list[str]:
+    return [_plain(job) for job in re.split(r"(?<!\\)\|", re.sub(r"^\||(?<!\\)\|$", "", line.strip()))]
 
 
 def _named(text: str, numbers: set[int]) -> int | None:
-    """Return the artifact that a heading or a cell names: `4_Matrix`, `[36_RMSNorm](...)`, `L1_36`, `36. RMSNorm`."""
+    """Return the artifact that a heading or a job names: `4_Matrix`, `[36_RMSNorm](...)`, `L1_36`, `36. RMSNorm`."""
     for match in re.finditer(r"(?<![\d.])(?:L1_)?0*(\d{1,3})(?=[_. :)\]-]*[A-Za-z]|\]|$)", text):
         if int(match.group(1)) in numbers and not re.search(r"round\s*$", text[: match.start()], re.IGNORECASE):
             return int(match.group(1))
@@ -173,10 +173,10 @@ def _half(text: str) -> float:
     return 0.5 / 10.0 ** len(match.group().partition(".")[2] if match else "")
 
 
-def _ms(cell: str, title: str = "") -> float | None:
-    """Return a time in ms. The unit is the cell's, else that in the title of its column or row, else ms."""
-    value = _value(cell)
-    unit = re.search(r"\d\s?([mµu]s)\b", cell) or re.search(r"\b([mµu]s)\b", title)
+def _ms(job: str, title: str = "") -> float | None:
+    """Return a time in ms. The unit is the job's, else that in the title of its column or row, else ms."""
+    value = _value(job)
+    unit = re.search(r"\d\s?([mµu]s)\b", job) or re.search(r"\b([mµu]s)\b", title)
     return value / 1e3 if value is not None and unit and unit[1] != "ms" else value
 
 
@@ -209,9 +209,9 @@ def _line(at: int, line: str, artifact: int | None, fenced: bool, found: Readme)
 
 
 def _table(lines: list[tuple[int, str]], above: int | None, numbers: set[int], found: Readme) -> None:
-    """Read one table; cells with a figure that no reader took are unread."""
-    rows = [_cells(line) for _, line in lines]
-    if len(rows) < 3 or not all(re.fullmatch(r"[:\- ]*", cell) for cell in rows[1]):
+    """Read one table; jobs with a figure that no reader took are unread."""
+    rows = [_jobs(line) for _, line in lines]
+    if len(rows) < 3 or not all(re.fullmatch(r"[:\- ]*", job) for job in rows[1]):
         for at, line in lines:
             _line(at, _plain(line), above, False, found)
         return
@@ -219,7 +219,7 @@ def _table(lines: list[tuple[int, str]], above: int | None, numbers: set[int], f
     down = any(ROUND.match(row[0]) for row in table.rows)
     if down and re.search(r"round|iteration", table.head[0], re.IGNORECASE):
         _rounds_down(table, numbers, found.artifacts)
-    elif not down and sum(bool(ROUND.match(cell)) for cell in table.head[1:]) >= 2:
+    elif not down and sum(bool(ROUND.match(job)) for job in table.head[1:]) >= 2:
         _rounds_across(table, numbers, found.artifacts)
     elif above is not None and any(_metric(row[0]) for row in table.rows):
         _metrics(table, found.artifacts[above])
@@ -227,24 +227,24 @@ def _table(lines: list[tuple[int, str]], above: int | None, numbers: set[int], f
         _final(table, numbers, found.artifacts)
     united = re.search(r"\b([mµu]s|[GT]B/s|time|speed-?up|throughput)\b|%", " ".join([*rows[0], *(r[0] for r in rows)]))
     for at, row in enumerate(table.rows):
-        for column, cell in enumerate(row[1:], 1):
-            if CELL.fullmatch(cell) and (united or FIGURE.search(cell)) and (at, column) not in table.read:
+        for column, job in enumerate(row[1:], 1):
+            if JOB.fullmatch(job) and (united or FIGURE.search(job)) and (at, column) not in table.read:
                 named = _named(row[0], numbers)
-                found.unread.append(Unread(lines[at + 2][0], cell, above if named is None else named))
+                found.unread.append(Unread(lines[at + 2][0], job, above if named is None else named))
 
 
 def _columns(head: list[str]) -> Iterator[tuple[str, int]]:
     """Yield the running best and the own times (`rounds`, `own`) of a table of one artifact and their columns."""
-    best = next((at for at, cell in enumerate(head) if at and re.search("best", cell, re.IGNORECASE)), None)
+    best = next((at for at, job in enumerate(head) if at and re.search("best", job, re.IGNORECASE)), None)
     words = r"time|runtime|latency|\b[mµu]s\b"
-    time = next((at for at, cell in enumerate(head) if at not in (0, best) and re.search(words, cell, re.I)), None)
+    time = next((at for at, job in enumerate(head) if at not in (0, best) and re.search(words, job, re.I)), None)
     if best is None:
         best, time = time, None
     yield from ((name, at) for name, at in (("rounds", best), ("own", time)) if at is not None)
 
 
 def _rounds_down(table: Table, numbers: set[int], found: dict[int, Published]) -> None:
-    named = {at: n for at, cell in enumerate(table.head) if at and (n := _named(cell, numbers)) is not None}
+    named = {at: n for at, job in enumerate(table.head) if at and (n := _named(job, numbers)) is not None}
     columns = [(at, found[n].rounds) for at, n in named.items()]
     if not columns and table.above is not None:
         columns = [(at, getattr(found[table.above], name)) for name, at in _columns(table.head)]
@@ -257,7 +257,7 @@ def _rounds_down(table: Table, numbers: set[int], found: dict[int, Published]) -
 
 
 def _rounds_across(table: Table, numbers: set[int], found: dict[int, Published]) -> None:
-    columns = {at: int(m.group(1)) for at, cell in enumerate(table.head) if at and (m := ROUND.match(cell))}
+    columns = {at: int(m.group(1)) for at, job in enumerate(table.head) if at and (m := ROUND.match(job))}
     any_best = any(re.search("best", row[0], re.IGNORECASE) for row in table.rows)
     for at, row in enumerate(table.rows):
         n = _named(row[0], numbers)
@@ -277,18 +277,18 @@ def _metric(label: str) -> tuple[str, float] | None:
 
 def _metrics(table: Table, published: Published) -> None:
     """Read a table of one artifact's profiles: a metric a row, the input and the optimised kernel as columns."""
-    columns = {at: of for at, cell in enumerate(table.head) if at and (of := _of(cell)) in ("input", "optimized")}
+    columns = {at: of for at, job in enumerate(table.head) if at and (of := _of(job)) in ("input", "optimized")}
     for at, row in enumerate(table.rows):
         known = _metric(row[0])
         for column, which in columns.items():
-            cell = row[column] if column < len(row) else ""
-            value = _value(cell)
+            job = row[column] if column < len(row) else ""
+            value = _value(job)
             if known is None or value is None:
                 continue
-            scale = known[1] * (1e3 if "TB/s" in row[0] + cell else 1)
-            unit = "%" if scale == 1 else "TB/s" if "TB/s" in row[0] + cell else "GB/s"
-            text = f"{cell.removesuffix(unit).strip()} {unit}"
-            published.metrics.append(Metric(which, known[0], value * scale, _half(cell) * scale, text, unit, scale))
+            scale = known[1] * (1e3 if "TB/s" in row[0] + job else 1)
+            unit = "%" if scale == 1 else "TB/s" if "TB/s" in row[0] + job else "GB/s"
+            text = f"{job.removesuffix(unit).strip()} {unit}"
+            published.metrics.append(Metric(which, known[0], value * scale, _half(job) * scale, text, unit, scale))
             table.read.add((at, column))
 
 
@@ -297,15 +297,15 @@ def _final(table: Table, numbers: set[int], found: dict[int, Published]) -> None
 
     A table with a baseline and one other column in ms has the optimised kernel's times in that column.
     """
-    of = {at: None if re.search(r"speed|vs|%", cell, re.I) else _of(cell) for at, cell in enumerate(table.head)}
-    other = [at for at, cell in enumerate(table.head) if at and of[at] is None and re.search(r"\b[mµu]s\b", cell)]
+    of = {at: None if re.search(r"speed|vs|%", job, re.I) else _of(job) for at, job in enumerate(table.head)}
+    other = [at for at, job in enumerate(table.head) if at and of[at] is None and re.search(r"\b[mµu]s\b", job)]
     if "optimized" not in of.values() and any(of.values()) and len(other) == 1:
         of[other[0]] = "optimized"
     for at, row in enumerate(table.rows):
         n = _named(row[0], numbers)
-        for column, cell in enumerate(row) if n is not None else ():
-            ratio, what = RATIO.search(cell), of[column]
-            if n is None or not column or re.search(r"%|[GT]B/s", cell):
+        for column, job in enumerate(row) if n is not None else ():
+            ratio, what = RATIO.search(job), of[column]
+            if n is None or not column or re.search(r"%|[GT]B/s", job):
                 continue
             if ratio and re.search(r"speed|vs|[x×]", table.head[column], re.IGNORECASE):
                 found[n].speedups.append((float(ratio[1].replace(",", "")), _half(ratio[1])))

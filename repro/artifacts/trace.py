@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from repro import problems
 from repro.artifacts.layout import KERNEL, KERNELS, Artifact, Round, code, program, single
 from repro.artifacts.readme import Published
+from repro.problems import catalogue
 
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 RATE, RATE_PERCENT = "dram__bytes.sum.per_second", "dram__throughput.avg.pct_of_peak_sustained_elapsed"
@@ -93,9 +93,9 @@ def peak_bandwidth(artifact: Artifact) -> float | None:
     return max(found)[1] if found else None
 
 
-def work(artifact: Artifact) -> problems.Work | None:
+def work(artifact: Artifact) -> catalogue.Work | None:
     """Return the compulsory traffic of the problem at the folder's sizes, or None if unknown."""
-    return problems.load(artifact.known).work if artifact.known else None
+    return catalogue.load(artifact.known).work if artifact.known else None
 
 
 def floor_ms(artifact: Artifact, *, itemsize: int = BFLOAT16_BYTES) -> float | None:
@@ -106,7 +106,7 @@ def floor_ms(artifact: Artifact, *, itemsize: int = BFLOAT16_BYTES) -> float | N
     return (needed.read_elements + needed.written_elements) * itemsize / rate * 1e3
 
 
-def profile_dtype(found: Round, which: str, needed: problems.Work) -> str | None:
+def profile_dtype(found: Round, which: str, needed: catalogue.Work) -> str | None:
     """The dtype that a profiled run's traffic is of, or None where it does not tell.
 
     Every element of the output is written once: that decides where outputs are large. Reads decide only where they are

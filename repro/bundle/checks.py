@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from repro import fingerprint, jsonio
+from repro import fingerprint
 from repro.bundle import schema, seal
 from repro.bundle.evidence import Evidence
 from repro.bundle.seal import MANIFEST, STATEMENT
@@ -15,6 +15,7 @@ from repro.bundle.storage import Archive
 from repro.bundle.write import CLAIMS, FINGERPRINTS, INPUTS, ROWS, SCHEMA_VERSION, plan_digest
 from repro.fingerprint import state
 from repro.fingerprint.telemetry import WINDOWS
+from repro.system import jsonio
 
 SOLUTIONS = "solutions"
 
@@ -216,18 +217,18 @@ def _solutions_of_1(found: Evidence) -> list[str]:
 
 
 def statement(found: Evidence) -> list[str]:
-    """The statement's subjects are the bundle's files, and its dependencies hold every input of a row."""
+    """The statement's implementations are the bundle's files, and its dependencies hold every input of a row."""
     _written(found, "statement")
     told = found.statement or {}
     try:
-        subjects = {entry["name"]: entry["digest"]["sha256"] for entry in told["subject"]}
+        implementations = {entry["name"]: entry["digest"]["sha256"] for entry in told["subject"]}
         resolved = told["predicate"]["buildDefinition"]["resolvedDependencies"]
         digests = {entry["digest"].get("sha256") for entry in resolved}
     except (KeyError, TypeError) as error:
         return [f"{STATEMENT} cannot be read: {error!r}"]
     files = {name: known for name, known in found.files.items() if name != STATEMENT}
-    wrong = [f"{n} is not the subject that it was" for n in sorted(files) if subjects.get(n) != files[n]]
-    wrong += [f"its subject {n} is no file of the bundle" for n in sorted(subjects.keys() - files.keys())]
+    wrong = [f"{n} is not the subject that it was" for n in sorted(files) if implementations.get(n) != files[n]]
+    wrong += [f"its subject {n} is no file of the bundle" for n in sorted(implementations.keys() - files.keys())]
     for name, row in found.rows.items():
         wrong += [
             f"row {name}: {given['name']} is not among the dependencies"

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from repro import __version__, settings
+from repro import __version__, config
 from repro.bundle.seal import sha256
 from repro.fingerprint import git
 
@@ -20,10 +20,10 @@ def tree_digest(folder: Path, pattern: str) -> str:
 @cache
 def origin() -> dict[str, Any]:
     """Describes this process's code. A tree without git history has a hash and the reason why it has no commit."""
-    requirements = sorted((settings.ROOT / "requirements").glob("*.txt"))
+    requirements = sorted((config.ROOT / "requirements").glob("*.txt"))
     return {
         "tool": f"repro {__version__}",
-        "code_sha256": tree_digest(settings.PACKAGE, "*.py"),
+        "code_sha256": tree_digest(config.PACKAGE, "*.py"),
         "requirements": {f"requirements/{file.name}": sha256(file.read_bytes()) for file in requirements},
         **git.values(),
     }

@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from repro import jsonio
 from repro.bundle import storage, verify
 from repro.bundle.evidence import Evidence
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import ARCHIVE
 from repro.errors import PrerequisiteError, UsageError
+from repro.system import jsonio
 
 # Files that are copied beside the archive, where the bundle has them.
 BESIDE = (MANIFEST, "report.md")

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from repro import jsonio
 from repro.bundle import statement
+from repro.system import jsonio
 
 MANIFEST, STATEMENT = "manifest.json", "statement.json"
 

@@ -16,13 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from repro import fingerprint, jsonio
+from repro import fingerprint
 from repro.bundle import seal, verify
 from repro.bundle.evidence import Evidence
 from repro.bundle.identities import Identities
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.write import FINGERPRINTS, ROWS, plan_digest
 from repro.errors import PrerequisiteError, UsageError
+from repro.system import jsonio
 
 Mask = Callable[[str], str]
 SOURCES = (".py",)

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from repro import jsonio, signals
 from repro.bundle import seal, storage
 from repro.bundle.origin import origin
 from repro.bundle.seal import MANIFEST
-from repro.bundle.settle import settled
 from repro.bundle.storage import Storage
+from repro.bundle.validity import settled
 from repro.errors import BundleError, PrerequisiteError, UsageError
+from repro.system import jsonio, signals
 
 # 1: no inputs a row, no statement, no bundle id. 2: these.
 SCHEMA_VERSION = 2

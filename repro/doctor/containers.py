@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from repro import settings
+from repro import config
 from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
 
 START = "Start Docker, or name its address in DOCKER_HOST; --engine local needs none."
@@ -11,7 +11,7 @@ TOOLKIT = "Install the NVIDIA Container Toolkit and run `nvidia-ctk runtime conf
 
 def engine(setting: Setting) -> Finding:
     """Check that an engine answers; without one jobs run as processes, which are less isolated."""
-    if setting.wanted == "local" or settings.in_container():
+    if setting.wanted == "local" or config.in_container():
         return skip("--engine local" if setting.wanted == "local" else "this is a container")
     client, why = setting.client
     if client is None:
@@ -26,22 +26,22 @@ def image(setting: Setting) -> Finding:
         return skip("no engine is used")
     if setting.image is None:
         needed = setting.wanted == "docker" or not setting.torch
-        return (fail if needed else warn)(f"the engine has no image {settings.image()!r}", "Run `make image`.")
+        return (fail if needed else warn)(f"the engine has no image {config.image()!r}", "Run `make image`.")
     labels = setting.image.labels
     revision = labels.get("org.opencontainers.image.revision", "unknown")
     from repro.fingerprint import git
 
     here = git.values()["git_commit"]["value"]
     if here is not None and revision != here:
-        return warn(f"{settings.image()} is of commit {revision[:12]}, this tree of {here[:12]}", "Run `make image`.")
-    return ok(f"{settings.image()} {setting.image.id[:19]}, commit {revision[:12]}")
+        return warn(f"{config.image()} is of commit {revision[:12]}, this tree of {here[:12]}", "Run `make image`.")
+    return ok(f"{config.image()} {setting.image.id[:19]}, commit {revision[:12]}")
 
 
 def toolkit(setting: Setting) -> Finding:
     """Check that the engine can give a GPU to a container."""
     if setting.engine != "docker" or setting.client[0] is None:
         return skip("no containers are used")
-    remote = settings.docker_host().startswith(("ssh://", "tcp://"))
+    remote = config.docker_host().startswith(("ssh://", "tcp://"))
     if setting.device == "cpu" or (setting.no_gpu and setting.device == "auto" and not remote):
         return skip(setting.no_gpu or "no GPU here")
     info = setting.client[0].info()

@@ -68,7 +68,7 @@ class Setting:
 
     @cached_property
     def image(self) -> Any:
-        """Return the image that cells would run in, or None."""
+        """Return the image that jobs would run in, or None."""
         client, _ = self.client
         if client is None:
             return None
@@ -100,11 +100,11 @@ class Setting:
     @cached_property
     def handles(self) -> list[Any]:
         """Return the GPUs of this machine that a run could use; empty if there is none."""
-        from repro.engines import lease
+        from repro.engines import resources
 
         if self.silent or self.device == "cpu":
             return []
-        found = [nvml.ask("DeviceGetHandleByUUID", uuid)["value"] for uuid in lease.select(self.gpus)]
+        found = [nvml.ask("DeviceGetHandleByUUID", uuid)["value"] for uuid in resources.select(self.gpus)]
         return [handle for handle in found if handle is not None]
 
     @property

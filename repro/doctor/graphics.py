@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from repro import settings
+from repro import config
 from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
 from repro.fingerprint import gpu as facts
 from repro.fingerprint import state
@@ -47,7 +47,7 @@ def driver(setting: Setting) -> Finding:
     seen = f"{system['driver']}, CUDA {cuda // 1000}.{cuda % 1000 // 10}, {system['kernel_module'] or 'unknown'} module"
     if cuda < OLDEST_CUDA:
         return fail(seen, "Install driver 570 or newer.")
-    return ok(seen) if cuda >= PINNED_CUDA else warn(seen, f"Driver 570 or newer has CUDA {settings.PINS['cuda']}.")
+    return ok(seen) if cuda >= PINNED_CUDA else warn(seen, f"Driver 570 or newer has CUDA {config.PINS['cuda']}.")
 
 
 def gpu(setting: Setting) -> Finding:
@@ -97,7 +97,7 @@ def processes(setting: Setting) -> Finding:
         return warn(_lines(complaints), "They would disturb the timing: end them, or name another GPU in GPUS.")
     if all(count is None for f in found for count in f.values()):
         return skip("NVML lists no processes here")
-    return ok("none" + (", as far as a container sees" if settings.in_container() else ""))
+    return ok("none" + (", as far as a container sees" if config.in_container() else ""))
 
 
 def lease_free(setting: Setting) -> Finding:
@@ -105,7 +105,7 @@ def lease_free(setting: Setting) -> Finding:
     if setting.no_gpu:
         return skip(setting.no_gpu)
     held = []
-    for file in sorted(settings.state_dir().glob("gpu-*.lock")):
+    for file in sorted(config.state_dir().glob("gpu-*.lock")):
         with file.open() as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from repro import settings
+from repro import config
 from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
 
 PYTHONS = ((3, 11), (3, 12))
@@ -48,9 +48,7 @@ def pins(setting: Setting) -> Finding:
     found = {name: _version(name) for name in ("torch", "triton")}
     if found["torch"] is None:
         return fail("torch is not installed here", "Run `make setup ENGINE=local` or `pip install .` in a checkout.")
-    off = [
-        f"{n} {v}, pinned {settings.PINS[n]}" for n, v in found.items() if (v or "").split("+")[0] != settings.PINS[n]
-    ]
+    off = [f"{n} {v}, pinned {config.PINS[n]}" for n, v in found.items() if (v or "").split("+")[0] != config.PINS[n]]
     if off:
         return warn(
             "; ".join(off), "You may go on: every table says off-pin. For the pinned stack: make setup or make image."
@@ -63,7 +61,7 @@ def compiler(setting: Setting) -> Finding:
     if setting.engine == "docker":
         return skip("the image has its own")
     needed = fail if setting.handles else warn
-    program = settings.compiler() or next(filter(None, map(shutil.which, ("gcc", "clang", "cc"))), "")
+    program = config.compiler() or next(filter(None, map(shutil.which, ("gcc", "clang", "cc"))), "")
     if not program:
         return needed("no C compiler", "Install gcc, or name a compiler in CC. Triton's interpreter does not need one.")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,10 @@
-"""Engines: where cells run. Call `choose`; only this folder's docker modules import the docker SDK."""
+"""Engines: where jobs run. Call `choose`; only this folder's docker modules import the docker SDK."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from repro import settings
+from repro import config
 from repro.engines.base import Engine
 from repro.errors import PrerequisiteError, UsageError
 
@@ -34,6 +34,6 @@ def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None]) -> 
                         "no docker engine", why, "Run `make setup` or `pip install .` in a checkout."
                     ) from error
                 raise
-            if not settings.in_container():
+            if not config.in_container():
                 say(f"running without containers: {error}")
     return local.LocalEngine(gpus=gpus, device=device)

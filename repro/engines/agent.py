@@ -1,4 +1,4 @@
-"""Records of an agent's run on an engine: the cell with its gateway's configuration, and its outcome."""
+"""Records of an agent's run on an engine: the job with its gateway's configuration, and its outcome."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from repro import jsonio, settings
+from repro import config
 from repro.errors import EngineError, PrerequisiteError, ReproError
 from repro.errors import printable as plain
+from repro.system import jsonio
 
 GATEWAY_JSON, AGENT_JSON, SCRIPT = "gateway.json", "agent.json", "replay.jsonl"
 OUTCOME, EVENTS, TRANSCRIPT, SOLUTIONS = "agent-outcome.json", "events.jsonl", "transcript", "work/solutions"
@@ -24,8 +25,8 @@ READY_S = 180.0
 ALLOWANCE_S = 120.0
 # Time to end after SIGTERM.
 GRACE_S = 20.0
-# Most bytes of one file and of all files of a cell; beyond them the rest is cut off and named.
-FILE_BYTES, CELL_BYTES = 32 << 20, 96 << 20
+# Most bytes of one file and of all files of a job; beyond them the rest is cut off and named.
+FILE_BYTES, JOB_BYTES = 32 << 20, 96 << 20
 LOG_BYTES = 64 << 10
 # Bounds on the files of an agent, which the bundle's machine must be able to write.
 MOST_FILES, LONGEST_NAME = 1000, 200
@@ -33,10 +34,10 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]{0,119}")
 
 
 @dataclass(frozen=True)
-class AgentCell:
+class AgentJob:
     """One agent to run.
 
-    gateway, agent: the two JSON files, without the paths that only the engine knows. files: name below the cell's
+    gateway, agent: the two JSON files, without the paths that only the engine knows. files: name below the job's
     folder -> content. script: of a replay. online: whether the gateway needs a network. share: the fraction of the
     machine's memory that the agent may use.
     """
@@ -53,13 +54,13 @@ class AgentCell:
 
 @dataclass
 class AgentOutcome:
-    """Outcome of an agent's cell.
+    """Outcome of an agent's job.
 
     ending: how the agent's process ended, "" if well. cause: who caused it to end, "" for the agent itself, or timeout,
     memory, stopped (this run was interrupted) or infrastructure. Files are read even if it was killed.
     """
 
-    cell: str
+    job: str
     ending: str = ""
     cause: str = ""
     gateway_ending: str = ""
@@ -105,17 +106,17 @@ def pack(files: dict[str, bytes], folders: Iterable[str] = ()) -> bytes:
 
 
 def _own(info: tarfile.TarInfo) -> None:
-    info.uid = info.gid = settings.CONTAINER_UID
+    info.uid = info.gid = config.CONTAINER_UID
     info.mtime = int(time.time())
 
 
 @dataclass
 class Basket:
-    """Collects files up to a cell's bounds; files beyond them are cut and named."""
+    """Collects files up to a job's bounds; files beyond them are cut and named."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
-    left: int = CELL_BYTES
+    left: int = JOB_BYTES
 
     def put(self, name: str, read: Any) -> None:
         """Add a file. read: a function of the most bytes to read."""
@@ -143,7 +144,7 @@ def printable(text: str, limit: int = LONGEST_NAME) -> str:
 
 
 def wanted(name: str) -> bool:
-    """Return whether a file of a cell's folder is kept: its record, the raw transcript or a solution."""
+    """Return whether a file of a job's folder is kept: its record, the raw transcript or a solution."""
     if name in (OUTCOME, EVENTS):
         return True
     path = PurePosixPath(name)

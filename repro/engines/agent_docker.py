@@ -23,14 +23,14 @@ import urllib3
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
-from repro import jsonio, settings
+from repro import config as settings
 from repro.engines.agent import (
     AGENT_JSON,
     ALLOWANCE_S,
-    CELL_BYTES,
     EVENTS,
     GATEWAY_JSON,
     GRACE_S,
+    JOB_BYTES,
     JOURNAL,
     LOG_BYTES,
     METER,
@@ -41,7 +41,7 @@ from repro.engines.agent import (
     SCRIPT,
     SOLUTIONS,
     TRANSCRIPT,
-    AgentCell,
+    AgentJob,
     AgentOutcome,
     Basket,
     pack,
@@ -53,6 +53,7 @@ from repro.engines.agent import (
 )
 from repro.engines.base import Progress
 from repro.errors import EngineError
+from repro.system import jsonio
 
 GATEWAY_FOLDER, SOCKET_FOLDER, AGENT_FOLDER = "/gateway", "/gateway-sock", "/cell"
 SOCKET = f"{SOCKET_FOLDER}/gw.sock"
@@ -64,14 +65,14 @@ GATEWAY_TMPFS = "rw,noexec,nosuid,nodev,size=64m,mode=1777"
 AGENT_PIDS, GATEWAY_PIDS = 1024, 128
 GATEWAY_MEMORY = 768 << 20
 # Weight when processors are scarce; every other container has 1024. A busy agent cannot slow its gateway or the judge
-# of another cell.
+# of another job.
 AGENT_CPU_SHARES = 128
 AGENT_SHM = 1 << 30
 MEMORY_SHARE = 0.9
 # Most bytes of one file on the engine's disk, since volumes have no quota.
 FILE_LIMIT = 8 << 30
 # Most bytes of one archive from the engine, with headers and padding.
-ARCHIVE_BYTES = CELL_BYTES + (8 << 20)
+ARCHIVE_BYTES = JOB_BYTES + (8 << 20)
 # The bit by which Go marks a folder in a file mode.
 GO_FOLDER = 1 << 31
 LOGS = {"max-size": "8m", "max-file": "2"}
@@ -80,7 +81,7 @@ POLL_S = 0.5
 
 @dataclass
 class Room:
-    """Runs agents' cells on one Docker engine."""
+    """Runs agents' jobs on one Docker engine."""
 
     client: docker.DockerClient
     image: str
@@ -90,14 +91,14 @@ class Room:
     gpu: str | None
     stopping: threading.Event
 
-    def run(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        """Run a cell to its end and read its files. Raises EngineError if a container cannot be made."""
+    def run(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
+        """Run a job to its end and read its files. Raises EngineError if a container cannot be made."""
         name = f"{self.prefix}-{uuid.uuid4().hex[:8]}"
-        begin, outcome = time.monotonic(), AgentOutcome(cell.id)
+        begin, outcome = time.monotonic(), AgentOutcome(job.id)
         with contextlib.ExitStack() as stack:
             volumes = {role: self._volume(stack, f"{name}-{role}") for role in ("gw", "sock", "work")}
-            gateway = self._container(stack, self._gateway(name, volumes, cell))
-            gateway.put_archive(GATEWAY_FOLDER, pack(_gateway_files(cell), ["journal"]))
+            gateway = self._container(stack, self._gateway(name, volumes, job))
+            gateway.put_archive(GATEWAY_FOLDER, pack(_gateway_files(job), ["journal"]))
             try:
                 _start(gateway, secrets)
                 self._await(gateway)
@@ -105,12 +106,12 @@ class Room:
                 outcome.cause, outcome.ending, outcome.gateway_ending = "infrastructure", str(error), str(error)
                 outcome.gateway_files = _read_gateway(gateway, secrets, outcome.cut)
                 return outcome
-            agent = self._container(stack, self._agent(name, volumes, cell))
-            told = jsonio.render(cell.agent | {"socket": SOCKET})
-            agent.put_archive(AGENT_FOLDER, pack({AGENT_JSON: told, **cell.files}, ["work", SOLUTIONS, TRANSCRIPT]))
+            agent = self._container(stack, self._agent(name, volumes, job))
+            told = jsonio.render(job.agent | {"socket": SOCKET})
+            agent.put_archive(AGENT_FOLDER, pack({AGENT_JSON: told, **job.files}, ["work", SOLUTIONS, TRANSCRIPT]))
             outcome.isolation = _isolation(agent, gateway)
             agent.start()
-            self._watch(agent, gateway, cell, outcome, progress)
+            self._watch(agent, gateway, job, outcome, progress)
             basket = Basket()
             for part in (OUTCOME, SOLUTIONS, EVENTS, TRANSCRIPT):
                 _collect(agent, part, basket)
@@ -147,12 +148,12 @@ class Room:
             "detach": True,
         }
 
-    def _gateway(self, name: str, volumes: dict[str, str], cell: AgentCell) -> dict[str, Any]:
+    def _gateway(self, name: str, volumes: dict[str, str], job: AgentJob) -> dict[str, Any]:
         return self._shared("gateway") | {
             "name": f"{name}-gateway",
             "init": True,
             "command": ["gateway", GATEWAY_FOLDER],
-            "network_mode": "bridge" if cell.online else "none",
+            "network_mode": "bridge" if job.online else "none",
             "stdin_open": True,
             "tmpfs": {"/tmp": GATEWAY_TMPFS},  # noqa: S108
             "mounts": [Mount(GATEWAY_FOLDER, volumes["gw"]), Mount(SOCKET_FOLDER, volumes["sock"])],
@@ -161,8 +162,8 @@ class Room:
             "memswap_limit": GATEWAY_MEMORY,
         }
 
-    def _agent(self, name: str, volumes: dict[str, str], cell: AgentCell) -> dict[str, Any]:
-        memory = int(self.memory * MEMORY_SHARE * cell.share) or None
+    def _agent(self, name: str, volumes: dict[str, str], job: AgentJob) -> dict[str, Any]:
+        memory = int(self.memory * MEMORY_SHARE * job.share) or None
         masks = {f"/opt/repro/{folder}": MASK for folder in MASKED}
         requests_ = [DeviceRequest(device_ids=[self.gpu], capabilities=[["gpu"]])] if self.gpu is not None else []
         return self._shared("agent") | {
@@ -196,9 +197,9 @@ class Room:
             time.sleep(POLL_S / 2)
         raise EngineError("the gateway did not start", f"it was silent for {READY_S:.0f} s{_tail(gateway)}")
 
-    def _watch(self, agent: Any, gateway: Any, cell: AgentCell, outcome: AgentOutcome, progress: Progress) -> None:
+    def _watch(self, agent: Any, gateway: Any, job: AgentJob, outcome: AgentOutcome, progress: Progress) -> None:
         """Follow both containers until the agent's has ended. Every path out of here makes sure that it ends."""
-        late, since = time.monotonic() + cell.wall_s + ALLOWANCE_S, time.time()
+        late, since = time.monotonic() + job.wall_s + ALLOWANCE_S, time.time()
         kill_at: float | None = None
         while True:
             state = _state(agent)
@@ -209,7 +210,7 @@ class Room:
             if self.stopping.is_set():
                 reason, cause = "the run was stopped", "stopped"
             elif now > late:
-                reason, cause = f"it ran {cell.wall_s:.0f} s and did not end by itself", "timeout"
+                reason, cause = f"it ran {job.wall_s:.0f} s and did not end by itself", "timeout"
             elif not (told := _state(gateway)).get("Running"):
                 if told.get("OOMKilled"):  # its memory holds only the agent's requests
                     reason, cause = "the agent's requests filled the gateway's memory", "memory"
@@ -242,9 +243,9 @@ class Room:
         return any(True for _ in self.client.events(since=int(since), until=int(until), filters=filters))
 
 
-def _gateway_files(cell: AgentCell) -> dict[str, bytes]:
+def _gateway_files(job: AgentJob) -> dict[str, bytes]:
     paths = {"socket": SOCKET, "journal": f"{GATEWAY_FOLDER}/journal"}
-    return {GATEWAY_JSON: jsonio.render(cell.gateway | paths)} | ({SCRIPT: cell.script} if cell.script else {})
+    return {GATEWAY_JSON: jsonio.render(job.gateway | paths)} | ({SCRIPT: job.script} if job.script else {})
 
 
 def _start(gateway: Any, secrets: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from repro import folders, jsonio, settings
+from repro import config
 from repro.engines.agent import (
     AGENT_JSON,
     ALLOWANCE_S,
@@ -31,7 +31,7 @@ from repro.engines.agent import (
     SCRIPT,
     SOLUTIONS,
     TRANSCRIPT,
-    AgentCell,
+    AgentJob,
     AgentOutcome,
     Basket,
     refused,
@@ -41,7 +41,8 @@ from repro.engines.agent import (
 )
 from repro.engines.base import Progress
 from repro.errors import EngineError
-from repro.judge.procfs import descendants
+from repro.system import jsonio, removal
+from repro.system.procfs import descendants
 
 POLL_S = 0.2
 NOTICE = (
@@ -57,34 +58,34 @@ def _free_port() -> int:
 
 @dataclass
 class Room:
-    """Runs one agent's cell as processes below a temporary folder."""
+    """Runs one agent's job as processes below a temporary folder."""
 
     gpu: str | None
     stopping: threading.Event
 
-    def run(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        """Run a cell to its end and read its files. Raises EngineError if a folder cannot be made."""
-        begin, outcome = time.monotonic(), AgentOutcome(cell.id, isolation={"isolation": "processes"})
+    def run(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
+        """Run a job to its end and read its files. Raises EngineError if a folder cannot be made."""
+        begin, outcome = time.monotonic(), AgentOutcome(job.id, isolation={"isolation": "processes"})
         try:
             root = Path(tempfile.mkdtemp(prefix="repro-agent-"))
             own, gateway_folder, folder, home = (root / name for name in ("s", "gw", "cell", "home"))
             for each in (own, gateway_folder / "journal", folder / SOLUTIONS, folder / TRANSCRIPT, home):
                 each.mkdir(parents=True)
-            told = self._write(cell, own / "gw.sock", gateway_folder, folder)
+            told = self._write(job, own / "gw.sock", gateway_folder, folder)
         except OSError as error:
             raise EngineError("cannot make a temporary folder", error.strerror or str(error)) from error
         gateway = agent = None
         try:
-            gateway = _child("gateway", gateway_folder, settings.cell_env({"TMPDIR": str(own)}), stdin=subprocess.PIPE)
+            gateway = _child("gateway", gateway_folder, config.job_env({"TMPDIR": str(own)}), stdin=subprocess.PIPE)
             assert gateway.stdin is not None
             try:
                 self._greet(gateway, gateway_folder, secrets)
             except EngineError as error:
                 outcome.cause, outcome.ending, outcome.gateway_ending = "infrastructure", str(error), str(error)
                 return outcome
-            environment = settings.agent_env(home, {"CUDA_VISIBLE_DEVICES": self.gpu or ""})
+            environment = config.agent_env(home, {"CUDA_VISIBLE_DEVICES": self.gpu or ""})
             agent = _child("agent", folder, environment, stdin=subprocess.DEVNULL)
-            self._watch(agent, gateway, cell, outcome, gateway_folder, folder)
+            self._watch(agent, gateway, job, outcome, gateway_folder, folder)
             return outcome
         finally:
             for child in (agent, gateway):
@@ -102,17 +103,17 @@ class Room:
             outcome.agent_files, outcome.cut = basket.files | {AGENT_JSON: told}, basket.cut
             outcome.gateway_files = _gateway_files(gateway_folder, secrets)
             outcome.wall_s = round(time.monotonic() - begin, 3)
-            folders.remove(root)
+            removal.remove(root)
 
-    def _write(self, cell: AgentCell, address: Path, gateway: Path, folder: Path) -> bytes:
+    def _write(self, job: AgentJob, address: Path, gateway: Path, folder: Path) -> bytes:
         """Fill both folders; return the configuration of the agent's session."""
         paths = {"socket": str(address), "journal": str(gateway / "journal")}
-        jsonio.write(gateway / GATEWAY_JSON, cell.gateway | paths)
-        if cell.script:
-            (gateway / SCRIPT).write_bytes(cell.script)
-        told = jsonio.render(cell.agent | {"socket": str(address), "relay_port": _free_port()})
+        jsonio.write(gateway / GATEWAY_JSON, job.gateway | paths)
+        if job.script:
+            (gateway / SCRIPT).write_bytes(job.script)
+        told = jsonio.render(job.agent | {"socket": str(address), "relay_port": _free_port()})
         (folder / AGENT_JSON).write_bytes(told)
-        for name, content in cell.files.items():
+        for name, content in job.files.items():
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
@@ -139,17 +140,17 @@ class Room:
         raise EngineError("the gateway did not start", f"it was silent for {READY_S:.0f} s")
 
     def _watch(
-        self, agent: subprocess.Popen[bytes], gateway: subprocess.Popen[bytes], cell: AgentCell,
+        self, agent: subprocess.Popen[bytes], gateway: subprocess.Popen[bytes], job: AgentJob,
         outcome: AgentOutcome, gateway_folder: Path, folder: Path,
     ) -> None:  # fmt: skip
-        late = time.monotonic() + cell.wall_s + ALLOWANCE_S
+        late = time.monotonic() + job.wall_s + ALLOWANCE_S
         kill_at: float | None = None
         while agent.poll() is None:
             now, reason, cause = time.monotonic(), "", ""
             if self.stopping.is_set():
                 reason, cause = "the run was stopped", "stopped"
             elif now > late:
-                reason, cause = f"it ran {cell.wall_s:.0f} s and did not end by itself", "timeout"
+                reason, cause = f"it ran {job.wall_s:.0f} s and did not end by itself", "timeout"
             elif gateway.poll() is not None:
                 reason = f"the gateway ended with exit code {gateway.returncode}{_tail(gateway_folder)}"
                 outcome.gateway_ending, cause = reason, "infrastructure"
@@ -165,7 +166,7 @@ class Room:
 
 def _child(verb: str, folder: Path, env: dict[str, str], *, stdin: int) -> subprocess.Popen[bytes]:
     """Start `repro VERB FOLDER`; its output goes to files in the folder."""
-    command = [*settings.COMMAND, verb, str(folder)]
+    command = [*config.COMMAND, verb, str(folder)]
     out, err = _log(folder, "stdout"), _log(folder, "stderr")
     with out, err:
         return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The interface of engines: run a list of cells and yield one outcome for each, whatever happens to a cell."""
+"""The interface of engines: run a list of jobs and yield one outcome for each, whatever happens to a job."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import json
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
-from repro import jsonio
-from repro.cells import CELLS, ENDED, Cell, Outcome
-from repro.engines.agent import AgentCell, AgentOutcome
+from repro.engines.agent import AgentJob, AgentOutcome
 from repro.errors import EngineGone, PrerequisiteError
+from repro.records.job import ENDED, JOBS, Job, Outcome
+from repro.system import jsonio
 
 Progress = Callable[[str], None]
-#: Yields outcomes as the cells end; returns how the process or container ended ("" if well).
+#: Yields outcomes as the jobs end; returns how the process or container ended ("" if well).
 Attempt = Generator[Outcome, None, str]
 START_ALLOWANCE_S = 120.0
 
 
 class Engine(abc.ABC):
-    """Runs cells. Cells given together share a process and a container; call `run` for each to separate them."""
+    """Runs jobs. Jobs given together share a process and a container; call `run` for each to separate them."""
 
     name: str
     device: str
 
     @abc.abstractmethod
-    def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> Attempt:
-        """Run cells in one process or container, which is ended too if the generator is closed early.
+    def attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
+        """Run jobs in one process or container, which is ended too if the generator is closed early.
 
         Raises EngineGone if the engine itself no longer answers.
         """
@@ -37,7 +37,7 @@ class Engine(abc.ABC):
     def describe(self) -> dict[str, Any]:
         """Return name, version and isolation, for the bundle."""
 
-    def run_agent(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
+    def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
         """Run one agent beside its gateway, with a GPU of its own if this engine has any.
 
         Safe to call from several threads. secrets: keys, which only the gateway's standard input receives. Raises
@@ -61,15 +61,15 @@ class Engine(abc.ABC):
     def kill(self) -> None:  # noqa: B027
         """Kill and remove everything of this run at once."""
 
-    def run(self, cells: list[Cell], progress: Progress) -> Generator[Outcome]:
-        """Yield one outcome for every cell, in order, each as soon as the cell ends.
+    def run(self, jobs: list[Job], progress: Progress) -> Generator[Outcome]:
+        """Yield one outcome for every job, in order, each as soon as the job ends.
 
-        A cell that ends its process fails alone; the remaining cells run in a new one.
+        A job that ends its process fails alone; the remaining jobs run in a new one.
         """
-        pending = list(cells)
+        pending = list(jobs)
         while pending:
-            timeout_s = sum(cell.timeout_s for cell in pending) + START_ALLOWANCE_S
-            left = {cell.id: cell for cell in pending}
+            timeout_s = sum(job.timeout_s for job in pending) + START_ALLOWANCE_S
+            left = {job.id: job for job in pending}
             try:
                 ending = yield from self._first(self.attempt(pending, timeout_s, progress), left)
             except EngineGone as error:
@@ -81,8 +81,8 @@ class Engine(abc.ABC):
                 yield Outcome(pending.pop(0).id, "failed", error=ending or "the cell left no outcome")
 
     @staticmethod
-    def _first(attempt: Attempt, left: dict[str, Cell]) -> Attempt:
-        """Yield an attempt's first outcome of each cell in `left`, and remove that cell from it."""
+    def _first(attempt: Attempt, left: dict[str, Job]) -> Attempt:
+        """Yield an attempt's first outcome of each job in `left`, and remove that job from it."""
         ending = ""
         with contextlib.closing(attempt):
             while True:
@@ -91,25 +91,25 @@ class Engine(abc.ABC):
                 except StopIteration as end:
                     ending = str(end.value)
                     break
-                if left.pop(outcome.cell, None) is not None:
+                if left.pop(outcome.job, None) is not None:
                     yield outcome
         return ending
 
 
-def inbox(cells: list[Cell]) -> dict[str, bytes]:
-    """Return the files of a cell folder: the cells and the files that they name, under separate names for each."""
-    if len(cells) > 1:
-        cells = [cell.apart(f"{at}_") for at, cell in enumerate(cells)]
-    files = {CELLS: "".join(jsonio.dumps(cell.to_json()) + "\n" for cell in cells).encode()}
-    for cell in cells:
-        files |= cell.files
+def inbox(jobs: list[Job]) -> dict[str, bytes]:
+    """Return the files of a job folder: the jobs and the files that they name, under separate names for each."""
+    if len(jobs) > 1:
+        jobs = [job.apart(f"{at}_") for at, job in enumerate(jobs)]
+    files = {JOBS: "".join(jsonio.dumps(job.to_json()) + "\n" for job in jobs).encode()}
+    for job in jobs:
+        files |= job.files
     return files
 
 
 def follow(lines: Iterable[str], progress: Progress, read: Callable[[], str]) -> Iterator[Outcome]:
-    """Yield the outcomes of a cell process while it prints.
+    """Yield the outcomes of a job process while it prints.
 
-    At each line that says that a cell ended, and at the end, yield the new outcomes of the text that `read` returns.
+    At each line that says that a job ended, and at the end, yield the new outcomes of the text that `read` returns.
     Other lines are progress.
     """
     told = 0

@@ -1,8 +1,8 @@
-"""Cells in hardened containers of the one image, through the Docker SDK; `DOCKER_HOST=ssh://...` works too.
+"""Jobs in hardened containers of the one image, through the Docker SDK; `DOCKER_HOST=ssh://...` works too.
 
-Nothing is mounted from the host: a cell's folder is a named volume, filled and read as an archive. The container has
+Nothing is mounted from the host: a job's folder is a named volume, filled and read as an archive. The container has
 no network, a read-only root, no new privileges, and bounded processes and memory. It starts as root with one right, to
-change users: the launcher then makes a judge and workers, each with a user of its own (judge/launch.py).
+change users: the launcher then makes a judge and workers, each with a user of its own (judge/sandbox/launcher.py).
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ from docker.errors import APIError, ContainerError, DockerException, ImageNotFou
 from docker.transport import UnixHTTPAdapter
 from docker.types import DeviceRequest, Mount
 
-from repro import jsonio, settings
-from repro.cells import OUTCOMES, Cell
-from repro.engines import agent_docker, lease
-from repro.engines.agent import AgentCell, AgentOutcome
+from repro import config
+from repro.engines import agent_docker, resources
+from repro.engines.agent import AgentJob, AgentOutcome
 from repro.engines.base import Attempt, Engine, Progress, follow, inbox
 from repro.errors import EngineError, EngineGone, PrerequisiteError
-from repro.judge.procfs import stat
+from repro.records.job import OUTCOMES, Job
+from repro.system import jsonio
+from repro.system.procfs import stat
 
-CELL_FOLDER = "/cell"
+JOB_FOLDER = "/job"
 PIDS_LIMIT = 4096
 TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
 SHM_BYTES = 1 << 30
-# Share of the engine's memory that one cell may use; beyond it the kernel ends the largest process of the container.
+# Share of the engine's memory that one job may use; beyond it the kernel ends the largest process of the container.
 MEMORY_SHARE = 0.9
 CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S = 10, 600
-LABEL_RUN, LABEL_OWNER = f"{settings.LABEL}.run", f"{settings.LABEL}.owner"
-LABEL_ROLE = f"{settings.LABEL}.role"
+LABEL_RUN, LABEL_OWNER = f"{config.LABEL}.run", f"{config.LABEL}.owner"
+LABEL_ROLE = f"{config.LABEL}.role"
 
 GONE = (
     requests.exceptions.ConnectionError,
@@ -66,7 +67,7 @@ def connect() -> docker.DockerClient:
             version = first.version(api_version=False).get("ApiVersion")
         return docker.from_env(timeout=REQUEST_TIMEOUT_S, version=version)
     except (DockerException, OSError, urllib3.exceptions.HTTPError) as error:
-        where = settings.docker_host() or "the default socket"
+        where = config.docker_host() or "the default socket"
         reason = "it does not answer" if isinstance(error, DockerException | OSError) else str(error)
         raise PrerequisiteError(f"no Docker engine at {where}", reason, "Start one, or use --engine local.") from None
 
@@ -81,9 +82,9 @@ def _reach(client: docker.DockerClient) -> None:
 
 
 def find_image(client: docker.DockerClient) -> Any:
-    """Return the image that cells run in, or None if the engine has none of that name."""
+    """Return the image that jobs run in, or None if the engine has none of that name."""
     try:
-        return client.images.get(settings.image())
+        return client.images.get(config.image())
     except ImageNotFound:
         return None
 
@@ -97,7 +98,7 @@ def _without_host(name: str) -> str:
 def toolkit_version() -> str:
     """Return the first line of `nvidia-ctk --version`; empty if it is not installed or the engine is remote."""
     program = shutil.which("nvidia-ctk")
-    if program is None or settings.docker_host().startswith(("ssh://", "tcp://")):
+    if program is None or config.docker_host().startswith(("ssh://", "tcp://")):
         return ""
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
@@ -127,7 +128,7 @@ def alive(owner: str) -> bool:
 
 
 class DockerEngine(Engine):
-    """Runs cells in containers, one container for each call of `attempt`."""
+    """Runs jobs in containers, one container for each call of `attempt`."""
 
     name = "docker"
 
@@ -135,16 +136,16 @@ class DockerEngine(Engine):
         self.client = connect()
         info = self.client.info()
         try:
-            self.image = self.client.images.get(settings.image())
+            self.image = self.client.images.get(config.image())
         except ImageNotFound:
             raise PrerequisiteError(
-                f"the engine has no image {settings.image()!r}", "", "Build it with `make image`."
+                f"the engine has no image {config.image()!r}", "", "Build it with `make image`."
             ) from None
         self.version = str(info.get("ServerVersion", "?"))
         self.memory = int(info.get("MemTotal", 0))
         runtimes = info.get("Runtimes") or {}
         self.runtime = "nvidia" if "nvidia" in runtimes else str(info.get("DefaultRuntime", "runc"))
-        able = "nvidia" in runtimes or bool(info.get("CDISpecDirs")) or bool(lease.visible())
+        able = "nvidia" in runtimes or bool(info.get("CDISpecDirs")) or bool(resources.visible())
         self.device = "cpu" if device == "cpu" or gpus == "none" or not able else "cuda"
         if device == "cuda" and self.device != "cuda":
             raise PrerequisiteError(
@@ -183,24 +184,24 @@ class DockerEngine(Engine):
             "repo_digests": [_without_host(name) for name in self.image.attrs.get("RepoDigests") or []],
         }
 
-    def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> Attempt:
-        candidates = (lease.select(self.gpus) or ["0"]) if self.device == "cuda" else []
-        with lease.hold(candidates, progress, self.stopping) as gpu, self._guard():
-            return (yield from self._run(cells, gpu, timeout_s, progress))
+    def attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
+        candidates = (resources.select(self.gpus) or ["0"]) if self.device == "cuda" else []
+        with resources.hold(candidates, progress, self.stopping) as gpu, self._guard():
+            return (yield from self._run(jobs, gpu, timeout_s, progress))
 
-    def run_agent(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        candidates = (lease.select(self.gpus) or ["0"]) if self.device == "cuda" else []
+    def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
+        candidates = (resources.select(self.gpus) or ["0"]) if self.device == "cuda" else []
         labels = {LABEL_RUN: self.run_id, LABEL_OWNER: _owner()}
-        with lease.hold(candidates, progress, self.stopping) as gpu:
+        with resources.hold(candidates, progress, self.stopping) as gpu:
             room = agent_docker.Room(self.client, self.image.id, f"repro-{self.run_id}", labels, self.memory, gpu,
                                      self.stopping)  # fmt: skip
             with self._guard():
-                return room.run(cell, secrets, progress)
+                return room.run(job, secrets, progress)
 
     def look(self, program: str) -> str:
         options = {"network_mode": "none", "read_only": True, "cap_drop": ["ALL"], "remove": True,
                    "security_opt": ["no-new-privileges"],
-                   "labels": {LABEL_RUN: self.run_id, LABEL_OWNER: _owner(), LABEL_ROLE: "cell"}}  # fmt: skip
+                   "labels": {LABEL_RUN: self.run_id, LABEL_OWNER: _owner(), LABEL_ROLE: "job"}}  # fmt: skip
         command = ["-c", program]
         try:
             with self._guard():
@@ -212,7 +213,7 @@ class DockerEngine(Engine):
     def halt(self) -> None:
         self.stopping.set()
         for container in self._mine():
-            if container.labels.get(LABEL_ROLE) == "cell":
+            if container.labels.get(LABEL_ROLE) == "job":
                 _quietly(container.kill)
 
     def kill(self) -> None:
@@ -243,14 +244,14 @@ class DockerEngine(Engine):
                                         "Install the NVIDIA Container Toolkit.") from error  # fmt: skip
             raise EngineError("the Docker engine refused a cell", text) from error
 
-    def _run(self, cells: list[Cell], gpu: str | None, timeout_s: float, progress: Progress) -> Attempt:
+    def _run(self, jobs: list[Job], gpu: str | None, timeout_s: float, progress: Progress) -> Attempt:
         name = f"repro-{self.run_id}-{uuid.uuid4().hex[:8]}"
         labels = {LABEL_RUN: self.run_id, LABEL_OWNER: _owner()}
         volume = self.client.volumes.create(name, labels=labels)
         container = None
         try:
             container = self.client.containers.create(**self._options(name, labels, gpu))
-            container.put_archive(CELL_FOLDER, _tar(inbox(cells)))
+            container.put_archive(JOB_FOLDER, _tar(inbox(jobs)))
             container.start()
             return (yield from self._watch(container, timeout_s, progress))
         finally:
@@ -264,21 +265,21 @@ class DockerEngine(Engine):
             "REPRO_ENGINE_VERSION": self.version,
             "REPRO_RUNTIME": self.runtime,
             "REPRO_CONTAINER": jsonio.dumps(self.facts),
-            "REPRO_SAMPLE_MS": settings.sample_text(),
+            "REPRO_SAMPLE_MS": config.sample_text(),
         }
         requests_ = [DeviceRequest(device_ids=[gpu], capabilities=[["gpu"]])] if gpu is not None else []
         return {
             "image": self.image.id,
-            "command": ["cell", CELL_FOLDER],
+            "command": ["job", JOB_FOLDER],
             "name": name,
-            "labels": labels | {LABEL_ROLE: "cell"},
+            "labels": labels | {LABEL_ROLE: "job"},
             "environment": environment,
-            # root with only the rights to change users, which the cell drops for the judge and the workers
+            # root with only the rights to change users, which the job drops for the judge and the workers
             "user": "0:0",
             "network_mode": "none",
             "read_only": True,
             "tmpfs": {"/tmp": TMPFS},  # noqa: S108
-            "mounts": [Mount(CELL_FOLDER, name, type="volume")],
+            "mounts": [Mount(JOB_FOLDER, name, type="volume")],
             "cap_drop": ["ALL"],
             "cap_add": ["SETUID", "SETGID"],
             "security_opt": ["no-new-privileges"],
@@ -303,7 +304,7 @@ class DockerEngine(Engine):
         timer.daemon = True
         timer.start()
         try:
-            yield from follow(_lines(container), progress, lambda: _read(container, f"{CELL_FOLDER}/{OUTCOMES}"))
+            yield from follow(_lines(container), progress, lambda: _read(container, f"{JOB_FOLDER}/{OUTCOMES}"))
             code = int(container.wait()["StatusCode"])
         finally:
             timer.cancel()
@@ -332,7 +333,7 @@ def _tar(files: dict[str, bytes]) -> bytes:
         for name, content in files.items():
             info = tarfile.TarInfo(name)
             info.size, info.mtime, info.mode = len(content), int(time.time()), 0o444
-            info.uid = info.gid = settings.CONTAINER_UID
+            info.uid = info.gid = config.CONTAINER_UID
             archive.addfile(info, io.BytesIO(content))
     return stream.getvalue()
 

@@ -1,4 +1,4 @@
-"""Runs cells as child processes in sessions of their own, without a container."""
+"""Runs jobs as child processes in sessions of their own, without a container."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from repro import folders, settings
-from repro.cells import OUTCOMES, Cell
-from repro.engines import agent_local, lease
-from repro.engines.agent import AgentCell, AgentOutcome
+from repro import config
+from repro.engines import agent_local, resources
+from repro.engines.agent import AgentJob, AgentOutcome
 from repro.engines.base import Attempt, Engine, Progress, follow, inbox
 from repro.errors import EngineError, PrerequisiteError
-from repro.judge.procfs import descendants
+from repro.records.job import OUTCOMES, Job
+from repro.system import removal
+from repro.system.procfs import descendants
 
 # A disk with less free space than this counts as full.
 FULL_BYTES = 64 << 10
 
 
 class LocalEngine(Engine):
-    """Runs `repro cell FOLDER` in a temporary folder. docs/judging.md says what it does not isolate."""
+    """Runs `repro job FOLDER` in a temporary folder. docs/judging.md says what it does not isolate."""
 
     name = "local"
 
     def __init__(self, *, gpus: str, device: str) -> None:
-        self.gpus = lease.select(gpus) if device != "cpu" and lease.visible() else []
+        self.gpus = resources.select(gpus) if device != "cpu" and resources.visible() else []
         self.device = "cuda" if device in ("auto", "cuda") and self.gpus else "cpu"
         if device == "cuda" and not self.gpus:
             raise PrerequisiteError("no NVIDIA GPU here", "NVML reports none", "Use --device cpu --size smoke.")
@@ -48,11 +49,11 @@ class LocalEngine(Engine):
     def describe(self) -> dict[str, Any]:
         return {"engine": "local", "isolation": "processes", "python": platform.python_version()}
 
-    def attempt(self, cells: list[Cell], timeout_s: float, progress: Progress) -> Attempt:
+    def attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
         try:
-            # only the cell's process may read its files; workers of any user write their temporary files beside them
+            # only the job's process may read its files; workers of any user write their temporary files beside them
             root = Path(tempfile.mkdtemp(prefix="repro-cell-"))
-            folder, scratch = root / "cell", root / "tmp"
+            folder, scratch = root / "job", root / "tmp"
             folder.mkdir(0o700)
             scratch.mkdir()
             scratch.chmod(0o1777)
@@ -62,23 +63,23 @@ class LocalEngine(Engine):
                 "cannot make a temporary folder", error.strerror or str(error), "Free disk space."
             ) from error
         try:
-            with lease.hold(self.gpus, progress, self.stopping) as gpu:
+            with resources.hold(self.gpus, progress, self.stopping) as gpu:
                 try:
-                    for name, content in inbox(cells).items():
+                    for name, content in inbox(jobs).items():
                         (folder / name).write_bytes(content)
                 except OSError as error:
                     raise EngineError(f"cannot write to {folder}", error.strerror or str(error)) from error
                 return (yield from self._serve(folder, gpu, timeout_s, progress))
         finally:
-            folders.remove(root)
+            removal.remove(root)
 
-    def run_agent(self, cell: AgentCell, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        with lease.hold(self.gpus, progress, self.stopping) as gpu:
-            return agent_local.Room(gpu, self.stopping).run(cell, secrets, progress)
+    def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
+        with resources.hold(self.gpus, progress, self.stopping) as gpu:
+            return agent_local.Room(gpu, self.stopping).run(job, secrets, progress)
 
     def look(self, program: str) -> str:
         command = [sys.executable, "-P", "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, env=settings.cell_env({}), check=False)
+        done = subprocess.run(command, capture_output=True, text=True, env=config.job_env({}), check=False)
         if done.returncode:
             raise EngineError("the environment's Python failed", done.stderr[-300:])
         return done.stdout
@@ -95,11 +96,11 @@ class LocalEngine(Engine):
                 os.kill(pid, signal.SIGKILL)
 
     def _serve(self, folder: Path, gpu: str | None, timeout_s: float, progress: Progress) -> Attempt:
-        """Run the cell process to its end."""
+        """Run the job process to its end."""
         file = folder / OUTCOMES
-        # temporary files lie beside the cell's folder, so that they are removed with it in every case
-        environment = settings.cell_env({"CUDA_VISIBLE_DEVICES": gpu or "", "TMPDIR": str(folder.parent / "tmp")})
-        command = [*settings.COMMAND, "cell", str(folder)]
+        # temporary files lie beside the job's folder, so that they are removed with it in every case
+        environment = config.job_env({"CUDA_VISIBLE_DEVICES": gpu or "", "TMPDIR": str(folder.parent / "tmp")})
+        command = [*config.COMMAND, "job", str(folder)]
         with (folder / "stderr").open("wb") as stderr:
             child = subprocess.Popen(
                 command,
@@ -144,7 +145,7 @@ class LocalEngine(Engine):
 
 
 def _kill(child: subprocess.Popen[str]) -> None:
-    """Kill the cell and its workers. These are in sessions of their own and are found as children, while it lives."""
+    """Kill the job and its workers. These are in sessions of their own and are found as children, while it lives."""
     for pid in descendants(child.pid):
         try:
             os.kill(pid, signal.SIGKILL)

@@ -2,7 +2,7 @@
 
 Every value is {"value", "source", "status", "class"}. Status: ok, or one of not_supported, no_permission,
 function_not_found, absent, unknown, failed, with the reason after a colon. `classes` lists the classes, `difference`
-says what they mean for a comparison, and `telemetry` observes the GPU while a cell runs.
+says what they mean for a comparison, and `telemetry` observes the GPU while a job runs.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from repro import settings
+from repro import config
 from repro.fingerprint.entry import entry
 
 # Facts that an engine passes to a container through its environment; `engines/docker` sets them.
@@ -29,8 +29,8 @@ def _id() -> str | None:
 
 def values() -> dict[str, Any]:
     """Return the engine's facts, the image's system packages and the container's id; absent outside of a container."""
-    facts = settings.container_facts()
-    why = "absent: " + ("the engine did not tell" if settings.in_container() else "not in a container")
+    facts = config.container_facts()
+    why = "absent: " + ("the engine did not tell" if config.in_container() else "not in a container")
     found = {name: entry(facts.get(name) or None, "the engine", "ok" if facts.get(name) else why) for name in TOLD}
     found["container_id"] = entry(_id(), str(MOUNTS))
     if PACKAGES.exists():

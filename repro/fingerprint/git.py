@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from typing import Any
 
-from repro import settings
+from repro import config
 
 IN_IMAGE, COMMIT, DIRTY = "image build argument", "git rev-parse", "git status"
 
@@ -21,12 +21,12 @@ def _unknown(why: str) -> dict[str, Any]:
 
 def values() -> dict[str, Any]:
     """Return `git_commit` and `git_dirty` as fingerprint values; `unknown` with the reason if they cannot be found."""
-    facts = settings.container_facts()
+    facts = config.container_facts()
     if "git_sha" in facts:
         told = {"git_commit": facts["git_sha"], "git_dirty": facts.get("git_dirty", "unknown")}
         why = "the image was built without this build argument"
         return {name: _entry(None if value == "unknown" else value, IN_IMAGE, why) for name, value in told.items()}
-    if not (settings.ROOT / ".git").exists():
+    if not (config.ROOT / ".git").exists():
         return _unknown("the tree is a copy without history")
     program = shutil.which("git")
     if program is None:
@@ -34,7 +34,7 @@ def values() -> dict[str, Any]:
 
     def ask(*words: str) -> tuple[str | None, str]:
         done = subprocess.run(
-            [program, "-C", str(settings.ROOT), *words], capture_output=True, text=True, check=False
+            [program, "-C", str(config.ROOT), *words], capture_output=True, text=True, check=False
         )  # fmt: skip
         if done.returncode:
             return None, " ".join(done.stderr.split())[:200] or "the tree has no commit"

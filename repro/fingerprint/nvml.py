@@ -15,7 +15,7 @@ from typing import Any
 
 import pynvml
 
-from repro import settings
+from repro import config
 from repro.fingerprint.entry import entry
 
 STATUS = {
@@ -72,7 +72,7 @@ def device(uuid: str = "") -> tuple[Any, str]:
 
     Without a UUID it is the GPU that this process was given, else the first.
     """
-    uuid = uuid or settings.visible_gpu()
+    uuid = uuid or config.visible_gpu()
     found = ask("DeviceGetHandleByUUID", uuid) if uuid else ask("DeviceGetHandleByIndex", 0)
     return found["value"], "" if found["value"] is not None else found["status"]
 

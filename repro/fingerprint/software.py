@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 from typing import Any
 
-from repro import __version__, settings
+from repro import __version__, config
 from repro.fingerprint.entry import entry
 
 PACKAGES = ("torch", "triton", "numpy", "nvidia-ml-py", "tabulate", "rich", "python-dotenv")
@@ -64,7 +64,7 @@ def _torch() -> dict[str, Any]:
 
 def _caches() -> dict[str, Any]:
     """Return whether the folders that this process compiles into already hold compiled kernels."""
-    folders = settings.compile_caches()
+    folders = config.compile_caches()
     if not folders:
         return entry(None, "TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR", "absent: neither is set")
     warm = any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
@@ -80,9 +80,9 @@ def values() -> dict[str, Any]:
             found[name.replace("-", "_")] = entry(_version(name), "package metadata")
     found["nvidia_packages"] = entry(_libraries() or None, "package metadata")
     found |= _torch()
-    found["environment"] = entry(settings.fingerprint_env(), "allow-listed variables")
-    found["environment_withheld"] = entry(settings.withheld(), "names of variables that workers do not inherit")
-    found["visible_devices"] = entry(settings.visible_devices(), "CUDA_VISIBLE_DEVICES")
+    found["environment"] = entry(config.fingerprint_env(), "allow-listed variables")
+    found["environment_withheld"] = entry(config.withheld(), "names of variables that workers do not inherit")
+    found["visible_devices"] = entry(config.visible_devices(), "CUDA_VISIBLE_DEVICES")
     return found | {"compile_caches": _caches()}
 
 
@@ -99,4 +99,4 @@ def off_pin() -> dict[str, str]:
         found["triton"] = triton.__version__
     except ImportError:
         found["cuda"] = "absent"
-    return {name: version for name, version in found.items() if version != settings.PINS[name]}
+    return {name: version for name, version in found.items() if version != config.PINS[name]}

@@ -1,6 +1,6 @@
-"""Observation of the GPU while a cell runs: snapshots before, warm, timed and after, and the sampler between them.
+"""Observation of the GPU while a job runs: snapshots before, warm, timed and after, and the sampler between them.
 
-Nothing here can fail a cell or change a verdict: a missing observation has its reason. A solution with the judge's user
+Nothing here can fail a job or change a verdict: a missing observation has its reason. A solution with the judge's user
 (under ENGINE=local without root) could end the sampler; then its series is short, and the status says so.
 """
 
@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from repro import settings
+from repro import config
 from repro.fingerprint import classes, gpu, host, nvml, series, state
 from repro.fingerprint.entry import entry
 
@@ -29,7 +29,7 @@ class Telemetry:
     """
 
     def __init__(self, device: str, uuid: str = "") -> None:
-        self.device, self.uuid = device, uuid or settings.visible_gpu()
+        self.device, self.uuid = device, uuid or config.visible_gpu()
         self.begin_s = time.monotonic()
         # No CUDA context exists before torch is imported, so memory in use then belongs to other programs.
         self.fresh = "torch" not in sys.modules
@@ -44,7 +44,7 @@ class Telemetry:
 
     def _start(self) -> None:
         try:
-            self.period_ms = settings.sample_ms()
+            self.period_ms = config.sample_ms()
             if not self.period_ms:
                 self.status = "off: REPRO_SAMPLE_MS is 0"
                 return
@@ -53,7 +53,7 @@ class Telemetry:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-s", "-m", "repro.fingerprint.sampler", *told],
                 stdin=subprocess.DEVNULL, stdout=self._file, stderr=subprocess.DEVNULL, cwd="/",
-                env=settings.sampler_env(),
+                env=config.sampler_env(),
             )  # fmt: skip
             self.status = "ok"
         except (OSError, ValueError) as error:
@@ -83,7 +83,7 @@ class Telemetry:
         """End the sampler and return the observations.
 
         They are {"dynamic": snapshots, "telemetry": {"sampler", "marks", "windows", "warnings", "series"}}. windows:
-        `cell`, and `timing` if something was timed.
+        `job`, and `timing` if something was timed.
         """
         self.mark("after")
         taken = self._series()

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from repro import settings
+from repro import config
 from repro.fingerprint.entry import entry
 
 TIMEOUT_S = 20
@@ -57,4 +57,4 @@ def programs() -> dict[str, Any]:
     with ThreadPoolExecutor(len(PROGRAMS)) as pool:
         answers = dict(zip(PROGRAMS, pool.map(_printed, PROGRAMS, PROGRAMS.values()), strict=True))
     found = {program: entry(version, f"{program} --version", why) for program, (version, why) in answers.items()}
-    return found | {"compiler_chosen": entry(Path(settings.compiler()).name or None, "CC")}
+    return found | {"compiler_chosen": entry(Path(config.compiler()).name or None, "CC")}

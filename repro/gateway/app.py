@@ -9,11 +9,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from repro.gateway.admission import LARGEST_BODY, LARGEST_CALL, Full, Room
 from repro.gateway.budgets import Budgets
 from repro.gateway.journal import Journal
 from repro.gateway.messages import Messages
 from repro.gateway.refusal import Refusal, brief
-from repro.gateway.room import LARGEST_BODY, LARGEST_CALL, Full, Room
 
 if TYPE_CHECKING:
     from repro.gateway.mcp import Mcp
@@ -25,7 +25,7 @@ MOST_VALUES = 200_000
 
 
 class App:
-    """The ASGI application of one cell. mcp: None in an arm without knowledge."""
+    """The ASGI application of one job. mcp: None in an arm without knowledge."""
 
     def __init__(self, messages: Messages, mcp: Mcp | None, budgets: Budgets, journal: Journal) -> None:
         self._messages, self._mcp, self._budgets, self._journal = messages, mcp, budgets, journal

@@ -1,4 +1,4 @@
-"""Budgets of a cell, equal for every agent."""
+"""Budgets of a job, equal for every agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOLD = {
 
 
 class Budgets:
-    """Limits on one cell's use.
+    """Limits on one job's use.
 
     An admitted request is finished. Requests run side by side only if together they cannot reach the limits, so tokens
     and money exceed their limits by at most one request. Turns and knowledge calls end exactly on their limits.
@@ -90,7 +90,7 @@ class Budgets:
         }
 
     def refusal(self) -> Refusal | None:
-        """Return why no further request may pass, or None. The first refusal records what stopped the cell."""
+        """Return why no further request may pass, or None. The first refusal records what stopped the job."""
         for name, (used, limit) in self._used(admitted=True).items():
             if limit is not None and used >= limit:
                 self.meter.stopped = self.meter.stopped or f"budget:{name}"

@@ -62,7 +62,7 @@ class KnowledgeSpec:
 class Config:
     """The checked contents of gateway.json. max_tokens: most tokens of one reply."""
 
-    cell: str
+    job: str
     arm: str
     model: str
     socket: Path
@@ -132,7 +132,7 @@ def read(folder: Path) -> Config:
             raise _wrong(f"{name} is missing")
     limits = _part(told, "budgets", NAMES)
     return Config(
-        cell=told["cell"],
+        job=told["cell"],
         arm=_one_of(told.get("arm"), ARMS, "arm"),
         model=told["model"],
         socket=folder / told["socket"],
@@ -197,7 +197,7 @@ def secrets(stream: BinaryIO, wait_s: float = SECRETS_WAIT_S) -> dict[str, str]:
 
 
 def needed(config: Config, keys: dict[str, str]) -> None:
-    """Check that a cell's keys and prices exist, before money is spent. Raises PrerequisiteError."""
+    """Check that a job's keys and prices exist, before money is spent. Raises PrerequisiteError."""
     wanted = {"anthropic": "ANTHROPIC_API_KEY", "bedrock": "AWS_BEARER_TOKEN_BEDROCK"}.get(config.upstream.kind)
     if wanted and wanted not in keys:
         raise PrerequisiteError(

@@ -13,8 +13,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from repro import jsonio
 from repro.gateway.redact import Redactor
+from repro.system import jsonio
 
 FILE = "journal.jsonl"
 # Beyond this many bytes, lines leave out all text and refusals have no lines (the meter counts them), so that no agent

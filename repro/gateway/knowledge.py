@@ -76,7 +76,7 @@ class Pages:
             answer = await asyncio.get_running_loop().run_in_executor(
                 self._thread, self._call, name, arguments, self._kind
             )
-        except Exception as error:  # our own faults must reach the journal and not end the cell
+        except Exception as error:  # our own faults must reach the journal and not end the job
             return Consulted(f"The knowledge base failed: {type(error).__name__}.", is_error=True, failed=True)
         return Consulted(answer.text, tuple(answer.hits), answer.is_error, answer.is_error)
 
@@ -154,7 +154,7 @@ async def _remote(spec: KnowledgeSpec, key: str, redactor: Redactor) -> AsyncIte
 
 @contextlib.asynccontextmanager
 async def started(config: Config, keys: dict[str, str], redactor: Redactor) -> AsyncIterator[Knowledge]:
-    """Run the knowledge base of a cell.
+    """Run the knowledge base of a job.
 
     Raises PrerequisiteError, UsageError, and ReproError for a server that does not start.
     """

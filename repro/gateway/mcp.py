@@ -14,13 +14,13 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Message, Receive, Scope, Send
 
 from repro.gateway import knowledge
+from repro.gateway.admission import LARGEST_CALL
 from repro.gateway.budgets import Budgets
 from repro.gateway.config import Config
 from repro.gateway.journal import Journal, short
 from repro.gateway.knowledge import Knowledge
 from repro.gateway.meter import Meter
 from repro.gateway.refusal import brief
-from repro.gateway.room import LARGEST_CALL
 
 NAME = "knowledge"
 
@@ -30,7 +30,7 @@ def _text(text: str, *, is_error: bool) -> types.CallToolResult:
 
 
 class Mcp:
-    """The MCP server of one cell."""
+    """The MCP server of one job."""
 
     def __init__(self, config: Config, base: Knowledge, meter: Meter, budgets: Budgets, journal: Journal) -> None:
         self._config, self._base, self._meter, self._budgets, self._journal = config, base, meter, budgets, journal

@@ -1,4 +1,4 @@
-"""The meter of a cell: tokens by class (as the provider reports), money, turns, knowledge calls, refusals, errors."""
+"""The meter of a job: tokens by class (as the provider reports), money, turns, knowledge calls, refusals, errors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from repro import jsonio
 from repro.gateway.prices import CLASSES, usd
+from repro.system import jsonio
 
 
 def _count(value: object) -> int:
@@ -42,7 +42,7 @@ def tokens(usage: dict[str, Any]) -> dict[str, int]:
 
 
 class Meter:
-    """The counts of one cell, saved after every request.
+    """The counts of one job, saved after every request.
 
     path: meter.json; an existing one is continued. rates: USD for a million tokens by class, or None for a model
     without a known price, and then `usd` stays null. failing: the provider's failure of the last message, or "".

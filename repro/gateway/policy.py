@@ -83,7 +83,7 @@ def tool_names(body: dict[str, Any]) -> set[str]:
 
 @dataclass
 class Policy:
-    """The rules of one cell. listed: whether a request has shown the expected tools to the model."""
+    """The rules of one job. listed: whether a request has shown the expected tools to the model."""
 
     config: Config
     listed: bool = field(default=False)

@@ -7,8 +7,8 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from repro import jsonio
 from repro.errors import UsageError
+from repro.system import jsonio
 
 MARK = "[redacted]"
 SHORTEST = 8

@@ -1,4 +1,4 @@
-"""`repro gateway FOLDER`: serves one cell on its unix socket until SIGTERM."""
+"""`repro gateway FOLDER`: serves one job on its unix socket until SIGTERM."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _claim(path: Path) -> None:
 
 
 async def _serve(config: Config, keys: dict[str, str], redactor: Redactor) -> None:
-    about = {"cell": config.cell, "arm": config.arm, "model": config.model, "upstream": config.upstream.kind}
+    about = {"cell": config.job, "arm": config.arm, "model": config.model, "upstream": config.upstream.kind}
     upstream = upstreams.choose(config, keys)
     meter = Meter(config.journal / "meter.json", config.rates, config.prices["as_of"], about)
     journal = Journal(config.journal, redactor)
@@ -154,7 +154,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> ReproError | None:
 
 
 def serve(folder: Path) -> int:
-    """Serve the cell of a folder until SIGTERM or SIGINT. Return 0 if it ended cleanly, 2 if it failed.
+    """Serve the job of a folder until SIGTERM or SIGINT. Return 0 if it ended cleanly, 2 if it failed.
 
     Keys come as one line of JSON on standard input. Raises UsageError and PrerequisiteError before it listens.
     """

@@ -1,4 +1,4 @@
-"""A nursery and its workers: `python -m repro.judge FD DEVICE [baselines]`. FD connects it to the launcher.
+"""A fork server and its workers: `python -m repro.judge FD DEVICE [baselines]`. FD connects it to the launcher.
 
 A worker is confined before it reads anything from its judge. Landlock binds the calling thread and what it starts; a
 fork has one thread, whatever the imports started. Only the process that becomes a profiler leaves that to its child.
@@ -11,31 +11,31 @@ import socket
 import sys
 from pathlib import Path
 
-from repro import settings
-from repro.judge import confine, nursery
+from repro import config
+from repro.judge.sandbox import confinement, forkserver
 
 
 def main() -> None:
     """Fork workers. In each, confine the process, then serve the judge."""
     connection, device = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
-    us = nursery.serve(connection, device, compiles=nursery.COMPILES in sys.argv[3:])
+    us = forkserver.serve(connection, device, compiles=forkserver.COMPILES in sys.argv[3:])
     scratch = Path(us.scratch)
     os.chdir(scratch)
     if os.geteuid() == 0:  # child processes of confined root, in which torch compiles, have no CUDA
-        settings.compile_alone()
+        config.compile_alone()
     if us.serves == "profile":
-        from repro.judge import profile
+        from repro.judge.timing import counters
 
-        profile.become_ncu(us.fds[0], us.fds[1], scratch, us.shielded)
-    confined = confine.confine(scratch, [], us.shielded)
+        counters.become_ncu(us.fds[0], us.fds[1], scratch, us.shielded)
+    confined = confinement.confine(scratch, [], us.shielded)
     if us.serves == "parity":
-        from repro.judge import parity
+        from repro.judge.timing import published_protocol
 
-        parity.serve(us.fds[0], us.fds[1], us.device, scratch)
+        published_protocol.serve(us.fds[0], us.fds[1], us.device, scratch)
     else:
-        from repro.judge import worker
+        from repro.judge.worker import server
 
-        worker.serve(us.fds[0], us.fds[1], us.device, scratch, confined, compiles=us.serves == nursery.COMPILES)
+        server.serve(us.fds[0], us.fds[1], us.device, scratch, confined, compiles=us.serves == forkserver.COMPILES)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,14 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-from repro.judge import ceilings, provenance, speedups, stats, timing
-from repro.judge.limits import CLASSES, class_of
-from repro.judge.metric import CODES, GUARDS
-from repro.problems import Problem
+from repro.judge.correctness.distance import CODES, GUARDS
+from repro.judge.correctness.tolerances import CLASSES, class_of
+from repro.judge.source import provenance
+from repro.judge.timing import intervals, roofline, sampling, speedups
+from repro.problems.catalogue import Problem
 
 if TYPE_CHECKING:
-    from repro.judge.subject import Subject
+    from repro.judge.implementation import Implementation
 
 # Baselines of the published speedups, by their names in a result.
 PUBLISHED_BASELINES = ("eager", "compile")
@@ -23,28 +24,30 @@ SAID_CHARS = 400
 NOT_TIMED = "only correct solutions are timed"
 
 
-def judge(subject: Subject, fixture: dict[str, Any]) -> dict[str, Any]:
+def judge(implementation: Implementation, fixture: dict[str, Any]) -> dict[str, Any]:
     """Return verdict, class and reasons from a solution's trials. Every planned kind must have been judged."""
-    reasons = list(subject.reasons)
-    worst = {name: max((v[name] for t in subject.distances.values() for v in t), default=None) for name in GUARDS}
-    facts = {"precision_class": None, "rel_l2": worst["rel_l2"], "distances": subject.distances}
-    if subject.failed:
-        return facts | {"verdict": subject.failed, "reasons": reasons}
-    missing = [kind for kind in fixture["trials"] if kind not in subject.distances]
+    reasons = list(implementation.reasons)
+    worst = {
+        name: max((v[name] for t in implementation.distances.values() for v in t), default=None) for name in GUARDS
+    }
+    facts = {"precision_class": None, "rel_l2": worst["rel_l2"], "distances": implementation.distances}
+    if implementation.failed:
+        return facts | {"verdict": implementation.failed, "reasons": reasons}
+    missing = [kind for kind in fixture["trials"] if kind not in implementation.distances]
     if missing:
         detail = f"trials that did not run: {', '.join(missing)}"
         return facts | {"verdict": "inconclusive", "reasons": [*reasons, {"code": "trials_missing", "detail": detail}]}
-    klass = class_of(subject.distances, fixture)
+    klass = class_of(implementation.distances, fixture)
     if klass is None:
-        return facts | {"verdict": "incorrect", "reasons": reasons + _excesses(subject, fixture)}
+        return facts | {"verdict": "incorrect", "reasons": reasons + _excesses(implementation, fixture)}
     return facts | {"verdict": "correct", "precision_class": klass, "reasons": reasons}
 
 
-def _excesses(subject: Subject, fixture: dict[str, Any]) -> list[dict[str, Any]]:
+def _excesses(implementation: Implementation, fixture: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a reason for each deciding trial kind: the guard that exceeds the loosest class's limit most."""
     loosest = CLASSES[fixture["dtype"]][-1]
     found = []
-    for kind, values in subject.distances.items():
+    for kind, values in implementation.distances.items():
         if kind not in fixture["trials"]:
             continue
         limits = fixture["trials"][kind]["limits"][loosest]
@@ -57,38 +60,40 @@ def _excesses(subject: Subject, fixture: dict[str, Any]) -> list[dict[str, Any]]
     return found
 
 
-def baseline(series: timing.Series) -> dict[str, Any]:
+def baseline(series: sampling.Series) -> dict[str, Any]:
     """Return the times of a torch baseline, ms: device (cold), latency (cold, with launch) and hot."""
-    return {"time_ms": stats.summary(series.device_ms)} | _others(series)
+    return {"time_ms": intervals.summary(series.device_ms)} | _others(series)
 
 
-def _others(series: timing.Series) -> dict[str, Any]:
-    latency = stats.summary(series.latency_ms) if series.latency_ms else None
+def _others(series: sampling.Series) -> dict[str, Any]:
+    latency = intervals.summary(series.latency_ms) if series.latency_ms else None
     return {"latency_ms": latency, "hot_ms": series.hot_ms}
 
 
 def result(
     problem: Problem,
-    subject: Subject,
+    implementation: Implementation,
     judged: dict[str, Any],
-    series: dict[str, timing.Series],
+    series: dict[str, sampling.Series],
     facts: dict[str, Any],
     reached: dict[str, Any] | None,
     trust: str,
 ) -> dict[str, Any]:
     """Return one entry of `results`; what is missing has its reason beside it."""
-    legacy_kinds = [k for k in ("native", "perturbed") if k in subject.legacy][:1] or list(subject.legacy)[:1]
-    uid = subject.hello.get("uid")
+    legacy_kinds = [k for k in ("native", "perturbed") if k in implementation.legacy][:1] or list(
+        implementation.legacy
+    )[:1]
+    uid = implementation.hello.get("uid")
     entry: dict[str, Any] = {
         "problem": problem.key,
-        "solution": subject.name,
+        "solution": implementation.name,
         "verdict": judged["verdict"],
         "reasons": judged["reasons"],
         "precision_class": judged["precision_class"],
         "rel_l2": judged["rel_l2"],
-        "legacy": subject.legacy[legacy_kinds[0]] if legacy_kinds else {},
+        "legacy": implementation.legacy[legacy_kinds[0]] if legacy_kinds else {},
         "distances": judged["distances"],
-        "neighbour": subject.neighbour,
+        "neighbour": implementation.neighbour,
         "time_ms": None,
         "latency_ms": None,
         "hot_ms": None,
@@ -97,28 +102,28 @@ def result(
         "floor_ms": None,
         "floor_fraction": None,
         "own_kernel_share": None,
-        "labels": sorted({*provenance.labels(subject.source), *_observed(subject, judged["verdict"])}),
+        "labels": sorted({*provenance.labels(implementation.source), *_observed(implementation, judged["verdict"])}),
         "trust": trust,
         "separation": _separation(trust, uid),
-        "confined": subject.hello.get("confined", {}),
+        "confined": implementation.hello.get("confined", {}),
         "measurement": reached is not None,
-        "memory": {n: _said(told, PEAK) if n == "solution" else told for n, told in subject.memory.items()},
-    } | _provenance(subject)
-    ours = series.get(subject.name)
+        "memory": {n: _said(told, PEAK) if n == "solution" else told for n, told in implementation.memory.items()},
+    } | _provenance(implementation)
+    ours = series.get(implementation.name)
     if judged["verdict"] != "correct" or ours is None or not ours.gated:
         return entry | {"time_reason": facts["status"] if judged["verdict"] == "correct" else NOT_TIMED}
-    entry["time_ms"] = stats.summary(ours.device_ms)
+    entry["time_ms"] = intervals.summary(ours.device_ms)
     entry |= _others(ours)
-    entry["modes"] = [_said(modes, MODES) for modes in subject.modes]
+    entry["modes"] = [_said(modes, MODES) for modes in implementation.modes]
     names = [n for n in facts["baseline_classes"] if n in series]
     ratio = {n: speedups.compare(series[n], ours) for n in names}
     if any(found["inputs"] == "other" for found in ratio.values()):
         entry["labels"] = sorted({*entry["labels"], "input_dependent_time"})
     alone = facts.get("alone", {})
-    if any(alone.get(name, 1.0) > 1 + timing.HELD_UP for name in ratio):
+    if any(alone.get(name, 1.0) > 1 + sampling.HELD_UP for name in ratio):
         entry["labels"] = sorted({*entry["labels"], "baselines_slower_beside_it"})
     for name, found in ratio.items():
-        if alone.get(name, 1.0) > 1 + timing.HELD_UP:  # slowed by the host, else the solution would be rejected
+        if alone.get(name, 1.0) > 1 + sampling.HELD_UP:  # slowed by the host, else the solution would be rejected
             found["at_least"] /= alone[name]
         found["word"] = speedups.word(found, speedups.noise(facts.get("aa")))
         if series[name].latency_ms and ours.latency_ms:
@@ -132,9 +137,9 @@ def result(
     return entry
 
 
-def _observed(subject: Subject, verdict: str) -> set[str]:
+def _observed(implementation: Implementation, verdict: str) -> set[str]:
     """Return the labels that the judge observed. A kernel that is wrong everywhere is not made for one shape."""
-    return subject.observed if verdict == "correct" else subject.observed - {"shape_specialised"}
+    return implementation.observed if verdict == "correct" else implementation.observed - {"shape_specialised"}
 
 
 def _said(told: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -151,12 +156,12 @@ def _separation(trust: str, uid: int | None) -> str:
     return "process" if uid is None or uid == os.geteuid() else "user"
 
 
-def _provenance(subject: Subject) -> dict[str, Any]:
+def _provenance(implementation: Implementation) -> dict[str, Any]:
     """Return the share of GPU time in the solution's own kernels, as the profiler in its process reported it."""
-    kernels, reason = subject.profile.get("kernels"), subject.profile.get("reason", "")
+    kernels, reason = implementation.profile.get("kernels"), implementation.profile.get("reason", "")
     if not isinstance(kernels, list) or not kernels:
         return {"own_kernel_share": None, "own_kernel_share_reason": str(reason or "not profiled")[:200]}
-    shares = provenance.share(kernels, subject.source)
+    shares = provenance.share(kernels, implementation.source)
     return {"own_kernel_share": shares["own"], "kernel_shares": shares}
 
 
@@ -176,8 +181,8 @@ def _floor(problem: Problem, entry: dict[str, Any], reached: dict[str, Any] | No
     if reached is None:
         entry["floor_reason"] = "no GPU: a time on the CPU has no floor"
         return
-    floor = ceilings.floor_ms(problem, entry["precision_class"], reached)
-    impossible = ceilings.impossible_ms(problem, entry["precision_class"], reached)
+    floor = roofline.floor_ms(problem, entry["precision_class"], reached)
+    impossible = roofline.impossible_ms(problem, entry["precision_class"], reached)
     if floor is None or impossible is None:
         entry["floor_reason"] = "the work of this problem at this size is unknown"
         return

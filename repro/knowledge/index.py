@@ -61,7 +61,7 @@ class Index:
             self._db.execute(f"INSERT INTO {table}(rowid, text) VALUES (?, ?)", (n, fold(text)))  # noqa: S608
 
     def stems(self, text: str) -> dict[str, str]:
-        """Return the words of a text that carry a subject, each with the stem that the search compares."""
+        """Return the words of a text that carry an implementation, each with the stem that the search compares."""
         words = terms(ends(text))
         with self._lock:
             self._db.executemany("INSERT INTO scratch(rowid, text) VALUES (?, ?)", enumerate(words))

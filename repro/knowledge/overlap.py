@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from repro import settings
+from repro import config
 
 WORDS = 13
 # Files that an agent must not find in the pages: the problems, known solutions and published kernels.
@@ -36,7 +36,7 @@ def shingles(text: str) -> set[str]:
     return {" ".join(words[n : n + WORDS]) for n in range(len(words) - WORDS + 1)}
 
 
-def coincidences(pages: Path, root: Path = settings.ROOT) -> Iterator[Coincidence]:
+def coincidences(pages: Path, root: Path = config.ROOT) -> Iterator[Coincidence]:
     """Yield every run that a page in a folder shares with one of the sources below `root`."""
     known = {file: shingles(file.read_text()) for pattern in SOURCES for file in sorted(root.glob(pattern))}
     for page in sorted(pages.glob("*.md")):

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 SYNONYMS = Path(__file__).with_name("synonyms.txt")
-# Words that carry no subject. The list is short and contains no rare word.
+# Words that carry no implementation. The list is short and contains no rare word.
 STOP = frozenset(
     "a about after again all also am an and any anyway are as at be because been before being but by can cannot "
     "could did do does doing done down each even ever every few for from further get gets getting give given go "
@@ -65,7 +65,7 @@ def _spelled(word: str) -> str:
 
 
 def terms(text: str) -> list[str]:
-    """Return the distinct words of a text that carry a subject, folded, in order."""
+    """Return the distinct words of a text that carry an implementation, folded, in order."""
     return [word for word in dict.fromkeys(fold(text).split()) if word not in STOP]
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from rich.text import Text
 
-from repro import replication, wording
-from repro.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
+from repro.analysis import claims
+from repro.records import wording
+from repro.report.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
-TONES = {replication.REPRODUCED: GOOD, replication.DIFFERS: BAD, replication.AMBIGUOUS: OPEN}
+TONES = {claims.REPRODUCED: GOOD, claims.DIFFERS: BAD, claims.AMBIGUOUS: OPEN}
 # The figures that a study is known for, and their heading. The others are counted by family; -v lists them.
 FIRST = {
     "artifact-speedup": "Speedups over torch.compile",
@@ -39,19 +40,19 @@ def draw(found: dict[str, Any], screen: Screen, report: Path | None = None) -> N
         screen.item(f"{bundle['bundle']} (repro {bundle['verb']}){why}")
     screen.line()
     pairs: list[Pair] = [(claim, outcome) for claim in found["claims"] for outcome in claim["outcomes"]]
-    tried = [pair for pair in pairs if replication.tried(pair[1])]
+    tried = [pair for pair in pairs if claims.tried(pair[1])]
     for family, title in FIRST.items():
-        _first([pair for pair in tried if replication.family(pair[0]) == family], title, screen)
+        _first([pair for pair in tried if claims.family(pair[0]) == family], title, screen)
     _families(tried, screen)
     if screen.verbose:
         screen.table(EVERY, [_line(*pair) for pair in tried], "Every claim that was tried")
-    _untried([pair for pair in pairs if not replication.tried(pair[1])], screen)
+    _untried([pair for pair in pairs if not claims.tried(pair[1])], screen)
     if screen.verbose:
         for note in NOTES:
             screen.item(note)
     elif tried:
         screen.line("-v lists every claim with its reason.", "dim")
-    screen.last(f"claims: {replication.told(found['counts'])}", report=report)
+    screen.last(f"claims: {claims.told(found['counts'])}", report=report)
 
 
 def verdict(side: str, outcome: dict[str, Any], *, exact: bool = False) -> Text:
@@ -77,17 +78,17 @@ def _first(pairs: list[Pair], title: str, screen: Screen) -> None:
                Column("as judged", number=True), Column("over best torch", number=True))  # fmt: skip
     stacks: dict[str, list[Pair]] = {}
     for pair in pairs:
-        stacks.setdefault(replication.where(pair[1]), []).append(pair)
+        stacks.setdefault(claims.where(pair[1]), []).append(pair)
     for stack, of in stacks.items():
-        rows = [[replication.short(claim["problem"]), _figure(outcome["published"], outcome["unit"]),
-                 *(verdict(side, outcome) for side in replication.SIDES),
+        rows = [[claims.short(claim["problem"]), _figure(outcome["published"], outcome["unit"]),
+                 *(verdict(side, outcome) for side in claims.SIDES),
                  _figure(outcome["over_best"]["ratio"], "x") if outcome["over_best"] else None]
                 for claim, outcome in of]  # fmt: skip
         screen.table(columns, rows, f"{title}: {stack}")
         told: dict[str, list[str]] = {}
         for claim, outcome in of:
             if outcome["difference"]:
-                told.setdefault(outcome["difference"], []).append(replication.short(claim["problem"]))
+                told.setdefault(outcome["difference"], []).append(claims.short(claim["problem"]))
         for why, names in told.items():
             screen.item(f"{', '.join(names)}: {why}.")
         screen.line()
@@ -97,10 +98,10 @@ def _families(pairs: list[Pair], screen: Screen) -> None:
     """Draw how many claims of each family have which verdicts."""
     of: dict[str, list[dict[str, Any]]] = {}
     for claim, outcome in pairs:
-        of.setdefault(replication.family(claim), []).append(outcome)
+        of.setdefault(claims.family(claim), []).append(outcome)
     columns = (Column("claims", whole=True), Column("n", number=True), Column("as published", least=16),
                Column("as judged", least=16))  # fmt: skip
-    rows = [[name, str(len(found)), *(replication.counted(found, side) for side in replication.SIDES)]
+    rows = [[name, str(len(found)), *(claims.counted(found, side) for side in claims.SIDES)]
             for name, found in of.items()]  # fmt: skip
     screen.table(columns, rows, "Tried, by family")
 
@@ -110,13 +111,13 @@ def _untried(pairs: list[Pair], screen: Screen) -> None:
                Column("claims", 1, least=24), Column("stack", 3),
                Column("command of the first", 2, least=40))  # fmt: skip
     rows = [[n, verdict, why, families, stack, command]
-            for families, n, verdict, why, stack, command in replication.untried(pairs)]  # fmt: skip
+            for families, n, verdict, why, stack, command in claims.untried(pairs)]  # fmt: skip
     screen.table(columns, rows, "Not tried")
 
 
 def _line(claim: dict[str, Any], outcome: dict[str, Any]) -> list[Any]:
     return [
         claim["id"], _figure(outcome["published"], outcome["unit"]),
-        *(verdict(side, outcome, exact=True) for side in replication.SIDES),
-        replication.why(outcome), replication.where(outcome), "; ".join(outcome["notes"]),
+        *(verdict(side, outcome, exact=True) for side in claims.SIDES),
+        claims.why(outcome), claims.where(outcome), "; ".join(outcome["notes"]),
     ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from repro import wording
+from repro.records import wording
 from repro.report import elements
 from repro.report.elements import Element
 from repro.report.sources import Judged, Source, judged

@@ -6,7 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from repro import replication, settings
+from repro import config
+from repro.analysis import claims
 from repro.bundle.write import Bundle
 from repro.report import (
     clocks,
@@ -29,7 +30,7 @@ from repro.report.sources import Source
 SCHEMA_VERSION = 2
 
 
-def build(bundles: list[Bundle], artifacts: Path = settings.ARTIFACTS_DIR) -> dict[str, Any]:
+def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> dict[str, Any]:
     """Everything that a renderer draws:
 
     {"schema_version", "title", "headline": {"text", …}, "banners": [{"kind", "text"}], "cards": [{"label", "value",
@@ -43,7 +44,7 @@ def build(bundles: list[Bundle], artifacts: Path = settings.ARTIFACTS_DIR) -> di
     found = sources.read(bundles)
     published, claimed = replicated.judge(found)
     lines = summary.lines(found, published, claimed)
-    drawn = artifacts != settings.ARTIFACTS_DIR or any(source.verb == "benchmark" for source in found)
+    drawn = artifacts != config.ARTIFACTS_DIR or any(source.verb == "benchmark" for source in found)
     studies = any(source.verb in summary.STUDY for source in found)  # other bundles are held against no claim
     sections = [
         summary.section(found, lines, published),
@@ -125,7 +126,7 @@ def _headline(found: list[Source], claimed: dict[str, Any]) -> dict[str, Any]:
     fixtures = [fixture for source in found for fixture in source.report.get("fixtures", [])]
     planned = sum(source.report["planned"] for source in found)
     finished = sum(source.report["finished"] for source in found)
-    tried = any(replication.tried(outcome) for claim in claimed["claims"] for outcome in claim["outcomes"])
+    tried = any(claims.tried(outcome) for claim in claimed["claims"] for outcome in claim["outcomes"])
     throttled = sum(source.slowed for source in found)
     words = []
     if any(source.failed for source in found):
@@ -144,7 +145,7 @@ def _headline(found: list[Source], claimed: dict[str, Any]) -> dict[str, Any]:
         usable = sum(not fixture["refused"] for fixture in fixtures)
         words.append(f"{usable} of {elements.count(len(fixtures), 'fixture')} usable")
     if tried:
-        words.append(f"claims: {replication.told(claimed['counts'])}")
+        words.append(f"claims: {claims.told(claimed['counts'])}")
     if finished < planned:
         words.append(f"{finished} of {elements.count(planned, 'row')} measured")
     if throttled:

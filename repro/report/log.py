@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from repro import benchmark, constants, evaluation
+from repro.problems import constants
 from repro.report import elements, study
 from repro.report.elements import Element
 from repro.report.sources import Source
+from repro.studies import artifact_study, evaluation
 
 
 def bundles(sources: list[Source]) -> Element:
@@ -155,10 +156,10 @@ def _options(verb: str, given: dict[str, Any]) -> list[str]:
     if not told:
         return []
     usual = evaluation.JudgeOptions(
-        timing_budget_s=benchmark.BUDGET_S if verb == "benchmark" else 10.0,
-        compile_timeout_s=benchmark.COMPILE_TIMEOUT_S if verb == "benchmark" else 30.0,
+        timing_budget_s=artifact_study.BUDGET_S if verb == "benchmark" else 10.0,
+        compile_timeout_s=artifact_study.COMPILE_TIMEOUT_S if verb == "benchmark" else 30.0,
         trust=told.get("trust", "audited"), quick=bool(given.get("quick")),
-    ).for_cell(str(given.get("device")))  # fmt: skip
+    ).for_job(str(given.get("device")))  # fmt: skip
     words = ["--trust", "dev"] if told.get("trust") == "dev" else []
     words += ["--no-timing"] if not told.get("timing", True) else []
     modes = told.get("modes", told.get("baselines", []))

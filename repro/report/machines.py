@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from repro.claims import Claim
-from repro.compare import OTHER_GPU
+from repro.analysis.compare import OTHER_GPU
+from repro.analysis.published import Claim
 from repro.fingerprint import classes
 from repro.fingerprint.difference import differences
 from repro.report import clocks, elements

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from repro import benchmark, fingerprint, selftest, wording
+from repro import fingerprint
 from repro.bundle.write import Bundle
-from repro.judge import stats
+from repro.judge.timing import intervals
+from repro.records import wording
 from repro.report import study
+from repro.studies import artifact_study, self_test
 
 
 def build(bundle: Bundle) -> dict[str, Any]:
@@ -32,9 +34,9 @@ def build(bundle: Bundle) -> dict[str, Any]:
     if manifest["verb"] == "fixtures":
         return report | {"fixtures": [_fixture(row) for row in rows if row["status"] == "done"]}
     if manifest["verb"] == "self-test":
-        return report | {"cases": selftest.outcomes(bundle), "skipped": manifest["parameters"]["skipped"]}
+        return report | {"cases": self_test.outcomes(bundle), "skipped": manifest["parameters"]["skipped"]}
     if manifest["verb"] == "benchmark":
-        entries = benchmark.entries(rows)
+        entries = artifact_study.entries(rows)
         return report | {"artifacts": [_artifact(entry) for entry in entries], "benchmark": _benchmark_means(entries)}
     arms = [_arm(name, label, rows) for name, label in manifest["parameters"].get("arms", {"": ""}).items()]
     told = study.build(bundle, rows)
@@ -150,7 +152,7 @@ def _means(entries: list[dict[str, Any]]) -> dict[str, Any]:
         found_in = [e["speedup"][baseline] for e in timed if baseline in e["speedup"]]
         ratios = [UNGAINED if ratio.get("word") == "UNCONFIRMED" else ratio for ratio in found_in]
         if ratios:
-            found[baseline] = stats.geometric_mean(ratios) | {"of": len(entries)}
+            found[baseline] = intervals.geometric_mean(ratios) | {"of": len(entries)}
     return found
 
 
@@ -182,7 +184,7 @@ def _artifact(entry: dict[str, Any]) -> dict[str, Any]:
     )
     return {key: entry[key] for key in keys} | {
         "kernels": kernels,
-        "line": benchmark.published_line(entry),
+        "line": artifact_study.published_line(entry),
         "parity": _parity(entry),
         "rounds": entry.get("rounds", []),
         "profiles": [{k: v for k, v in each.items() if k != "launches"} for each in entry.get("profiles", [])],
@@ -197,9 +199,9 @@ def _parity(entry: dict[str, Any]) -> dict[str, Any] | None:
     if theirs is None:
         return None
     return {
-        "ms": {key: [theirs[key], entry[key]] for key in benchmark.published_keys({})},
-        "speedup": [benchmark.published_speedup(theirs), benchmark.published_speedup(entry)],
-        "line": benchmark.published_line(theirs),
+        "ms": {key: [theirs[key], entry[key]] for key in artifact_study.published_keys({})},
+        "speedup": [artifact_study.published_speedup(theirs), artifact_study.published_speedup(entry)],
+        "line": artifact_study.published_line(theirs),
         "protocol": theirs["protocol"],
         "grad": theirs["grad"],
         "measurement": theirs["measurement"],

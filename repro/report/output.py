@@ -7,10 +7,11 @@ import io
 from pathlib import Path
 from typing import Any
 
-from repro import jsonio, settings
+from repro import config
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
 from repro.report import cells, document, latex, markdown, page, plots
+from repro.system import jsonio
 
 FORMATS = ("md", "html", "tex", "svg", "csv")
 # Without a word: figures are in the page already.
@@ -55,7 +56,7 @@ def draw(whole: dict[str, Any], chosen: list[str]) -> dict[str, str]:
 
 
 def into(
-    bundle: Bundle, chosen: list[str], artifacts: Path = settings.ARTIFACTS_DIR
+    bundle: Bundle, chosen: list[str], artifacts: Path = config.ARTIFACTS_DIR
 ) -> tuple[dict[str, Any], list[Path]]:
     """Writes report.json, report.md and what else was asked for into a bundle, which is closed again.
 

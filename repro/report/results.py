@@ -5,12 +5,15 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from repro import benchmark, measured, problems, wording
+from repro.analysis import records as measured
+from repro.analysis.records import Record
 from repro.errors import UsageError
-from repro.measured import Record
+from repro.problems import catalogue
+from repro.records import wording
 from repro.report import elements
 from repro.report.elements import Element
 from repro.report.sources import Judged, Source, judged
+from repro.studies import artifact_study
 
 BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline of its class"}
 # Baselines whose times stand beside a solution's, as columns name them.
@@ -87,7 +90,7 @@ def profiles(sources: list[Source]) -> Element:
                 shares = [None if got[key] is None else got[key] / 100 for key in SHARES]
                 state = each["state"].replace("_", " ") + (f": {each['why']}" if each["why"] else "")
                 rows.append([
-                    artifact["problem"], source.letter, benchmark.KERNEL_WORDS[each["kernel"]], each["dtype"],
+                    artifact["problem"], source.letter, artifact_study.KERNEL_WORDS[each["kernel"]], each["dtype"],
                     None if ns is None else ns / 1e6, None if rate is None else rate / 1e9, *shares, state,
                 ])  # fmt: skip
     columns = [("artifact", "text"), ("bundle", "text"), ("kernel", "text"), ("dtype", "text"), ("ms", "ms"),
@@ -227,13 +230,13 @@ def _bars(verb: str, source: Source, every: dict[tuple[str, str], dict[str, Reco
 def work(problem: str) -> tuple[int, int] | None:
     """Compulsory bytes and operations of a shipped problem at full size, None where they are not known."""
     try:
-        loaded = problems.load(problem)
+        loaded = catalogue.load(problem)
     except UsageError:
         return None
     if loaded.work is None:
         return None
     elements = loaded.work.read_elements + loaded.work.written_elements
-    return elements * problems.ITEMSIZE[loaded.dtype], loaded.work.flop
+    return elements * catalogue.ITEMSIZE[loaded.dtype], loaded.work.flop
 
 
 def _near(of: Judged) -> dict[str, Any] | None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from repro import measured
+from repro.analysis import records as measured
+from repro.analysis.records import Measured
 from repro.bundle import verify
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
-from repro.measured import Measured
 from repro.report import model
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -10,10 +10,11 @@ import json
 from collections import Counter
 from typing import Any
 
-from repro import claims, wording
-from repro.agents import statistics
-from repro.agents.statistics import Observation
+from repro.analysis import published as claims
+from repro.analysis import statistics
+from repro.analysis.statistics import Observation
 from repro.bundle.write import Bundle
+from repro.records import wording
 from repro.report import elements
 from repro.report.elements import Element
 

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from repro import problems, replication, wording
+from repro.analysis import claims
+from repro.analysis.published import Claim
 from repro.artifacts import layout
-from repro.claims import Claim
+from repro.problems import catalogue
+from repro.records import wording
 from repro.report import cells, elements
 from repro.report.elements import Element
 from repro.report.sources import Source
@@ -59,9 +61,9 @@ class Line:
 def named(key: str) -> str:
     """A problem by id and name: `L1_36 RMSNorm`; of a folder `77 conv transposed 3D`."""
     bare, at, dtype = key.partition("@")
-    if bare in problems.ids():
-        return f"{bare} {problems.load(bare).name}{at}{dtype}"
-    return replication.short(re.sub("__+", "_", key).rstrip("_"))
+    if bare in catalogue.ids():
+        return f"{bare} {catalogue.load(bare).name}{at}{dtype}"
+    return claims.short(re.sub("__+", "_", key).rstrip("_"))
 
 
 def title(sources: list[Source]) -> str:
@@ -198,14 +200,14 @@ def _tone(mean: dict[str, Any]) -> str:
 def _claims(claimed: dict[str, Any]) -> list[Element]:
     found = []
     titles = ("Claims reproduced as published", "Claims that hold as judged")
-    for side, title in zip(replication.SIDES, titles, strict=True):
+    for side, title in zip(claims.SIDES, titles, strict=True):
         counts = claimed["counts"][side]
-        tried = sum(counts[verdict] for verdict in replication.TRIED)
+        tried = sum(counts[verdict] for verdict in claims.TRIED)
         if tried:
-            right = counts[replication.REPRODUCED]
-            others = (*replication.TRIED[1:], replication.NOT_COMPARABLE)
+            right = counts[claims.REPRODUCED]
+            others = (*claims.TRIED[1:], claims.NOT_COMPARABLE)
             detail = [f"{wording.CLAIM[side][verdict]} {counts[verdict]}" for verdict in others if counts[verdict]]
-            tone = "good" if right == tried else "bad" if counts[replication.DIFFERS] else "open"
+            tone = "good" if right == tried else "bad" if counts[claims.DIFFERS] else "open"
             found.append(elements.card(title, f"{right} of {tried}", ", ".join(detail), tone))
     return found
 
@@ -317,12 +319,12 @@ def _solution(
 def _claimed(source: Source, claimed: dict[str, Any], number: int | None) -> tuple[list[str], str]:
     """Return the words of both verdicts of an artifact's speedup in one bundle, "" if untried, and why they differ."""
     for claim in claimed["claims"]:
-        if replication.family(claim) == "artifact-speedup" and layout.number(claim["problem"]) == number:
+        if claims.family(claim) == "artifact-speedup" and layout.number(claim["problem"]) == number:
             for outcome in claim["outcomes"]:
                 for trial in outcome["trials"]:
                     if source.measured is not None and trial["bundle"] == source.measured.name:
-                        verdicts = {side: trial[side]["verdict"] for side in replication.SIDES}
-                        tried = {side: word for side, word in verdicts.items() if word in replication.TRIED}
+                        verdicts = {side: trial[side]["verdict"] for side in claims.SIDES}
+                        tried = {side: word for side, word in verdicts.items() if word in claims.TRIED}
                         words = [wording.CLAIM[side][tried[side]] if side in tried else "" for side in verdicts]
                         return words, outcome["difference"] if tried else ""
     return ["", ""], ""

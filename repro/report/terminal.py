@@ -12,10 +12,11 @@ from typing import Any
 
 from rich.text import Text
 
-from repro import benchmark, wording
+from repro.records import wording
 from repro.report import cells, output, parity, study
+from repro.report.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 from repro.report.summary import named
-from repro.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
+from repro.studies import artifact_study
 
 Facts = dict[str, Any]
 BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "the best torch baseline"}
@@ -313,7 +314,7 @@ def _profiles(artifacts: list[Facts], screen: Screen) -> None:
         screen.item(f"profiles: {taken} of {len(every)} taken; the report has them")
         return
     for number, of in found.items():
-        if line := benchmark.profiles_line(of):
+        if line := artifact_study.profiles_line(of):
             screen.item(f"profiles of {number}: {line}")
 
 

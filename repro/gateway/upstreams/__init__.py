@@ -9,7 +9,7 @@ from repro.gateway.upstreams.replay import Replay
 
 
 def choose(config: Config, keys: dict[str, str]) -> Upstream:
-    """Return the upstream of a cell. Raises UsageError for a script that cannot be read."""
+    """Return the upstream of a job. Raises UsageError for a script that cannot be read."""
     if config.upstream.kind == "replay":
         return Replay(config.upstream.script, config.upstream.mode)
     maker = http.anthropic if config.upstream.kind == "anthropic" else http.bedrock

@@ -38,7 +38,7 @@ class Opened:
 def wait_s(headers: dict[str, str], attempt: int, retry: Retry) -> float:
     """Return how long to wait before the next attempt, s.
 
-    It is the time that the provider asks for, else twice as long each time, with jitter so that cells do not retry
+    It is the time that the provider asks for, else twice as long each time, with jitter so that jobs do not retry
     together.
     """
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
@@ -87,7 +87,7 @@ async def patient(
 ) -> Opened:
     """Return an answer, after as many attempts as `retry` allows. Never raises for the provider's faults.
 
-    note: receives the meter's code of every failed attempt. left_s: returns the time that the cell has left, s.
+    note: receives the meter's code of every failed attempt. left_s: returns the time that the job has left, s.
     """
     began, opened = time.monotonic(), Opened()
     attempts: list[dict[str, Any]] = []

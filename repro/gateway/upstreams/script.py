@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro import jsonio
 from repro.errors import UsageError
+from repro.system import jsonio
 
 FAULTS = ("error", "disconnect_after", "delay_s")
 LINE = frozenset(("match", "content", "stop_reason", "usage", "times", *FAULTS))

@@ -1,0 +1,240 @@
+"""Verbs that look at what lies on disk and run nothing: their arguments and one function each. `cli` adds them."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from repro import config
+from repro.bundle.write import Bundle, latest
+from repro.errors import UsageError
+from repro.report.screen import BAD, OPEN, Column, Screen, shortest
+from repro.runs.progress import Progress
+from repro.system import jsonio
+
+Run = Callable[[argparse.Namespace, Progress], int]
+# Longer names of artifacts are cut in the table of findings; --json has them whole.
+NAME_COLUMNS = 24
+BUNDLES = ("run", "evaluate", "benchmark", "fixtures", "self-test")
+
+
+def write_json(path: Path | None, value: Any) -> None:
+    """Writes what `--json` asks for. Raises UsageError where that file cannot be written."""
+    if path is not None:
+        try:
+            jsonio.write(path, value)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+
+
+def newest(results: Path) -> Bundle:
+    """The newest bundle of a results folder. Raises UsageError where there is none."""
+    found = latest(results, BUNDLES)
+    if found is None:
+        raise UsageError(f"no bundle in {results}", "", "Run `repro run` first, or name a bundle.")
+    return found
+
+
+def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
+    """Adds the verbs of this module to a command line."""
+    fetch = verb("fetch", "bring a public source below sources/ and check its hash", _fetch)
+    fetch.add_argument("name", nargs="?", help="kernelagent-artifacts, kernelbench, ...; without a name, list them all")
+    fetch.add_argument(
+        "--from", dest="origin", default="", metavar="DIR|URL", help="another copy or address of the source"
+    )
+    artifacts = verb("artifacts", "check or draw folders in the published layout without running them", _artifacts)
+    artifacts.add_argument("action", choices=("lint", "figure"), help="lint: report what a reviewer must know; "
+                           "figure: draw the convergence of every trace as SVG")  # fmt: skip
+    artifacts.add_argument("folder", type=Path, help="a folder of artifacts, or one of them")
+    artifacts.add_argument("name", nargs="*", help="artifacts by number or name (default: all)")
+    artifacts.add_argument("--json", type=Path, metavar="FILE", help="lint: write the findings as JSON")
+    artifacts.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="figure: folder of the pictures (default: here)"
+    )
+    compare = verb("compare", "compare two bundles row by row, or bundles with the published claims", _compare)
+    compare.add_argument("bundle", type=Path, nargs="*", help="A B; with --claims any number (default: the newest)")
+    compare.add_argument("--claims", action="store_true", help="compare bundles with every published figure")
+    compare.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles")
+    compare.add_argument("--json", type=Path, metavar="FILE", help="write the comparison as JSON")
+    compare.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced, or a solution "
+                         "that is correct in A is not in B")  # fmt: skip
+    verify = verb("verify", "check bundles: schemas, hashes, plan, solutions, verdicts, times", _verify)
+    verify.add_argument("bundle", type=Path, nargs="*", help="bundles, or folders of bundles (default: the newest)")
+    verify.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles")
+    verify.add_argument(
+        "--id", default="", metavar="ID", help="the published bundle id, or its beginning, that the bundle must have"
+    )
+    verify.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
+    bundle = verb("bundle", "copy bundles to give them away", _bundle)
+    bundle.add_argument("action", choices=("share", "pack"), help="share: copy with identities replaced by salted "
+                        "hashes; pack: copy as one archive beside its manifest and report")  # fmt: skip
+    bundle.add_argument("bundle", type=Path, nargs="+", help="bundles to copy")
+    bundle.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder of the copies (default: `shared` or "
+                        "`packed` beside each bundle)")  # fmt: skip
+    bundle.add_argument(
+        "--hide", action="append", default=[], metavar="NAME", help="share: replace this name too (repeatable)"
+    )
+    bundle.add_argument("--json", type=Path, metavar="FILE", help="write a record of each copy as JSON")
+
+
+def problems(args: argparse.Namespace, progress: Progress) -> int:
+    """The shipped problems and the suites that hold them."""
+    from repro.problems import catalogue as shipped
+
+    suites = shipped.suites()
+    member = {i: ", ".join(s for s, of in suites.items() if i in of) for i in shipped.ids()}
+    rows = [[i, shipped.load(i).name, member[i]] for i in shipped.ids()]
+    screen = Screen.of(args)
+    screen.table((Column("id", whole=True), Column("name"), Column("suites", 1)), rows)
+    sizes = ", ".join(f"{name} ({len(of)})" for name, of in suites.items())
+    screen.last(f"{len(rows)} problems", f"suites: {sizes}")
+    return 0
+
+
+def _fetch(args: argparse.Namespace, progress: Progress) -> int:
+    """Without a name: what can be fetched, and what is here."""
+    from repro.artifacts import sources
+
+    screen = Screen.of(args)
+    if not args.name:
+        rows = [[s.name, "yes" if s.folder.is_dir() else "no", s.licence, s.purpose] for s in sources.load().values()]
+        columns = (Column("source", whole=True), Column("fetched"), Column("licence", 1), Column("what it is"))
+        screen.table(columns, rows)
+        screen.last(f"{len(rows)} sources, {sum(row[1] == 'yes' for row in rows)} fetched")
+        return 0
+    progress.step(f"fetching {args.name}")
+    source, before = sources.fetch(args.name, args.origin)
+    screen.line(f"commit {source.commit[:12]}, tree {source.tree[:12]}, licence {source.licence}")
+    screen.last(f"{source.name} {'was here' if before else 'fetched'} and is verified", shortest(source.folder))
+    return 0
+
+
+def _artifacts(args: argparse.Namespace, progress: Progress) -> int:
+    """Exit 2 where a finding is an error: the folder does not say what its tables say."""
+    screen = Screen.of(args)
+    if args.action == "figure":
+        from repro.artifacts import figure
+
+        files, left_out = figure.draw(args.folder, args.name, args.output)
+        for name, why in left_out.items():
+            print(f"repro: no figure of {name}: {why}", file=sys.stderr)
+        for file in files:
+            screen.line(f"written: {shortest(file)}")
+        screen.last(f"{len(files)} figures written")
+        return 0
+    from repro.artifacts import lint
+    from repro.report.elements import count
+
+    report = lint.lint(args.folder, args.name)
+    tones = {lint.ERROR: BAD, lint.WARNING: OPEN, lint.NOTE: ""}
+    columns = (
+        Column("severity", whole=True),
+        Column("where", least=32),
+        Column("what", least=24),
+        Column("why", 1, least=30),
+        Column("code", 2),
+    )
+    names = [artifact["problem"] for artifact in report["artifacts"] if len(artifact["problem"]) > NAME_COLUMNS]
+
+    def short(where: str) -> str:
+        return functools.reduce(lambda text, name: text.replace(name, name[: NAME_COLUMNS - 1] + "…"), names, where)
+
+    rows = [[Text(f["severity"], tones[f["severity"]]), short(f["where"]), f["what"], f["why"], f["code"]]
+            for f in report["findings"]]  # fmt: skip
+    screen.table(columns, rows)
+    if (counts := report["counts"])["rounds"]:
+        dtypes = ", ".join(f"{n} {dtype}" for dtype, n in counts["profile_dtypes"].items())
+        screen.line(f"{counts['rounds']} rounds: {counts['parents_found']} parents found, {counts['repaired']} kernels "
+                    f"repaired, {counts['profiles']} profiles ({dtypes})")  # fmt: skip
+    missed = len(report["unread"])
+    unread = f"{count(missed, 'figure')} of the README {'was' if missed == 1 else 'were'} not read" if missed else ""
+    findings = f"{count(len(report['findings']), 'finding')} in {count(len(report['artifacts']), 'artifact')}"
+    screen.last(count(report["errors"], "error"), findings, unread)
+    write_json(args.json, report)
+    return 2 if report["errors"] else 0
+
+
+def _compare(args: argparse.Namespace, progress: Progress) -> int:
+    from repro.analysis import claims, compare, published, records
+    from repro.report import claims as drawn
+    from repro.report import comparison
+
+    screen = Screen.of(args)
+    if args.claims:
+        newest = [latest(args.results, (verb,)) for verb in ("run", "benchmark")] if not args.bundle else []
+        bundles = [Bundle.open(path) for path in args.bundle] or [bundle for bundle in newest if bundle is not None]
+        found = claims.judge(published.load(), [records.read(bundle) for bundle in bundles])
+        write_json(args.json, found)
+        drawn.draw(found, screen)
+        return 3 if args.strict and not claims.reproduced(found) else 0
+    if len(args.bundle) != 2:
+        raise UsageError(
+            f"compare needs two bundles, {len(args.bundle)} given", remedy="Name A and B, or add --claims."
+        )
+    found = compare.compare(*(records.read(Bundle.open(path)) for path in args.bundle))
+    write_json(args.json, found)
+    comparison.draw(found, screen)
+    return 3 if args.strict and compare.worse(found) else 0
+
+
+def _verify(args: argparse.Namespace, progress: Progress) -> int:
+    """Exit 2 where a check fails. An interrupted bundle is whole as far as it goes, and fails nothing."""
+    from repro.bundle import verify
+    from repro.report import verified
+
+    screen = Screen.of(args)
+    paths = verified.bundles(args.bundle) or [newest(args.results).path]
+    if args.id and len(paths) > 1:
+        raise UsageError("--id is of one bundle", f"{len(paths)} were named", "Verify them one by one.")
+    reports = []
+    for path in paths:
+        reports.append(verify.verify(path, args.id))
+        verified.draw(reports[-1], screen)
+    write_json(args.json, {"schema_version": verify.SCHEMA_VERSION, "bundles": reports})
+    screen.last(verified.summary(reports))
+    return 0 if all(report["passed"] for report in reports) else 2
+
+
+def _bundle(args: argparse.Namespace, progress: Progress) -> int:
+    """Shares or packs bundles. Exit 2 where a bundle was changed, or a check fails in the shared copy alone."""
+    return _share(args) if args.action == "share" else _pack(args)
+
+
+def _pack(args: argparse.Namespace) -> int:
+    from repro.bundle import pack
+
+    if args.hide:
+        raise UsageError("--hide is of `bundle share`", "packing replaces nothing", "Share the bundle, then pack it.")
+    packed = pack.pack(args.bundle, args.output)
+    screen = Screen.of(args)
+    for told in packed:
+        screen.line(f"written: {told['bundle']} (bundle id {told['bundle_id']}, {told['bytes'] / 1e3:.0f} kB)")
+    screen.last(f"{len(packed)} bundle{'' if len(packed) == 1 else 's'} packed")
+    write_json(args.json, {"schema_version": 1, "bundles": packed})
+    return 0
+
+
+def _share(args: argparse.Namespace) -> int:
+    from repro.bundle import share
+
+    done: list[dict[str, Any]] = share.share(args.bundle, args.output, secrets.token_bytes(16), args.hide)
+    screen = Screen.of(args)
+    for told in done:
+        counts = ", ".join(f"{n} {kind}" for kind, n in told["shared"]["identities"].items()) or "none"
+        screen.line(f"written: {told['bundle']} (bundle id {told['bundle_id']}); identities replaced: {counts}")
+        for name, why in told["shared"]["left_out"].items():
+            screen.item(f"left out {name}: {why}")
+        for doubt in told["not_judged"]:
+            screen.item(f"not judged: {doubt['file'] or 'all files'}: {doubt['what']}")
+        if told["failed"]:
+            print(f"repro: in {told['bundle']} alone these checks fail: {', '.join(told['failed'])}", file=sys.stderr)
+    write_json(args.json, {"schema_version": 1, "bundles": done})
+    screen.last(f"{len(done)} bundle{'' if len(done) == 1 else 's'} copied", ", ".join(t["bundle"] for t in done))
+    return 2 if any(told["failed"] for told in done) else 0

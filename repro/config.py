@@ -1,0 +1,320 @@
+"""Everything read from the environment, every path, and every pin: each stands here once."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import dotenv
+
+PACKAGE = Path(__file__).resolve().parent
+# Problems, artifacts and the self-test's cases: a checkout has them beside the package, an installed package in this
+# folder beside it (pyproject.toml says which).
+INSTALLED = PACKAGE.parent / "repro_shipped"
+ROOT = INSTALLED if INSTALLED.is_dir() else PACKAGE.parent
+# How an engine starts one of its own verbs on this machine: the code of this process, whatever the folder.
+COMMAND = (sys.executable, "-P", str(PACKAGE / "__main__.py"))
+PROBLEMS_DIR = ROOT / "problems"
+ARTIFACTS_DIR = ROOT / "artifacts"
+ORACLE_DIR = ARTIFACTS_DIR / "oracle"
+
+# The pinned stack. Dockerfile, requirements/ and README are held to these by tests/test_pins.py.
+PINS = {
+    "cuda": "12.8",
+    "torch": "2.9.1",
+    "triton": "3.5.1",
+    "base_image": "nvidia/cuda:12.8.1-devel-ubuntu24.04"
+    "@sha256:520292dbb4f755fd360766059e62956e9379485d9e073bbd2f6e3c20c270ed66",
+}
+
+# The sampler's period: 20 samples a second; under 20 ms it would only see NVML's own values twice.
+SAMPLE_MS, MIN_SAMPLE_MS = 50, 20
+
+IMAGE = "repro"
+LABEL = "repro"
+CONTAINER_UID = 10001
+
+# What the published study asked for: one model for each way to reach it.
+API_MODEL, BEDROCK_MODEL = "claude-opus-4-5-20251101", "us.anthropic.claude-opus-4-6-v1"
+REGION = "us-east-1"
+SECRETS = ("ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "LEEROOPEDIA_API_KEY")
+# What `.env` may set. Nothing else of it counts: the file may lie beside solutions of a stranger.
+DOTENV = (*SECRETS, "ANTHROPIC_MODEL", "AWS_REGION", "CLAUDE_CODE_USE_BEDROCK", "DOCKER_HOST", "REPRO_IMAGE",
+          "REPRO_RESULTS", "REPRO_SAMPLE_MS", "REPRO_SOURCES", "REPRO_STATE")  # fmt: skip
+# What an agent's process inherits without a container: nothing that identifies the user or the machine.
+AGENT_ENV = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "CUDA_HOME", "CC", "CXX", "OMP_NUM_THREADS")
+
+# Environment variables that may reach a fingerprint: configuration, never credentials.
+FINGERPRINT_ENV = (
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",
+    "TORCHINDUCTOR_FREEZING",
+    "TORCHINDUCTOR_MAX_AUTOTUNE",
+    "TRITON_INTERPRET",
+    "TRITON_PTXAS_PATH",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+)
+
+# What a worker process inherits from the judge's environment; everything else is withheld.
+WORKER_ENV = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "LANG",
+    "LC_ALL",
+    "CUDA_HOME",
+    "CUDA_VISIBLE_DEVICES",
+    "CC",
+    "CXX",
+    *FINGERPRINT_ENV,
+)
+
+
+def dotenv_file() -> Path:
+    """The `.env` that counts: of the current folder, else of the checkout; where neither is there, the former."""
+    here, root = Path.cwd() / ".env", ROOT / ".env"
+    return root if root.is_file() and not here.is_file() else here
+
+
+def load_dotenv() -> None:
+    """Reads the variables of `DOTENV` from `dotenv_file()`; one that is set already keeps its value."""
+    for name, value in dotenv.dotenv_values(dotenv_file()).items():
+        if name in DOTENV and value is not None:
+            os.environ.setdefault(name, value)
+
+
+def results_dir() -> Path:
+    """Where bundles go: $REPRO_RESULTS, else `results` below the current folder."""
+    return Path(os.environ.get("REPRO_RESULTS", "results"))
+
+
+def sources_dir() -> Path:
+    """Where fetched sources lie: $REPRO_SOURCES, else `sources` below the current folder."""
+    return Path(os.environ.get("REPRO_SOURCES", "sources"))
+
+
+def git_env(stalled_s: int) -> dict[str, str]:
+    """The environment of a git that fetches: no question is asked, no configuration but this machine's is read.
+
+    stalled_s: seconds of silence after which a transfer ends.
+    """
+    return os.environ | {
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "",
+        "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+        "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
+        "GIT_HTTP_LOW_SPEED_TIME": str(stalled_s),
+        "GIT_SSH_COMMAND": f"ssh -o BatchMode=yes -o ConnectTimeout={stalled_s}",
+        "LC_ALL": "C",
+    }
+
+
+def state_dir() -> Path:
+    """Machine-wide locks (GPU leases); shared by all users of this machine."""
+    return Path(os.environ.get("REPRO_STATE", Path(tempfile.gettempdir()) / "repro-state"))
+
+
+def image() -> str:
+    """The image that the docker engine runs: $REPRO_IMAGE, else `repro`."""
+    return os.environ.get("REPRO_IMAGE", IMAGE)
+
+
+def docker_host() -> str:
+    """The address of the Docker engine, or the empty string for the default socket."""
+    return os.environ.get("DOCKER_HOST", "")
+
+
+def secret(name: str) -> str:
+    """A key of `SECRETS`, or the empty string. It goes to a gateway's stdin and nowhere else."""
+    if name not in SECRETS:
+        raise ValueError(f"{name} is no secret of this tool")
+    return os.environ.get(name, "").strip()
+
+
+def wants_bedrock() -> bool:
+    """Whether $CLAUDE_CODE_USE_BEDROCK asks for Bedrock."""
+    return os.environ.get("CLAUDE_CODE_USE_BEDROCK", "").strip().lower() in ("1", "true", "yes", "on")
+
+
+def region() -> str:
+    """The region of Bedrock: $AWS_REGION."""
+    return os.environ.get("AWS_REGION", "").strip() or REGION
+
+
+def model(*, bedrock: bool) -> str:
+    """The model where none is named; as published, $ANTHROPIC_MODEL counts on Bedrock alone."""
+    return os.environ.get("ANTHROPIC_MODEL", "").strip() or BEDROCK_MODEL if bedrock else API_MODEL
+
+
+def agent_env(home: Path, extra: dict[str, str]) -> dict[str, str]:
+    """The whole environment of an agent without a container: an allow-list, home and temporary files in its folder."""
+    env = {name: os.environ[name] for name in AGENT_ENV if name in os.environ}
+    env |= {"HOME": str(home), "TMPDIR": str(home), "USER": "repro", "PYTHONPATH": _python_path()}
+    env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+    return env | {"TRITON_CACHE_DIR": str(home / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor")} | extra
+
+
+def fingerprint_env() -> dict[str, str]:
+    """The allow-listed variables that are set."""
+    return {name: os.environ[name] for name in FINGERPRINT_ENV if name in os.environ}
+
+
+def container_facts() -> dict[str, str]:
+    """What the launcher and the image told this container about themselves."""
+    names = ("REPRO_GIT_SHA", "REPRO_GIT_DIRTY", "REPRO_IMAGE_ID", "REPRO_ENGINE_VERSION", "REPRO_RUNTIME")
+    facts = {name.removeprefix("REPRO_").lower(): os.environ[name] for name in names if os.environ.get(name)}
+    try:
+        told = json.loads(os.environ.get("REPRO_CONTAINER", "{}"))
+    except ValueError:
+        told = {}
+    return facts | ({str(k): str(v) for k, v in told.items()} if isinstance(told, dict) else {})
+
+
+def sample_text() -> str:
+    """$REPRO_SAMPLE_MS as it is set: a container gets it so."""
+    return os.environ.get("REPRO_SAMPLE_MS", str(SAMPLE_MS))
+
+
+def sample_ms() -> int:
+    """How often the sampler looks at the GPU, ms: $REPRO_SAMPLE_MS, 0 for never. Raises ValueError."""
+    told = sample_text()
+    if not told.isdigit() or 0 < int(told) < MIN_SAMPLE_MS:
+        raise ValueError(f"REPRO_SAMPLE_MS is {told!r}: it is 0, or milliseconds from {MIN_SAMPLE_MS} on")
+    return int(told)
+
+
+def sampler_env() -> dict[str, str]:
+    """The whole environment of the sampler's process."""
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "LANG") if name in os.environ}
+    return kept | {"PYTHONPATH": _python_path(), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def in_container() -> bool:
+    """Whether this process runs inside the image."""
+    return "REPRO_GIT_SHA" in os.environ
+
+
+def visible_gpu() -> str:
+    """The UUID of the first GPU that this process was given, or the empty string where it was given none by UUID."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
+    return first if first.startswith(("GPU-", "MIG-")) else ""
+
+
+def visible_devices() -> str:
+    """How this process was given GPUs, without saying which: `all`, `none`, or a count by UUID or by index."""
+    told = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if told is None:
+        return "all"
+    names = [name for name in told.split(",") if name.strip()]
+    how = "UUID" if names and not names[0].strip().isdigit() else "index"
+    return f"{len(names)} by {how}" if names else "none"
+
+
+def withheld() -> list[str]:
+    """Names of variables of torch, Triton and CUDA that are set here and that workers do not inherit."""
+    known = {*WORKER_ENV, "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"}
+    return sorted(n for n in os.environ if n.startswith(("TRITON_", "TORCH", "PYTORCH_", "CUDA_")) and n not in known)
+
+
+def compile_caches() -> list[Path]:
+    """The folders that this process compiles into, as far as they are set."""
+    names = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+    return [Path(os.environ[name]) for name in names if os.environ.get(name)]
+
+
+def compiler() -> str:
+    """The C compiler named by the environment, or the empty string."""
+    return os.environ.get("CC", "")
+
+
+def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
+    """A worker's whole environment: an allow-list, caches in its own scratch folder, no secrets.
+
+    interpret: run Triton kernels in Triton's interpreter (no GPU).
+    """
+    env = {name: os.environ[name] for name in WORKER_ENV if name in os.environ}
+    env |= {
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "TRITON_CACHE_DIR": str(scratch / "triton"),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1" if interpret else str(min(32, len(os.sched_getaffinity(0)))),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "USER": "repro",
+    }
+    if interpret:
+        env["TRITON_INTERPRET"] = "1"
+    env["PYTHONPATH"] = _python_path()
+    return env
+
+
+def take_environment(environment: dict[str, str]) -> None:
+    """Makes this process's environment these variables and no other."""
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+def _python_path() -> str:
+    """Where this process finds its modules, for one that it starts."""
+    return os.pathsep.join(path for path in sys.path if path and "zip" not in path)
+
+
+def allocator() -> str:
+    """How torch's allocator of GPU memory is configured, or the empty string."""
+    return os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+
+
+def compile_alone() -> None:
+    """Has torch compile in this process, not in children of it."""
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    config: Any = sys.modules.get("torch._inductor.config")
+    if config is not None:  # it has read the environment
+        config.compile_threads = 1
+
+
+def interpret() -> None:
+    """Has this process run Triton kernels in Triton's interpreter, where it has not imported Triton yet."""
+    os.environ["TRITON_INTERPRET"] = "1"
+
+
+def own_caches(folder: Path) -> None:
+    """Puts what the judge itself compiles into its job's folder, where no worker can write."""
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "cache" / "triton")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "cache" / "inductor")
+
+
+def keep_compiled() -> None:
+    """Keeps the kernels that make the judge's inputs from job to job: compiling them takes a second. Only for a judge
+    whose workers have users of their own: a folder that this user alone may enter is out of their reach. What is timed
+    is compiled in workers, each in a new scratch folder."""
+    kept = _private(state_dir() / f"judge-{os.geteuid()}")
+    if kept is not None:
+        os.environ["TRITON_CACHE_DIR"] = str(kept / "triton")
+
+
+def _private(path: Path) -> Path | None:
+    """A folder that this user alone may enter, made where it is missing; None where it cannot be had, or another user
+    could have put something there: its parent must be this user's, or keep others from renaming what is not theirs."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        own, above = path.lstat(), path.parent.lstat()
+    except OSError:
+        return None
+    ours = own.st_uid == os.geteuid() and stat.S_ISDIR(own.st_mode) and not own.st_mode & 0o077
+    open_to_others = above.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not above.st_mode & stat.S_ISVTX
+    safe = stat.S_ISDIR(above.st_mode) and above.st_uid in (0, os.geteuid()) and not open_to_others
+    return path if ours and safe else None
+
+
+def job_env(extra: dict[str, str]) -> dict[str, str]:
+    """The environment of a local job: this process's, without credentials, plus `extra`; and this process's state
+    folder, which a job with temporary files of its own would not find."""
+    hidden = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+    kept = {k: v for k, v in os.environ.items() if not any(word in k.upper() for word in hidden)}
+    return kept | {"REPRO_STATE": str(state_dir().resolve())} | extra

@@ -1,0 +1,194 @@
+"""A job: one unit of work as JSON in, JSON out. It runs inside a container.
+
+`repro job FOLDER` reads FOLDER/jobs.jsonl, runs the jobs in order and appends a line for each to
+FOLDER/outcomes.jsonl, so that finished work survives a later failure. Progress is printed as lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from repro import config, fingerprint
+from repro.errors import PrerequisiteError, ReproError, UsageError
+from repro.fingerprint.telemetry import Telemetry
+from repro.judge.sandbox import launcher, pool
+from repro.problems import catalogue, constants
+from repro.problems.catalogue import Problem
+from repro.records.job import ENDED, JOBS, OUTCOMES, Job, Outcome
+from repro.system import jsonio, stopwatch
+from repro.system.prctl import PR_SET_PDEATHSIG, prctl
+
+# Workers of this many further jobs start while a job is judged: their compilers take a second to start.
+AHEAD = 2
+Progress = Callable[[str], None]
+
+
+def _problem(job: Job, folder: Path) -> Problem:
+    if job.problem.endswith(".py"):
+        known = catalogue.id_in(job.variant) if job.variant else None
+        loaded = catalogue.load_file(folder / job.problem, dtype=job.dtype, size=job.size)
+        return catalogue.as_known(loaded, known) if known else replace(loaded, id=job.called or loaded.id)
+    return catalogue.load(job.problem, size=job.size, dtype=job.dtype)
+
+
+def _settled(job: Job, folder: Path) -> tuple[Problem, bool]:
+    """Return a job's problem at the sizes at which it runs, and whether these are known for it. Raises ReproError."""
+    from repro.problems import sizes
+
+    ours = not job.problem.endswith(".py") or bool(job.variant and catalogue.id_in(job.variant))
+    return sizes.settle(_problem(job, folder), job.overrides, known=ours), ours
+
+
+def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: None) -> dict[str, Any]:
+    """Run one job in this process. mark: called with `warm` and `timed` before and after timing.
+
+    Raises ReproError.
+    """
+    if job.verb == "fingerprint":
+        return {}
+    import torch
+
+    from repro.fixtures import calibration, store
+    from repro.judge import implementation, session
+    from repro.judge.timing import counters, published_protocol
+    from repro.problems import sizes
+
+    if job.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("no GPU is visible", "torch.cuda.is_available() is false", "Use --device cpu --size smoke.")
+    if job.device == "cpu":
+        torch.set_num_threads(1)  # smoke shapes: more threads are 50 times slower on a busy machine
+    solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in job.solutions]
+    if job.verb == "profile":
+        dtypes = counters.DTYPES if job.device == "cuda" else ()  # nothing runs on the CPU
+        found = {dtype: _settled(replace(job, dtype=dtype), folder)[0] for dtype in dtypes}
+        return counters.measure(found, solutions, job.device, progress)
+    problem, ours = _settled(job, folder)
+    if not job.fixture and not (ours and problem.size == "smoke" and not job.overrides):  # small, or judged before
+        sizes.require_memory(problem, job.device)
+    if job.verb == "fixture":
+        return calibration.build(problem, torch.device(job.device), progress)
+    if job.verb == "evaluate":
+        if job.fixture:
+            fixture = store.load(folder / job.fixture, problem)
+        else:
+            fixture = calibration.build(problem, torch.device(job.device), progress)
+            if fixture["refused"]:
+                raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
+        options = implementation.Options(device=job.device, **{k: _tuple(v) for k, v in job.options.items()})
+        result = session.evaluate(problem, fixture, solutions, options, progress, mark)
+        result["sizes"] = {"stamp": constants.stamp(problem.size, problem.overrides), "overrides": problem.overrides}
+        if options.parity:
+            verdicts = {entry["solution"]: entry["verdict"] for entry in result["results"]}
+            result["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
+        return result
+    raise UsageError(f"no cell verb {job.verb!r}")
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _workers(jobs: list[Job]) -> Counter[str]:
+    """Return the workers to start before the first of some jobs is judged: its own and, if possible, later jobs'.
+
+    If every worker has a user of its own, and so cannot disturb the judging, the next AHEAD jobs' workers start too.
+    Workers that compile have process pools, so those of only one later job start. All of them are stopped during
+    timing.
+    """
+    counts: Counter[str] = Counter()
+    pools = 0
+    for job in jobs[: 1 + AHEAD if launcher.apart() else 1]:
+        if job.verb == "evaluate" and job.device == jobs[0].device:
+            more = pool.wanted(job.device, job.dtype, len(job.solutions), job.options)
+            pools += pool.COMPILES in more
+            if pools > 2:
+                del more[pool.COMPILES]
+            counts += more
+    return counts
+
+
+def _start_torch(device: str) -> None:
+    """Start what all judging needs: torch, Triton, and on a GPU a context."""
+    for name in ("torch", "triton"):
+        with contextlib.suppress(ImportError):  # the fingerprint lists missing packages
+            importlib.import_module(name)
+    if device == "cuda":
+        with contextlib.suppress(RuntimeError, AssertionError):  # reported where it is needed
+            sys.modules["torch"].cuda.init()
+
+
+def serve(folder: Path) -> None:
+    """Run the jobs of a folder; a failed job does not stop the next one."""
+    # Without the process that started this one, its lease of the GPU is gone and its outcomes would not be read.
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # SIGCHLD may be inherited as ignored, and then exit codes of children are lost.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    launcher.divide()  # returns in the judge; only the judge may be able to read the folder
+    config.own_caches(folder)
+    start_s = stopwatch.age_s(os.getppid())  # the parent is the launcher, the process that was started
+
+    def progress(line: str) -> None:
+        print(line, flush=True)
+
+    jobs = [Job.from_json(json.loads(line)) for line in (folder / JOBS).read_text().splitlines()]
+    taken: dict[str, dict[str, Any]] = {}
+    for at, job in enumerate(jobs):
+        watch = stopwatch.Clock()
+        outcome = Outcome(job.id, "failed")
+        observed = Telemetry(job.device)
+        watch.lap("telemetry")
+        try:
+            judges = job.verb == "evaluate" and job.options.get("trust", "audited") == "audited"
+            if judges:  # the fork server imports torch at the same time as this process
+                launcher.current().start_forkserver(job.device)
+                if pool.COMPILES in _workers(jobs[at + 1 :]):  # too late for this job, but not for the next
+                    launcher.current().start_forkserver(job.device, compiles=True)
+            elif job.device == "cpu" and job.options.get("trust") == "dev":  # workers get this by their environment
+                config.interpret()
+            if job.device not in taken:
+                begun = fingerprint.begin(job.device)
+                if job.verb != "fingerprint":  # so that the fingerprint's time does not include these imports
+                    _start_torch(job.device)
+                    watch.lap("torch")
+                taken[job.device] = fingerprint.collect(job.device, begun)
+                if launcher.apart():  # after the fingerprint, which describes new, empty folders for every job
+                    config.keep_compiled()
+            outcome.fingerprint = taken[job.device]
+            watch.lap("fingerprint")
+            if judges:
+                pool.prepare(_workers(jobs[at:]), job.device)
+                watch.lap("workers begun")
+            outcome.result = run(job, folder, progress, observed.mark)
+            outcome.status = "done"
+        except ReproError as error:
+            outcome.status = "unmet" if isinstance(error, PrerequisiteError | UsageError) else "failed"
+            outcome.error = str(error)
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+            traceback.print_exc()
+        watch.lap("cell")
+        if at + 1 == len(jobs) or not launcher.apart():
+            pool.close()
+        watch.lap("workers ended")
+        if job.device == "cuda" and "torch" in sys.modules:
+            sys.modules["torch"].cuda.empty_cache()  # cached by the judge's allocator; the next job needs it
+        seen = observed.end()
+        watch.lap("telemetry")
+        if outcome.result is not None:
+            outcome.result = {**outcome.result, **seen, "cell_spent_s": {"start": start_s} | watch.laps}
+        outcome.wall_s = watch.total()
+        start_s = 0.0
+        jsonio.append(folder / OUTCOMES, outcome.to_json())
+        print(ENDED, flush=True)

@@ -1,0 +1,130 @@
+"""A counter-based generator with the same bits on any GPU and on the CPU.
+
+Philox 4x32-10 (Salmon et al., SC'11), keyed by a 64-bit seed. The counter holds an element counter, the tensor's index
+and the kind of draw. Every conversion to a float is exact or one correctly rounded operation, so that neither libm nor
+fused multiply-add can differ between machines:
+
+uniform   (word >> 8) * 2**-24, in [0, 1); four elements a block: element e of a tensor takes lane (e % 4096) // 1024
+          of counter (e // 4096) * 1024 + e % 1024, so that a GPU stores whole lines without shuffling
+normal    the sum of the block's eight 16-bit halves, centred, times one float32 constant (Irwin-Hall of 8):
+          mean 0, the requested standard deviation, |x| < 4.9 deviations, excess kurtosis -0.15
+integer   low + (word * (high - low)) >> 32, lanes as for uniform
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import torch
+
+ROUNDS = 10
+MULTIPLIER_A, MULTIPLIER_B = 0xD2511F53, 0xCD9E8D57
+WEYL_A, WEYL_B = 0x9E3779B9, 0xBB67AE85
+LANE = 1024
+TILE = 4 * LANE
+STREAMS = {"uniform": 0, "normal": 1, "integer": 2}
+# Variance of the sum of eight uniform 16-bit words: 8 * (65536**2 - 1) / 12.
+IRWIN_HALL_STD = (8 * (65536.0**2 - 1) / 12) ** 0.5
+MASK = 0xFFFFFFFF
+
+
+def normal_constant(std: float) -> float:
+    """Return the float32 factor from the doubled, centred sum (an integer below 2**20) to a deviate."""
+    return float(np.float32(std / (2 * IRWIN_HALL_STD)))
+
+
+def philox_numpy(counter: np.ndarray[Any, Any], seed: int, index: int, stream: int) -> list[np.ndarray[Any, Any]]:
+    """Return four uint32 words (held in uint64 arrays) for each 64-bit counter."""
+    c0, c1 = counter & np.uint64(MASK), counter >> np.uint64(32)
+    c2 = np.full_like(counter, index)
+    c3 = np.full_like(counter, stream)
+    k0, k1 = seed & MASK, (seed >> 32) & MASK
+    low = np.uint64(MASK)
+    shift = np.uint64(32)
+    for _ in range(ROUNDS):
+        a, b = c0 * np.uint64(MULTIPLIER_A), c2 * np.uint64(MULTIPLIER_B)
+        c0, c1, c2, c3 = (b >> shift) ^ c1 ^ np.uint64(k0), b & low, (a >> shift) ^ c3 ^ np.uint64(k1), a & low
+        k0, k1 = (k0 + WEYL_A) & MASK, (k1 + WEYL_B) & MASK
+    return [c0, c1, c2, c3]
+
+
+def _cpu_words(start: int, count: int, seed: int, index: int, kind: str) -> np.ndarray[Any, Any]:
+    """Return one word for each of the elements [start, start + count)."""
+    first, last = start // TILE, (start + count - 1) // TILE
+    counters = np.arange(first * LANE, (last + 1) * LANE, dtype=np.uint64)
+    words = philox_numpy(counters, seed, index, STREAMS[kind])
+    tiles = np.stack([w.reshape(-1, LANE) for w in words], axis=1).reshape(-1)
+    return tiles[start - first * TILE : start - first * TILE + count]
+
+
+def _cpu_fill(out: torch.Tensor, kind: str, seed: int, index: int, start: int, low: int, high: int, std: float) -> None:
+    flat = out.view(-1)
+    step = 1 << 22
+    for begin in range(0, flat.numel(), step):
+        count = min(step, flat.numel() - begin)
+        values: np.ndarray[Any, Any]
+        if kind == "normal":
+            counters = np.arange(start + begin, start + begin + count, dtype=np.uint64)
+            words = philox_numpy(counters, seed, index, STREAMS[kind])
+            total = np.sum([(w & np.uint64(0xFFFF)) + (w >> np.uint64(16)) for w in words], axis=0)
+            values = (2 * total.astype(np.int64) - 8 * 65535).astype(np.float32) * np.float32(normal_constant(std))
+        else:
+            words_ = _cpu_words(start + begin, count, seed, index, kind)
+            if kind == "uniform":
+                values = (words_ >> np.uint64(8)).astype(np.float32) * np.float32(2**-24)
+            else:
+                values = ((words_ * np.uint64(high - low)) >> np.uint64(32)).astype(np.int64) + low
+        flat[begin : begin + count].copy_(torch.from_numpy(values))
+
+
+@functools.cache
+def _kernels() -> tuple[Any, Any]:
+    """Return the Triton kernels, made at first use: a machine without a GPU never needs them."""
+    from repro.inputs import philox_triton
+
+    return philox_triton.words_kernel, philox_triton.normal_kernel
+
+
+def _gpu_fill(out: torch.Tensor, kind: str, seed: int, index: int, start: int, low: int, high: int, std: float) -> None:
+    words_kernel, normal_kernel = _kernels()
+    flat, k0, k1 = out.view(-1), seed & MASK, (seed >> 32) & MASK
+    signed = [word - (1 << 32) if word >> 31 else word for word in (k0, k1)]
+    with torch.cuda.device(out.device):
+        if kind == "normal":
+            grid = (-(-flat.numel() // LANE),)
+            normal_kernel[grid](flat, start, flat.numel(), *signed, index, normal_constant(std), BLOCK=LANE)
+        else:
+            first, last = start // TILE, (start + flat.numel() - 1) // TILE
+            integer = kind == "integer"
+            words_kernel[(last - first + 1,)](
+                flat, start, flat.numel(), *signed, index, low, high - low, INTEGER=integer, LANE=LANE
+            )
+
+
+def fill(
+    out: torch.Tensor,
+    kind: str,
+    seed: int,
+    index: int,
+    *,
+    start: int = 0,
+    low: int = 0,
+    high: int = 1,
+    std: float = 1.0,
+) -> torch.Tensor:
+    """Fill `out` with elements [start, start + out.numel()) of tensor `index` and return it.
+
+    out: contiguous, of any dtype; floats are made in float32 and rounded once. seed: 64 bits. kind: uniform, normal
+    (standard deviation `std`) or integer ([low, high), a span below 2**32). Raises ValueError for another kind.
+    """
+    if kind not in STREAMS:
+        raise ValueError(f"unknown kind {kind!r}")
+    if not out.is_contiguous():
+        raise ValueError("out must be contiguous")
+    if kind == "integer" and not 0 < high - low < 1 << 32:
+        raise ValueError(f"integer range [{low}, {high}) must span 1 to 2**32 - 1 values")
+    if out.numel():
+        (_gpu_fill if out.is_cuda else _cpu_fill)(out, kind, seed, index, start, low, high, std)
+    return out

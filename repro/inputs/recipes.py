@@ -1,0 +1,100 @@
+"""Recipes: inputs that are plain random draws. Any range of their elements can be made on any device at any time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from repro.inputs import philox
+from repro.problems.catalogue import SPIKE_FACTOR, Stress
+
+# Spiked inputs have one spike in each run of this many elements. It is prime, so that spikes hit every column.
+SPIKE_RUN = 8191
+# The same for tensors of fewer elements than SMALL, which would otherwise hold almost none.
+SMALL_SPIKE_RUN, SMALL = 509, 1 << 20
+# The generator's stream for the position of spikes; its kinds of draw use lower streams.
+SPIKE_STREAM = 16
+# Standard deviation of a uniform draw from [0, 1).
+UNIFORM_STD = 12**-0.5
+
+
+def spike_run(total: int) -> int:
+    """Return how many elements of a tensor of `total` elements share one spike."""
+    return SPIKE_RUN if total >= SMALL else SMALL_SPIKE_RUN
+
+
+def spike(out: torch.Tensor, amplitude: float, seed: int, index: int, total: int, start: int = 0) -> torch.Tensor:
+    """Set one element in each run to +amplitude or -amplitude, alternately; return `out`.
+
+    out: elements [start, start + out.numel()) of tensor `index`, which has `total` elements; contiguous. The position
+    in a run is the same in every run and is drawn from seed and index. In a tensor shorter than a run it lies within
+    the tensor.
+    """
+    if total == 0:
+        return out
+    length = spike_run(total)
+    word = philox.philox_numpy(np.zeros(1, dtype=np.uint64), seed, index, SPIKE_STREAM)[0]
+    place = int(word[0]) % min(length, total)
+    flat, run = out.view(-1), -(-(start - place) // length)
+    for first in (run, run + 1):
+        at = place + first * length - start
+        flat[at :: 2 * length] = amplitude if first % 2 == 0 else -amplitude
+    return out
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One input that is a plain draw.
+
+    std: for kind normal. low, high: for kind integer. sign: for all kinds except integer. amplitude: of spikes, 0 for
+    none. run: how many consecutive elements are equal.
+    """
+
+    kind: str
+    index: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    low: int = 0
+    high: int = 1
+    std: float = 1.0
+    sign: int = 1
+    amplitude: float = 0.0
+    run: int = 1
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel * self.dtype.itemsize
+
+    def fill(self, out: torch.Tensor, seed: int, start: int = 0) -> torch.Tensor:
+        """Write elements [start, start + out.numel()) into `out` (contiguous, of this dtype); return it."""
+        if self.run > 1 and out.numel():
+            first, last = start // self.run, (start + out.numel() - 1) // self.run
+            drawn = replace(self, run=1).fill(out.new_empty(last - first + 1), seed, first)
+            repeated = drawn.repeat_interleave(self.run)[start - first * self.run :]
+            out.view(-1).copy_(repeated[: out.numel()])
+            return out
+        philox.fill(out, self.kind, seed, self.index, start=start, low=self.low, high=self.high, std=self.std)
+        if self.amplitude:
+            return spike(out, self.amplitude, seed, self.index, self.numel, start)
+        return out.neg_() if self.sign < 0 else out
+
+    def stressed(self, stress: Stress, factor: float = SPIKE_FACTOR, run: int = 1) -> Recipe:
+        """Return the stressed form of the recipe. Integer draws stay unchanged.
+
+        It is a normal draw with that deviation in runs of `run` equal elements, the negated draw, or the draw with
+        spikes of `factor` times its deviation.
+        """
+        if self.kind == "integer":
+            return self
+        if stress == "negative":
+            return replace(self, sign=-1)
+        if stress == "spike":
+            return replace(self, amplitude=factor * (self.std if self.kind == "normal" else UNIFORM_STD))
+        return Recipe("normal", self.index, self.shape, self.dtype, std=float(stress), run=run)

@@ -1,0 +1,191 @@
+"""Trials: the inputs and weights on which a solution must be right.
+
+native            the published distribution and weights (two secret seeds)
+stress            signed normal inputs with the problem's standard deviation, in runs of equal values where the problem
+                  says so, or the published inputs negated
+spiked            published inputs with one element in 8191 far outside their range, of either sign
+perturbed         published inputs; every parameter and running statistic away from its default, so that an output
+                  that ignores a sub-operation or assumes scale 1 and bias 0 is wrong
+perturbed_stress  stress inputs with perturbed weights
+perturbed_spiked  spiked inputs with perturbed weights, where the published weights carry no signal
+
+Two more kinds decide nothing. `neighbour` uses published inputs of the problem's neighbouring shape with perturbed
+weights, and informs. `warmup` uses the published weights where no trial has them, so that a solution's weights change.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from repro.inputs import philox
+from repro.judge.correctness.precision import exact_float32
+from repro.problems import meta
+from repro.problems.catalogue import Stress
+from repro.problems.plan import Plan, Weights, build, torch_dtype
+
+PUBLIC_SEED = 20251121
+PERTURBATION_SEED = 77
+NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+# Rows of the batch that calibrate running statistics: enough for one scalar a layer.
+CALIBRATION_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One set of inputs and weights.
+
+    neighbour: it uses the inputs of `problem.neighbouring()` and the problem's own weights, and only informs.
+    judged: whether the output is compared; if not, it only has to pass the gates.
+    """
+
+    kind: str
+    seed: int
+    stress: Stress | None
+    perturbed: bool
+    neighbour: bool = False
+    judged: bool = True
+
+    @property
+    def decides(self) -> bool:
+        """Return whether the verdict depends on its distances."""
+        return self.judged and not self.neighbour
+
+
+def kinds(plan: Plan) -> dict[str, str]:
+    """Return deciding trial kind -> why it is left out, or the empty string if it is run."""
+    problem = plan.problem
+    constant = not weights_vary(plan)
+    dead = "" if problem.native_signal else "the published weights carry no signal"
+    untouched = "the problem has no parameters" if constant else ""
+    spiked = untouched or ("" if dead else "spiked inputs meet the published weights")
+    return {
+        "native": dead,
+        "stress": dead,
+        "spiked": dead,
+        "perturbed": untouched,
+        "perturbed_stress": untouched,
+        "perturbed_spiked": spiked,
+    }
+
+
+def weights_vary(plan: Plan) -> bool:
+    """Return whether the problem has parameters or running statistics to perturb."""
+    model = meta.model(plan, plan.problem.init_inputs(plan.module))
+    statistics = any(isinstance(m, BATCH_NORMS) for m in model.modules())
+    return statistics or any(True for _ in model.parameters()) or bool(plan.problem.perturbed_init)
+
+
+def secret_seed() -> int:
+    """Return 63 fresh random bits."""
+    return secrets.randbits(63)
+
+
+def others(plan: Plan, perturbed: bool) -> list[str]:
+    """Return the deciding trials with published (or perturbed) weights whose inputs are not the published ones."""
+    run = [kind for kind, why in kinds(plan).items() if not why and stress_of(plan, kind) is not None]
+    return [kind for kind in run if kind.startswith("perturbed") == perturbed]
+
+
+def stress_of(plan: Plan, kind: str) -> Stress | None:
+    """Return how the inputs of a trial of this kind differ from the published ones."""
+    if kind.endswith("spiked"):
+        return "spike"
+    return plan.problem.stress if kind.endswith("stress") else None
+
+
+def make(plan: Plan, *, public: bool = False, count_native: int = 2) -> list[Trial]:
+    """Return the trials of an evaluation (secret seeds), or those of a fixture (public seeds, no warm-up).
+
+    A warm-up comes first, a neighbour last.
+    """
+    left_out = kinds(plan)
+    trials = []
+
+    def seed(position: int) -> int:
+        return PUBLIC_SEED + 16 * position if public else secret_seed()
+
+    if left_out["native"] and not public:
+        trials.append(Trial("warmup", secret_seed(), None, perturbed=False, judged=False))
+    for position, (kind, why) in enumerate(left_out.items()):
+        for repeat in range(count_native if kind == "native" else 1) if not why else ():
+            trials.append(Trial(kind, seed(position) + repeat, stress_of(plan, kind), kind.startswith("perturbed")))
+    if plan.problem.neighbouring() is not None:
+        trials.append(Trial("neighbour", seed(len(left_out)), None, not left_out["perturbed"], neighbour=True))
+    return trials
+
+
+def _draw(shape: torch.Size, kind: str, index: int, seed: int, std: float = 1.0) -> torch.Tensor:
+    return philox.fill(torch.empty(shape, dtype=torch.float32), kind, seed, index, std=std)
+
+
+def perturbed_weights(plan: Plan, device: torch.device, seed: int = PERTURBATION_SEED) -> Weights:
+    """Return the published weights, perturbed.
+
+    Norm weights are U(.5, 1.5), those of batch norms U(.75, 1.25); norm biases are normal with deviation .2, of batch
+    norms .1. Constant parameters are multiplied by 1.37, or become normal with deviation .2 if they are zero. Vectors
+    get normal noise of deviation .2. All other parameters are reversed, which keeps their distribution.
+
+    Running statistics are calibrated on a few rows: one scalar mean square a layer, and means of a tenth of that
+    deviation. The scalar keeps a deep untrained net well conditioned, since per-channel statistics amplify rounding.
+    """
+    init = plan.problem.init_inputs(plan.module, perturbed=True)
+    model = build(plan.problem, plan.module, init).float()
+    owners = {id(p): m for m in model.modules() for p in m.parameters(recurse=False)}
+    with torch.no_grad():
+        for index, (name, parameter) in enumerate(model.named_parameters()):
+            owner = owners[id(parameter)]
+            if isinstance(owner, NORMS):
+                narrow = isinstance(owner, BATCH_NORMS)
+                if name.endswith("weight"):
+                    low, width = (0.75, 0.5) if narrow else (0.5, 1.0)
+                    parameter.copy_(low + width * _draw(parameter.shape, "uniform", index, seed))
+                else:
+                    parameter.copy_(_draw(parameter.shape, "normal", index, seed, 0.1 if narrow else 0.2))
+            elif bool((parameter == parameter.flatten()[0]).all()):
+                if float(parameter.flatten()[0]) == 0.0:
+                    parameter.copy_(_draw(parameter.shape, "normal", index, seed, 0.2))
+                else:
+                    parameter.mul_(1.37)
+            elif parameter.dim() == 1:
+                parameter.add_(_draw(parameter.shape, "normal", index, seed, 0.2))
+            else:
+                parameter.copy_(parameter.flip(tuple(range(parameter.dim()))))
+        if any(isinstance(m, BATCH_NORMS) for m in model.modules()):
+            _calibrate(model, plan, device, seed)
+    dtype = torch_dtype(plan.problem.dtype)
+    state = {
+        name: (value.to(dtype) if value.is_floating_point() else value).cpu().clone()
+        for name, value in model.state_dict().items()
+    }
+    return Weights(init, state)
+
+
+def _calibrate(model: nn.Module, plan: Plan, device: torch.device, seed: int) -> None:
+    """Set every batch norm's running statistics from the inputs that reach it, layer after layer."""
+    model.to(device)
+
+    def before(module: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+        assert isinstance(module, BATCH_NORMS) and module.running_var is not None and module.running_mean is not None
+        variance = float(args[0].double().square().mean())
+        module.running_var.fill_(variance)
+        deviation = 0.1 * variance**0.5
+        mean = _draw(module.running_mean.shape, "normal", 1000 + order[module], seed, deviation)
+        module.running_mean.copy_(mean.to(module.running_mean.device))
+
+    norms = [m for m in model.modules() if isinstance(m, BATCH_NORMS)]
+    order = {module: position for position, module in enumerate(norms)}
+    hooks = [module.register_forward_pre_hook(before) for module in norms]
+    rows = slice(0, min(CALIBRATION_ROWS, plan.batch)) if plan.batch else None
+    inputs = plan.chunk(rows, PUBLIC_SEED, device, None)
+    with exact_float32():
+        model(*[x.float() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs])
+    for hook in hooks:
+        hook.remove()
+    model.cpu()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

@@ -1,0 +1,98 @@
+"""Precision classes and their limits: how far from the fp64 reference an honest kernel of each class may be.
+
+fp32: float32 operands and sums. tf32: 10-bit mantissa operands (TF32, or fp16 with float32 sums). bf16: bfloat16 end to
+end. A problem in bf16 admits the bf16 class only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from repro.judge.correctness.distance import ZERO, score
+
+CLASSES = {"float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("tf32",)}
+
+# Relative L2 limits: four times the honest error, but at least FLOOR (honest kernels sum in different orders) and at
+# most CAP, unless the honest error itself is close to it. Over ten problems the largest honest errors were 3e-6 for
+# fp32, 2.3e-3 for tf32 and fp16, and 1.9e-2 for bf16.
+FLOOR = {"fp32": 5e-6, "tf32": 1e-3, "bf16": 8e-3}
+CAP = {"fp32": 2e-5, "tf32": 3e-3, "bf16": 2e-2}
+HEADROOM, MIN_HEADROOM = 4.0, 1.5
+# An output must follow its inputs: an error of this fraction of the distance between the outputs of two inputs is too
+# much.
+SENSITIVITY = 0.35
+# Max-norm and row guards measure extremes, which vary more between kernels than the average does.
+EXTREME_HEADROOM = 8.0
+MIN_MARGIN = 1.5
+# If a share of the reference is exactly 0 and every honest kernel leaves it so, a solution must do so too: garbage in a
+# region of zeros hides in every average. In units of the rms of the other elements.
+ZERO_LIMIT, MIN_ZERO_SHARE = 1e-6, 0.01
+
+
+def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str, float]:
+    """Return the limits of one class on one trial.
+
+    honest: the honest kernel's distances. sensitivity: relative L2 distance between the outputs of two independent
+    inputs.
+    """
+    error = honest["rel_l2"]
+    rel = max(FLOOR[klass], min(HEADROOM * error, CAP[klass]), MIN_HEADROOM * error)
+    by_sensitivity = SENSITIVITY * sensitivity
+    if by_sensitivity > 0 and by_sensitivity >= MIN_HEADROOM * error:
+        rel = min(rel, by_sensitivity)
+    extremes = {name: max(EXTREME_HEADROOM * honest[name], EXTREME_HEADROOM * rel) for name in ("max", "row")}
+    return {"rel_l2": rel} | extremes
+
+
+def zero_limit(honest: dict[str, dict[str, float]], share: float) -> dict[str, float]:
+    """Return the limit on zeros that all classes of a trial share, or none.
+
+    honest: class -> distances. share: fraction of the reference's elements that are exactly 0.
+    """
+    if share >= MIN_ZERO_SHARE and all(ZERO in v and v[ZERO] <= ZERO_LIMIT for v in honest.values()):
+        return {ZERO: ZERO_LIMIT}
+    return {}
+
+
+def _margin(measured: dict[str, Any], klass: str) -> tuple[str, float, float, float]:
+    """Return the best cheat by one class's limits, its score, the worst honest score, and their ratio."""
+    strength: dict[str, float] = {}
+    for trial in measured.values():
+        for name, values in trial["cheats"].items():
+            strength[name] = max(strength.get(name, 0.0), score(values, trial["limits"][klass]))
+    honest = max(score(t["honest"][klass], t["limits"][klass]) for t in measured.values())
+    best = min(sorted(strength), key=lambda name: strength[name])
+    return best, strength[best], honest, strength[best] / max(honest, 1 / HEADROOM)
+
+
+def separation(measured: dict[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
+    """Return how far the best cheat is from the worst honest kernel, in units of the loosest class's limits.
+
+    measured: deciding trial kind -> {"honest", "cheats", "limits"}; a cheat counts on the trials where it was measured.
+    The margin counts an honest kernel as at least a quarter of its limit, so that a problem with an exact answer has a
+    finite margin. `margins`: the margin by each class's own limits. `refused`: why the fixture must not judge, or "".
+    """
+    best, strength, honest, margin = _margin(measured, classes[-1])
+    refused = ""
+    if strength <= 1:
+        refused = f"the cheat {best!r} passes every trial"
+    elif margin < MIN_MARGIN:
+        refused = f"margin {margin:.2f} between the cheat {best!r} and an honest kernel is under {MIN_MARGIN}"
+    return {
+        "best_cheat": best,
+        "best_cheat_score": strength,
+        "worst_honest_score": honest,
+        "margin": margin,
+        "margins": {klass: float(f"{_margin(measured, klass)[3]:.6g}") for klass in classes},
+        "refused": refused,
+    }
+
+
+def class_of(distances: dict[str, list[dict[str, float]]], fixture: dict[str, Any]) -> str | None:
+    """Return the most precise class whose limits every deciding trial meets, or None. Other kinds are ignored."""
+    deciding = {kind: values for kind, values in distances.items() if kind in fixture["trials"]}
+    for klass in CLASSES[fixture["dtype"]]:
+        limit = {kind: trial["limits"][klass] for kind, trial in fixture["trials"].items()}
+        if deciding and all(score(v, limit[kind]) <= 1 for kind, values in deciding.items() for v in values):
+            return klass
+    return None

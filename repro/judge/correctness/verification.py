@@ -1,0 +1,422 @@
+"""Correctness: runs every planned trial of every implementation; compares outputs with the fp64 reference in chunks."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import math
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
+from repro.judge.correctness import distance as metric
+from repro.judge.correctness import input_cases, output_checks
+from repro.judge.correctness.distance import Distance, score
+from repro.judge.correctness.reference import Reference, chunks, leaves, most_rows, output_spec, rows_per_chunk
+from repro.judge.correctness.tolerances import CLASSES, class_of
+from repro.judge.gpu.commitment_check import Seal
+from repro.judge.gpu.input_buffers import Slots
+from repro.judge.gpu.shared_memory import Gate
+from repro.judge.implementation import RUNS, Implementation, Options, Progress, moved
+from repro.judge.sandbox import pool as spare
+from repro.judge.sandbox.client import InProcess, WorkerProcess
+from repro.problems import plan as inputs_module
+from repro.problems.catalogue import Problem
+from repro.problems.plan import Plan, Weights
+from repro.system.stopwatch import Clock
+
+# Calls on the same inputs in every trial; one that differs from the first is judged like it. A kernel that is wrong at
+# half of its calls, by chance, passes all of them with a probability of 2 ** -(REPEATS * trials) before timing.
+REPEATS = 3
+
+
+def meets(values: dict[str, float], fixture: dict[str, Any], kind: str, klass: str) -> bool:
+    """Return whether distances are within a class's limits on a trial."""
+    return score(values, fixture["trials"][kind]["limits"][klass]) <= 1
+
+
+@dataclass
+class Shape:
+    """A problem at one shape: its inputs, its output spec, and how many rows fit a chunk."""
+
+    plan: Plan
+    spec: Any
+    rows: int | None
+
+
+class Evaluation:
+    """State of one evaluation: plan, buffers, reference, implementations."""
+
+    def __init__(
+        self, problem: Problem, fixture: dict[str, Any], implementations: list[Implementation], options: Options,
+        progress: Progress, mark: Progress,
+    ) -> None:  # fmt: skip
+        self.problem, self.fixture, self.options = problem, fixture, options
+        self.progress, self.mark = progress, mark
+        self.device = torch.device(options.device)
+        plan = inputs_module.plan(problem)
+        self.native = inputs_module.weights(problem, plan.module)
+        if self.native.sha256 != fixture["weights_sha256"]:
+            what = f"the weights of {problem.key} differ from the fixture's"
+            why = "another torch version may initialise differently"
+            raise JudgeError(what, why, "Run `repro fixtures` again on this stack.")
+        self.implementations = implementations
+        spec = output_spec(plan, self.native)
+        self.shape = self.own = Shape(plan, spec, most_rows(plan, spec, self.device))
+        self.slots = Slots(plan, spec, self.own.rows, self.device)
+        self.loaded: dict[str, str] = {}
+        self.spent_s: dict[str, float] = {}
+        self.parts = Clock()
+        self.perturbed: Weights | None = None
+        self.noted: Callable[[], None] = lambda: None  # called after each recorded distance of a solution
+
+    def refer(self) -> None:
+        """Build the fp64 reference. Workers may start before: on a GPU its first call takes a second or two."""
+        self.reference = Reference(self.plan, self.native, self.device)
+        self.reference_of = "native"
+        self.own.rows = rows_per_chunk(self.plan, self.reference, self.own.spec)
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan of the problem at its own shape."""
+        return self.own.plan
+
+    # -- workers and weights --------------------------------------------------------------------------------------
+
+    def seat(self, *implementations: Implementation) -> None:
+        """Give a worker process, a staging buffer and a gate to each implementation without a worker."""
+        for implementation in implementations:
+            if implementation.worker is not None:
+                continue
+            implementation.staging = self.slots.staging()
+            implementation.gate = Gate(self.device)
+            buffers = self.slots.buffers | {"staging": implementation.staging, "gate": implementation.gate}
+            if self.options.trust == "dev":
+                implementation.worker = InProcess(self.device, buffers)
+            else:
+                kind = spare.COMPILES if implementation.compiles and len(self.options.modes) > 1 else spare.PLAIN
+                implementation.worker = WorkerProcess(
+                    implementation.name, self.device, buffers, trusted=implementation.trusted, kind=kind
+                )
+
+    def start(self, *implementations: Implementation) -> None:
+        """Start workers side by side, and have each import its file. A fault becomes the implementation's."""
+        self.seat(*implementations)
+        source = base64.b64encode(self.problem.path.read_bytes()).decode()
+        problem = {"source": source} | {name: getattr(self.problem, name) for name in ("id", "dtype", "overrides")}
+
+        def define(implementation: Implementation) -> SolutionError | None:
+            try:
+                assert implementation.worker is not None
+                implementation.hello = implementation.worker.start()
+                message = {
+                    "op": "define",
+                    "source": implementation.text,
+                    "entry": implementation.entry,
+                    "problem": problem,
+                }
+                implementation.ask(message | {"inputs": len(self.plan.spec)}, self.options.timeout_s)
+            except SolutionError as error:
+                return error
+            return None
+
+        if self.options.trust == "dev" or not implementations:
+            faults = [define(implementation) for implementation in implementations]
+        else:
+            with ThreadPoolExecutor(len(implementations)) as pool:
+                faults = list(pool.map(define, implementations))
+        for implementation, error in zip(implementations, faults, strict=True):
+            if error is not None:
+                implementation.fail(error, "import")
+                self.end(implementation)
+
+    def end(self, *implementations: Implementation) -> None:
+        """End workers that are no longer needed, which frees their GPU memory."""
+        if len(implementations) > 1:  # destroying a CUDA context takes a while, so several end side by side
+            for implementation in implementations:
+                if implementation.worker is not None:
+                    implementation.worker.doom()
+        for implementation in implementations:
+            if implementation.worker is not None:
+                implementation.worker.close()
+                implementation.worker = None
+                self.loaded.pop(implementation.name, None)
+            for buffer in (implementation.staging, implementation.gate):
+                if buffer is not None:
+                    buffer.close()
+            implementation.staging = implementation.gate = None
+
+    def weights(self, perturbed: bool) -> tuple[str, Weights]:
+        """Return the name of the native or the perturbed weights, and the weights."""
+        if not perturbed:
+            return "native", self.native
+        if self.perturbed is None:
+            self.perturbed = input_cases.perturbed_weights(self.plan, self.device)
+        return "perturbed", self.perturbed
+
+    def use(self, perturbed: bool) -> tuple[str, Weights]:
+        """Load the native or the perturbed weights into the fp64 reference; return their name and the weights."""
+        name, state = self.weights(perturbed)
+        if self.reference_of != name:
+            self.reference.load(state)
+            self.reference_of = name
+        return name, state
+
+    def load(self, implementation: Implementation, name: str, state: Weights, timeout_s: float = 0.0) -> None:
+        """Send the weights to a worker in pieces through the staging buffer, and have it load them.
+
+        timeout_s bounds the loading; 0 uses the usual limit.
+        """
+        if self.loaded.get(implementation.name) == name:
+            return
+        self._hand(implementation, state)
+        message = {"op": "load", "init": state.init, "variants": implementation.variants}
+        implementation.ask(message, timeout_s or self.options.timeout_s)
+        self.loaded[implementation.name] = name
+
+    def _hand(self, implementation: Implementation, state: Weights) -> None:
+        staging = implementation.staging
+        assert staging is not None
+        for key, value in state.state.items():
+            flat = value.contiguous().view(-1)
+            step = staging.nbytes // value.element_size()
+            dtype = str(value.dtype).removeprefix("torch.")
+            for start in range(0, max(1, flat.numel()), step):
+                part = flat[start : start + step]
+                staging.view(value.dtype, (part.numel(),)).copy_(part)
+                self.slots.synchronize()
+                implementation.ask({"op": "piece", "name": key, "dtype": dtype, "shape": list(value.shape),
+                             "start": start, "count": part.numel()}, self.options.timeout_s)  # fmt: skip
+
+    def still(self, but: Implementation | None = None) -> None:
+        """Stop every solution, or all but one, since all of them can access the slots."""
+        for implementation in self.implementations:
+            if implementation is not but and implementation.worker is not None:
+                with contextlib.suppress(SolutionError):  # reported when its own turn comes
+                    implementation.worker.stop()
+
+    # -- outputs --------------------------------------------------------------------------------------------------
+
+    def _fetched(
+        self,
+        implementation: Implementation,
+        part: slice | None,
+        shapes: list[tuple[int, ...]],
+        bound: Seal | None = None,
+    ) -> list[Callable[[], Any]]:
+        """Return for each output a function that fetches the rows `part` through the poisoned staging buffer.
+
+        bound: check the bytes against this seal, and return a copy that the worker cannot change.
+        """
+        staging = implementation.staging
+        assert staging is not None
+        found: list[Callable[[], Any]] = []
+        for position, ((path, leaf), shape) in enumerate(zip(leaves(self.shape.spec), shapes, strict=True)):
+            dtype, count = getattr(torch, leaf["dtype"]), math.prod(shape)
+            first = part.start * (count // max(1, part.stop - part.start)) if part is not None else 0
+
+            def fetch(start: int, count: int, order: Any = None, path: Any = path, dtype: Any = dtype) -> torch.Tensor:
+                staging.poison()
+                self.slots.synchronize()
+                message = {"op": "fetch", "path": list(path), "start": start, "count": count, "order": order}
+                implementation.ask(message, self.options.timeout_s)
+                return staging.view(dtype, (count,))
+
+            if bound is None:
+                found.append(functools.partial(lambda f, n, m, s: f(n, m).view(s), fetch, first, count, shape))
+            else:
+                found.append(
+                    functools.partial(lambda p, f, s: bound.rows(p, part, f).reshape(s), position, fetch, shape)
+                )
+        return found
+
+    def compare(
+        self, implementation: Implementation, described: Any, only: slice | None = None, *, whole: bool = True,
+        bound: Seal | None = None,
+    ) -> tuple[Distance, list[int]]:  # fmt: skip
+        """Return the distance of the worker's kept output from the reference, and digests of its bytes, one a chunk.
+
+        only: rows to compare if not `whole`. bound: a seal that the bytes must match; then there are no digests. Raises
+        SolutionRejected.
+        """
+        if not implementation.trusted:
+            output_checks.check(described, self.shape.spec, self.device.type)
+        if bound is not None:
+            bound.open(leaves(self.shape.spec), described)
+        distance, bits = Distance(), []
+        plan = self.shape.plan
+        for part in chunks(plan, self.shape.rows) if whole else [only]:
+            expected = self.reference(plan.chunk(part, self.slots.seed, self.device, self.slots.stress))
+            fetches = self._fetched(implementation, part, [tuple(r.shape) for r in expected], bound)
+            for fetch, reference in zip(fetches, expected, strict=True):
+                output = fetch()
+                if bound is None:
+                    bits.append(metric.digest(output))
+                distance.add(output, reference)
+        if not distance.finite:
+            raise SolutionRejected("not_finite", "the output is not finite where the reference is, or was not written")
+        return distance, bits
+
+    def bits(self, implementation: Implementation) -> list[int]:
+        """Return digests of the worker's kept output, in the same chunks as `compare`, without a reference."""
+        parts = chunks(self.shape.plan, self.shape.rows)
+        return [metric.digest(fetch()) for p in parts for fetch in self._fetched(implementation, p, self._shapes(p))]
+
+    def taken(self, implementation: Implementation, described: Any, part: slice | None, bound: Seal) -> None:
+        """Fetch rows of the worker's kept output as `compare` does, without comparing them."""
+        bound.open(leaves(self.shape.spec), described)
+        for fetch in self._fetched(implementation, part, self._shapes(part), bound):
+            fetch()
+
+    def _shapes(self, part: slice | None) -> list[tuple[int, ...]]:
+        """Return the shapes of the rows `part` of every output."""
+        dims, specs = self.problem.batch_dims, [leaf["shape"] for _, leaf in leaves(self.shape.spec)]
+        if part is None:
+            return [tuple(shape) for shape in specs]
+        return [(part.stop - part.start, *[1] * (dims - 1), *shape[dims:]) for shape in specs]
+
+    def settled(self, implementation: Implementation, answered: Any) -> None:
+        """Raise SolutionRejected if the output changed since its call ended."""
+        now = implementation.ask({"op": "again"}, self.options.timeout_s).get("digest")
+        if now is None or now != answered:
+            raise SolutionRejected("deferred_write", "the output changed after its call had ended")
+
+    # -- trials ---------------------------------------------------------------------------------------------------
+
+    def trial(self, implementation: Implementation, trial: input_cases.Trial) -> None:
+        """Run one trial of one solution; its faults become reasons.
+
+        The trial is repeated if another solution ran meanwhile, since that one could have written to the inputs. The
+        other one is rejected, and this one starts in a new worker.
+        """
+        before = implementation.noted()
+        self._trial(implementation, trial)
+        while self._somebody_ran(implementation, trial):
+            implementation.forget(before)
+            self.end(implementation)
+            self.start(implementation)
+            if implementation.worker is None:
+                return
+            self._trial(implementation, trial)
+
+    def _somebody_ran(self, implementation: Implementation, trial: input_cases.Trial) -> bool:
+        """Reject the other solutions that are not at rest. Return whether there are any."""
+        found = moved(s for s in self.implementations if s is not implementation)
+        for other in found:
+            other.fail(SolutionRejected("background_work", RUNS), trial.kind)
+        self.end(*found)
+        return bool(found)
+
+    def _trial(self, implementation: Implementation, trial: input_cases.Trial) -> None:
+        part = self.parts.lap
+        part()
+        try:
+            name, state = self.use(trial.perturbed)
+            self.still(but=implementation)
+            self._somebody_ran(implementation, trial)
+            self.load(implementation, name, state)
+            part("weights")
+            self.slots.fill(trial.seed, trial.stress)
+            part("inputs")
+            message = {"op": "run", "variant": implementation.variants[0], "inputs": self.slots.told()}
+            answer = implementation.ask(message, self.options.timeout_s)
+            part("calls" if implementation.distances else "first calls")
+            if not trial.judged:
+                output_checks.check(answer.get("output"), self.shape.spec, self.device.type)
+                return
+            distance, bits = self.compare(implementation, answer.get("output"))
+            part("comparing")
+            self.settled(implementation, answer.get("digest"))
+            part("digests")
+            self._note(implementation, trial, distance)
+            for _ in range(REPEATS - 1):
+                answer = implementation.ask(message, self.options.timeout_s)
+                output_checks.check(answer.get("output"), self.shape.spec, self.device.type)
+                if self.bits(implementation) != bits:
+                    implementation.observed.add("nondeterministic")
+                    distance, _ = self.compare(implementation, answer.get("output"))
+                    if not any(meets(distance.values(), self.fixture, trial.kind, k) for k in self.classes()):
+                        self._intact()
+                        detail = f"a repeat on the same inputs has rel_l2 {distance.values()['rel_l2']:.2g}"
+                        raise SolutionRejected("nondeterministic_wrong", detail)
+                    self._note(implementation, trial, distance)
+            part("repeats")
+            if answer.get("static"):
+                implementation.observed.add("static_output")
+            self._intact()
+            part("inputs again")
+            implementation.ask({"op": "release"}, self.options.timeout_s)
+        except SolutionError as error:
+            implementation.fail(error, trial.kind)
+            if implementation.failed != "incorrect":
+                self.end(implementation)
+        except torch.cuda.OutOfMemoryError as error:
+            self.end(implementation)
+            torch.cuda.empty_cache()
+            implementation.fail(SolutionDied("judge_out_of_memory", f"it left no room on the GPU to judge it: {error}"),
+                         trial.kind)  # fmt: skip
+
+    def _intact(self) -> None:
+        if not self.slots.unchanged():
+            raise SolutionRejected("input_modified", "the call changed its inputs")
+
+    def classes(self) -> tuple[str, ...]:
+        return CLASSES[self.fixture["dtype"]]
+
+    def _note(self, implementation: Implementation, trial: input_cases.Trial, distance: Distance) -> None:
+        implementation.distances.setdefault(trial.kind, []).append(distance.values())
+        legacy = implementation.legacy.setdefault(trial.kind, dict(distance.legacy))
+        for name, passed in distance.legacy.items():
+            legacy[name] = legacy[name] and passed
+        self.noted()
+
+    def verify(self, planned: list[input_cases.Trial]) -> None:
+        """Run all deciding trials of all solutions in secret order, grouped by weights."""
+        order = list(planned)
+        random.SystemRandom().shuffle(order)
+        order.sort(key=lambda t: (t.judged, t.perturbed))
+        for trial in (t for t in order if not t.neighbour):
+            for implementation in self.implementations:
+                if implementation.failed in ("", "incorrect") and implementation.worker is not None:
+                    self.progress(f"{self.problem.key}: {implementation.name}: {trial.kind}")
+                    begin = time.monotonic()
+                    self.trial(implementation, trial)
+                    self.spent(trial.kind, begin)
+
+    def spent(self, kind: str, begin: float) -> None:
+        self.spent_s[kind] = round(self.spent_s.get(kind, 0.0) + time.monotonic() - begin, 3)
+
+    # -- baselines ------------------------------------------------------------------------------------------------
+
+    def class_now(self, implementation: Implementation, variant: str, kind: str, timeout_s: float) -> str:
+        """Run a trusted variant on the inputs in the slots and return its precision class.
+
+        Raises SolutionRejected (`baseline_incorrect`) if it meets no class.
+        """
+        message = {"op": "run", "variant": variant, "inputs": self.slots.told()}
+        answer = implementation.ask(message, timeout_s)
+        values = self.compare(implementation, answer.get("output"))[0].values()
+        implementation.ask({"op": "release"}, self.options.timeout_s)
+        klass = class_of({kind: [values]}, self.fixture)
+        if klass is None:
+            raise SolutionRejected("baseline_incorrect", f"rel_l2 {values['rel_l2']:.2g}")
+        return klass
+
+    def random_row(self) -> tuple[slice | None, bool]:
+        """Return a secret random row of the batch, or (None, True) for the whole if it cannot be split."""
+        if self.own.rows is None or self.plan.batch is None:
+            return None, True
+        row = random.SystemRandom().randrange(self.plan.batch)
+        return slice(row, row + 1), False
+
+    def close(self) -> None:
+        """End every worker and free the buffers."""
+        self.end(*self.implementations)
+        self.slots.close()

@@ -1,0 +1,120 @@
+"""Input buffers shared with workers, and the staging buffers through which outputs come back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from repro.judge.correctness.reference import leaves
+from repro.judge.gpu import commitment
+from repro.judge.gpu.shared_memory import SharedBuffer
+from repro.problems.catalogue import Stress
+from repro.problems.plan import Plan
+
+STAGING_BYTES = 16 << 20
+CHECK_BYTES = 64 << 20
+
+
+class Slots:
+    """One buffer ("slot") for each tensor input, shared by all workers, and one staging buffer for each worker.
+
+    A staging buffer holds `rows` rows of the largest output, or a piece of weights. `seed`, `stress` and `plan`
+    describe the inputs in the slots. `spoiled`: the inputs are overwritten.
+    """
+
+    def __init__(self, plan: Plan, spec: Any, rows: int | None, device: torch.device) -> None:
+        self.plan, self.device = plan, device
+        self.seed = 0
+        self.stress: Stress | None = None
+        self.spoiled = False
+        chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
+        whole = max(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
+        # A chunk is fetched with the whole segments in which it begins and ends, in one piece if it is contiguous.
+        self.staging_bytes = max(STAGING_BYTES, chunk) + 2 * commitment.segment_bytes(whole)
+        self.buffers: dict[str, SharedBuffer] = {}
+        self.output_bytes = sum(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
+        for i in plan.tensors:
+            self.buffers[f"input{i}"] = SharedBuffer(plan.nbytes(i), device)
+
+    def fits(self, plan: Plan, spec: Any, rows: int | None) -> bool:
+        """Return whether another shape of the problem fits into these buffers."""
+        chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
+        smaller = all(plan.nbytes(i) <= self.buffers[f"input{i}"].nbytes for i in plan.tensors)
+        return smaller and chunk <= self.staging_bytes
+
+    def staging(self) -> SharedBuffer:
+        """Return a staging buffer for one worker: no other worker may see or change what it returns."""
+        return SharedBuffer(self.staging_bytes, self.device)
+
+    def told(self) -> list[dict[str, Any]]:
+        """Return the description of the inputs that a worker receives."""
+        return [
+            {"slot": f"input{i}", "dtype": str(spec[1]).removeprefix("torch."), "shape": list(spec[0])}
+            if i in self.plan.tensors
+            else {"value": spec}
+            for i, spec in enumerate(self.plan.spec)
+        ]
+
+    def _slot(self, i: int) -> torch.Tensor:
+        shape, dtype = self.plan.spec[i]
+        return self.buffers[f"input{i}"].view(dtype, tuple(shape))
+
+    def fill(self, seed: int, stress: Stress | None) -> None:
+        """Make the inputs of (seed, stress) in the slots."""
+        self.seed, self.stress, self.spoiled = seed, stress, False
+        made = None
+        for i in self.plan.tensors:
+            recipe = self.plan.recipe(i, stress)
+            if recipe is not None:
+                recipe.fill(self._slot(i), seed)
+            else:
+                made = made if made is not None else self.plan.make(seed, self.device, stress=stress)
+                self._slot(i).copy_(made[i])
+        self.synchronize()
+
+    def spoil(self) -> None:
+        """Overwrite the inputs, so that nothing can be computed from them. `seed` and `stress` stay."""
+        for i in self.plan.tensors:
+            self.buffers[f"input{i}"].poison()
+        self.synchronize()
+        self.spoiled = True
+
+    def unchanged(self) -> bool:
+        """Return whether every slot still holds the bits that `fill` made. They are made again, piece by piece."""
+        made = None
+        for i in self.plan.tensors:
+            recipe = self.plan.recipe(i, self.stress)
+            slot = self.buffers[f"input{i}"].bytes[: self.plan.nbytes(i)]
+            if recipe is None:
+                made = made if made is not None else self.plan.make(self.seed, self.device, stress=self.stress)
+                if not torch.equal(slot, made[i].contiguous().view(-1).view(torch.uint8)):
+                    return False
+                continue
+            step = CHECK_BYTES // recipe.dtype.itemsize
+            for start in range(0, recipe.numel, step):
+                part = torch.empty(min(step, recipe.numel - start), dtype=recipe.dtype, device=self.device)
+                again = recipe.fill(part, self.seed, start).view(torch.uint8)
+                begin = start * recipe.dtype.itemsize
+                if not torch.equal(slot[begin : begin + again.numel()], again):
+                    return False
+        return True
+
+    def synchronize(self) -> None:
+        """Wait until other processes can read what the judge wrote."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def close(self) -> None:
+        """Free the buffers."""
+        for buffer in self.buffers.values():
+            buffer.close()
+
+
+def _chunk_bytes(leaf: dict[str, Any], rows: int | None, dims: int) -> int:
+    """Return the bytes of `rows` rows (all if None) of one output tensor."""
+    shape = list(leaf["shape"])
+    if shape and rows is not None:
+        shape = [rows, *shape[dims:]]
+    return int(math.prod(shape) * getattr(torch, leaf["dtype"]).itemsize)

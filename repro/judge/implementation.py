@@ -1,0 +1,144 @@
+"""An implementation: one solution under judgement, or the torch baselines, with the worker that runs it."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from repro.errors import JudgeError, SolutionError, SolutionRejected
+from repro.judge.gpu.shared_memory import Gate, SharedBuffer
+from repro.judge.sandbox.client import Asked
+from repro.judge.timing import baselines
+
+Progress = Callable[[str], None]
+TRUSTS = ("audited", "dev")
+# The detail of a rejection when a stopped solution is not at rest.
+RUNS = "the solution keeps running while the judge has it stopped"
+# The A/A control, calls back to back (hot), and the profile of each solution's kernels. None of them decides a verdict.
+PASSES = ("control", "hot", "profile")
+# Attributes that trials set.
+NOTED = ("distances", "legacy", "reasons", "failed", "observed")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to judge. timeout_s bounds one request to a solution; timing_budget_s bounds the sampling of one problem.
+
+    trust: `audited` (workers in processes of their own, a control, verified times) or `dev` (all in the judge's
+    process, quick). modes: torch baselines, of `repro.judge.timing.baselines.MODES`. compile_timeout_s bounds the
+    compilation of max_autotune, which tries hundreds of kernels for a deep network. max_blocks bounds the blocks of the
+    timing.
+    parity: also measure with the published protocol, after judging. passes: what is measured beside the times, of
+    PASSES; the others are named in `timing.left_out`.
+    """
+
+    device: str = "cuda"
+    trust: str = "audited"
+    timing: bool = True
+    modes: tuple[str, ...] = baselines.MODES
+    timeout_s: float = 180.0
+    timing_budget_s: float = 20.0
+    compile_timeout_s: float = 30.0
+    max_blocks: int = 400
+    parity: bool = False
+    passes: tuple[str, ...] = PASSES
+
+    @property
+    def controlled(self) -> bool:
+        """Return whether an A/A control is timed."""
+        return self.device == "cuda" and self.trust == "audited" and "control" in self.passes
+
+
+@dataclass
+class Implementation:
+    """One solution under judgement, or a trusted torch baseline (source None). control: the A/A control."""
+
+    name: str
+    source: Path | None
+    entry: str
+    variants: list[str]
+    control: bool = False
+    worker: Asked | None = None
+    staging: SharedBuffer | None = None
+    gate: Gate | None = None
+    hello: dict[str, Any] = field(default_factory=dict)
+    distances: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    legacy: dict[str, dict[str, bool]] = field(default_factory=dict)
+    reasons: list[dict[str, Any]] = field(default_factory=list)
+    failed: str = ""
+    memory: dict[str, Any] = field(default_factory=dict)
+    observed: set[str] = field(default_factory=set)
+    neighbour: dict[str, Any] = field(default_factory=dict)
+    profile: dict[str, Any] = field(default_factory=dict)
+    modes: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def trusted(self) -> bool:
+        return self.source is None
+
+    @property
+    def compiles(self) -> bool:
+        """Return whether the judge may ask its worker to run torch.compile."""
+        return self.trusted and not self.control
+
+    @property
+    def text(self) -> str | None:
+        """Return the source as it is sent to a worker (base64), or None."""
+        return base64.b64encode(self.source.read_bytes()).decode() if self.source is not None else None
+
+    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Send one request to its worker and return the answer. Raises SolutionError."""
+        assert self.worker is not None
+        return self.worker.ask(message, timeout_s)
+
+    def fail(self, error: SolutionError, trial: str) -> None:
+        """Record the error in this solution's verdict. The first error decides the verdict."""
+        self.failed = self.failed or error.verdict
+        self.reasons.append({"code": error.code, "trial": trial, "detail": error.detail})
+
+    def note_modes(self, variant: str, told: Any) -> None:
+        """Record the global modes (grad, TF32) before and after a call.
+
+        A trusted variant's modes must equal those of its precision, else JudgeError. A solution's modes are kept: those
+        of the first call and every change, at most 8. Raises SolutionRejected for a malformed record.
+        """
+        if not isinstance(told, list) or not all(isinstance(m, dict) for m in told):
+            raise SolutionRejected("protocol_tampered", "the answer to a call lacks the modes that it ran with")
+        if self.trusted:
+            cudnn, matmul = baselines.FLAGS[baselines.split(variant)[1]]
+            due = {"grad": False, "cudnn_tf32": cudnn, "matmul_tf32": matmul}
+            for modes in told:
+                wrong = {name: modes[name] for name, value in due.items() if modes[name] != value}
+                if wrong:
+                    raise JudgeError(f"{variant} ran with wrong modes", str(wrong))
+        for modes in told:
+            if modes not in self.modes and len(self.modes) < 8:
+                self.modes.append(modes)
+
+    def noted(self) -> dict[str, Any]:
+        """Return a copy of what trials found so far, for `forget`."""
+        return copy.deepcopy({name: getattr(self, name) for name in NOTED})
+
+    def forget(self, before: dict[str, Any]) -> None:
+        """Restore what trials had found at `before`."""
+        vars(self).update(copy.deepcopy(before))
+
+
+def moved(implementations: Iterable[Implementation]) -> list[Implementation]:
+    """Return the stopped implementations with a process that runs, or that ran since it was first seen at rest."""
+
+    def still(worker: Asked) -> bool:
+        try:
+            return worker.rest() and worker.rested()
+        except SolutionError:
+            return False
+
+    return [
+        implementation
+        for implementation in implementations
+        if implementation.worker is not None and not still(implementation.worker)
+    ]

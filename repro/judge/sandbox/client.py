@@ -1,0 +1,305 @@
+"""The judge's client of a worker: starts it, asks it with a time limit, stops and resumes it, ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
+from repro.judge.gpu.shared_memory import SharedBuffer
+from repro.judge.sandbox import launcher, pool
+from repro.judge.sandbox.wire import ChannelClosed, ChannelGarbage, ChannelTimeout
+from repro.system import removal
+from repro.system.procfs import at_rest, dead, descendants, forks, of_user, of_user_but, worked_ns
+
+START_TIMEOUT_S = 120.0
+STDERR_TAIL_BYTES = 4000
+ENDING_TIMEOUT_S = 10.0
+# Time in which stopped processes must come to rest; the inputs do not exist yet.
+STILL_TIMEOUT_S = 2.0
+# Time between two readings of CPU times that must be equal.
+LAST_MOMENT_S = 0.001
+
+
+class Asked(Protocol):
+    """What the judge needs from the process that runs a solution."""
+
+    def start(self) -> dict[str, Any]: ...
+    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]: ...
+    def post(self, message: dict[str, Any], timeout_s: float) -> None: ...
+    def collect(self, timeout_s: float) -> dict[str, Any]: ...
+    def collected(self, patience_s: float, timeout_s: float) -> dict[str, Any] | None: ...
+    def stop(self) -> None: ...
+    def wake(self) -> None: ...
+    def doom(self) -> None: ...
+    def rest(self) -> bool: ...
+    def rested(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+class WorkerProcess:
+    """One worker: a fresh interpreter with its own session, scratch folder and allow-listed environment.
+
+    It has its own user if the launcher can assign one.
+    """
+
+    def __init__(self, name: str, device: torch.device, buffers: dict[str, SharedBuffer], *, trusted: bool,
+                 kind: str = pool.PLAIN) -> None:  # fmt: skip
+        self.name, self.device, self.trusted, self.buffers = name, device, trusted, buffers
+        shared = {key: buffer.fd for key, buffer in buffers.items() if buffer.fd is not None}
+        ahead = None if shared else pool.take(str(device), kind)
+        self.process = ahead or pool.Process(_plain(name), str(device), list(shared.values()), kind)
+        self.launcher, self.started, self.channel = self.process.launcher, self.process.started, self.process.channel
+        self.numbers = dict(zip(shared, self.started.fds[2:], strict=True))
+        self.stopped = self.ended = False
+        self.resting: dict[int, int] | None = None  # CPU time in ns by process id, once all processes are at rest
+        self.found, self.forks = list[int](), 0
+        self.strangers = set[tuple[int, int]]()
+        ours = {self.started.pid, *descendants(self.started.pid)}
+        self.warden = set() if self.started.uid is None else {*of_user(self.started.uid)} - ours  # no solution has run
+        self.due: deque[tuple[str, int]] = deque()  # requests without an answer yet
+
+    @property
+    def scratch(self) -> Path:
+        """The worker's own folder."""
+        return Path(self.started.scratch)
+
+    def start(self) -> dict[str, Any]:
+        """Wait for the worker and attach the buffers. Return the worker's description of its software."""
+        hello = self.ask({"op": "hello"}, START_TIMEOUT_S)
+        tickets = {name: buffer.ticket(self.numbers.get(name)) for name, buffer in self.buffers.items()}
+        self.ask({"op": "attach", "buffers": tickets}, START_TIMEOUT_S)
+        return hello
+
+    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Send one request and return its answer.
+
+        The answer must carry the request's number and be the only message on the wire. Raises SolutionTimeout (the
+        worker is killed), SolutionDied with its exit reason, SolutionError with the solution's exception, and
+        SolutionRejected if the answer is invalid.
+        """
+        self.wake()
+        self.post(message, timeout_s)
+        return self.collect(timeout_s)
+
+    def post(self, message: dict[str, Any], timeout_s: float) -> None:
+        """Send one request, whose answer `collect` returns. Raises as `ask` does.
+
+        A stopped worker reads it when it resumes: a short request fits into the pipe's buffer.
+        """
+        with self._conversing(message["op"], timeout_s):
+            if not self.due and self.channel.waiting():
+                raise ChannelGarbage("an answer without a request")
+            number = secrets.randbits(53)
+            self.channel.send({**message, "n": number}, timeout_s)
+            self.due.append((message["op"], number))
+
+    def collect(self, timeout_s: float) -> dict[str, Any]:
+        """Return the answer to the oldest open request. Raises as `ask` does."""
+        op, number = self.due[0]
+        with self._conversing(op, timeout_s):
+            answer = self.channel.receive(timeout_s)
+            self.due.popleft()
+            if answer.pop("n", None) != number:
+                raise ChannelGarbage("an answer to another request")
+        if "error" in answer:
+            code = str(answer.get("code", "exception"))[:40]
+            kind = SolutionRejected if code in SolutionRejected.RULES else SolutionError
+            raise kind(code, str(answer["error"]))
+        return answer
+
+    def collected(self, patience_s: float, timeout_s: float) -> dict[str, Any] | None:
+        """Return `collect` if an answer begins to arrive within patience_s, else None; it can still be collected."""
+        return self.collect(timeout_s) if self.channel.comes(patience_s) else None
+
+    @contextlib.contextmanager
+    def _conversing(self, op: str, timeout_s: float) -> Iterator[None]:
+        """Turn errors of the channel into errors of the solution."""
+        try:
+            yield
+        except ChannelTimeout:
+            self.kill()
+            raise SolutionTimeout("timeout", f"{op} took longer than {timeout_s:.0f} s") from None
+        except ChannelClosed:
+            raise self._death(op) from None
+        except ChannelGarbage as error:
+            self.kill()
+            raise SolutionRejected("protocol_tampered", str(error)) from None
+
+    def _death(self, op: str) -> SolutionDied:
+        deadline = time.monotonic() + ENDING_TIMEOUT_S
+        while (code := self.launcher.poll(self.started.pid)) is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if code is None:
+            self.kill()
+            return SolutionDied("worker_closed_pipe", f"during {op}")
+        tail = self.stderr_tail()
+        if code < 0:
+            names = {s.value: s.name for s in signal.Signals}  # real-time ones have no name
+            name = names.get(-code, f"signal {-code}")
+            reason = {"SIGSEGV": "segfault", "SIGKILL": "killed"}.get(name, "worker_died")
+            hint = " (out of memory?)" if name == "SIGKILL" else ""
+            return SolutionDied(reason, f"the worker ended by {name}{hint} during {op}. {tail}")
+        return SolutionDied("worker_exited", f"the worker ended with code {code} during {op}. {tail}")
+
+    def stderr_tail(self) -> str:
+        """Return the end of what the worker printed, for messages only."""
+        size = os.fstat(self.process.log).st_size
+        data = os.pread(self.process.log, STDERR_TAIL_BYTES, max(0, size - STDERR_TAIL_BYTES))
+        return " | ".join(data.decode(errors="replace").strip().splitlines()[-3:])
+
+    def stop(self) -> None:
+        """Stop every process of this worker. Raises SolutionRejected if its warden was tampered with."""
+        if not self.stopped and not self.ended:
+            self._signal(launcher.STOP)
+            self.stopped, self.resting = True, None
+
+    def _processes(self) -> list[int] | None:
+        """Return the worker's visible processes, by user or by descent; None if one cannot be read now.
+
+        Searching /proc takes milliseconds. The list stays valid until any process on the machine forks, and processes
+        of other users are remembered.
+        """
+        count = forks()
+        if count and count == self.forks:
+            return self.found
+        uid = self.started.uid
+        found = descendants(self.started.pid) if uid is None else of_user_but(uid, self.strangers)
+        if found is None:
+            return None
+        self.found, self.forks = [pid for pid in found if pid not in self.warden], count
+        return self.found
+
+    def rest(self) -> bool:
+        """Wait until every thread of the stopped worker is at rest. Return whether it came to rest in time.
+
+        A timer can resume a process without a signal, and a system call runs on until it ends. Baselines wait as long
+        as solutions: a longer rest makes the next resume slower, and the judge's clock compares both.
+        """
+        deadline, before = time.monotonic() + STILL_TIMEOUT_S, dict[int, int]()
+        while self.resting is None and self.stopped and time.monotonic() < deadline:
+            found = self._processes()
+            if self.started.uid is None and {*(found or [])} - {*self.started.stopped}:
+                self._signal(launcher.STOP)  # forked before its parent stopped; a whole user is signalled at once
+            if found is not None and all(at_rest(pid) for pid in found):
+                worked = {pid: worked_ns(pid) for pid in found if not dead(pid)}
+                if worked == before:  # a thread in state "stopped" may still run for a moment
+                    self.resting = worked
+                    break
+                before = worked
+                time.sleep(LAST_MOMENT_S)
+            else:
+                time.sleep(0.0003)
+        return self.resting is not None or not self.stopped
+
+    def rested(self) -> bool:
+        """Return whether no process of the worker has run, ended or appeared since `rest`."""
+        if self.resting is None:
+            return True
+        if any(worked_ns(pid) != ns for pid, ns in self.resting.items()):
+            return False
+        deadline = time.monotonic() + STILL_TIMEOUT_S
+        while (found := self._processes()) is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return found is not None and all(pid in self.resting or dead(pid) for pid in found)
+
+    def wake(self) -> None:
+        """Resume the worker's processes."""
+        if self.stopped:
+            self._signal(launcher.GO)
+            self.stopped, self.resting = False, None
+
+    def _signal(self, command: bytes) -> None:
+        if not self.started.signal(command):
+            self.kill()
+            raise SolutionRejected("protocol_tampered", "the process that stops and resumes the worker has ended")
+
+    def kill(self) -> None:
+        """Kill the worker and every process that it started."""
+        self.launcher.kill(self.started.pid)
+
+    def doom(self) -> None:
+        """Kill the worker without waiting for its end; `close` waits."""
+        if not self.ended:
+            self.process.doom()
+
+    def close(self) -> None:
+        """End the worker and remove its scratch folder."""
+        if not self.ended:
+            self.ended = True
+            self.process.close()
+
+
+class InProcess:
+    """A solution in the judge's own process: quick, for an agent's inner loop (`--trust dev`).
+
+    It protects nothing: it has no time limit and no separate memory.
+    """
+
+    def __init__(self, device: torch.device, buffers: dict[str, SharedBuffer]) -> None:
+        from repro.judge.worker import server, triton_interpreter
+
+        if device.type == "cpu":
+            triton_interpreter.mend()
+        self._answer: Callable[[Any, dict[str, Any]], dict[str, Any]] = server.answer
+        self._worker = server.Worker(device, None)
+        self._worker.buffers = {name: buffer.bytes for name, buffer in buffers.items()}
+        self._due: deque[dict[str, Any]] = deque()
+
+    def start(self) -> dict[str, Any]:
+        """Return the description of the software. The buffers are already in this process."""
+        return self._answer(self._worker, {"op": "hello"})
+
+    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Answer one request, without a time limit. Raises SolutionError."""
+        answer = self._answer(self._worker, dict(message))
+        if "error" in answer:
+            raise SolutionError(str(answer["code"]), str(answer["error"]))
+        return answer
+
+    def post(self, message: dict[str, Any], timeout_s: float) -> None:
+        """Queue a request; `collect` runs it."""
+        self._due.append(message)
+
+    def collect(self, timeout_s: float) -> dict[str, Any]:
+        """Run the oldest queued request, as `ask` does."""
+        return self.ask(self._due.popleft(), timeout_s)
+
+    def collected(self, patience_s: float, timeout_s: float) -> dict[str, Any] | None:
+        """Run the oldest queued request: no other process could run it meanwhile."""
+        return self.collect(timeout_s)
+
+    def stop(self) -> None:
+        """Do nothing: the solution runs in this process."""
+
+    def rest(self) -> bool:
+        """Return True: the solution runs in this process."""
+        return True
+
+    def rested(self) -> bool:
+        """Return True: the solution runs in this process."""
+        return True
+
+    def wake(self) -> None:
+        """Do nothing: nothing was stopped."""
+
+    def doom(self) -> None:
+        """Do nothing: the solution runs in this process."""
+
+    def close(self) -> None:
+        """Drop the solution and remove its scratch folder."""
+        self._worker.drop()
+        removal.remove(self._worker.scratch)
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:40]

@@ -1,0 +1,307 @@
+"""The fork server: one process imports what every worker needs, and each worker is a fork of it.
+
+Importing torch takes seconds of a core; a fork takes milliseconds. The launcher starts a fork server in a worker's
+environment before it knows a problem or a solution, and the fork server never sees one. A fork holds an interpreter
+that imported torch, Triton and the worker's code, and nothing else. The fork server makes no CUDA context, which a fork
+could not use, and no thread that a fork would miss.
+
+For runs of many jobs, a second fork server also imports torch.compile. Workers of the torch baselines are forks of that
+one as soon as it is ready.
+
+Each worker is forked twice, so that it is orphaned at once. The launcher adopts orphans and becomes its parent: the
+process that starts workers also ends them. A worker begins once the launcher has registered it. The launcher's side
+of this module needs no torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from repro import config
+from repro.errors import JudgeError
+from repro.judge.sandbox import preload, uids
+from repro.system.prctl import PR_SET_DUMPABLE, prctl
+
+MESSAGE_BYTES = 1 << 16
+MOST_FDS = 64
+START_TIMEOUT_S = 120.0
+TAIL_BYTES = 2000
+# The kind of worker that runs the torch baselines, which torch.compile compiles.
+COMPILES = "baselines"
+# The byte that tells a worker to begin, and the byte by which a fork server tells the launcher that it is ready.
+BEGIN = b"B"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One worker to fork: the requests it serves, device, scratch folder, user and whole environment.
+
+    fds: its read and write ends, then descriptors shared with the judge, as numbers in the worker; `Forkserver.fork`
+    sends them. shielded: processes that it may not signal.
+    """
+
+    serves: str
+    device: str
+    scratch: str
+    uid: int | None
+    environment: dict[str, str]
+    shielded: tuple[int, ...]
+    fds: tuple[int, ...] = ()
+
+
+# -- the launcher's side -----------------------------------------------------------------------------------------------
+
+
+class Forkserver:
+    """A fork server for workers of one kind of device, or for those that compile. It imports in the background."""
+
+    def __init__(self, device: str, *, compiles: bool = False) -> None:
+        self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.connection.settimeout(START_TIMEOUT_S)
+        self.log = os.memfd_create("repro-nursery")
+        self.answers, self.ready = True, False
+        # The folder is never made: nothing is written before a worker has its own.
+        environment = config.worker_env(Path(tempfile.gettempdir()) / "repro-nursery", interpret=device == "cpu")
+        environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # importing torch.compile checks for a GPU
+        with theirs:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-s",
+                    "-m",
+                    "repro.judge",
+                    str(theirs.fileno()),
+                    kind_of(device),
+                    *([COMPILES] if compiles else []),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=self.log,
+                stderr=self.log,
+                cwd="/",  # root without its capabilities may not enter a worker's scratch folder
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    def lives(self) -> bool:
+        """Return whether the fork server can still be asked."""
+        return self.answers and self.process.poll() is None
+
+    def imported(self, timeout_s: float = 0.0) -> bool:
+        """Return whether all imports are done and the fork server can be asked. Raises OSError if it ended."""
+        if not self.ready and select.select([self.connection], [], [], timeout_s)[0]:
+            self.ready = self.connection.recv(MESSAGE_BYTES) == BEGIN
+            self.answers = self.ready
+        return self.ready
+
+    def fork(self, request: Request, log: int, begin: int, fds: list[int]) -> tuple[int, list[int]]:
+        """Fork a worker that prints to `log` and waits for BEGIN from `begin`.
+
+        Return its process id and its numbers of `fds`. The process that adopts this process's orphans is its parent.
+        Raises JudgeError.
+        """
+        try:
+            if not self.imported(START_TIMEOUT_S):
+                raise OSError("the imports of a worker did not finish")
+            socket.send_fds(self.connection, [json.dumps(asdict(request)).encode()], [log, begin, *fds])
+            answer = json.loads(self.connection.recv(MESSAGE_BYTES) or b"{}")
+        except (OSError, ValueError) as error:
+            self.answers = False
+            raise JudgeError("no worker could be started", f"{error}. {self._tail()}") from error
+        if "pid" not in answer:
+            self.answers = "error" in answer
+            raise JudgeError("no worker could be started", answer.get("error") or self._tail())
+        return answer["pid"], answer["fds"]
+
+    def _tail(self) -> str:
+        size = os.fstat(self.log).st_size
+        printed = os.pread(self.log, TAIL_BYTES, max(0, size - TAIL_BYTES)).decode(errors="replace")
+        return " | ".join(printed.strip().splitlines()[-3:]) or "the process that forks workers ended"
+
+    def close(self) -> None:
+        """End the fork server; its workers go on."""
+        self.connection.close()
+        self.process.kill()
+        self.process.wait()
+        os.close(self.log)
+
+
+class Nurseries:
+    """The fork servers of one launcher."""
+
+    def __init__(self) -> None:
+        self.begun: dict[tuple[str, bool], Forkserver] = {}
+
+    def begin(self, device: str, *, compiles: bool = False) -> Forkserver:
+        """Start the imports for a device's workers unless they have begun. Do not wait.
+
+        A fork server that ended is started again, except the one for torch.compile: workers can compile without it.
+        """
+        forkserver = self.begun.get((kind_of(device), compiles))
+        if forkserver is None or not (forkserver.lives() or compiles):
+            if forkserver is not None:
+                forkserver.close()
+            forkserver = self.begun[kind_of(device), compiles] = Forkserver(device, compiles=compiles)
+        return forkserver
+
+    def of(self, device: str, serves: str) -> Forkserver:
+        """Return the fork server to fork a worker from: for baselines the one with torch.compile, if it is ready."""
+        compiling = self.begun.get((kind_of(device), True)) if serves == COMPILES else None
+        with contextlib.suppress(OSError):
+            if compiling is not None and compiling.lives() and compiling.imported():
+                return compiling
+        return self.begin(device)
+
+    def rest(self, signal_: int) -> None:
+        """Send SIGSTOP or SIGCONT to fork servers that are still importing."""
+        for forkserver in self.begun.values():
+            with contextlib.suppress(OSError):
+                if forkserver.lives() and not forkserver.imported():
+                    forkserver.process.send_signal(signal_)
+
+    def pids(self) -> set[int]:
+        """Return the process ids of the fork servers."""
+        return {forkserver.process.pid for forkserver in self.begun.values()}
+
+    def close(self) -> None:
+        """End the fork servers; their workers go on."""
+        for forkserver in self.begun.values():
+            forkserver.close()
+        self.begun.clear()
+
+
+def kind_of(device: str) -> str:
+    """Return the kind of device. Workers of one kind have the same environment, except for their folders."""
+    return "cpu" if device == "cpu" else "cuda"
+
+
+class Forked:
+    """A child process that this process adopted and did not start."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.code: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code (a signal as a negative number), or None while it runs.
+
+        0 if unknown: a process that ignores SIGCHLD, perhaps inherited from its parent, gets no exit status.
+        """
+        if self.code is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                pid, status = self.pid, 0
+            self.code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.code
+
+
+# -- the fork server itself --------------------------------------------------------------------------------------------
+
+
+def serve(connection: socket.socket, device: str, *, compiles: bool = False) -> Request:
+    """Fork workers until the launcher is gone, then end this process.
+
+    Returns in every worker, with the worker's request, once the launcher has told it to begin.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an ignored SIGCHLD is inherited
+    prctl(PR_SET_DUMPABLE, 0)  # workers of the same user must not read the memory that later workers are forked from
+    importlib.import_module("triton")
+    importlib.import_module("repro.judge.worker.server")
+    if device != "cpu":
+        preload.read_triton()
+    if compiles:
+        preload.import_compiler()
+        if _has_called_cuda():  # possible if NVML did not answer
+            sys.exit("the imports called the CUDA driver, which then fails in every fork")
+    gc.collect()
+    gc.freeze()  # keeps a worker's garbage collections from copying pages that it shares with others
+    connection.send(BEGIN)
+    us = os.getpid()
+    while True:
+        try:
+            data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, MOST_FDS)
+        except OSError:
+            data, fds = b"", []
+        if not data:
+            os._exit(0)
+        told = json.loads(data)
+        request = Request(**told | {"shielded": (*told["shielded"], us), "fds": tuple(fds[2:])})
+        answer: dict[str, Any]
+        try:
+            pid = _fork_twice()
+        except OSError as error:
+            answer = {"error": str(error)}
+        else:
+            if pid == 0:
+                connection.close()
+                _begin(request, *fds[:2])
+                return request
+            answer = {"pid": pid, "fds": fds[2:]}
+        for fd in fds:
+            os.close(fd)
+        with contextlib.suppress(OSError):
+            connection.send(json.dumps(answer).encode())
+
+
+def _has_called_cuda() -> bool:
+    """Return whether CUDA would fail in a fork of this process, by asking one."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(int(sys.modules["torch"].cuda._is_in_bad_fork()))
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
+
+
+def _fork_twice() -> int:
+    """Fork a grandchild and let its parent end. Return its process id, or 0 in the grandchild. Raises OSError."""
+    heard, tell = os.pipe()
+    between = os.fork()
+    if between == 0:
+        os.close(heard)
+        try:
+            pid = os.fork()
+        except OSError as error:
+            os.write(tell, f"-{error.errno}".encode())
+            os._exit(1)
+        if pid:
+            os.write(tell, str(pid).encode())
+            os._exit(0)
+        os.close(tell)
+        return 0
+    os.close(tell)
+    pid = int(os.read(heard, 32) or b"-11")
+    os.close(heard)
+    os.waitpid(between, 0)
+    if pid < 0:
+        raise OSError(-pid, os.strerror(-pid))
+    return pid
+
+
+def _begin(request: Request, log: int, begin: int) -> None:
+    """Give a fork its session, output, user and environment, as if it had been started for this worker."""
+    os.setsid()
+    for output in (1, 2):
+        os.dup2(log, output)
+    os.close(log)
+    if os.read(begin, 1) != BEGIN:
+        os._exit(1)
+    os.close(begin)
+    if request.uid is not None:
+        uids.become(request.uid)
+    prctl(PR_SET_DUMPABLE, 1)
+    config.take_environment(request.environment)
+    tempfile.tempdir = None

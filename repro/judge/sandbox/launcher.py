@@ -1,0 +1,425 @@
+"""Starts, stops and ends workers. This part alone may run as root; it never sees a solution or a tensor.
+
+`divide()` splits the process of a job in two before torch is imported. The parent becomes the launcher: it forks
+workers (`fork server`) when the judge asks for them, and ends them. The child becomes the judge.
+
+With a root parent (root on a machine, or a container started with SETUID and SETGID) every worker gets its own user.
+Inside the image the judge gets its own user too. Each worker's user has one helper process, its warden. The warden
+makes the scratch folder and signals *every* process of that user at once, so a fork cannot escape.
+
+Without root all workers share one user. Workers are then signalled by process group, and processes that left their
+group are found as orphans of the launcher.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from repro import config
+from repro.errors import JudgeError
+from repro.judge.sandbox import reaper
+from repro.judge.sandbox import uids as users
+from repro.judge.sandbox.forkserver import BEGIN, Forked, Nurseries, Request
+from repro.system import removal
+from repro.system.prctl import (
+    CAP_SYS_ADMIN,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    PR_SET_PDEATHSIG,
+    prctl,
+)
+from repro.system.procfs import capabilities, descendants, of_user
+
+MESSAGE_BYTES = 1 << 16
+ACK_TIMEOUT_S = 10.0
+STOP, GO, KILL, REMOVE = b"S", b"C", b"K", b"R"
+# Errors that end one request only: the launcher reports them to the judge and serves the next request.
+FAILURES = (OSError, JudgeError, KeyError, ValueError, StopIteration, subprocess.SubprocessError)
+SIGNALS = {STOP: signal.SIGSTOP, GO: signal.SIGCONT, KILL: signal.SIGKILL}
+
+
+@dataclass
+class Started:
+    """The judge's handle of a worker: process id, scratch folder, user, and the worker's descriptor numbers."""
+
+    pid: int
+    scratch: str
+    uid: int | None
+    fds: list[int]
+    commands: int | None = None
+    answers: int | None = None
+    stopped: list[int] = field(default_factory=list, init=False)
+
+    def signal(self, command: bytes) -> bool:
+        """Send STOP, GO or KILL to every process of the worker. Return False if its warden no longer answers."""
+        if self.commands is None or self.answers is None:
+            # A stopped process cannot fork, and searching /proc would add milliseconds to the call that GO starts.
+            pids = self.stopped if command == GO and self.stopped else descendants(self.pid)
+            self.stopped = pids if command == STOP else []
+            for pid in pids:  # includes processes in sessions of their own
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, SIGNALS[command])
+            return True
+        try:
+            os.write(self.commands, command)
+            ready, _, _ = select.select([self.answers], [], [], ACK_TIMEOUT_S)
+            return bool(ready) and os.read(self.answers, 1) == command
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Close the warden's pipes, which ends the warden."""
+        for fd in (self.commands, self.answers):
+            if fd is not None:
+                os.close(fd)
+        self.commands = self.answers = None
+
+
+class Launcher:
+    """Starts workers as children of this process, which adopts orphans.
+
+    uids: users to assign to workers, or None. judge: process id that workers must not be able to signal.
+    """
+
+    def __init__(self, uids: Iterator[int] | None = None, judge: int | None = None) -> None:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self.uids, self.judge = uids, judge or os.getpid()
+        self.children: dict[int, Forked] = {}
+        self.started: dict[int, Started] = {}
+        self.wardens: dict[int, int] = {}
+        self.forkservers = Nurseries()
+
+    def start_forkserver(self, device: str, *, compiles: bool = False) -> None:
+        """Start the fork server of a device, or the one for workers that compile. Do not wait for its imports."""
+        self.forkservers.begin(device, compiles=compiles)
+
+    def rest(self, command: bytes) -> None:
+        """Send STOP or GO to fork servers that are still importing: nothing is timed beside them."""
+        self.forkservers.rest(SIGNALS[command])
+
+    def start(
+        self, name: str, device: str, fds: list[int], log: int, serves: str = "judge", *, own_user: bool = True
+    ) -> Started:
+        """Start a worker.
+
+        fds: its first two are the descriptors that the worker reads and writes. log: receives what the worker prints.
+        serves: the requests that it answers, `judge`, `parity` (the published protocol), or `profile` (it becomes
+        ncu). own_user: whether it gets a user of its own where there are any, or this process's user.
+        """
+        uid = next(self.uids) if self.uids is not None and own_user else None
+        commands = answers = None
+        if uid is None:
+            scratch = tempfile.mkdtemp(prefix=f"repro-{name}-")
+        else:
+            commands, answers, scratch = self._warden(uid, name)
+        begun = Started(0, scratch, uid, fds, commands, answers)
+        begin, tell = os.pipe()
+        try:
+            environment = config.worker_env(Path(scratch), interpret=device == "cpu")
+            request = Request(serves, device, scratch, uid, environment, (self.judge,))
+            pid, numbers = self.forkservers.of(device, serves).fork(request, log, begin, fds)
+            self.children[pid] = Forked(pid)
+            self.started[pid] = begun = replace(begun, pid=pid, fds=numbers)
+            os.write(tell, BEGIN)  # only now is the worker registered, so it cannot be mistaken for an orphan
+        except BaseException:
+            if begun.pid:
+                self.remove(begun.pid)
+            else:
+                self._clear(begun)
+            raise
+        finally:
+            os.close(begin)
+            os.close(tell)
+        return begun
+
+    def _warden(self, uid: int, name: str) -> tuple[int, int, str]:
+        """Start a helper under a worker's user: it makes the scratch folder, then signals all processes of that user.
+
+        Return the pipes to and from it, and the scratch folder. Raises JudgeError.
+        """
+        from_us, commands = os.pipe()
+        answers, to_us = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.dup2(from_us, 0)
+                os.dup2(to_us, 1)
+                os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+                users.become(uid)
+                prctl(PR_SET_DUMPABLE, 0)
+                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+                _serve_user(name, 0, 1)
+            finally:
+                os._exit(0)
+        os.close(from_us)
+        os.close(to_us)
+        self.wardens[commands] = pid
+        scratch = os.read(answers, 4096).decode()
+        if not scratch:
+            raise JudgeError(f"no scratch folder for user {uid}", f"{tempfile.gettempdir()} is not writable for it")
+        return commands, answers, scratch
+
+    def poll(self, pid: int) -> int | None:
+        """Return the worker's exit status (as subprocess gives it), or None while it runs."""
+        return self.children[pid].poll()
+
+    def kill(self, pid: int) -> None:
+        """Kill a worker and every process that it left. Return when they are gone."""
+        started = self.started[pid]
+        deadline, asked = time.monotonic() + ACK_TIMEOUT_S, False
+        while time.monotonic() < deadline:
+            left = self._left(started)
+            if started.uid is None:
+                for each in left:  # processes forked meanwhile are found in the next round
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(each, signal.SIGKILL)
+                if not self._hunted(deadline) and not left:
+                    break
+            elif asked and not left:
+                break
+            elif not started.signal(KILL):  # the whole user at once, including processes not seen in /proc
+                self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
+            asked = True
+            self.children[pid].poll()
+            reaper.reap(self._known())
+            time.sleep(0.002)
+        while self.children[pid].poll() is None and time.monotonic() < deadline + ACK_TIMEOUT_S:
+            time.sleep(0.002)
+
+    def _left(self, started: Started) -> list[int]:
+        """Return the living processes of a worker: its user's except the warden, or its descendants and orphans."""
+        if started.uid is None:
+            return [*descendants(started.pid), *reaper.found(self._known(), alone=self._alone)]
+        return [pid for pid in of_user(started.uid) if pid != self.wardens.get(started.commands or -1)]
+
+    def _known(self) -> set[int]:
+        return {self.judge, *self.children, *self.wardens.values(), *self.forkservers.pids()}
+
+    @property
+    def _alone(self) -> bool:
+        return self.judge != os.getpid()
+
+    def _hunted(self, deadline: float) -> bool:
+        """Kill orphans until none are left or the deadline passes. Return whether there were any."""
+        known, found = self._known(), False
+        while reaper.kill(known, alone=self._alone) and time.monotonic() < deadline:
+            found = True
+        return found
+
+    def _sweep(self, uid: int, work: Callable[[], None]) -> None:
+        """Run `work` as a worker's user, for use when its warden is gone."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                users.become(uid)
+                work()
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+
+    def remove(self, pid: int) -> None:
+        """Kill a worker and remove its scratch folder."""
+        self.kill(pid)
+        started = self.started.pop(pid)
+        self.children.pop(pid)
+        self._clear(started)
+
+    def _clear(self, started: Started) -> None:
+        """Remove the folder of a dead worker, and end its warden."""
+        if started.uid is None:
+            removal.remove(started.scratch)
+        elif not started.signal(REMOVE):
+            # The worker's processes are dead, but they may have stopped the warden, which would then never end.
+            self._sweep(started.uid, lambda: os.kill(-1, signal.SIGKILL))
+            self._sweep(started.uid, lambda: users.clear(started.scratch))
+        if started.commands is not None:
+            warden = self.wardens.pop(started.commands)
+            started.close()
+            os.waitpid(warden, 0)
+
+    def end(self) -> None:
+        """End every remaining worker, and the fork servers."""
+        for pid in list(self.started):
+            self.remove(pid)
+        self.forkservers.close()
+
+
+def _serve_user(name: str, commands: int, answers: int) -> None:
+    """Run the warden: read one command letter, carry it out, write the same letter back."""
+    scratch = tempfile.mkdtemp(prefix=f"repro-{name}-")
+    os.write(answers, scratch.encode())
+    while command := os.read(commands, 1):
+        if command == REMOVE:
+            users.clear(scratch)
+            os.write(answers, command)
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, SIGNALS[command])
+        os.write(answers, command)
+
+
+class RemoteLauncher:
+    """The judge's client of the launcher in its parent process."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._lock = threading.Lock()
+
+    def _ask(self, message: dict[str, Any], fds: list[int] | None = None) -> tuple[dict[str, Any], list[int]]:
+        try:
+            with self._lock:
+                socket.send_fds(self.connection, [json.dumps(message).encode()], fds or [])
+                data, received, _, _ = socket.recv_fds(self.connection, MESSAGE_BYTES, 8)
+        except OSError as error:
+            raise JudgeError("the launcher of workers has ended", str(error)) from error
+        if not data:
+            raise JudgeError("the launcher of workers has ended")
+        answer: dict[str, Any] = json.loads(data)
+        if "error" in answer:
+            raise JudgeError("the launcher of workers failed", answer["error"])
+        return answer, list(received)
+
+    def start(
+        self, name: str, device: str, fds: list[int], log: int, serves: str = "judge", *, own_user: bool = True
+    ) -> Started:
+        message = {"op": "start", "name": name, "device": device, "serves": serves, "own_user": own_user}
+        answer, received = self._ask(message, [log, *fds])
+        return Started(answer["pid"], answer["scratch"], answer["uid"], answer["fds"], *received)
+
+    def start_forkserver(self, device: str, *, compiles: bool = False) -> None:
+        self._ask({"op": "nurse", "device": device, "compiles": compiles})
+
+    def rest(self, command: bytes) -> None:
+        self._ask({"op": "rest", "command": command.decode()})
+
+    def poll(self, pid: int) -> int | None:
+        code: int | None = self._ask({"op": "poll", "pid": pid})[0]["code"]
+        return code
+
+    def kill(self, pid: int) -> None:
+        self._ask({"op": "kill", "pid": pid})
+
+    def remove(self, pid: int) -> None:
+        self._ask({"op": "remove", "pid": pid})
+
+    def end(self) -> None:
+        """Do nothing: the launcher ends its workers when its judge ends."""
+
+
+def _answer(launcher: Launcher, message: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], list[int]]:
+    op = message["op"]
+    if op == "start":
+        log, *rest = fds
+        own_user = message["own_user"]
+        started = launcher.start(message["name"], message["device"], rest, log, message["serves"], own_user=own_user)
+        pipes = [fd for fd in (started.commands, started.answers) if fd is not None]
+        return {"pid": started.pid, "scratch": started.scratch, "uid": started.uid, "fds": started.fds}, pipes
+    if op == "nurse":
+        launcher.start_forkserver(message["device"], compiles=message["compiles"])
+        return {}, []
+    if op == "rest":
+        launcher.rest(message["command"].encode())
+        return {}, []
+    if op == "poll":
+        return {"code": launcher.poll(message["pid"])}, []
+    getattr(launcher, {"kill": "kill", "remove": "remove"}[op])(message["pid"])
+    return {}, []
+
+
+def _launch(connection: socket.socket, judge: int, launcher: Launcher) -> int:
+    """Serve a judge until it ends. Return its exit code."""
+    while True:
+        try:
+            data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 64)
+        except OSError:
+            break
+        if not data:
+            break
+        try:
+            answer, pipes = _answer(launcher, json.loads(data), list(fds))
+        except FAILURES as error:
+            answer, pipes = {"error": f"{type(error).__name__}: {error}"}, []
+        for fd in fds:
+            os.close(fd)
+        with contextlib.suppress(OSError):
+            socket.send_fds(connection, [json.dumps(answer).encode()], pipes)
+    launcher.end()
+    _, status = os.waitpid(judge, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+_current: Launcher | RemoteLauncher | None = None
+_apart = False
+
+
+def current() -> Launcher | RemoteLauncher:
+    """Return the launcher of this process: its parent if `divide` was called, else one in this process."""
+    global _current
+    if _current is None:
+        _current = Launcher()
+        atexit.register(_end, _current, os.getpid())
+    return _current
+
+
+def _end(launcher: Launcher, pid: int) -> None:
+    """End the launcher at exit, but not in a fork of the process that made it."""
+    if os.getpid() == pid:
+        launcher.end()
+
+
+def apart() -> bool:
+    """Return whether the launcher gives every worker a user of its own."""
+    return _apart
+
+
+def may_administer() -> bool:
+    """Return whether workers have users of their own, and the launcher's user has a right of administrators beside."""
+    return _apart and bool(capabilities(os.getppid()) & 1 << CAP_SYS_ADMIN)
+
+
+def divide() -> None:
+    """Make this process the launcher, and return in a child process that is the judge. Call before importing torch.
+
+    The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too.
+    """
+    global _current, _apart
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    users_of_their_own = users.may_change()
+    judge_uid = config.CONTAINER_UID if users_of_their_own and config.in_container() else None
+    parent = os.getpid()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        if judge_uid is not None:
+            users.become(judge_uid)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        _current, _apart = RemoteLauncher(theirs), users_of_their_own
+        return
+    theirs.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    given = users.free(judge_uid, contained=config.in_container())
+    code = _launch(ours, pid, Launcher(given if users_of_their_own else None, pid))
+    if code < 0:
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+        time.sleep(1)
+    os._exit(code if code >= 0 else 128 - code)

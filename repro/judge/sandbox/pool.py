@@ -1,0 +1,146 @@
+"""Worker processes, and the pool of those started ahead: they get ready while the judge does other work, and wait.
+
+There are two kinds. The plain kind has Triton's bridge to the driver compiled. The kind for the torch baselines also
+imports torch.compile and starts its compilation processes, as a first compilation would.
+
+A process in the pool is confined like every worker. It holds no solution, buffer or CUDA context until it is taken.
+This module needs no torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from repro.errors import JudgeError
+from repro.judge.sandbox import forkserver, launcher
+from repro.judge.sandbox.wire import Channel
+
+# The kinds of a process, as the launcher names them; COMPILES runs the torch baselines.
+PLAIN, COMPILES = "judge", forkserver.COMPILES
+
+
+class Process:
+    """A worker's process as the launcher started it, with the judge's ends of its pipes and its log.
+
+    shared: descriptors that it inherits beside its pipes. own_user: as for `Launcher.start`.
+    """
+
+    def __init__(
+        self, name: str, device: str, shared: list[int] | None = None, kind: str = PLAIN, *, own_user: bool = True
+    ) -> None:
+        self.launcher = launcher.current()
+        self.log = os.memfd_create("repro-log")
+        to_worker, from_judge = os.pipe()
+        to_judge, from_worker = os.pipe()
+        self.channel = Channel(to_judge, from_judge)
+        try:
+            fds = [to_worker, from_worker, *(shared or [])]
+            self.started = self.launcher.start(name, device, fds, self.log, kind, own_user=own_user)
+        except BaseException:
+            self.channel.close()
+            os.close(self.log)
+            raise
+        finally:
+            os.close(to_worker)
+            os.close(from_worker)
+
+    def doom(self) -> None:
+        """Kill it without waiting: several die side by side, and `close` then finds them dead."""
+        with contextlib.suppress(OSError):
+            self.started.signal(launcher.KILL)
+
+    def close(self) -> None:
+        """End it with every process that it started, and remove its scratch folder."""
+        self.launcher.remove(self.started.pid)
+        self.started.close()
+        self.channel.close()
+        os.close(self.log)
+
+
+def wanted(device: str, dtype: str, solutions: int, options: dict[str, Any]) -> Counter[str]:
+    """Return how many workers of each kind an evaluation with these options of a job takes.
+
+    Each solution takes one. If anything is timed, the baselines, max_autotune and the control take more; max_autotune
+    takes two for float32, at fp32 and tf32. Empty where workers share descriptors or are no processes.
+    """
+    found: Counter[str] = Counter()
+    if device == "cuda" and options.get("trust", "audited") == "audited":
+        found[PLAIN] = solutions
+        if options.get("timing", True):
+            modes = options.get("modes", ())
+            found[COMPILES if len(modes) > 1 else PLAIN] += 1
+            found[COMPILES] += ("max_autotune" in modes) * (2 if dtype == "float32" else 1)
+            found[PLAIN] += "control" in options.get("passes", ())
+    return +found
+
+
+_lock = threading.Lock()
+_ready: dict[tuple[str, str], list[Process]] = {}
+_paused: list[Process] = []
+
+
+def prepare(counts: Counter[str], device: str) -> None:
+    """Start processes until the pool holds as many of each kind as wanted.
+
+    For devices whose workers share no descriptor with the judge, as on a GPU.
+    """
+    for kind, count in counts.items():
+        while len(_ready.get((device, kind), [])) < count:
+            process = Process("worker", device, kind=kind)
+            with _lock:
+                _ready.setdefault((device, kind), []).append(process)
+
+
+def more(count: int, device: str) -> None:
+    """Start `count` processes beside those that wait."""
+    prepare(Counter({PLAIN: len(_ready.get((device, PLAIN), [])) + count}), device)
+
+
+def take(device: str, kind: str = PLAIN) -> Process | None:
+    """Return a living process from the pool and remove it from there, or None."""
+    while True:
+        with _lock:
+            waiting = _ready.get((device, kind))
+            process = waiting.pop(0) if waiting else None
+        if process is None:
+            return None
+        if process.launcher.poll(process.started.pid) is None:
+            if process in _paused:
+                _paused.remove(process)
+                process.started.signal(launcher.GO)
+            return process
+        process.close()
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Stop the pool's processes and importing fork servers while timing runs: nothing is timed beside them."""
+    with _lock:
+        _paused[:] = [process for waiting in _ready.values() for process in waiting]
+    launcher.current().rest(launcher.STOP)
+    for process in _paused:
+        process.started.signal(launcher.STOP)
+    try:
+        yield
+    finally:
+        for process in _paused:
+            process.started.signal(launcher.GO)
+        _paused.clear()
+        launcher.current().rest(launcher.GO)
+
+
+def close() -> None:
+    """End the processes that were not taken."""
+    with _lock:
+        left = [process for waiting in _ready.values() for process in waiting]
+        _ready.clear()
+    for process in left:
+        process.doom()
+    for process in left:
+        with contextlib.suppress(JudgeError):  # if the launcher is gone, so are they
+            process.close()

@@ -1,0 +1,418 @@
+"""The timing of an evaluation: baselines, an A/A control and the correct solutions, one call at a time.
+
+A timed call runs so:
+1. The worker launches the call behind a gate at which the GPU waits. Then it is stopped, as all other workers are.
+2. The judge makes new inputs, flushes the L2 from its own process and checks that the GPU is idle (`idle.py`).
+3. The judge reads its clock, resumes that one worker and opens the gate. The worker's answer ends the call's clock.
+4. A second clock runs until the worker has sealed the output.
+5. The judge compares one secret row of the output with the reference, and occasionally the whole output.
+
+Work that a solution launches early may wait, but there is nothing to compute from before the clock runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import statistics
+import time
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from repro.errors import SolutionDied, SolutionError, SolutionRejected
+from repro.judge.correctness import input_cases
+from repro.judge.correctness.input_cases import secret_seed
+from repro.judge.correctness.reference import changes_inputs
+from repro.judge.correctness.verification import Evaluation, meets
+from repro.judge.gpu.commitment_check import Seal
+from repro.judge.implementation import PASSES, RUNS, Implementation, moved
+from repro.judge.timing import baselines, sampling, speedups
+from repro.judge.timing.gpu_idle import BUSY_TRIES, Idle
+from repro.judge.timing.precompile import COMPILE_TIMEOUT_S
+from repro.judge.timing.sampling import Block, Excess, Runner, Sample, Series, Turns
+from repro.judge.timing.timed_call import Launching
+from repro.system.stopwatch import Clock
+
+# One in this many timed outputs is compared whole, by chance, and a secret one of each group of this size. Of the
+# others one row is compared. The first whole comparison is in the first cycle, which runs whatever the budget.
+WHOLE_EVERY, WHOLE_EVERY_LARGE, LARGE_BYTES = 8, 20, 512 << 20
+# Blocks of the baselines alone, after all solutions have ended, and how much faster they may be then.
+ALONE_BLOCKS, DISTURBED = 8, sampling.HELD_UP
+DISTURBED_CODE = "baseline_disturbed"
+HOT_MS, HOT_CALLS = 30.0, 200
+# Reasons with which a worker has ended.
+ENDED = ("timeout", "worker_exited", "segfault", "killed")
+# The reason of a pass that the options leave out.
+WITHOUT = "not requested for this run"
+# Workers keep their allocators' caches between calls if all memory in use is below this share of the GPU's.
+KEEP_SHARE = 0.75
+
+
+class Blamed(Exception):
+    """A failure while timing, with the implementation that caused it.
+
+    marginal: the excesses of a solution whose clocks disagree slightly; it is measured again in a new process.
+    """
+
+    def __init__(
+        self, implementation: Implementation, error: SolutionError, marginal: dict[str, Excess] | None = None
+    ) -> None:
+        super().__init__(error.code)
+        self.implementation, self.error, self.marginal = implementation, error, marginal
+
+
+class Experiment:
+    """One timing of the correct solutions against the baselines.
+
+    before: excesses of solutions that are measured again because their clocks disagreed slightly.
+    """
+
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        solutions: list[Implementation],
+        classes: dict[str, str],
+        baselines_: list[Implementation],
+        control: Implementation | None,
+        clock: Clock,
+        before: dict[str, dict[str, Excess]],
+    ) -> None:
+        self.before = before
+        self.evaluation, self.solutions, self.baselines, self.control = evaluation, solutions, baselines_, control
+        self.clock = clock
+        self.verified = classes
+        self.options, self.slots, self.device = evaluation.options, evaluation.slots, evaluation.device
+        self.cuda = self.device.type == "cuda"
+        self.classes: dict[str, str] = {}
+        self.left_out: dict[str, str] = {}
+        self.whole = {s.name: Turns() for s in solutions}
+        self.busy_s = 0.0
+        self.spent_s: dict[str, float] = {}
+        self.idle = Idle(self.device, watched=self.options.trust != "dev")
+        self.launching = Launching(self.idle, self.slots, self.options.timeout_s, held=self.options.trust != "dev")
+        self.keep = True
+        self.series: dict[str, Series] = {}  # what was measured, also if the measurement is discarded later
+        self.dims = 0 if evaluation.own.rows is None else evaluation.problem.batch_dims
+        perturbed = not evaluation.problem.native_signal
+        self.kind, self.state = evaluation.use(perturbed)  # the trial with published inputs is named like its weights
+        self.others = input_cases.others(evaluation.plan, perturbed)
+        random.SystemRandom().shuffle(self.others)
+
+    @property
+    def everyone(self) -> list[Implementation]:
+        """Return baselines, control and solutions."""
+        return [*self.baselines, *([self.control] if self.control is not None else []), *self.solutions]
+
+    def _stop(self, but: Implementation | None = None) -> None:
+        for implementation in self.everyone:
+            if implementation is not but and implementation.worker is not None:
+                implementation.worker.stop()
+
+    # -- before ---------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> list[Runner]:
+        """Load weights into all workers; compile and classify the baselines. Return the runners."""
+        evaluation = self.evaluation
+        for implementation in self.everyone:
+            self._prepared(implementation)
+        self.clock.lap("weights")
+        runners = []
+        for implementation in list(self.baselines):
+            for variant in implementation.variants:
+                evaluation.progress(f"{evaluation.problem.key}: {variant}")
+                self._others(implementation)
+                self.slots.fill(secret_seed(), None)  # fresh inputs, which no solution has seen or changed
+                if self._classed(implementation, variant):
+                    runners.append(Runner(variant, self._run(implementation, variant)))
+                self._others(implementation)
+                if not self._intact(implementation):
+                    detail = f"the inputs changed while the judge prepared {variant} on them"
+                    raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
+            if implementation.worker is None:
+                self.baselines.remove(implementation)
+            else:
+                self._prepared(implementation)  # again, since it may have compiled
+        self.clock.lap("baselines")
+        if "eager" not in self.classes:
+            self.control = None  # there is nothing to compare it with; `left_out` has the reason
+        for implementation in self.everyone[len(self.baselines) :]:
+            run, control = self._run(implementation, implementation.variants[0]), implementation.control
+            runners.append(Runner(implementation.name, run, candidate=not control, control=control))
+        if self.cuda:
+            self._settle()
+        self.clock.lap("settling")
+        return runners
+
+    def _prepared(self, implementation: Implementation) -> None:
+        try:
+            self.evaluation.load(implementation, self.kind, self.state)
+            implementation.ask({"op": "prepare"}, self.options.timeout_s)
+        except SolutionError as error:
+            raise Blamed(implementation, error) from error
+
+    def _classed(self, implementation: Implementation, variant: str) -> bool:
+        """Compile and run a baseline, and record its precision class. If it fails, record why it is left out.
+
+        Return whether it can be timed. Raises Blamed if the worker ended, except for max_autotune.
+        """
+        begin = time.monotonic()
+        tuned = baselines.split(variant)[0] == baselines.TUNED
+        if implementation.worker is None:
+            self.left_out[variant] = "an earlier variant ended their worker"
+            return False
+        timeout_s = self.options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S
+        try:
+            self.classes[variant] = self.evaluation.class_now(implementation, variant, self.kind, timeout_s)
+        except SolutionError as error:
+            self.left_out[variant] = f"{error.code}: {error.detail}"
+            if error.verdict in ("timeout", "error") and error.code in ENDED:
+                self.evaluation.end(implementation)
+                if not tuned:
+                    raise Blamed(implementation, error) from error
+            return False
+        finally:
+            self.spent_s[variant] = round(time.monotonic() - begin, 3)
+        return True
+
+    def _settle(self) -> None:
+        """Measure a flush on an idle GPU, and decide whether all workers may keep their memory."""
+        self._stop()
+        self.idle.settle()
+        free, total = torch.cuda.mem_get_info()
+        # Without its cache a worker must allocate outputs and workspace again at every call.
+        self.keep = free > (1 - KEEP_SHARE) * total
+
+    # -- one call -------------------------------------------------------------------------------------------------
+
+    def _variants(self) -> list[str]:
+        """Return the baselines that are timed."""
+        return [name for implementation in self.baselines for name in implementation.variants if name in self.classes]
+
+    def _kind(self, block: Block) -> str:
+        """Return the trial whose inputs a block uses: the published inputs, or in turn those of another trial."""
+        if block.condition != "other" or not self.others:
+            return self.kind
+        return self.others[block.number // sampling.CYCLE % len(self.others)]
+
+    def _run(self, implementation: Implementation, variant: str) -> Any:
+        def run(block: Block) -> Sample:
+            try:
+                return self._call(implementation, variant, block)
+            except SolutionError as error:
+                raise Blamed(implementation, error) from error
+            except torch.cuda.OutOfMemoryError as error:
+                torch.cuda.empty_cache()
+                detail = f"the solution left no memory on the GPU to judge it: {error}"
+                raise Blamed(implementation, SolutionDied("judge_out_of_memory", detail)) from error
+
+        return run
+
+    def _call(self, implementation: Implementation, variant: str, block: Block) -> Sample:
+        worker, gated = implementation.worker, block.condition != "open"
+        assert worker is not None
+        timeout_s = self.options.timeout_s
+        kind = self._kind(block)
+        stress = input_cases.stress_of(self.evaluation.plan, kind)
+        if not self.keep:  # memory is short and was released: allocate it again by a call on other inputs
+            self.slots.fill(secret_seed(), stress)
+            implementation.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
+        fill = lambda: self.slots.fill(secret_seed(), stress)  # noqa: E731
+        self._others(implementation)
+        call, early_ms = self.launching.ready(implementation, variant, fill, self.busy_s, gated=gated)
+        if early_ms is None:
+            detail = f"the GPU stays busy while the solution is stopped ({BUSY_TRIES} flushes in a row were delayed)"
+            if not implementation.trusted:
+                raise SolutionRejected("background_work", detail)
+            if self.solutions:  # a measurement beside whatever keeps the GPU busy is invalid
+                call.let_go()
+                raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
+        if not worker.rested() and not implementation.trusted:
+            raise SolutionRejected("background_work", RUNS)
+        seal = Seal(self.dims, self.slots.staging_bytes)
+        answer, wall_ms = call.go()
+        sealed = implementation.ask({"op": "seal", "key": seal.key.hex()}, timeout_s)
+        self.busy_s = time.perf_counter() - call.begin
+        seal_ms = self.busy_s * 1e3 - wall_ms
+        device_ms, host_ms = (sampling.reported(answer.get(name)) for name in ("device_ms", "host_ms"))
+        launch_ms = answer.get("launch_ms")
+        if implementation.trusted:
+            launch_ms = sampling.reported(launch_ms)
+        elif not (
+            isinstance(launch_ms, float) and 0 <= launch_ms < sampling.MAX_MS
+        ):  # a solution's report only informs
+            launch_ms = 0.0
+        hidden = call.hidden(launch_ms) if self.cuda else None
+        sample = Sample(device_ms, host_ms, wall_ms, call.gate_us / 1e3, launch_ms, seal_ms=seal_ms, hidden=hidden)
+        if (
+            not implementation.trusted and early_ms and early_ms > sampling.CLOCK_SLACK_MS
+        ):  # earlier work counts in the call
+            sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
+        self._others(implementation)
+        implementation.note_modes(variant, answer.get("modes"))
+        seal.roots = sealed.get("roots")
+        self._check(implementation, kind, seal)
+        if not self.keep:
+            implementation.ask({"op": "release"}, timeout_s)
+        worker.stop()
+        return sample
+
+    def _others(self, implementation: Implementation) -> None:
+        """Stop every other solution, and check that none of them has run since. Raises Blamed."""
+        self._stop(but=implementation)
+        for other in moved(s for s in self.solutions if s is not implementation):
+            raise Blamed(other, SolutionRejected("background_work", RUNS))
+
+    def _intact(self, implementation: Implementation) -> bool:
+        """Return whether the call left the inputs unchanged, or is the problem's own Model, which may write to them."""
+        evaluation = self.evaluation
+        return self.slots.unchanged() or (implementation.trusted and changes_inputs(evaluation.plan, evaluation.native))
+
+    def _check(self, implementation: Implementation, kind: str, seal: Seal) -> None:
+        """Check a timed output: its bytes against its seal, and a secret row or all of it against the reference.
+
+        All of it is also compared if the row alone is wrong by its own norm. The inputs are overwritten first, so that
+        unfinished work cannot use them.
+
+        For a baseline the row is only fetched, so that its next call begins as a solution's does. Straight after a
+        seal, an ungated call's device time begins 0.15 ms earlier on an H200, and the judge's clock would count that
+        difference against a solution that is launched late.
+        """
+        evaluation, baseline = self.evaluation, implementation in self.baselines
+        row, whole = evaluation.random_row()
+        if not implementation.trusted:
+            every = WHOLE_EVERY if self.slots.output_bytes < LARGE_BYTES else WHOLE_EVERY_LARGE
+            whole = whole or self.whole[implementation.name].now(every) or random.SystemRandom().randrange(every) == 0
+        assert implementation.worker is not None
+        implementation.worker.stop()
+        if (whole or not self.cuda) and not baseline and not self._intact(implementation):
+            raise SolutionRejected("input_modified", "a timed call changed its inputs")
+        self.slots.spoil()
+        look = implementation.ask({"op": "look"}, self.options.timeout_s)
+        seal.told = look.get("states")
+        if baseline:
+            evaluation.taken(implementation, look.get("output"), row, seal)
+            return
+        klass = self.verified.get(implementation.name, self.classes.get("eager", ""))
+        values = dict[str, float]()
+        for everything in (True,) if whole else (False, True):  # an error large for one row may be small for the whole
+            distance, _ = evaluation.compare(implementation, look.get("output"), row, whole=everything, bound=seal)
+            values = distance.values()
+            shown = values if everything else {"row": values["rel_l2"]}  # a row has a limit of its own
+            if meets(shown, evaluation.fixture, kind, klass):
+                return
+        limits = evaluation.fixture["trials"][kind]["limits"][klass]
+        name = max(limits, key=lambda each: values.get(each, 0.0) / limits[each])
+        told = f"{name} {values[name]:.3g} over the limit {limits[name]:.3g} of class {klass}, {kind} inputs"
+        raise SolutionRejected("timed_output_wrong", told)
+
+    # -- the whole ------------------------------------------------------------------------------------------------
+
+    def run(self) -> tuple[dict[str, Series], dict[str, Any]]:
+        """Run all blocks. Return the series and facts about them. Raises Blamed."""
+        key = self.evaluation.problem.key
+        runners = self.prepare()
+        self.evaluation.progress(f"{key}: timing {', '.join(r.name for r in runners)}")
+        self.evaluation.mark("warm")
+        self.clock.lap("telemetry")
+        series, status = sampling.measure(runners, self.options.timing_budget_s, warm=self.cuda,
+                                        most=self.options.max_blocks)  # fmt: skip
+        self.series = series
+        self.clock.lap("sampling")
+        self.evaluation.mark("timed")
+        self.clock.lap("telemetry")
+        baselines_ = {r.name: series[r.name] for r in runners if not r.candidate}
+        trusted = [found for name, found in baselines_.items() if name not in self.launching.late]
+        self.left_out |= self._skipped()
+        facts: dict[str, Any] = {"status": status, "left_out": self.left_out, "baseline_classes": self.classes,
+                                 "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
+                                 "other_inputs": sorted(self.others), "memory_kept": self.keep,
+                                 "launch_ms": {n: round(statistics.median(s.launch_ms for s in x.gated), 4)
+                                               for n, x in series.items() if x.gated},
+                                 "overhead_ms": {n: round(statistics.median(s.unexplained_ms for s in x.gated), 4)
+                                                 for n, x in series.items() if x.gated},
+                                 "seal_ms": {n: round(statistics.median(s.seal_ms for s in x.gated), 4)
+                                             for n, x in series.items() if x.gated},
+                                 "launches_not_hidden": sampling.visible(series) if self.cuda else [],
+                                 "launched_late": sorted(self.launching.late)}  # fmt: skip
+        if self.cuda:
+            facts |= self.idle.to_json()
+            for implementation in self.solutions if self.options.trust != "dev" else []:
+                series[implementation.name] = self._believed(implementation, series[implementation.name], trusted)
+            if "hot" in self.options.passes:
+                self._hot(series)
+                self.clock.lap("hot")
+        if self.control is not None:
+            facts["aa"] = speedups.gated(series["eager"], series[self.control.name])
+        if self.cuda and self.options.trust == "audited":
+            for implementation in self.solutions:
+                if "profile" in self.options.passes:
+                    self._profile(implementation)
+                else:
+                    implementation.profile = {"kernels": [], "reason": WITHOUT}
+            self.clock.lap("profile")
+            self._alone(runners, series, facts)
+            self.clock.lap("alone")
+        return series, facts
+
+    def _believed(self, implementation: Implementation, ours: Series, trusted: list[Series]) -> Series:
+        """Return the series of a solution whose clocks match the judge's and that left the GPU idle. Raises Blamed."""
+        late, before = implementation.name in self.launching.late, self.before.get(implementation.name)
+        if why := sampling.disagreement(ours, trusted, late=late, before=before):
+            found = sampling.excesses(ours, trusted, late=late)
+            again = found if before is None and sampling.marginal(found) else None
+            raise Blamed(implementation, SolutionRejected("clocks_disagree", why), again)
+        if why := self.idle.held_up(implementation.variants[0], self._variants()):
+            raise Blamed(implementation, SolutionRejected("background_work", why))
+        return sampling.corrected(ours, trusted, late=late)
+
+    def _skipped(self) -> dict[str, str]:
+        """Return what the options leave out, of all that can be measured on a GPU: name -> reason."""
+        audited = self.cuda and self.options.trust == "audited"
+        named = {"control": "the A/A control", "hot": "times back to back (hot)", "profile": "the profile of kernels"}
+        skipped = [name for name in PASSES if audited and name not in self.options.passes]
+        modes = [mode for mode in baselines.MODES if skipped and mode not in self.options.modes]
+        return dict.fromkeys([*modes, *(named[name] for name in skipped)], WITHOUT)
+
+    def _hot(self, series: dict[str, Series]) -> None:
+        """Time calls back to back on the same inputs, for every variant: a caller's view with data in the cache."""
+        self.slots.fill(secret_seed(), None)  # the last inputs were overwritten
+        told = self.slots.told()
+        for implementation in self.everyone:
+            for variant in implementation.variants:
+                found = series.get(variant if implementation in self.baselines else implementation.name)
+                if found is None or not found.gated:
+                    continue
+                calls = max(2, min(HOT_CALLS, math.ceil(HOT_MS / statistics.median(found.device_ms))))
+                message = {"op": "hot", "variant": variant, "inputs": told, "calls": calls}
+                with contextlib.suppress(SolutionError):
+                    found.hot_ms = sampling.reported(implementation.ask(message, self.options.timeout_s).get("ms"))
+            self._stop()
+
+    def _profile(self, implementation: Implementation) -> None:
+        try:
+            message = {"op": "profile", "variant": implementation.variants[0], "inputs": self.slots.told()}
+            implementation.profile = implementation.ask(message, self.options.timeout_s)
+        except SolutionError as error:
+            implementation.profile = {"kernels": [], "reason": f"{error.code}: {error.detail}"}
+        if implementation.worker is not None:
+            implementation.worker.stop()
+
+    def _alone(self, runners: list[Runner], series: dict[str, Series], facts: dict[str, Any]) -> None:
+        """Time the baselines again without solutions, to see whether these slowed them. Raises Blamed if so."""
+        self.evaluation.end(*self.solutions)
+        self.clock.lap("ending")
+        solutions, self.solutions = self.solutions, []
+        self.idle.alone()
+        left = [r for r in runners if not r.candidate and (self.control is None or r.name != self.control.name)]
+        found, _ = sampling.measure(left, self.options.timing_budget_s, warm=True, most=ALONE_BLOCKS)
+        ratio, told = sampling.held_up(series, found)
+        facts |= told
+        self.solutions = solutions
+        if ratio > 1 + DISTURBED:
+            detail = f"the baselines were {100 * (ratio - 1):.0f} % slower beside the solution"
+            raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))
+        if detail := self.idle.masked(r.name for r in left):
+            raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))

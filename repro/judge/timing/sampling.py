@@ -1,0 +1,416 @@
+"""Paired timing: blocks in which every variant runs once, in random order, on inputs that are new to it.
+
+A block has one of three conditions. `gated` (published inputs, launches hidden behind a gate) gives the times. `open`
+(no gate) gives the whole latency. `other` (gated, with inputs of another trial) reveals a solution that is fast only
+on published inputs.
+
+This module knows samples and decides when there are enough of them. `experiment.py` knows workers, gates and flushes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from repro.errors import SolutionRejected
+from repro.judge.timing import intervals
+
+# Fewest blocks before sampling may stop; blocks between checks of the stop rule (two in a row must agree); most blocks.
+MIN_BLOCKS, CHECK_BLOCKS, MAX_BLOCKS = 32, 8, 400
+# Each cycle has one ungated block and one block with alternate inputs, at these positions.
+CYCLE, OPEN_AT, OTHER_AT = 8, 1, 2
+# Blocks that run first and are thrown away.
+WARM_BLOCKS = 2
+# Bounds of a time that a worker may report: a nanosecond and a day.
+MIN_MS, MAX_MS = 1e-6, 86_400_000.0
+# Sampling stops at this half-width of a 95 % interval, of a median or a speedup, as a fraction of its value.
+PRECISION = 0.005
+# A solution's clock may differ from the judge's by the larger of these, beyond what the trusted variants differ by.
+CLOCK_SLACK, CLOCK_SLACK_MS = 0.03, 0.15
+# Conditions whose clocks are compared. With up to FEW calls no median is taken: the shortest is compared to the
+# longest.
+CLOCKED, FEW = ("gated", "other"), 3
+# Clocks that disagree by more than the slack, but by at most this factor of it, are measured once more.
+MARGINAL = 2.0
+# Two processes that run the same code differ in ways that blocks cannot average out, above all in memory placement.
+# Every speedup's interval includes this much more, in quadrature. It is the largest distance from 1 (0.086 %, rounded
+# up) of 34 A/A controls on H200s whose own interval was narrower than that distance. A normal distribution fitted to
+# all 34 gives 0.05 %, at most 0.07 %; their tails are heavier than normal.
+SYSTEMATIC = 0.001
+# The part of PRECISION that is left for the statistics of the blocks.
+STATISTICAL = math.sqrt(PRECISION**2 - SYSTEMATIC**2)
+CONTROL_PREFIX = "control "
+# How long a kernel holds the stream, microseconds, where calls cannot be launched before their inputs exist, as without
+# worker processes. Launches that take longer than this count as the GPU's time.
+GATE_US = 500.0
+# Fewest times needed on either side, and how much slower baselines may be beside a solution than alone.
+TELLING, HELD_UP = 4, 0.05
+
+
+@dataclass
+class Sample:
+    """One timed call; all times in ms.
+
+    device_ms (CUDA events), host_ms and launch_ms (time until launched) are the worker's report. wall_ms is the judge's
+    clock around the call; gate_ms is how long the gate held it. reported_ms: the reported device time, where the
+    judge's replaces it. seal_ms: the judge's clock from the answer until the output was sealed. hidden: whether the
+    worker reports that everything was launched before the inputs existed; None where launches are not hidden, as on the
+    CPU.
+    """
+
+    device_ms: float
+    host_ms: float
+    wall_ms: float
+    gate_ms: float
+    launch_ms: float = 0.0
+    reported_ms: float | None = None
+    seal_ms: float = 0.0
+    hidden: bool | None = None
+
+    @property
+    def unexplained_ms(self) -> float:
+        """Return the time on the judge's clock beyond the gate and the device time, ms."""
+        return self.wall_ms - self.gate_ms - self.device_ms
+
+
+@dataclass(frozen=True)
+class Block:
+    """One round of all variants; rounds with negative numbers warm up."""
+
+    number: int
+
+    @property
+    def condition(self) -> str:
+        """Return `gated`, `open` or `other`."""
+        return {OPEN_AT: "open", OTHER_AT: "other"}.get(self.number % CYCLE, "gated")
+
+
+@dataclass
+class Turns:
+    """Decides which calls of a solution are compared whole: a secret one of the first cycle, then of each `every`."""
+
+    calls: int = 0
+    end: int = 0
+    chosen: int = -1
+
+    def now(self, every: int) -> bool:
+        """Count a call. Return whether it is compared whole."""
+        if self.calls == self.end:
+            length = every if self.end else min(every, CYCLE)
+            self.chosen = self.end + random.SystemRandom().randrange(length)
+            self.end += length
+        self.calls += 1
+        return self.calls - 1 == self.chosen
+
+
+@dataclass
+class Series:
+    """The samples of one variant by condition, one a block. hot_ms: calls back to back, L2 not flushed."""
+
+    gated: list[Sample] = field(default_factory=list)
+    open: list[Sample] = field(default_factory=list)
+    other: list[Sample] = field(default_factory=list)
+    hot_ms: float | None = None
+
+    @property
+    def device_ms(self) -> list[float]:
+        return [s.device_ms for s in self.gated]
+
+    @property
+    def latency_ms(self) -> list[float]:
+        return [s.host_ms for s in self.open]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every raw sample. Where the judge's device time counts, the reported one is kept by sample number."""
+        names = ("device_ms", "host_ms", "wall_ms", "seal_ms")
+        samples = {"gated": self.gated, "open": self.open, "other": self.other}
+        reported = {str(i): s.reported_ms for i, s in enumerate(self.gated) if s.reported_ms is not None}
+        return {
+            condition: {name: [round(getattr(s, name), 6) for s in taken] for name in names}
+            for condition, taken in samples.items()
+        } | {"hot_ms": self.hot_ms, **({"reported_ms": reported} if reported else {})}
+
+
+@dataclass(frozen=True)
+class Runner:
+    """One variant. `run(block)` makes one timed call and returns its sample.
+
+    candidate: the other variants are compared with it. control: it is compared with the first variant.
+    """
+
+    name: str
+    run: Callable[[Block], Sample]
+    candidate: bool = False
+    control: bool = False
+
+
+def _hidden_ms(series: Series) -> list[float]:
+    """Return device times, ms, of gated calls with hidden launches; none if they are under half or under TELLING."""
+    hidden = [s.device_ms for s in series.gated if s.hidden]
+    return hidden if len(hidden) >= max(TELLING, len(series.gated) / 2) else []
+
+
+def visible(series: dict[str, Series]) -> list[str]:
+    """Return the variants of which more than half of the gated calls were still launching when their inputs existed."""
+    return [name for name, found in series.items() if 2 * sum(bool(s.hidden) for s in found.gated) < len(found.gated)]
+
+
+def _slower(beside_ms: list[float], alone_ms: list[float]) -> float:
+    """Return how many times slower one variant was, by the median or by the geometric mean, whichever is more.
+
+    Speedups use geometric means. A minority of slow calls moves the mean alone.
+    """
+    return max(f(beside_ms) / f(alone_ms) for f in (statistics.median, statistics.geometric_mean))
+
+
+def held_up(beside: dict[str, Series], alone: dict[str, Series]) -> tuple[float, dict[str, Any]]:
+    """Return how many times slower the baselines were beside solutions than alone, and all ratios as facts.
+
+    Variants with hidden launches decide, since a busy host slows the others too; without such variants all decide.
+    """
+
+    def ratios(times: Callable[[Series], list[float]]) -> dict[str, float]:
+        pairs = {name: (times(beside[name]), times(found)) for name, found in alone.items()}
+        return {name: _slower(b, a) for name, (b, a) in pairs.items() if a and b}
+
+    every = ratios(lambda series: series.device_ms)
+    deciding = list(ratios(_hidden_ms).values())
+    facts = {"alone": {name: round(ratio, 4) for name, ratio in every.items()}}
+    return statistics.median(deciding or every.values() or [1.0]), facts
+
+
+def converged(series: dict[str, Series], candidates: list[str]) -> bool:
+    """Return whether the blocks determine all results to PRECISION, so that `speedup` can report them.
+
+    These are each candidate's median, its ratio to the fastest and to the first other variant, and the first variant's
+    ratio to the control. Three times the width is enough for the candidate's ratios to the remaining variants.
+    """
+    if not series or any(len(s.gated) < MIN_BLOCKS // 2 for s in series.values()):
+        return False
+    others = [name for name in series if name not in candidates]
+    fastest = min(others, key=lambda name: statistics.median(series[name].device_ms), default="")
+    for name in candidates:
+        ours = series[name].device_ms
+        summary = intervals.summary(ours)
+        if _half(summary["ci95"]) > STATISTICAL * summary["median"]:
+            return False
+        for other in others:
+            wanted = STATISTICAL if other in (fastest, others[0]) else 3 * STATISTICAL
+            if not _known(series[other].device_ms, ours, wanted):
+                return False
+    return all(
+        _known(series[others[0]].device_ms, series[other].device_ms, STATISTICAL)
+        for other in others[1:]
+        if CONTROL_PREFIX in other
+    )
+
+
+def _known(base_ms: list[float], ours_ms: list[float], precision: float) -> bool:
+    """Return whether the ratio of two series is known to this precision, over the blocks that both have."""
+    count = min(len(base_ms), len(ours_ms))
+    ratio = intervals.paired_ratio(base_ms[:count], ours_ms[:count])
+    return bool(_half(ratio["ci95"]) <= precision * ratio["ratio"])
+
+
+def _half(interval: list[float]) -> float:
+    return (interval[1] - interval[0]) / 2
+
+
+def measure(
+    runners: list[Runner], budget_s: float, *, warm: bool, most: int = MAX_BLOCKS
+) -> tuple[dict[str, Series], str]:
+    """Run blocks until everything has converged, or until the budget or `most` blocks are reached.
+
+    If a deciding ratio is still open, the same budget is spent again on the variants of these ratios alone. Deciding
+    are a candidate's ratio to the first and to the fastest other variant, and the first variant's to the control. A
+    noisy kernel needs hundreds of blocks, and the remaining variants decide nothing.
+
+    Return the series and `converged` or `not_converged`. An error of a runner ends the measurement.
+    """
+    series = {runner.name: Series() for runner in runners}
+    candidates = [runner.name for runner in runners if runner.candidate]
+    deadline = time.monotonic() + budget_s
+    status = _blocks(runners, series, candidates, deadline, -WARM_BLOCKS if warm else 0, most)
+    others = [runner.name for runner in runners if not runner.candidate]
+    if status == "converged" or not candidates or not others or most < MAX_BLOCKS:
+        return series, status
+    fastest = min(others, key=lambda name: statistics.median(series[name].device_ms))
+    names = {*candidates, others[0], fastest, *(r.name for r in runners if r.control)}
+    chosen = [runner for runner in runners if runner.name in names]
+    left = {name: series[name] for name in series if name in names}
+    done = max(len(s.gated) + len(s.open) + len(s.other) for s in left.values())
+    return series, _blocks(chosen, left, candidates, deadline + budget_s, done, most)
+
+
+def _blocks(
+    runners: list[Runner], series: dict[str, Series], candidates: list[str], deadline: float, first: int, most: int
+) -> str:
+    """Run blocks from number `first` on, and drop samples of negative ones. Return the status.
+
+    A whole cycle runs whatever the budget, so that a solution that turns wrong after some calls is caught even if calls
+    are slow. Sampling ends when two checks in a row find everything known: one narrow interval may be luck.
+    """
+    known = 0
+    for block in range(first, most):
+        this = Block(block)
+        for runner in random.sample(runners, len(runners)):
+            sample = runner.run(this)
+            if block >= 0:
+                getattr(series[runner.name], this.condition).append(sample)
+        if block >= MIN_BLOCKS - CHECK_BLOCKS and block % CHECK_BLOCKS == 0:
+            known = known + 1 if converged(series, candidates) else 0
+            if known > 1:
+                return "converged"
+        if block > first and block >= CYCLE and time.monotonic() > deadline:
+            break
+    return "converged" if known and converged(series, candidates) else "not_converged"
+
+
+def reported(value: Any) -> float:
+    """Return a time that a worker reported, ms. Raises SolutionRejected if it is not a possible time."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not MIN_MS <= value < MAX_MS:
+        raise SolutionRejected("impossible_time", f"expected a positive time, got {str(value)[:40]}")
+    return float(value)
+
+
+def slack_ms(device_ms: float) -> float:
+    """Return how much longer than `device_ms` a call may take before the judge's clock shows it, ms."""
+    return max(CLOCK_SLACK_MS, CLOCK_SLACK * device_ms)
+
+
+def _usual_ms(trusted: list[Series], condition: str, late: bool) -> float | None:
+    """Return the usual time beyond gate and device time with trusted variants, ms; None without samples.
+
+    late: for a variant whose calls are launched late, trusted calls that are launched so count too, if they are longer.
+    """
+    usual = _most_ms(trusted, condition, lambda sample: sample.unexplained_ms)
+    late_ms = [s.unexplained_ms for series in trusted for s in series.open] if late else []
+    return max(usual, statistics.median(late_ms)) if usual is not None and late_ms else usual
+
+
+def _sealing_ms(trusted: list[Series], condition: str) -> float | None:
+    """Return how long sealing takes with trusted variants, ms."""
+    return _most_ms(trusted, condition, lambda sample: sample.seal_ms)
+
+
+def _most_ms(trusted: list[Series], condition: str, value: Callable[[Sample], float]) -> float | None:
+    """Return the largest of the variants' medians of a time, ms; of all calls if they are few; None without samples."""
+    times = [[value(s) for s in getattr(series, condition)] for series in trusted if getattr(series, condition)]
+    if not times:
+        return None
+    return max(max(each) if len(each) < FEW else statistics.median(each) for each in times)
+
+
+def _least_ms(samples: list[Sample], condition: str, value: Callable[[Sample], float]) -> float:
+    """Return the usual value of a time, ms.
+
+    The calls with other inputs are few and use the lower median, so that one slow call does not count.
+    """
+    middle = statistics.median if condition == "gated" else statistics.median_low
+    return middle([value(sample) for sample in samples])
+
+
+@dataclass(frozen=True)
+class Excess:
+    """Unreported time of a solution beyond that of the trusted variants, by one clock of the judge.
+
+    over_ms: how much longer. slack_ms: how much longer is allowed. message: text with a place for the number.
+    """
+
+    over_ms: float
+    slack_ms: float
+    message: str
+
+
+def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict[str, Excess]:
+    """Return the excess by clock: of seals and of calls, each for gated calls and for those with other inputs.
+
+    The judge sees the time from request to answer. Beyond gate and device time this holds the round trip, which is the
+    same for every variant. A solution that takes longer than the trusted variants did not report that time. late: its
+    calls are launched when their inputs exist.
+    """
+    found = {}
+    for condition in CLOCKED:
+        samples = getattr(ours, condition)
+        usual, sealing = _usual_ms(trusted, condition, late), _sealing_ms(trusted, condition)
+        if usual is None or sealing is None or not samples:
+            continue
+        longer = _least_ms(samples, condition, lambda sample: sample.seal_ms) - sealing
+        inputs = "" if condition == "gated" else f" with {condition} inputs"
+        message = f"its output{inputs} took {{:.3g}} ms longer to seal than the baselines': work may run after the call"
+        found[f"seal, {condition}"] = Excess(longer, slack_ms(sealing), message)
+        device = statistics.median(s.device_ms for s in samples)
+        inputs = "" if condition == "gated" else f", {condition} inputs"
+        message = f"{{:.3g}} ms a call passed on the judge's clock beyond the reported time ({device:.4g} ms{inputs})"
+        beyond = _least_ms(samples, condition, lambda sample: sample.unexplained_ms)
+        found[condition] = Excess(beyond - usual, slack_ms(device), message)
+    return found
+
+
+def marginal(found: dict[str, Excess]) -> bool:
+    """Return whether the clocks disagree so little that the process may only be unlucky.
+
+    A process's placement on the host affects all of its calls, and more calls do not average it out.
+    """
+    over = [each for each in found.values() if each.over_ms > each.slack_ms]
+    return bool(over) and all(each.over_ms <= MARGINAL * each.slack_ms for each in over)
+
+
+def disagreement(
+    ours: Series, trusted: list[Series], *, late: bool = False, before: dict[str, Excess] | None = None
+) -> str:
+    """Return why the worker's clocks do not match the judge's, or the empty string.
+
+    before: excesses measured with an earlier worker of the solution. Then the mean of both must be within the slack.
+    """
+    for clock, found in excesses(ours, trusted, late=late).items():
+        both = [each[clock].over_ms for each in (before,) if each is not None and clock in each]
+        over_ms = statistics.fmean([found.over_ms, *both])
+        if over_ms > found.slack_ms:
+            return found.message.format(over_ms)
+    for condition in CLOCKED:
+        samples = getattr(ours, condition)
+        if not samples or _usual_ms(trusted, condition, late) is None:
+            continue
+        beyond = _least_ms(samples, condition, lambda sample: sample.unexplained_ms)
+        if beyond < 0 or any(max(s.host_ms, s.device_ms) > s.wall_ms for s in samples):
+            device = statistics.median(s.device_ms for s in samples)
+            return f"the solution reports more time ({device:.4g} ms) than passed on the judge's clock"
+    return ""
+
+
+def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Series:
+    """Return a solution's series with the judge's time in gated calls that report far too little.
+
+    Such a call reports less than the solution's median by more than the slack, while more time passed before its answer
+    or in its seal. `disagreement` compares medians, which a minority of calls does not move, but a geometric mean
+    counts all calls. Delays of the host alone do not lower the device time. Calls with other inputs may all be short
+    alike: for them the judge's time counts wherever more time passed.
+    """
+    usual, sealing = _usual_ms(trusted, "gated", late), _sealing_ms(trusted, "gated")
+    if usual is None or sealing is None or not ours.gated:
+        return ours
+    device = statistics.median(ours.device_ms)
+
+    def judged(sample: Sample, usual_ms: float, shortest_ms: float) -> Sample:
+        claimed = counts = sample.device_ms
+        if claimed >= shortest_ms:
+            return sample
+        seen, put_off = sample.wall_ms - sample.gate_ms - usual_ms, sample.seal_ms - sealing
+        if seen > claimed + slack_ms(seen):
+            counts = seen
+        if put_off > slack_ms(sealing):
+            counts += put_off
+        kept = claimed if sample.reported_ms is None else sample.reported_ms
+        return sample if counts == claimed else replace(sample, device_ms=counts, reported_ms=kept)
+
+    gated = [judged(sample, usual, device - slack_ms(device)) for sample in ours.gated]
+    if len(ours.other) < FEW:
+        return replace(ours, gated=gated)
+    there = max(usual, _usual_ms(trusted, "other", late) or usual)
+    return replace(ours, gated=gated, other=[judged(sample, there, math.inf) for sample in ours.other])

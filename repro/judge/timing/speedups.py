@@ -1,0 +1,110 @@
+"""Speedups of paired samples with their intervals, and a word for each.
+
+The interval includes the uncertainty of the blocks, the difference between two processes of the same code, and the
+host's variation where the GPU waits for launches.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from repro.judge.timing import intervals
+from repro.judge.timing.sampling import SYSTEMATIC, Series, slack_ms
+
+# If a speedup falls by more than this with inputs other than the published ones, that lower speedup counts.
+INPUT_DEPENDENT = 0.05
+# A time's absolute uncertainty beside SYSTEMATIC, ms, which matters for short kernels only. 23 A/A controls of 5 to
+# 18 us, each known to 0.1 us, differed from 1 by 0.5 us (rms). 0.75 us for either side give a 95 % interval of that.
+SYSTEMATIC_MS = 0.00075
+# Where the GPU waits for launches, a time is the host's, and part of its variation between calls stays the same during
+# a process's life (docs/judging.md). This share of either side's deviation explains the distance from 1 of A/A controls
+# on such hosts.
+HOST_SHARE = 0.45
+# Calls whose log times deviate by more than this vary as calls with visible launches do. Other kernels stay below 0.03.
+VARYING = 0.05
+
+
+def host_term(series: Series, *, trusted: bool = True) -> float:
+    """Return how far the median of a variant's log times may be off because of the host, at 95 %.
+
+    It is 0 if most calls were launched before their inputs existed. A solution could falsely report that, so it also
+    needs calls that vary little.
+    """
+    told = [s.hidden for s in series.gated if s.hidden is not None]
+    if not told:
+        return 0.0
+    spread = statistics.pstdev(math.log(time_ms) for time_ms in series.device_ms)
+    hidden = 2 * sum(told) > len(told)
+    return 0.0 if hidden and (trusted or spread < VARYING) else HOST_SHARE * spread
+
+
+def speedup(
+    base_ms: list[float], ours_ms: list[float], host_terms: Sequence[float] = (), *, trusted: bool = True
+) -> dict[str, Any]:
+    """Return stats.paired_ratio with the difference between processes and both `host_terms` added to its interval.
+
+    The times are capped unless both are torch's (`trusted`). at_least: the speedup that the judge's own clock confirms,
+    if all time that it cannot tell from overhead were the solution's. blocks_ci95: the interval without the host's
+    part, if there is one.
+    """
+    count = min(len(base_ms), len(ours_ms))  # a variant that decides nothing may have fewer blocks
+    found = intervals.paired_ratio(base_ms[:count], ours_ms[:count], capped=not trusted)
+    middle = math.log(found["ratio"])
+    base, ours = statistics.median(base_ms), statistics.median(ours_ms)
+    apart = (SYSTEMATIC, *(min(1.0, SYSTEMATIC_MS / time_ms) for time_ms in (base, ours)))  # at most 100 % each
+
+    def interval(*terms: float) -> list[float]:
+        low, high = (math.hypot(math.log(edge) - middle, *apart, *terms) for edge in found["ci95"])
+        return [math.exp(middle - low), math.exp(middle + high)]
+
+    told = {"ci95": interval(*host_terms), "at_least": found["ratio"] * ours / (ours + slack_ms(ours))}
+    if any(host_terms):
+        told |= {"host_term": round(math.hypot(*host_terms), 4), "blocks_ci95": interval()}
+    return found | told
+
+
+def gated(base: Series, ours: Series, *, trusted: bool = True) -> dict[str, Any]:
+    """Return `speedup` over the gated blocks of two variants. trusted: the second is torch's too."""
+    terms = [host_term(base), host_term(ours, trusted=trusted)]
+    return speedup(base.device_ms, ours.device_ms, terms, trusted=trusted)
+
+
+def compare(base: Series, ours: Series) -> dict[str, Any]:
+    """Return `speedup` over the gated blocks, with `other_inputs`, the speedup over the blocks with other inputs.
+
+    inputs: `published`, or `other` if the speedup there is lower by more than INPUT_DEPENDENT. Then the lower one is
+    returned, since a solution that is fast only on recognised inputs is not fast. The median block decides this.
+    """
+    found = gated(base, ours, trusted=False) | {"inputs": "published"}
+    pairs = list(zip(base.other, ours.other, strict=False))  # a variant that decides nothing may have fewer blocks
+    if not pairs:
+        return found
+    theirs, mine = [b.device_ms for b, _ in pairs], [o.device_ms for _, o in pairs]
+    middle = statistics.median(math.log(b / o) for b, o in zip(theirs, mine, strict=True))
+    other = speedup(theirs, mine, [host_term(base), host_term(ours, trusted=False)], trusted=False)
+    if middle < math.log(found["ratio"] * (1 - INPUT_DEPENDENT)):
+        return other | {"inputs": "other", "published_inputs": found}
+    return found | {"other_inputs": other}
+
+
+def word(ratio: dict[str, Any], noise: float) -> str:
+    """Return FAST, SLOW, SAME, AMBIGUOUS or UNCONFIRMED, from a speedup's interval and the noise of the A/A control.
+
+    UNCONFIRMED: it would be FAST, but the judge's clock confirms less than 1. SAME: the whole interval lies within the
+    noise, or within 1 % if that is larger.
+    """
+    low, high = ratio["ci95"]
+    if low > 1 + noise:
+        return "FAST" if ratio["at_least"] > 1 else "UNCONFIRMED"
+    if high < 1 - noise:
+        return "SLOW"
+    edge = max(noise, 0.01)
+    return "SAME" if 1 - edge <= low and high <= 1 + edge else "AMBIGUOUS"
+
+
+def noise(control: dict[str, Any] | None) -> float:
+    """Return how far the A/A control's interval reaches from 1, as a log, without the host's part."""
+    return max(abs(math.log(edge)) for edge in control.get("blocks_ci95", control["ci95"])) if control else 0.0

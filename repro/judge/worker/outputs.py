@@ -1,0 +1,162 @@
+"""A worker's facts about a solution's output: structure, memory, digests. The judge uses them as tripwires only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from repro.judge.gpu import commitment
+
+# Bytes sampled of an output that is not aligned to 8 bytes, for its digest.
+SMALL_BYTES = 1 << 20
+# An output of more values is described by that fact alone: digests of a million values took 72 s on an H200.
+MOST_VALUES = 1024
+# Output nested more deeply is described by that fact alone; each level takes two of the wire's levels.
+MOST_LEVELS = 8
+
+
+def wide(value: Any) -> bool:
+    """Return whether a structure has more than MOST_VALUES parts, or contains itself."""
+    todo, seen = [value], 0
+    while todo:
+        item = todo.pop()
+        seen += 1
+        if isinstance(item, tuple | list):
+            if seen + len(todo) + len(item) > MOST_VALUES:
+                return True
+            todo.extend(item)
+    return False
+
+
+def deep(value: Any) -> bool:
+    """Return whether a structure that is not wide has more than MOST_LEVELS levels."""
+    todo = [(value, 0)]
+    while todo:
+        item, level = todo.pop()
+        if isinstance(item, tuple | list):
+            if level == MOST_LEVELS:
+                return True
+            todo.extend((part, level + 1) for part in item)
+    return False
+
+
+def values(value: Any) -> list[Any]:
+    """Return an output's values in order; none of a wide or deep structure, which `describe` refuses."""
+    return [] if wide(value) or deep(value) else _values(value)
+
+
+def _values(value: Any) -> list[Any]:
+    return [part for item in value for part in _values(item)] if isinstance(value, tuple | list) else [value]
+
+
+def sums(value: Any) -> list[torch.Tensor]:
+    """Enqueue sums of an output's bits as integers, without waiting: they show whether it changes afterwards.
+
+    Eight bytes at a time, because torch would first copy the whole of narrower integers.
+    """
+    return [part for item in values(value) for part in _sums(item)]
+
+
+def _sums(value: Any) -> list[torch.Tensor]:
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
+        return []
+    if not value.numel() or not _dense(value):
+        return []
+    flat = value.detach().as_strided((value.numel(),), (1,)).view(torch.uint8)
+    even = flat.numel() // 8 * 8 if value.storage_offset() * value.element_size() % 8 == 0 else 0
+    if even == 0 and flat.numel() > SMALL_BYTES:
+        return [torch.sum(flat[:: flat.numel() // SMALL_BYTES], dtype=torch.int64)]
+    rest = torch.sum(flat[even:], dtype=torch.int64)
+    return [torch.sum(flat[:even].view(torch.int64)), rest] if even else [rest]
+
+
+def sealed(value: Any, key: bytes) -> list[tuple[bytes, int]]:
+    """Return the states (`digests.py`) and byte count of every plain tensor of an output."""
+    return [part for item in values(value) for part in _sealed(item, key)]
+
+
+def _sealed(value: Any, key: bytes) -> list[tuple[bytes, int]]:
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
+        return []
+    if value.is_complex():
+        return []
+    flat = memory(value, order(value))
+    if flat.data_ptr() % commitment.QUAD_BYTES:
+        flat = flat.clone()
+    return [(commitment.of(flat, key), flat.numel())]
+
+
+def memory(value: torch.Tensor, order: list[int]) -> torch.Tensor:
+    """Return a tensor's bytes with its dimensions in this order, without a copy if they lie so in memory."""
+    dense = value.detach().permute(order).contiguous()
+    flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any strides
+    return flat.view(torch.uint8)
+
+
+def part(value: Any, path: list[int], start: int, count: int, order: list[int] | None) -> torch.Tensor:
+    """Return elements [start, start + count) of one tensor of an output. order: of dimensions, None for their own."""
+    for index in path:
+        value = value[index]
+    tensor: torch.Tensor = value.detach()
+    if order is not None:
+        return memory(tensor, order).view(tensor.dtype)[start : start + count]
+    if tensor.is_contiguous() or tensor.dim() == 0:
+        return tensor.reshape(-1)[start : start + count]
+    row = tensor[0].numel()  # only these rows are copied, not the whole tensor
+    return tensor[start // row : -(-(start + count) // row)].reshape(-1)[start % row :][:count]
+
+
+def digest(parts: list[torch.Tensor]) -> list[int]:
+    """Wait for the sums and return them."""
+    return [int(part) for part in parts]
+
+
+def describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
+    """Return the structure, types and memory layout of a solution's output."""
+    if wide(value):
+        return {"kind": "other", "type": f"a structure of more than {MOST_VALUES} values"}
+    if deep(value):
+        return {"kind": "other", "type": f"a structure of more than {MOST_LEVELS} levels"}
+    return _describe(value, inputs)
+
+
+def _describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
+    if isinstance(value, tuple | list):
+        return {"kind": "sequence", "items": [_describe(item, inputs) for item in value]}
+    if not isinstance(value, torch.Tensor):
+        return {"kind": "other", "type": type(value).__name__}
+    facts: dict[str, Any] = {"kind": "tensor", "type": type(value).__name__, "plain": type(value) is torch.Tensor}
+    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
+        return facts | {"layout": str(value.layout)}
+    storages = {t.untyped_storage().data_ptr() for t in inputs if isinstance(t, torch.Tensor)}
+    return facts | {
+        "layout": str(value.layout),
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "shape": list(value.shape),
+        "dense": _dense(value),
+        "order": order(value),
+        "device": value.device.type,
+        "storage_bytes": value.untyped_storage().nbytes() - value.storage_offset() * value.element_size(),
+        "aliases_input": value.untyped_storage().data_ptr() in storages,
+    }
+
+
+def _dense(value: torch.Tensor) -> bool:
+    """Return whether the elements fill their memory without gaps or overlap, in some order of the dimensions."""
+    return value.permute(order(value)).is_contiguous()
+
+
+def order(value: torch.Tensor) -> list[int]:
+    """Return the dimensions by decreasing stride; dimensions of one element stay in place or go last."""
+    if value.is_contiguous():
+        return list(range(value.dim()))
+    return sorted(range(value.dim()), key=lambda d: (value.shape[d] > 1, value.stride(d)), reverse=True)
+
+
+def address(value: Any) -> int | None:
+    return value.data_ptr() if type(value) is torch.Tensor and value.layout is torch.strided else None
+
+
+def nbytes(value: torch.Tensor) -> int:
+    return value.numel() * value.element_size()

@@ -1,0 +1,408 @@
+"""The untrusted process: imports one solution and runs it on the judge's inputs.
+
+`__main__.py` starts it, confined. It answers each request with one JSON line. It holds no expected value, threshold or
+result. Its description of outputs is a tripwire; the judge decides by the bytes copied into its own buffer. Trusted
+instances of the same program run the torch baselines.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import contextlib
+import functools
+import importlib.util
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from repro import config
+from repro.errors import SolutionError
+from repro.judge.gpu import commitment, driver
+from repro.judge.gpu.shared_memory import open_ticket, view
+from repro.judge.sandbox import preload
+from repro.judge.sandbox.wire import Channel, ChannelClosed
+from repro.judge.source import provenance
+from repro.judge.timing import baselines
+from repro.judge.worker import binding, no_gpu, triton_interpreter
+from repro.judge.worker.outputs import address, describe, digest, nbytes, part, sealed, sums
+from repro.problems import catalogue
+from repro.problems.plan import WEIGHT_SEED, torch_dtype
+
+# Bound before a solution is imported, so that a solution cannot change them by patching torch.cuda.Event or time.
+_Event = torch.cuda.Event
+_elapsed = torch.cuda.Event.elapsed_time
+_record = torch.cuda.Event.record
+_synchronize = torch.cuda.synchronize
+_stream = torch.cuda.current_stream
+_clock_ns = time.perf_counter_ns
+_no_grad = torch.no_grad
+
+# A torch mode that a solution leaves on could do its work when the judge first touches the output.
+_MODES = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack)
+
+# Memory that a worker must leave free for the judge's chunks; the worker may use the rest.
+JUDGE_RESERVE_BYTES = 3 << 30
+# Outputs up to this size are kept during the next call, to see whether it returns the same memory.
+HOLD_BYTES = 256 << 20
+# Microseconds of a kernel between the wait for the inputs and the first event. Meanwhile the GPU switches from the
+# judge's context to this one, before the call's clock begins.
+LEAD_US = 20.0
+
+
+def no_modes() -> None:
+    """Raise SolutionError if a torch mode is still active after a call."""
+    if any(count() for count in _MODES):
+        raise SolutionError(
+            "deferred_write", "the call left a torch mode switched on, as torch.set_default_device does"
+        )
+
+
+class Worker:
+    """State of one worker: open buffers, the solution's module, its callables, its last output."""
+
+    def __init__(self, device: torch.device, scratch: Path | None, confined: dict[str, str] | None = None) -> None:
+        self.device, self.confined = device, confined or {}
+        self.scratch = scratch or Path(tempfile.mkdtemp(prefix="repro-dev-"))
+        self.cuda = device.type == "cuda"
+        self.buffers: dict[str, torch.Tensor] = {}
+        self.state: dict[str, torch.Tensor] = {}
+        self.calls: dict[str, Callable[..., Any]] = {}
+        self.output: Any = None
+        self.gate: driver.Gate | None = None
+        self.module: Any = None
+        self.source: Path | None = None
+        self.model: torch.nn.Module | None = None
+        self.built_with: Any = None
+        self.static = False
+        self.armed: Any = None
+        self.launched: Any = None
+        self.states: list[bytes] = []
+
+    def hello(self) -> dict[str, Any]:
+        """Return the ids of this process, its torch version, and how it is confined."""
+        return {"pid": os.getpid(), "uid": os.getuid(), "torch": torch.__version__, "confined": self.confined}
+
+    def attach(self, buffers: dict[str, Any]) -> dict[str, Any]:
+        """Open the shared buffers."""
+        if self.cuda:
+            torch.cuda.init()  # opening an IPC handle without a context is a segmentation fault
+            torch.empty(1, device=self.device)
+            total = torch.cuda.get_device_properties(self.device).total_memory
+            torch.cuda.set_per_process_memory_fraction(max(0.1, 1 - JUDGE_RESERVE_BYTES / total))
+        self.buffers = {name: open_ticket(ticket, self.device) for name, ticket in buffers.items()}
+        return {}
+
+    def define(self, source: str | None, entry: str, problem: dict[str, Any], inputs: int) -> dict[str, Any]:
+        """Import the problem, and the solution if `source` (base64) is given; check that it defines `entry`."""
+        overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in problem["overrides"].items()}
+        file = self.scratch / "problem.py"
+        file.write_bytes(base64.b64decode(problem["source"]))
+        self.problem = catalogue.Problem(problem["id"], problem["id"], file, problem["dtype"], "", overrides)
+        self.entry, self.input_count = entry, inputs
+        self.problem_module = self.problem.module()
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
+        if source is None:
+            self.module = self.problem_module
+            return {}
+        self.source = self.scratch / "solution.py"
+        text = base64.b64decode(source)
+        self.source.write_bytes(text)
+        spec = importlib.util.spec_from_file_location("solution", self.source)
+        assert spec is not None and spec.loader is not None
+        self.module = importlib.util.module_from_spec(spec)
+        sys.modules["solution"] = self.module
+        try:
+            spec.loader.exec_module(self.module)
+        except SyntaxError as error:
+            raise SolutionError("syntax_error", f"line {error.lineno}: {error.msg}") from error
+        except BaseException as error:
+            code = self._code(error, "import_error")
+            raise SolutionError(code, f"{type(error).__name__}: {error}") from error
+        if not callable(getattr(self.module, entry, None)):
+            if not ast.parse(text).body:  # a stand-in's comment says why there is no solution
+                raise SolutionError("missing", text.decode(errors="replace").strip("# \t\r\n.") or "the file is empty")
+            raise SolutionError("no_entry", f"no {entry} to call: the file must define ModelNew or kernel_function")
+        return {}
+
+    def _code(self, error: BaseException, otherwise: str) -> str:
+        """The reason code of an exception: without a GPU, one that asks for a GPU has a code of its own."""
+        return "needs_cuda" if not self.cuda and no_gpu.lacks_gpu(error) else otherwise
+
+    def piece(self, name: str, dtype: str, shape: list[int], start: int, count: int) -> dict[str, Any]:
+        """Copy elements [start, start + count) of one tensor of the state dict from the staging buffer."""
+        kind = getattr(torch, dtype)
+        if start == 0:
+            self.state[name] = torch.empty(shape, dtype=kind, device=self.device)
+        flat = self.state[name].view(-1)
+        flat[start : start + count].copy_(view(self.buffers["staging"], kind, (count,)))
+        if self.device.type == "cuda":
+            _synchronize()  # the judge overwrites the staging buffer after the answer
+        return {}
+
+    def load(self, init: list[Any], variants: list[str]) -> dict[str, Any]:
+        """Build the model if it is new or its constructor arguments changed, then load the weights strictly."""
+        init = [tuple(v) if isinstance(v, list) else v for v in init]
+        state, self.state = self.state, {}
+        name = "Model" if self.entry == "kernel_function" else self.entry
+        owner = self.problem_module if self.entry in ("kernel_function", "Model") else self.module
+        if self.model is None or self.built_with != init:
+            self.model = None
+            torch.manual_seed(WEIGHT_SEED)
+            model = getattr(owner, name)(*init)
+            if not isinstance(model, torch.nn.Module):
+                raise SolutionError("not_a_module", f"{name} is not a torch.nn.Module")
+            self.model = model.to(torch_dtype(self.problem.dtype)).to(self.device).eval()
+            self.built_with = init
+        try:
+            self.model.load_state_dict(state, strict=True)
+        except RuntimeError as error:
+            raise SolutionError("state_dict_mismatch", str(error)) from error
+        self.bind(variants)
+        return {}
+
+    def bind(self, variants: list[str]) -> None:
+        """Make a callable for each variant."""
+        assert self.model is not None
+        for variant in variants:
+            if self.entry == "Model":
+                if variant not in self.calls:
+                    self.calls[variant] = baselines.callable_of(variant, self.model)
+            elif self.entry == "kernel_function":
+                function = self.module.kernel_function
+                self.calls[variant] = binding.bind(function, self.model, self.input_count, self.built_with)
+            else:
+                self.calls[variant] = self.model
+
+    def _inputs(self, inputs: list[dict[str, Any]]) -> list[Any]:
+        return [
+            view(self.buffers[i["slot"]], getattr(torch, i["dtype"]), tuple(i["shape"])) if "slot" in i else i["value"]
+            for i in inputs
+        ]
+
+    def _flags(self, variant: str) -> None:
+        if self.entry == "Model":
+            baselines.set_flags(variant)
+
+    def modes(self) -> dict[str, Any]:
+        """Return the global modes that change a call's result or cost."""
+        return {
+            "grad": torch.is_grad_enabled(),
+            "cudnn_tf32": torch.backends.cudnn.allow_tf32,
+            "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+            "allocator": config.allocator(),
+            "threads": torch.get_num_threads(),
+        }
+
+    def run(self, variant: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """Make one call and keep its output for `fetch`."""
+        values = self._inputs(inputs)
+        before = address(self.output)
+        held = self.output if before is not None and nbytes(self.output) <= HOLD_BYTES else None
+        self.output = None
+        self._flags(variant)
+        with _no_grad():
+            self.output = self.calls[variant](*values)
+        no_modes()
+        bits = digest(sums(self.output))
+        if self.cuda:
+            _synchronize()
+        self.static = self.static or (held is not None and address(self.output) == before)
+        return {"output": describe(self.output, values), "digest": bits, "static": self.static}
+
+    def again(self) -> dict[str, Any]:
+        """Return the digest of the kept output as it is now."""
+        if self.cuda:
+            _synchronize()
+        return {"digest": digest(sums(self.output))}
+
+    def fetch(self, path: list[int], start: int, count: int, order: list[int] | None = None) -> dict[str, Any]:
+        """Copy some elements of one output tensor (`outputs.part`) into the staging buffer."""
+        flat = part(self.output, path, start, count, order)
+        view(self.buffers["staging"], flat.dtype, (count,)).copy_(flat)
+        if self.device.type == "cuda":
+            _synchronize()
+        return {}
+
+    def release(self) -> dict[str, Any]:
+        """Free the output and cached memory for the next variant."""
+        self.output = None
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return {}
+
+    def peak(self) -> dict[str, Any]:
+        """Return the peak bytes since the last such request: of tensors, and reserved by the allocator."""
+        if self.device.type != "cuda":
+            return {"allocated": None, "reserved": None}
+        facts = {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}
+        torch.cuda.reset_peak_memory_stats()
+        return facts
+
+    def arm(self, variant: str, inputs: list[dict[str, Any]], gate_us: float) -> dict[str, Any]:
+        """Prepare a timed call as far as possible before its inputs exist, without launching it."""
+        self.output = self.launched = None
+        self._flags(variant)
+        events = (_Event(enable_timing=True), _Event(enable_timing=True)) if self.cuda else None
+        if self.cuda:
+            driver.reset_persisting()
+            _synchronize()
+        self.armed = (self._inputs(inputs), self.calls[variant], gate_us, events)
+        return {}
+
+    def launch(self, number: int) -> dict[str, Any]:
+        """Enqueue the armed call behind a wait for the judge's gate to reach `number`, before its inputs exist.
+
+        Return how long that took, ms. Without a GPU nothing is enqueued; `go` makes the call.
+        """
+        with _no_grad():
+            before, begin = self.modes(), _clock_ns()
+            if self.cuda:
+                stream = _stream()
+                driver.wait_for(self.buffers["gate"], number, stream)
+                if self.gate is not None:
+                    self.gate(LEAD_US, stream)
+                self._enqueue(stream)
+                self.launched = before, (_clock_ns() - begin) / 1e6
+        return {"launch_ms": (_clock_ns() - begin) / 1e6}
+
+    def _enqueue(self, stream: Any) -> None:
+        values, call, _, events = self.armed
+        _record(events[0], stream)
+        self.output = call(*values)
+        _record(events[1], stream)
+
+    def go(self) -> dict[str, Any]:
+        """Make one timed call, or wait for the call that `launch` enqueued.
+
+        Return milliseconds: device_ms by CUDA events, host_ms by the host's clock from now on, launch_ms until
+        everything was launched. Without a gate, host_ms is the whole latency from an idle device to a waiting host.
+        """
+        values, call, gate_us, events = self.armed
+        with _no_grad():
+            before, launch_ms = self.launched or (self.modes(), 0.0)
+            begin = _clock_ns()
+            if events is None:
+                self.output = call(*values)
+                launch_ms = host_ms = device_ms = (_clock_ns() - begin) / 1e6
+            else:
+                if self.launched is None:
+                    stream = _stream()
+                    if gate_us and self.gate is not None:
+                        self.gate(gate_us, stream)
+                    self._enqueue(stream)
+                    launch_ms = (_clock_ns() - begin) / 1e6
+                _synchronize()
+                host_ms = (_clock_ns() - begin) / 1e6
+                device_ms = float(_elapsed(*events))
+            no_modes()
+            times = {"device_ms": device_ms, "host_ms": host_ms, "launch_ms": launch_ms}
+            return times | {"modes": [before, self.modes()]}
+
+    def seal(self, key: str) -> dict[str, Any]:
+        """Return the root of each tensor of the last timed output, which commits this process to it."""
+        secret = bytes.fromhex(key)
+        with _no_grad():
+            found = sealed(self.output, secret)
+        self.states = [states for states, _ in found]
+        return {"roots": [commitment.root(states, size, secret) for states, size in found]}
+
+    def look(self) -> dict[str, Any]:
+        """Return the description of the last timed output, and the states behind the roots."""
+        told = [base64.b64encode(states).decode() for states in self.states]
+        return {"output": describe(self.output, self.armed[0]), "states": told}
+
+    def prepare(self) -> dict[str, Any]:
+        """Load the gate and digest kernels, and end compilation processes."""
+        preload.quiet()
+        if self.cuda and self.gate is None:
+            self.gate = driver.Gate(self.device)
+            self.gate(10, _stream())
+            commitment.prepare(self.device)
+            _synchronize()
+        return {}
+
+    def hot(self, variant: str, inputs: list[dict[str, Any]], calls: int) -> dict[str, Any]:
+        """Return the mean of `calls` calls back to back on the same inputs, ms, without flushing caches."""
+        self.output = None
+        self._flags(variant)
+        values, call = self._inputs(inputs), self.calls[variant]
+        with _no_grad():
+            self.output = call(*values)
+            start, end = _Event(enable_timing=True), _Event(enable_timing=True)
+            _synchronize()
+            _record(start, _stream())
+            for _ in range(calls):
+                self.output = None
+                self.output = call(*values)
+            _record(end, _stream())
+            _synchronize()
+        return {"ms": float(_elapsed(start, end)) / calls}
+
+    def profile(self, variant: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the kernels of one call, as the profiler names them."""
+        self.output = None
+        self._flags(variant)
+        values = self._inputs(inputs)
+        with _no_grad():
+            kernels, reason = provenance.profile(functools.partial(self.calls[variant], *values))
+        return {"kernels": kernels[: provenance.MOST_KERNELS], "reason": reason}
+
+    def drop(self) -> dict[str, Any]:
+        """Free everything."""
+        self.output = self.model = None
+        self.calls.clear()
+        self.state.clear()
+        return self.release()
+
+
+def answer(worker: Worker, message: dict[str, Any]) -> dict[str, Any]:
+    """Answer one request; an exception becomes an answer with a reason code."""
+    op = message.pop("op")
+    try:
+        result: dict[str, Any] = getattr(worker, op)(**message)
+        return result
+    except SolutionError as error:
+        return {"error": error.detail, "code": error.code}
+    except torch.cuda.OutOfMemoryError as error:
+        return {"error": str(error), "code": "out_of_memory"}
+    except MemoryError as error:
+        return {"error": f"MemoryError: {error}", "code": "out_of_memory"}
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        # torch's CPU allocator raises a plain RuntimeError
+        full = "DefaultCPUAllocator: can't allocate memory" in str(error)
+        code = "out_of_memory" if full else worker._code(error, "exception")
+        return {"error": f"{type(error).__name__}: {error} ({where})", "code": code}
+
+
+def serve(
+    read_fd: int, write_fd: int, device: str, scratch: Path, confined: dict[str, str], *, compiles: bool = False
+) -> None:
+    """Answer requests until the judge closes the pipe. compiles: the judge will ask for torch.compile."""
+    channel = Channel(read_fd, write_fd, from_judge=True)
+    for fd in (channel.read_fd, channel.write_fd):
+        os.set_inheritable(fd, False)
+    worker = Worker(torch.device(device), scratch, confined)
+    if worker.cuda:
+        preload.triton()
+        if compiles:
+            preload.compiler()
+    else:
+        torch.set_num_threads(1)
+        triton_interpreter.mend()
+    with contextlib.suppress(ChannelClosed):
+        while True:
+            message = channel.receive()
+            number = message.pop("n")
+            channel.send(answer(worker, message) | {"n": number})

@@ -1,0 +1,218 @@
+"""Problems: KernelBench-protocol files, their suites, sizes and work."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+import types
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from repro import config
+from repro.errors import JudgeError, UsageError
+from repro.problems import constants
+
+SIZES = ("full", "smoke")
+ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
+# Standard deviation of signed normal inputs; "negative": the published draw with its sign turned; or "spike": the
+# published draw with one element in 8191 far outside it.
+Stress = float | str
+# Height of those elements in deviations of the draw.
+SPIKE_FACTOR = 16.0
+# The share of the counted arithmetic that the best known algorithm needs: one level of Strassen is 7/8 and two are
+# 0.77; a convolution by Winograd's F(4x4, 3x3) is a quarter.
+FAST_ALGORITHM = 0.75
+SHORT = {"float32": "", "bfloat16": "@bf16", "float16": "@fp16"}
+
+
+@dataclass(frozen=True)
+class Work:
+    """Compulsory traffic in elements and arithmetic in operations, at full size. Source: suites.toml.
+
+    fast_algorithm: the share of `flop` that an algorithm other than the plain one may get away with.
+    """
+
+    read_elements: int
+    written_elements: int
+    flop: int
+    fast_algorithm: float = FAST_ALGORITHM
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem at one size and dtype."""
+
+    id: str
+    name: str
+    path: Path
+    dtype: str
+    size: str
+    overrides: dict[str, Any] = field(default_factory=dict)
+    batch_inputs: tuple[int, ...] = ()
+    batch_dims: int = 1
+    stress: Stress = 1.0
+    stress_run: int = 1
+    spike: float | tuple[float, ...] = SPIKE_FACTOR
+    neighbour: dict[str, Any] = field(default_factory=dict)
+    native_signal: bool = True
+    perturbed_init: dict[int, Any] = field(default_factory=dict)
+    work: Work | None = None
+
+    @property
+    def key(self) -> str:
+        """The id with its dtype where that is not float32: `L1_36`, `L1_36@bf16`."""
+        return self.id + SHORT[self.dtype]
+
+    def spike_of(self, i: int) -> float:
+        """Height of the spikes of input i, in its own deviations."""
+        return self.spike[i] if isinstance(self.spike, tuple) else self.spike
+
+    def neighbouring(self) -> Problem | None:
+        """The same problem, constructor arguments and weights at other sizes, or None where it has none."""
+        if not self.neighbour:
+            return None
+        return replace(self, overrides=self.overrides | self.neighbour, neighbour={}, work=None)
+
+    def module(self) -> types.ModuleType:
+        """A fresh execution of the problem file with this size's overrides.
+
+        Raises JudgeError where the file does not run or lacks a part of the protocol.
+        """
+        module = types.ModuleType(f"problem_{self.id}")
+        module.__file__ = str(self.path)
+        source = self.path.read_bytes()
+        try:
+            text: Any = source
+            if self.overrides:
+                text, helpers = constants.rewritten(source, str(self.path), self.overrides)
+                module.__dict__.update(helpers)
+            exec(compile(text, str(self.path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+        except Exception as error:
+            raise JudgeError(f"problem file {self.path} does not run", f"{type(error).__name__}: {error}") from error
+        unknown = [name for name in self.overrides if not constants.holds(source, name)]
+        if unknown:
+            raise JudgeError(f"problem file {self.path} has no module-level name {', '.join(unknown)}")
+        return module
+
+    def check_names(self, overrides: dict[str, Any]) -> None:
+        """Raises UsageError where the file has no constant of a name that `--set` gave."""
+        source = self.path.read_bytes()
+        unknown = [name for name in overrides if not constants.holds(source, name)]
+        if unknown:
+            there = ", ".join(constants.names(source)) or "none"
+            raise UsageError(f"{self.path.name} has no constant {', '.join(unknown)}", f"its constants are {there}")
+
+    def init_inputs(self, module: types.ModuleType, *, perturbed: bool = False) -> list[Any]:
+        """Constructor arguments, after the perturbation of `perturbed_init` where asked."""
+        values = list(module.get_init_inputs())
+        if perturbed:
+            for position, value in self.perturbed_init.items():
+                values[position] = value
+        return values
+
+
+@cache
+def _catalogue() -> dict[str, Any]:
+    return tomllib.loads((config.PROBLEMS_DIR / "suites.toml").read_text())
+
+
+def suites() -> dict[str, list[str]]:
+    """Suite name -> problem ids, in the published order."""
+    return {name: list(suite["problems"]) for name, suite in _catalogue()["suite"].items()}
+
+
+def ids() -> list[str]:
+    """All shipped problem ids, by level and number."""
+    return sorted(_catalogue()["problem"], key=lambda i: tuple(map(int, re.findall(r"\d+", i))))
+
+
+def _overrides(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+
+
+def load(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Problem:
+    """A shipped problem by id (`L1_36`, or `L1_36@bf16`). Raises UsageError for an unknown id."""
+    bare, _, suffix = problem_id.partition("@")
+    if suffix:
+        dtype = {v: k for k, v in SHORT.items()}.get("@" + suffix, "")
+    entry = _catalogue()["problem"].get(bare)
+    if entry is None or not dtype:
+        raise UsageError(f"no problem {problem_id!r}", f"shipped are {', '.join(ids())}", "Or give a file's path.")
+    path = config.PROBLEMS_DIR / entry["file"]
+    spike = entry.get("spike_smoke" if size == "smoke" and "spike_smoke" in entry else "spike", SPIKE_FACTOR)
+    return Problem(
+        id=bare,
+        name=path.stem.removeprefix(bare + "_"),
+        path=path,
+        dtype=dtype,
+        size=size,
+        overrides=_overrides(entry["smoke"]) if size == "smoke" else {},
+        batch_inputs=tuple(entry["batch_inputs"]),
+        batch_dims=entry.get("batch_dims", 1),
+        stress=entry["stress"],
+        stress_run=entry.get("stress_run_smoke" if size == "smoke" else "stress_run", 1),
+        spike=tuple(spike) if isinstance(spike, list) else spike,
+        neighbour=_overrides(entry.get("neighbour_smoke" if size == "smoke" else "neighbour", {})),
+        native_signal=entry.get("native_signal", True),
+        perturbed_init={int(k): v for k, v in entry.get("perturbed_init", {}).items()},
+        work=_work(entry) if size == "full" else None,
+    )
+
+
+def _work(entry: dict[str, Any]) -> Work:
+    share = entry.get("fast_algorithm", FAST_ALGORITHM)
+    return Work(entry["read_elements"], entry["written_elements"], entry["flop"], share)
+
+
+def load_file(path: Path, *, dtype: str = "float32", size: str = "full") -> Problem:
+    """Any KernelBench file on disk. Raises UsageError where it is not one (read, not run)."""
+    try:
+        tree = ast.parse(path.read_text(), str(path))
+    except OSError as error:
+        raise UsageError(f"cannot read problem {path}", error.strerror or str(error)) from error
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"problem {path} is not Python", str(error)) from error
+    names = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    missing = {"Model", "get_inputs", "get_init_inputs"} - names
+    if missing:
+        raise UsageError(f"{path} is not a KernelBench problem", f"it does not define {', '.join(sorted(missing))}")
+    return Problem(id=path.stem, name=path.stem, path=path.resolve(), dtype=dtype, size=size)
+
+
+def resolve(spec: str, *, size: str, dtype: str = "float32") -> Problem:
+    """`--problem`: an id of ours or the path of a KernelBench file."""
+    if spec.endswith(".py") or "/" in spec:
+        return load_file(Path(spec), dtype=dtype, size=size)
+    return load(spec, size=size, dtype=dtype)
+
+
+def suite(name: str, *, size: str, only: list[str] | None = None) -> list[Problem]:
+    """The problems of a suite; `only` narrows them (ids). Raises UsageError for a name that is not in it."""
+    entry = _catalogue()["suite"].get(name)
+    if entry is None:
+        raise UsageError(f"no suite {name!r}", f"there are {', '.join(suites())}")
+    chosen = [i for i in entry["problems"] if not only or i in only]
+    foreign = [i for i in only or [] if i not in entry["problems"]]
+    if foreign:
+        raise UsageError(
+            f"no problem {', '.join(foreign)} in suite {name}", f"its problems are {', '.join(entry['problems'])}"
+        )
+    return [load(i, size=size, dtype=entry["dtype"]) for i in chosen]
+
+
+def id_in(name: str) -> str | None:
+    """The shipped problem id at the beginning of a file or folder name, or None."""
+    match = re.match(r"L(\d)_0*(\d+)(?!\d)", name)
+    if match:
+        level, number = match.groups()
+        return next((i for i in ids() if i.startswith(f"L{level}_") and int(i[3:]) == int(number)), None)
+    return None
+
+
+def as_known(problem: Problem, problem_id: str) -> Problem:
+    """A problem file from elsewhere with the sizes, stress and work that we know for this id."""
+    known = load(problem_id, size=problem.size, dtype=problem.dtype)
+    return replace(known, path=problem.path)

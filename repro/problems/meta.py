@@ -1,0 +1,156 @@
+"""Runs of a problem on torch's meta device: shapes, arithmetic and traffic without memory."""
+
+from __future__ import annotations
+
+import sys
+import types
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from repro.errors import JudgeError
+from repro.problems.plan import Plan, build, torch_dtype
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    """Stand in for torch._dynamo, which meta functions written in Python import at their first call. The import takes
+    a second, and nothing is compiled here."""
+    name = "torch._dynamo"
+    if name in sys.modules:
+        yield
+        return
+    asked: list[Any] = []
+
+    def disable(function: Any, *_: Any, **__: Any) -> Any:
+        asked.append(function)
+        return function
+
+    stand_in = types.ModuleType(name)
+    stand_in.disable = disable  # type: ignore[attr-defined]
+    sys.modules[name] = stand_in
+    try:
+        yield
+    finally:
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
+        for function in asked:  # each notes that it was left out
+            with suppress(AttributeError):
+                del function.__dynamo_disable
+
+
+def model(plan: Plan, init: list[Any]) -> torch.nn.Module:
+    """The Model with these constructor arguments, without memory. One whose constructor reads values of tensors is
+    built on the CPU. Raises JudgeError where it cannot be built there either."""
+    try:
+        with torch.device("meta"):
+            found: torch.nn.Module = plan.module.Model(*init)
+    except Exception:
+        return build(plan.problem, plan.module, init).to("meta")
+    return found.to(torch_dtype(plan.problem.dtype)).eval()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a Model: its state dict, the inputs that it was given, and what it returned."""
+
+    state: dict[str, torch.Tensor]
+    inputs: list[Any]
+    value: Any
+
+
+class _Recurrent(TorchFunctionMode):
+    """Gives outputs of recurrent layers by their shapes. Step by step on the meta device an LSTM of 6 layers and 512
+    steps takes a minute."""
+
+    NAMES = frozenset("lstm gru rnn_tanh rnn_relu".split())
+
+    def __init__(self, tally: Tally | None) -> None:
+        super().__init__()
+        self.tally = tally
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # a packed sequence has its batch sizes in second place, and is left to torch
+        if getattr(func, "__name__", "") not in self.NAMES or len(args) != 9 or not isinstance(args[2], list):
+            return func(*args, **(kwargs or {}))
+        x, states, weights, _, _, _, _, bidirectional, _ = args
+        states = list(states) if isinstance(states, list | tuple) else [states]
+        width = states[0].shape[-1] * (2 if bidirectional else 1)
+        if self.tally is not None:
+            steps = x.numel() // x.shape[-1]
+            self.tally.flop += sum(2 * w.numel() * steps for w in weights if w.dim() == 2)
+        return (x.new_empty((*x.shape[:-1], width)), *(torch.empty_like(state) for state in states))
+
+
+def run(plan: Plan, init: list[Any], mode: Tally | None = None) -> Run:
+    """Run the Model with these constructor arguments. mode: counts what it computes. Raises JudgeError where it
+    fails."""
+    built = model(plan, init)
+    inputs = [torch.empty(s[0], dtype=s[1], device="meta") if i in plan.tensors else s for i, s in enumerate(plan.spec)]
+
+    def call() -> Any:
+        with _Recurrent(mode), mode or nullcontext():
+            return built(*inputs)
+
+    try:
+        try:
+            with torch.no_grad(), _uncompiled():
+                return Run(built.state_dict(), inputs, call())
+        except Exception:  # its own, or one that the stand-in brought about
+            with torch.no_grad():
+                return Run(built.state_dict(), inputs, call())
+    except Exception as error:
+        name = plan.problem.path.name
+        raise JudgeError(f"Model of {name} fails on the meta device", f"{type(error).__name__}: {error}") from error
+
+
+@dataclass
+class Tally(TorchDispatchMode):
+    """What a run computes: operations, elements that it writes, and the most elements that lived at once."""
+
+    flop: int = 0
+    written: int = 0
+    peak: int = 0
+    live: dict[int, tuple[int, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.now = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        for tensor in tree_leaves((args, kwargs)):
+            if isinstance(tensor, torch.Tensor):
+                self._note(tensor, written=False)  # an input or a weight: it is there already
+        out = func(*args, **kwargs)
+        count = flop_registry.get(func._overloadpacket)
+        if count is not None:
+            self.flop += int(count(*args, **kwargs, out_val=out))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                self._note(tensor)
+        return out
+
+    def _note(self, tensor: torch.Tensor, *, written: bool = True) -> None:
+        """Counts a tensor that is no view of one that is known."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self.live:
+            return
+        count = storage.nbytes() // max(1, tensor.element_size()) if written else 0
+        self.written += count
+        self.now += count
+        self.peak = max(self.peak, self.now)
+
+        def gone(_: Any) -> None:
+            self.now -= self.live.pop(key)[0]
+
+        self.live[key] = (count, weakref.ref(storage, gone))

@@ -1,0 +1,258 @@
+"""Inputs and weights of a problem: the unmodified `get_inputs()`, with random draws from the counter-based generator.
+
+`plan()` runs `get_inputs()` once on the meta device and records the random draw behind each input. An input that is a
+plain draw becomes a recipe: any range of its elements can be made again in place, without the rest. Other inputs
+(arithmetic on a draw, a mask, a Python number) are made again by running `get_inputs()`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from repro.errors import JudgeError
+from repro.inputs.recipes import Recipe, spike
+from repro.problems.catalogue import Problem, Stress
+
+WEIGHT_SEED = 42
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Return float32, bfloat16 or float16 as torch's dtype."""
+    return _DTYPES[name]
+
+
+def _shape(args: Sequence[Any]) -> tuple[int, ...]:
+    if len(args) == 1 and isinstance(args[0], list | tuple | torch.Size):
+        args = args[0]
+    return tuple(int(size) for size in args)
+
+
+class Served(TorchFunctionMode):
+    """Serves torch's random functions from `philox` while active. `drawn` maps id(tensor) -> (tensor, recipe, version).
+
+    On the meta device nothing is computed. Draws are numbered in order. Functions that it does not serve (multinomial,
+    bernoulli, ...) use torch's own generator and are recorded in `foreign`.
+    """
+
+    FOREIGN = frozenset(
+        "bernoulli bernoulli_ multinomial poisson normal normal_ uniform_ random_ "
+        "exponential_ cauchy_ log_normal_ geometric_ dropout".split()
+    )
+
+    def __init__(self, device: torch.device, seed: int) -> None:
+        super().__init__()
+        self.device, self.seed = device, seed
+        self.count = 0
+        self.drawn: dict[int, tuple[torch.Tensor, Recipe, int]] = {}
+        self.foreign: list[str] = []
+
+    def _draw(
+        self, kind: str, shape: tuple[int, ...], dtype: torch.dtype | None, low: int = 0, high: int = 1
+    ) -> torch.Tensor:
+        default = torch.int64 if kind == "integer" else torch.get_default_dtype()
+        recipe = Recipe(kind, self.count, shape, dtype or default, low, high)
+        self.count += 1
+        out = torch.empty(shape, dtype=recipe.dtype, device=self.device)
+        if self.device.type != "meta":
+            recipe.fill(out, self.seed)
+        self.drawn[id(out)] = (out, recipe, out._version)
+        return out
+
+    def _permutation(self, n: int, dtype: torch.dtype | None) -> torch.Tensor:
+        """Return a permutation of n, by a stable sort: of 100,000 keys of 24 bits some are equal."""
+        return torch.argsort(self._draw("uniform", (n,), torch.float32), stable=True).to(dtype or torch.int64)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        dtype = kwargs.get("dtype")
+        name = getattr(func, "__name__", "")
+        if func in (torch.rand, torch.randn):
+            shape = _shape(args or (kwargs["size"],))
+            return self._draw("uniform" if func is torch.rand else "normal", shape, dtype)
+        if func in (torch.rand_like, torch.randn_like):
+            kind = "uniform" if func is torch.rand_like else "normal"
+            like = args[0] if args else kwargs["input"]
+            return self._draw(kind, tuple(like.shape), dtype or like.dtype)
+        if func in (torch.randint, torch.randint_like):
+            values = list(args)
+            if func is torch.randint_like:
+                like = values.pop(0) if values else kwargs["input"]
+                shape, dtype = tuple(like.shape), dtype or like.dtype
+            else:
+                shape = _shape((kwargs["size"] if "size" in kwargs else values.pop(),))
+            high = int(kwargs["high"] if "high" in kwargs else values.pop())
+            low = int(kwargs["low"] if "low" in kwargs else values.pop() if values else 0)
+            return self._draw("integer", shape, dtype, low, high)
+        if func is torch.randperm:
+            return self._permutation(int(args[0] if args else kwargs["n"]), dtype)
+        if name in self.FOREIGN:
+            self.foreign.append(name)
+        return func(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The inputs of a problem as recipes, or None for an input that only `get_inputs()` can make.
+
+    spec: for each input (shape, dtype), or the plain Python value. foreign: random functions that torch itself served.
+    """
+
+    problem: Problem
+    module: types.ModuleType
+    recipes: tuple[Recipe | None, ...]
+    spec: tuple[Any, ...]
+    foreign: tuple[str, ...]
+
+    @property
+    def tensors(self) -> list[int]:
+        """Return the indices of the inputs that are tensors."""
+        return [i for i, spec in enumerate(self.spec) if isinstance(spec, tuple) and isinstance(spec[0], torch.Size)]
+
+    @property
+    def batch(self) -> int | None:
+        """Return the rows, the product of the batch dimensions; None if the problem cannot be split."""
+        chosen = self.problem.batch_inputs
+        if not chosen or any(self.recipes[i] is None for i in chosen):
+            return None
+        return int(math.prod(self.spec[chosen[0]][0][: self.problem.batch_dims]))
+
+    def nbytes(self, i: int) -> int:
+        """Return the bytes of tensor input i."""
+        shape, dtype = self.spec[i]
+        return int(math.prod(shape) * dtype.itemsize)
+
+    def recipe(self, i: int, stress: Stress | None) -> Recipe | None:
+        """Return the recipe of input i, stressed if `stress` is given; None without a recipe."""
+        recipe = self.recipes[i]
+        if recipe is None or stress is None:
+            return recipe
+        return recipe.stressed(stress, self.problem.spike_of(i), self.problem.stress_run)
+
+    def make(self, seed: int, device: torch.device, *, stress: Stress | None = None) -> list[Any]:
+        """Return all inputs, newly allocated."""
+        return [self.rows(i, None, values, seed, device, stress) for i, values in enumerate(self._others(seed, device))]
+
+    def _others(self, seed: int, device: torch.device) -> list[Any]:
+        """Return what `get_inputs()` gives for inputs without a recipe; None for the others."""
+        if all(r is not None for r in self.recipes):
+            return [None] * len(self.recipes)
+        torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+        with torch.device(device), Served(device, seed):
+            return list(self.module.get_inputs())
+
+    def rows(
+        self, i: int, rows: slice | None, made: Any, seed: int, device: torch.device, stress: Stress | None
+    ) -> Any:
+        """Return input i, or its rows [rows.start, rows.stop) with the batch dimensions flattened into the first.
+
+        made: the value of an input without a recipe.
+        """
+        recipe = self.recipe(i, stress)
+        if recipe is None:
+            return self._cast(made, stress, seed, i)
+        shape, start = recipe.shape, 0
+        if rows is not None and i in self.problem.batch_inputs:
+            dims = self.problem.batch_dims
+            start = rows.start * math.prod(shape[dims:])
+            shape = (rows.stop - rows.start, *[1] * (dims - 1), *shape[dims:])
+        return recipe.fill(torch.empty(shape, dtype=recipe.dtype, device=device), seed, start)
+
+    def _cast(self, value: Any, stress: Stress | None, seed: int, i: int) -> Any:
+        """Return an input without a recipe, stressed, in the problem's dtype.
+
+        Spikes are in units of its own deviation, rounded to four digits, because devices sum in different orders.
+        """
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            if stress == "negative":
+                value = -value
+            elif stress == "spike":
+                deviation = float(f"{float(value.double().std(correction=0)):.4g}") if value.numel() else 0.0
+                height = self.problem.spike_of(i) * deviation
+                if height > 0 and math.isfinite(height):
+                    value = value.clone(memory_format=torch.contiguous_format)
+                    spike(value, height, seed, i, value.numel())
+            elif stress is not None:
+                value = (value - 0.5) * (math.sqrt(12) * float(stress))
+            return value.to(torch_dtype(self.problem.dtype)).contiguous()
+        return value.contiguous() if isinstance(value, torch.Tensor) else value
+
+    def chunk(self, rows: slice | None, seed: int, device: torch.device, stress: Stress | None) -> list[Any]:
+        """Return all inputs, the batched ones narrowed to `rows`. Without `rows`, the whole."""
+        others = self._others(seed, device)
+        return [self.rows(i, rows, others[i], seed, device, stress) for i in range(len(self.recipes))]
+
+
+def plan(problem: Problem) -> Plan:
+    """Run `get_inputs()` on the meta device and record each input's draw. Raises JudgeError if it fails."""
+    module = problem.module()
+    meta = torch.device("meta")
+    served = Served(meta, 0)
+    try:
+        with torch.device(meta), served:
+            values = list(module.get_inputs())
+    except Exception as error:
+        raise JudgeError(f"get_inputs() of {problem.path.name} fails", f"{type(error).__name__}: {error}") from error
+    dtype = torch_dtype(problem.dtype)
+    recipes: list[Recipe | None] = []
+    spec: list[Any] = []
+    for value in values:
+        entry = served.drawn.get(id(value)) if isinstance(value, torch.Tensor) else None
+        recipe = None
+        if entry is not None and entry[0] is value and value._version == entry[2]:
+            drawn = entry[1]
+            kept = dtype if drawn.dtype.is_floating_point else drawn.dtype
+            recipe = Recipe(drawn.kind, drawn.index, drawn.shape, kept, drawn.low, drawn.high, drawn.std)
+        recipes.append(recipe)
+        if isinstance(value, torch.Tensor):
+            spec.append((value.shape, dtype if value.is_floating_point() else value.dtype))
+        else:
+            spec.append(value)
+    return Plan(problem, module, tuple(recipes), tuple(spec), tuple(served.foreign))
+
+
+@dataclass
+class Weights:
+    """A state dict on the CPU, with the constructor arguments that it belongs to."""
+
+    init: list[Any]
+    state: dict[str, torch.Tensor]
+
+    @property
+    def sha256(self) -> str:
+        """Return the hash of names, dtypes, shapes and bytes, in the order of the state dict."""
+        digest = hashlib.sha256()
+        for name, value in self.state.items():
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            digest.update(value.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+
+def weights(problem: Problem, module: types.ModuleType, *, perturbed: bool = False) -> Weights:
+    """Return the published weights: the problem's own initialisation on the CPU under a fixed seed, in its dtype."""
+    init = problem.init_inputs(module, perturbed=perturbed)
+    model = build(problem, module, init, seed=WEIGHT_SEED)
+    return Weights(init, {name: value.detach().clone() for name, value in model.state_dict().items()})
+
+
+def build(problem: Problem, module: types.ModuleType, init: list[Any], *, seed: int = WEIGHT_SEED) -> torch.nn.Module:
+    """Return a new `Model` on the CPU, in the problem's dtype and in eval mode. Raises JudgeError."""
+    state = torch.random.get_rng_state()
+    try:
+        torch.manual_seed(seed)
+        model: torch.nn.Module = module.Model(*init)
+    except Exception as error:
+        raise JudgeError(f"Model of {problem.path.name} cannot be built", f"{type(error).__name__}: {error}") from error
+    finally:
+        torch.random.set_rng_state(state)
+    return model.to(torch_dtype(problem.dtype)).eval()

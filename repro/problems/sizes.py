@@ -1,0 +1,375 @@
+"""Sizes of any KernelBench file: what a call of its Model costs, and reduced sizes for a machine without a GPU.
+
+A reduced size is searched for by halving the constants that the file's inputs and constructor arguments are made from.
+Every attempt is a run on the meta device, which takes milliseconds; the last one is run on the CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from repro.errors import JudgeError, PrerequisiteError
+from repro.problems import constants, meta
+from repro.problems import plan as inputs
+from repro.problems.catalogue import Problem
+from repro.problems.constants import Constant
+
+# No constructor argument is made smaller than this: kernel sizes, groups and heads stay as published.
+LEAST_INIT = 16
+# When the largest constant is looked for, constructor arguments count as this much smaller, and those that set the
+# leading dimension of inputs alone as this much larger: blocks of a matrix product and heads of attention want width,
+# deep networks want an image, and a batch of a few rows is enough.
+INIT_WEIGHT, LEADING_WEIGHT = 1 / 4, 8
+# No other size is made smaller than this: a batch of one row hides what depends on the other rows.
+LEAST = 2
+# A step counts where the excess falls at least by this much.
+GAIN = 0.03
+# From this excess on, and for values from this one on, a step divides by four.
+FAR = 64
+# A candidate that costs more than this is not run on the CPU.
+MOST_FLOP, MOST_BYTES = 1 << 32, 4 << 30
+CHECK_SEED = 1
+MEMINFO = Path("/proc/meminfo")
+# Control groups of either version: folder, limit, use, and the part of the use that is a cache of files.
+CGROUPS = (
+    (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file"),
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+# The share of free memory that a proposed size may take.
+SAFE_SHARE = 0.8
+# A search ends after this many runs on the meta device.
+MOST_RUNS = 80
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a reduced size may cost: elements of inputs and outputs, elements that all operations write, elements of
+    weights, and arithmetic of one call."""
+
+    elements: int = 1 << 17
+    written: int = 1 << 20
+    weights: int = 1 << 20
+    flop: int = 1 << 28
+
+    def excess(self, sizes: Sizes) -> float:
+        """How far over the budget sizes are: logarithms of every quantity's excess, added up; 0 is within it.
+
+        All count, because the worst may be one that no constant of the file can change.
+        """
+        pairs = (
+            (sizes.elements, self.elements),
+            (sizes.written, self.written),
+            (sizes.weights, self.weights),
+            (sizes.flop, self.flop),
+        )
+        return sum(math.log(max(1.0, cost / bound)) for cost, bound in pairs)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A problem's sizes and what one call of its Model costs at them.
+
+    overrides: constants that differ from the file's. elements: of inputs and outputs. written: elements that all
+    operations write. weights: elements of the state dict. flop: of matrix products, convolutions and attention. bytes:
+    of inputs, outputs and weights. peak: the most elements of intermediate results and outputs that live at once.
+    """
+
+    overrides: dict[str, Any]
+    elements: int
+    flop: int
+    bytes: int
+    weights: int
+    written: int
+    peak: int
+    input_bytes: int = field(repr=False)
+    output_elements: int = field(repr=False)
+
+
+def measure(problem: Problem) -> Sizes:
+    """What one call costs at the problem's sizes, by a run on the meta device. Raises JudgeError where it fails."""
+    plan = inputs.plan(problem)
+    tally = meta.Tally()
+    ran = meta.run(plan, problem.init_inputs(plan.module), tally)
+    outputs = [x for x in tree_leaves(ran.value) if isinstance(x, torch.Tensor)]
+    given = sum(math.prod(plan.spec[i][0]) for i in plan.tensors)
+    input_bytes = sum(plan.nbytes(i) for i in plan.tensors)
+    returned = sum(x.numel() for x in outputs)
+    kept = [*outputs, *ran.state.values()]
+    return Sizes(
+        dict(problem.overrides),
+        elements=given + returned,
+        flop=tally.flop,
+        bytes=input_bytes + sum(x.numel() * x.element_size() for x in kept),
+        weights=sum(x.numel() for x in ran.state.values()),
+        written=tally.written,
+        peak=max(tally.peak, returned),
+        input_bytes=input_bytes,
+        output_elements=returned,
+    )
+
+
+class Search:
+    """The constants of one problem while they are made smaller."""
+
+    def __init__(self, problem: Problem, budget: Budget, *, init: bool = True) -> None:
+        """init: whether constructor arguments change too."""
+        self.problem, self.budget = problem, budget
+        module = problem.module()
+        self.values = dict(vars(module))
+        found = constants.sizes(problem.path.read_bytes(), self.values)
+        self.constants = [c for c in found if c.name not in problem.overrides and (init or not c.init)]
+        self.now = {c: c.value for c in self.constants}
+        self.weight = {c: INIT_WEIGHT if c.init else LEADING_WEIGHT if self._leads(c) else 1 for c in self.constants}
+        self.runs = 0
+
+    def _leads(self, constant: Constant) -> bool:
+        """Whether a constant sets dimension 0 of some inputs and no other one."""
+        try:
+            whole, half = (
+                inputs.plan(replace(self.problem, overrides=self.overrides({constant: value})))
+                for value in (constant.value, -(-constant.value // 2))
+            )
+        except JudgeError:
+            return False
+        shapes = [(whole.spec[i][0], half.spec[i][0]) for i in whole.tensors]
+        return all(a[1:] == b[1:] for a, b in shapes) and any(a != b for a, b in shapes)
+
+    def overrides(self, now: dict[Constant, int]) -> dict[str, Any]:
+        """The problem's own overrides, and every constant that differs from the file's."""
+        changed: dict[str, Any] = dict(self.problem.overrides)
+        for constant, value in now.items():
+            if value == constant.value:
+                continue
+            if constant.positions is None:
+                changed[constant.name] = value
+            else:
+                whole = list(changed.get(constant.name, self.values[constant.name]))
+                for position in constant.positions:
+                    whole[position] = value
+                changed[constant.name] = tuple(whole)
+        return changed
+
+    def sized(self, now: dict[Constant, int]) -> Sizes | None:
+        """The cost at these values, or None where the problem does not run at them."""
+        self.runs += 1
+        try:
+            return measure(replace(self.problem, overrides=self.overrides(now), work=None))
+        except JudgeError:
+            return None
+
+    def _smaller(self, chosen: tuple[Constant, ...], factor: int) -> dict[Constant, int] | None:
+        """The values with some constants divided by a factor, or None where one would be too small."""
+        now = dict(self.now)
+        for constant in chosen:
+            value = -(-self.now[constant] // factor)
+            if value >= self.now[constant] or value < (LEAST_INIT if constant.init else LEAST):
+                return None
+            now[constant] = value
+        return now
+
+    def _moves(self, broken: set[tuple[Constant, ...]]) -> Iterator[tuple[Constant, ...]]:
+        """Constants to make smaller together: each alone, the largest first. Then, with one that cannot be made smaller
+        alone: those of equal value, pairs, all."""
+        order = sorted(self.constants, key=lambda c: -self.now[c] * self.weight[c])
+        yield from ((c,) for c in order)
+        for value in dict.fromkeys(self.now[c] for c in order):
+            if len(equal := tuple(c for c in order if self.now[c] == value)) > 1:
+                yield equal
+        yield from (pair for pair in itertools.combinations(order, 2) if any((c,) in broken for c in pair))
+        large = tuple(c for c in order if self.now[c] > LEAST_INIT)
+        if len(large) > 2 and any((c,) in broken for c in large):
+            yield large
+
+    def steps(self) -> Iterator[Sizes]:
+        """Every size on the way from the file's own to one within the budget; the last is the smallest found."""
+        sizes = measure(self.problem)
+        yield sizes
+        broken: set[tuple[Constant, ...]] = set()  # moves after which the problem did not run
+        while (excess := self.budget.excess(sizes)) > 0:
+            smaller = self._step(excess, broken)
+            if smaller is None and broken:  # what did not run before may run at the sizes of now
+                broken.clear()
+                smaller = self._step(excess, broken)
+            if smaller is None:
+                return
+            sizes = smaller
+            yield sizes
+        for sizes in self._told_apart():
+            yield sizes
+
+    def _told_apart(self) -> Iterator[Sizes]:
+        """Sizes at which constants that differ in the file differ: a kernel that takes one for the other is wrong."""
+        done: list[Constant] = []
+        for constant in sorted(self.constants, key=lambda c: -c.value):
+            others = {self.now[c] for c in done if c.value != constant.value}
+            done.append(constant)
+            if self.now[constant] in others and (now := self._smaller((constant,), 2)) is not None:
+                sizes = self.sized(now)
+                if sizes is not None:
+                    self.now = now
+                    yield sizes
+
+    def _step(self, excess: float, broken: set[tuple[Constant, ...]]) -> Sizes | None:
+        """The first move that makes the cost fall, made; None where there is none."""
+        for move in self._moves(broken):
+            if move in broken or self.runs >= MOST_RUNS:
+                continue
+            far = excess > math.log(FAR) and min(self.now[c] for c in move) >= FAR
+            now = self._smaller(move, 4 if far else 2)
+            if now is None:
+                continue
+            sizes = self.sized(now)
+            if sizes is None:
+                broken.add(move)
+            elif self.budget.excess(sizes) <= excess - GAIN:
+                self.now = now
+                return sizes
+        return None
+
+
+def _runs(problem: Problem) -> bool:
+    """Whether the problem's Model runs on the CPU, on inputs of its own, and returns a finite number."""
+    try:
+        plan = inputs.plan(problem)
+        with torch.random.fork_rng(devices=[]):
+            model = inputs.build(problem, plan.module, problem.init_inputs(plan.module))
+        with torch.no_grad():
+            value = model(*plan.make(CHECK_SEED, torch.device("cpu")))
+    except JudgeError:
+        return False
+    except Exception:  # of the problem's own code: an index that is out of range, an operation that the CPU lacks
+        return False
+    return all(bool(x.isfinite().any()) for x in tree_leaves(value) if isinstance(x, torch.Tensor))
+
+
+def derive(problem: Problem, budget: Budget = Budget()) -> Sizes:
+    """The sizes at which a problem costs no more than a budget, or the smallest that were found.
+
+    The problem's own overrides stay as they are. Raises JudgeError where the file does not run, PrerequisiteError where
+    no size that was found runs on the CPU in reasonable time.
+    """
+    for search in (Search(problem, budget), Search(problem, budget, init=False)):
+        *_, sizes = search.steps()
+        if sizes.flop <= MOST_FLOP and sizes.bytes + 4 * sizes.peak <= MOST_BYTES:
+            if _runs(replace(problem, overrides=sizes.overrides, work=None)):
+                return sizes
+    raise PrerequisiteError(
+        f"no reduced size of {problem.key} is small enough for the CPU or runs there",
+        f"the smallest found ({constants.listed(sizes.overrides) or 'the published one'}) takes {sizes.flop / 1e9:.3g} "
+        f"GFLOP a call and {gigabytes(sizes.bytes)}; the limit is {MOST_FLOP / 1e9:.2g} GFLOP",
+        "Use a GPU, or try other constants: --set NAME=VALUE",
+    )
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+# What the judge's and a worker's process take before anything is allocated for a problem: on the CPU interpreters with
+# torch, on a GPU contexts.
+BASE_BYTES = 1 << 30
+# The judge's chunk of inputs, outputs and intermediate results where a problem can be split into rows.
+CHUNK_BYTES = 512 << 20
+ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
+# Bytes of one weight in the models of a fixture, one for each precision, and in the fp64 reference alone.
+MODELS_BYTES, REFERENCE_BYTES = 8 + 4 + 4 + 2, 8
+
+
+def needed_bytes(problem: Problem, sizes: Sizes, device: str) -> tuple[int, int]:
+    """Bytes that judging takes at least: on the host, and on the GPU (0 where there is none).
+
+    Counted are the inputs, the reference in fp64 with its intermediate results, the outputs that are compared, the
+    weights of every precision, and one worker.
+    """
+    size = ITEMSIZE[problem.dtype]
+    wide = sizes.input_bytes * (1 + 8 // size) + 8 * (sizes.peak + 2 * sizes.output_elements)
+    if problem.batch_inputs:
+        wide = min(wide, CHUNK_BYTES)
+    kept = 2 * size * sizes.weights  # published and perturbed, on the host
+    fixture = wide + MODELS_BYTES * sizes.weights
+    worker = size * (sizes.weights + sizes.output_elements)
+    judging = sizes.input_bytes + worker + max(wide + REFERENCE_BYTES * sizes.weights, size * sizes.peak)
+    if device == "cpu":
+        return BASE_BYTES + kept + max(fixture, judging), 0
+    return BASE_BYTES + kept + REFERENCE_BYTES * sizes.weights, BASE_BYTES + max(fixture, judging)
+
+
+def free_bytes() -> int:
+    """Memory that this process may still take: what the host has available, or what its control group leaves."""
+    fields = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
+    found = [int(fields["MemAvailable"].split()[0]) << 10]
+    for folder, limit, used, cache in CGROUPS:
+        with contextlib.suppress(OSError, ValueError, KeyError):  # no such control group, or no limit
+            kinds = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            taken = int((folder / used).read_text()) - int(kinds[cache])  # what files take is given back when asked
+            found.append(int((folder / limit).read_text()) - taken)
+    return max(0, min(found))
+
+
+def _lack(problem: Problem, sizes: Sizes, device: str, share: float = 1.0) -> tuple[int, int, str] | None:
+    """Bytes needed, bytes free and of which memory, where there is less than is needed; share: of what is free."""
+    host, gpu = needed_bytes(problem, sizes, device)
+    if host > (free := share * free_bytes()):
+        return host, int(free), "this machine"
+    if gpu and gpu > (free := share * torch.cuda.mem_get_info()[0]):
+        return gpu, int(free), "this GPU"
+    return None
+
+
+def settle(problem: Problem, given: dict[str, Any], *, known: bool) -> Problem:
+    """The problem at the sizes at which it is judged: with the overrides that were given, and at smoke size with
+    derived ones unless its small sizes are known. Raises JudgeError where no size runs."""
+    if given:
+        overrides = problem.overrides | given
+        problem = replace(problem, overrides=overrides, neighbour={}, work=None)
+    if problem.size == "smoke" and not known:
+        problem = replace(problem, overrides=derive(problem).overrides)
+    return problem
+
+
+def require_memory(problem: Problem, device: str) -> None:
+    """Raises PrerequisiteError where judging needs more memory than is free, before any is taken."""
+    lack = _lack(problem, measure(problem), device)
+    if lack is None:
+        return
+    needed, free, where = lack
+    remedies = ["use --size smoke"] if problem.size == "full" else []
+    if (smaller := _fitting(problem, device)) is not None:
+        remedies.append(f"shrink it: --set {smaller}")
+    changed = f" ({constants.listed(problem.overrides)})" if problem.overrides else ""
+    remedy = ", or ".join(remedies) or "run it on a machine with more memory"
+    raise PrerequisiteError(
+        f"problem {problem.key} at {problem.size} size{changed} needs about {gigabytes(needed)}; {where} has "
+        f"{gigabytes(free)} free",
+        remedy=f"{remedy[0].upper()}{remedy[1:]}",
+    )
+
+
+def _fitting(problem: Problem, device: str) -> str | None:
+    """The first constant that makes a problem fit when it is halved often enough, as `--set` takes it."""
+    found = constants.sizes(problem.path.read_bytes(), dict(vars(problem.module())))
+    plain = [c for c in found if c.positions is None]
+    weight = Search(problem, Budget()).weight  # those that were given have none, and come first
+    for constant in sorted(plain, key=lambda c: (-weight.get(c, LEADING_WEIGHT), -c.value)):
+        value = problem.overrides.get(constant.name, constant.value)
+        while isinstance(value, int) and (value := value // 2) >= LEAST:
+            smaller = replace(problem, overrides=problem.overrides | {constant.name: value}, work=None)
+            try:
+                sizes = measure(smaller)
+            except JudgeError:
+                break
+            if _lack(smaller, sizes, device, SAFE_SHARE) is None:
+                return f"{constant.name}={value}"
+    return None
+
+
+def gigabytes(count: float) -> str:
+    """Bytes as people read them."""
+    return f"{count / 1e9:.2g} GB" if count < 10e9 else f"{count / 1e9:.0f} GB"

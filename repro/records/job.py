@@ -1,0 +1,82 @@
+"""A job: one unit of work as a record in, and its outcome as a record out. Engines run jobs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+JOBS, OUTCOMES = "jobs.jsonl", "outcomes.jsonl"
+# The line by which a job process reports a new outcome.
+ENDED = "\x1eended"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One unit of work.
+
+    verb: fixture, evaluate, profile or fingerprint. problem: an id, or a file name in the job's folder; called: the
+    name of such a file in results. overrides: constants of the problem file set by `--set`. solutions: (name, file name
+    in the folder, entry). files: file name -> content, placed in the folder by the engine. timeout_s: the engine kills
+    the job after it.
+    """
+
+    id: str
+    verb: str
+    problem: str = ""
+    called: str = ""
+    overrides: dict[str, Any] = field(default_factory=dict)
+    size: str = "full"
+    dtype: str = "float32"
+    device: str = "cuda"
+    variant: str = ""
+    repeat: int = 0
+    solutions: tuple[tuple[str, str, str], ...] = ()
+    fixture: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    timeout_s: float = 900.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the job without its files' contents."""
+        plain = {k: v for k, v in asdict(self).items() if k != "files"}
+        return plain | {"files": sorted(self.files)}
+
+    def apart(self, prefix: str) -> Job:
+        """Return the same job with file names that no other job of the folder uses."""
+
+        def named(file: str) -> str:
+            return f"{prefix}{file}" if file in self.files else file
+
+        return replace(
+            self,
+            problem=named(self.problem),
+            fixture=named(self.fixture),
+            solutions=tuple((name, named(file), entry) for name, file, entry in self.solutions),
+            files={named(file): content for file, content in self.files.items()},
+        )
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Job:
+        """Return a job as `to_json` wrote it, without files."""
+        known = {k: v for k, v in data.items() if k != "files"}
+        known["solutions"] = tuple(tuple(s) for s in known["solutions"])
+        return Job(**known)
+
+
+@dataclass
+class Outcome:
+    """The outcome of a job.
+
+    status: done, failed (the tool or the problem), unmet (a prerequisite), lost (the engine) or interrupted.
+    """
+
+    job: str
+    status: str
+    result: dict[str, Any] | None = None
+    error: str = ""
+    wall_s: float = 0.0
+    fingerprint: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of a line of outcomes.jsonl."""
+        return asdict(self)

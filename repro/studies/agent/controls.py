@@ -1,0 +1,65 @@
+"""Controls: arms that no agent wrote, made from a problem's own file. Each shows what a result is worth.
+
+The negative control answers zero and must be found incorrect. The torch controls are the problem's Model with TF32 on,
+alone and under torch.compile: the speedup that two lines of torch buy without a kernel.
+"""
+
+from __future__ import annotations
+
+from repro.problems.catalogue import Problem
+from repro.studies.evaluation import Submission
+
+ZERO = """
+
+class ModelNew(Model):
+    def forward(self, *inputs):
+        return torch.zeros_like(super().forward(*inputs))
+"""
+TF32 = """
+
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+"""
+# One graph a shape, as torch.compile makes for the only shape of a program.
+COMPILE = "Model.forward = torch.compile(Model.forward, dynamic=False)\n"
+ALONE = "ModelNew = Model\n"
+# These labels stand in every table that shows the arm.
+LABEL = "no custom kernel: the problem's own Model with TF32 on"
+
+
+class Control:
+    """A problem's file with lines added at its end."""
+
+    name: str
+    label: str
+    added: str
+    control = torch_control = False
+
+    def repeats(self, problem: Problem) -> int:
+        """Return 1: the controls of one problem differ only by the noise of the clock."""
+        return 1
+
+    def solve(self, problem: Problem, repeat: int) -> Submission:
+        """Return the problem file with the added lines."""
+        return Submission(problem.path.stem, problem.path.read_bytes() + self.added.encode(), "ModelNew")
+
+
+class Nop(Control):
+    """Returns zeros in the shape of the right output."""
+
+    name, label, added, control = "nop", "negative control: answers zero, must be incorrect", ZERO, True
+
+
+class Tf32(Control):
+    """The Model with TF32 allowed for matrix products and convolutions."""
+
+    name, label, added, torch_control = "tf32", LABEL, TF32 + ALONE, True
+
+
+class Tf32Compile(Control):
+    """The same under torch.compile."""
+
+    name, label, added, torch_control = "tf32_compile", f"{LABEL} and torch.compile", TF32 + COMPILE + ALONE, True
+
+
+EVERY: dict[str, type[Control]] = {each.name: each for each in (Nop, Tf32, Tf32Compile)}
+TORCH = ("tf32", "tf32_compile")

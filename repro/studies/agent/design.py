@@ -1,0 +1,141 @@
+"""The design of an agent study: arms, knowledge, budgets, and the order in which jobs start."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from repro.errors import UsageError
+
+AGENTS = ("sdk", "claude-code", "replay")
+ARMS = ("baseline", "with_kb", "placebo")
+KNOWLEDGE = ("local", "leeroopedia", "placebo")
+MODES = ("problem", "suite")
+ORDERS = ("abba", "random")
+UPSTREAMS = ("anthropic", "bedrock", "replay")
+SUITE = "suite"
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """Budgets of one job; None is no limit. wall_s: seconds. tokens: without reads from the prompt cache."""
+
+    wall_s: float | None = 2400.0
+    turns: int | None = 100
+    tokens: int | None = 2_000_000
+    usd: float | None = 5.0
+    kb_calls: int | None = 100
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of gateway.json and agent.json."""
+        return asdict(self)
+
+
+# Budgets of one problem, and of all ten in one session within the published 40 minutes.
+DEFAULTS = {"problem": Budgets(), "suite": Budgets(turns=400, tokens=10_000_000, usd=20.0, kb_calls=400)}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One session of an agent: an arm, the ids of its problems and a repeat."""
+
+    arm: str
+    problems: tuple[str, ...]
+    repeat: int
+    name: str
+
+    @property
+    def id(self) -> str:
+        """Return `L1_36/with_kb/0`, or `suite/with_kb/0`."""
+        return f"{self.name}/{self.arm}/{self.repeat}"
+
+    @property
+    def folder(self) -> str:
+        """Return its folder in the bundle."""
+        return f"agents/{self.id}"
+
+
+@dataclass(frozen=True)
+class Design:
+    """A study, without the machine that it runs on.
+
+    kb: the knowledge base of the arm with_kb. upstream: one of UPSTREAMS. base_url, kb_url: addresses of the provider
+    or the published knowledge base, if not the usual ones. scripts: a replay's scripts by unit id; a resume compares
+    only their hash, `script_sha256`.
+    """
+
+    agent: str
+    model: str
+    arms: tuple[str, ...] = ("baseline", "with_kb")
+    kb: str = "local"
+    mode: str = "problem"
+    repeats: int = 1
+    order: str = "abba"
+    seed: int = 0
+    upstream: str = "anthropic"
+    region: str = ""
+    base_url: str = ""
+    kb_url: str = ""
+    budgets: Budgets = field(default_factory=Budgets)
+    prices: dict[str, Any] = field(default_factory=dict)
+    script_sha256: str = ""
+    scripts: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+    def knowledge(self, arm: str) -> str:
+        """Return the knowledge base of an arm's gateway: none, local, leeroopedia or placebo."""
+        return {"baseline": "none", "placebo": "placebo"}.get(arm, self.kb)
+
+    @property
+    def scripted(self) -> bool:
+        """Return whether replies or actions come from a file instead of a model."""
+        return self.upstream == "replay" or self.agent == "replay"
+
+    def label(self, arm: str) -> str:
+        """Return the description of an arm for tables."""
+        knowledge = self.knowledge(arm)
+        tools = "no knowledge base" if knowledge == "none" else f"knowledge base: {knowledge}"
+        if self.scripted:
+            return f"scripted replies, not an agent's result; {tools}"
+        return f"agent {self.agent}, model {self.model}, {tools}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts that two runs must share for one to continue the other."""
+        plain = {name: value for name, value in asdict(self).items() if name != "scripts"}
+        return plain | {"arms": list(self.arms), "scripted": self.scripted,
+                        "knowledge": {arm: self.knowledge(arm) for arm in self.arms}}  # fmt: skip
+
+
+def units(design: Design, problems: list[str]) -> list[Unit]:
+    """Return every session in the order in which they start.
+
+    abba: within a problem the arms alternate, in reversed order from repeat to repeat and from problem to problem, so
+    that each arm comes first equally often. random: the blocks of a problem and repeat are shuffled, and the arms in
+    each; the order is seeded and can be reproduced. In both orders an arm's jobs are spread over the whole study.
+    Raises UsageError.
+    """
+    if design.order not in ORDERS:
+        raise UsageError(f"no order {design.order!r}", f"there are {', '.join(ORDERS)}")
+    groups = [(SUITE, tuple(problems))] if design.mode == "suite" else [(each, (each,)) for each in problems]
+    blocks = [(repeat, at) for repeat in range(design.repeats) for at in range(len(groups))]
+    draw = random.Random(design.seed)  # noqa: S311 an order that can be repeated
+    if design.order == "random":
+        draw.shuffle(blocks)
+    found = []
+    for repeat, at in blocks:
+        arms = list(design.arms)
+        if design.order == "random":
+            draw.shuffle(arms)
+        elif (repeat + at) % 2:
+            arms.reverse()
+        name, inside = groups[at]
+        found += [Unit(arm, inside, repeat, name) for arm in arms]
+    return found
+
+
+def balance(order: list[Unit]) -> dict[str, float]:
+    """Return the mean place of each arm in the order, from 0 to 1. Equal means: time cannot favour an arm."""
+    places: dict[str, list[float]] = {}
+    for at, unit in enumerate(order):
+        places.setdefault(unit.arm, []).append(at / max(1, len(order) - 1))
+    return {arm: round(sum(found) / len(found), 4) for arm, found in places.items()}

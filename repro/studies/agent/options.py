@@ -1,0 +1,289 @@
+"""The command line of the agent study: its arguments, and the design that they make."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from repro import config
+from repro.errors import PrerequisiteError, UsageError
+from repro.problems import catalogue
+from repro.studies.agent import controls, design, folder
+from repro.studies.agent.agent import Agent
+from repro.studies.agent.design import AGENTS, ARMS, DEFAULTS, KNOWLEDGE, MODES, ORDERS, Budgets, Design, Unit
+from repro.studies.agent.folder import Folder
+from repro.studies.agent.runner import Pace
+
+SHIPPED = ("oracle", "nop")
+# An arm's name is a folder in the bundle and a part of row ids.
+ARM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
+NEEDS = {
+    "anthropic": ("ANTHROPIC_API_KEY", "the Anthropic API needs a key"),
+    "bedrock": ("AWS_BEARER_TOKEN_BEDROCK", "Bedrock needs a token"),
+}
+BUDGETS = {
+    "wall-s": ("seconds", float), "turns": ("replies of the model", int), "usd": ("USD by the price table", float),
+    "tokens": ("tokens without reads from the prompt cache", int), "kb-calls": ("calls of knowledge tools", int),
+}  # fmt: skip
+
+
+def add(run: argparse.ArgumentParser) -> None:
+    """Add the arguments of `repro run`."""
+    run.add_argument("--agent", choices=(*SHIPPED, *AGENTS), default=None,
+                     help="what writes the solutions (default: oracle; with --baseline, --with-kb or --bedrock: "
+                          "claude-code)")  # fmt: skip
+    run.add_argument("--repeats", type=int, default=1, help="how often each problem and arm is run")
+    run.add_argument(
+        "--solutions", action="append", default=[], metavar="ARM=DIR",
+        help="judge the solutions in a folder as this arm, in place of an agent's (repeatable)",
+    )  # fmt: skip
+    run.add_argument(
+        "--controls", default="", metavar="'A B'",
+        help=f"arms beside the others: of {', '.join(controls.EVERY)}, or none (default: nop with the oracle; "
+        f"{' and '.join(controls.TORCH)} with an agent or --solutions at full size on a GPU)",
+    )  # fmt: skip
+    study = run.add_argument_group("with an agent (docs/agent-study.md)")
+    study.add_argument("--arms", default="", metavar="'A B'", help=f"of {', '.join(ARMS)} (default: baseline with_kb)")
+    study.add_argument("--baseline", action="store_true", help="run the arm baseline (default: both arms)")
+    study.add_argument("--with-kb", action="store_true", help="run the arm with_kb (default: both arms)")
+    study.add_argument("--kb", choices=KNOWLEDGE, default="local", help="the knowledge base of the arm with_kb")
+    study.add_argument(
+        "--mode",
+        choices=MODES,
+        default="problem",
+        help="problem: one sitting a problem; suite: all problems in one sitting",
+    )
+    study.add_argument(
+        "--model",
+        default="",
+        help=f"the model (default: {config.API_MODEL}; on Bedrock $ANTHROPIC_MODEL or {config.BEDROCK_MODEL})",
+    )
+    study.add_argument(
+        "--upstream",
+        default="",
+        metavar="U",
+        help="anthropic, bedrock, or replay:PATH, a script or a folder of them (default: anthropic)",
+    )
+    study.add_argument("--bedrock", action="store_true", help="the same as --upstream bedrock")
+    study.add_argument(
+        "--jobs", type=int, default=1, help="agents that work at the same time; a GPU serves one at a time"
+    )
+    study.add_argument(
+        "--order", choices=ORDERS, default="abba", help="the order in which arms start; recorded in the bundle"
+    )
+    study.add_argument("--seed", type=int, default=0, help="seed of --order random")
+    for name, (unit, kind) in BUDGETS.items():
+        told = " / ".join(f"{getattr(DEFAULTS[mode], name.replace('-', '_')):g}" for mode in MODES)
+        study.add_argument(
+            f"--budget-{name}",
+            type=kind,
+            metavar="N",
+            help=f"bound of one sitting, {unit} (default: {told}, a problem / the suite; 0: none)",
+        )
+    study.add_argument("--prices", type=Path, metavar="FILE", help="price table (default: the shipped one)")
+    study.add_argument(
+        "--retries",
+        type=int,
+        default=2,
+        help="further attempts after a failure of the infrastructure "
+        "or the provider; a failure of the agent is not tried again",
+    )
+    study.add_argument(
+        "--retry-wait-s",
+        type=float,
+        default=10.0,
+        help="wait before the first further attempt, seconds; doubled each time",
+    )
+    study.add_argument("--check", action="store_true", help="say what is missing and start nothing")
+    study.add_argument(
+        "--generate",
+        action="store_true",
+        help="measure the fixtures first; without --baseline or --with-kb, nothing else",
+    )
+
+
+def agent(args: argparse.Namespace) -> str:
+    """Return the agent that writes the solutions."""
+    published = args.baseline or args.with_kb or args.bedrock
+    return str(args.agent or ("claude-code" if published else "oracle"))
+
+
+def folders(args: argparse.Namespace) -> list[Folder]:
+    """Return the arms whose solutions lie in folders. Raises UsageError."""
+    if not args.solutions:
+        return []
+    flags = {"--agent": args.agent, "--arms": args.arms, "--baseline": args.baseline, "--with-kb": args.with_kb,
+             "--bedrock": args.bedrock, "--upstream": args.upstream, "--repeats": args.repeats != 1}  # fmt: skip
+    for flag, given in flags.items():
+        if given:
+            why = "each file of a problem is a repeat" if flag == "--repeats" else "its solutions exist already"
+            raise UsageError(f"--solutions does not go with {flag}", why)
+    found: dict[str, Folder] = {}
+    for text in args.solutions:
+        name, equals, path = text.partition("=")
+        if not equals or not ARM.fullmatch(name) or not path:
+            raise UsageError(f"--solutions {text}", "it takes ARM=DIR, and a name has letters, digits, '.', '_', '-'")
+        if name in found or name in controls.EVERY:
+            why = "it is given twice" if name in found else "it is the name of a control"
+            raise UsageError(f"--solutions {text}: no arm can be named {name}", why)
+        found[name] = folder.scan(name, Path(path))
+    return list(found.values())
+
+
+def chosen_controls(args: argparse.Namespace, device: str, size: str) -> list[Agent]:
+    """Return the controls of a run: those asked for, or the usual ones. Raises UsageError.
+
+    TF32 exists on a GPU alone, and only a time at full size says what it buys.
+    """
+    named = args.controls.replace(",", " ").split()
+    unknown = [name for name in named if name not in (*controls.EVERY, "none")]
+    if unknown or ("none" in named and len(named) > 1):
+        raise UsageError(f"no control {', '.join(unknown or named)}", f"there are {', '.join(controls.EVERY)}, or none")
+    if not named:
+        shipped = not args.solutions and agent(args) in SHIPPED
+        timed = device == "cuda" and size == "full" and not args.no_timing
+        named = ["nop"] if shipped else list(controls.TORCH) if timed else []
+    mine = agent(args) if not args.solutions else ""
+    return [controls.EVERY[name]() for name in controls.EVERY if name in named and name != mine]
+
+
+def pace(args: argparse.Namespace) -> Pace:
+    """Return how the study is run. Raises UsageError."""
+    if args.jobs < 1 or args.retries < 0 or not 0 <= args.retry_wait_s < float("inf"):
+        raise UsageError("--jobs must be at least 1, --retries and --retry-wait-s at least 0")
+    return Pace(args.jobs, args.retries, args.retry_wait_s)
+
+
+def build(args: argparse.Namespace, size: str) -> Design:
+    """Return the design that a command line asks for.
+
+    Raises UsageError, and PrerequisiteError for a missing key, before anything starts.
+    """
+    foresee(args)
+    kind, path = upstream(args)
+    chosen = arms(args)
+    plan = Design(
+        agent=agent(args),
+        model=args.model or config.model(bedrock=kind == "bedrock"),
+        arms=chosen,
+        kb=args.kb,
+        mode=args.mode,
+        repeats=args.repeats,
+        order=args.order,
+        seed=args.seed,
+        upstream=kind,
+        region=config.region() if kind == "bedrock" else "",
+        budgets=budgets(args),
+    )
+    plan = replace(plan, prices=prices(plan, args.prices))
+    if path is not None:
+        ids = [problem.id for problem in catalogue.suite("agent", size=size, only=args.problem)]
+        found = scripts(path, design.units(plan, ids))
+        digest = hashlib.sha256(b"".join(found[name] + name.encode() for name in sorted(found))).hexdigest()
+        plan = replace(plan, scripts=found, script_sha256=digest)
+    return plan
+
+
+def arms(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the arms, baseline first. Raises UsageError."""
+    named = args.arms.replace(",", " ").split()
+    if named and (args.baseline or args.with_kb):
+        raise UsageError("--arms and --baseline or --with-kb name arms twice", "", "Use one of them.")
+    if not named:
+        flagged = [arm for arm, given in (("baseline", args.baseline), ("with_kb", args.with_kb)) if given]
+        named = flagged or ["baseline", "with_kb"]
+    unknown = [arm for arm in named if arm not in ARMS]
+    if unknown:
+        raise UsageError(f"no arm {', '.join(unknown)}", f"there are {', '.join(ARMS)}")
+    return tuple(arm for arm in ARMS if arm in named)
+
+
+def upstream(args: argparse.Namespace) -> tuple[str, Path | None]:
+    """Return the kind of upstream, and the path of a replay's scripts or None. Raises UsageError."""
+    kind, _, path = args.upstream.partition(":")
+    if args.bedrock and kind not in ("", "bedrock"):
+        raise UsageError(f"--bedrock and --upstream {args.upstream} exclude each other")
+    kind = kind or ("bedrock" if args.bedrock or config.wants_bedrock() else "anthropic")
+    if kind not in design.UPSTREAMS:
+        raise UsageError(f"no upstream {kind!r}", "there are anthropic, bedrock and replay:PATH")
+    if (kind == "replay") != bool(path):
+        raise UsageError(
+            f"--upstream {args.upstream}", "only a replay takes a PATH, and it needs one", "Use replay:PATH."
+        )
+    if agent(args) == "replay" and kind != "replay":
+        raise UsageError("which recording?", "the agent replay repeats one", "Add --upstream replay:PATH.")
+    if path and not Path(path).exists():
+        raise UsageError(f"no such script or folder: {path}")
+    return kind, Path(path) if path else None
+
+
+def foresee(args: argparse.Namespace) -> None:
+    """Check what needs no engine, image or fixture. Raises UsageError, PrerequisiteError."""
+    chosen_controls(args, "", "")
+    if folders(args) or agent(args) in SHIPPED:
+        return
+    kind, _ = upstream(args)
+    named = arms(args)
+    pace(args)
+    needed = [NEEDS[kind]] if kind in NEEDS else []
+    if args.kb == "leeroopedia" and "with_kb" in named:
+        needed.append(("LEEROOPEDIA_API_KEY", "the published knowledge base needs a key"))
+    for name, why in needed:
+        if not config.secret(name):
+            raise PrerequisiteError(
+                f"{name} is not set", why,
+                f"Put it into {config.dotenv_file()} or the environment, or run without: --upstream replay:PATH, "
+                "--kb local, --agent oracle.",
+            )  # fmt: skip
+
+
+def prices(plan: Design, file: Path | None) -> dict[str, object]:
+    """Return the price table with only the row of this study's model.
+
+    A model that the table lacks has no row, and its cost stays unknown. Raises UsageError if money is bounded but
+    cannot be counted.
+    """
+    from repro.gateway import prices as tables
+
+    table = tables.load(file)
+    rates = tables.rates(table, plan.model)
+    if rates is None and plan.budgets.usd is not None:
+        raise UsageError(
+            f"the price of {plan.model} is unknown", "so a budget of money cannot be kept",
+            "Give --prices FILE with its price, or --budget-usd 0 for no limit.",
+        )  # fmt: skip
+    return {"as_of": table["as_of"], "models": {plan.model: rates} if rates is not None else {}}
+
+
+def budgets(args: argparse.Namespace) -> Budgets:
+    """Return the budgets of one job. Raises UsageError."""
+    found = DEFAULTS[args.mode]
+    for name in BUDGETS:
+        field = name.replace("-", "_")
+        value = getattr(args, f"budget_{field}")
+        if value is not None:
+            if not 0 <= value < float("inf"):
+                raise UsageError(f"--budget-{name} {value} is not a limit", "it must be positive, or 0 for no limit")
+            found = replace(found, **{field: value or None})
+    return found
+
+
+def scripts(path: Path, order: list[Unit]) -> dict[str, bytes]:
+    """Return the script of every unit. Raises UsageError.
+
+    A file serves all units. In a folder the first of `ID.ARM.REPEAT.jsonl`, `ID.ARM.jsonl`, `ARM.jsonl` and `ID.jsonl`
+    is used, where ID is `suite` for all problems in one session.
+    """
+    found = {}
+    for unit in order:
+        both = f"{unit.name}.{unit.arm}"
+        names = (f"{both}.{unit.repeat}.jsonl", f"{both}.jsonl", f"{unit.arm}.jsonl", f"{unit.name}.jsonl")
+        places = [path] if path.is_file() else [path / name for name in names]
+        place = next((each for each in places if each.is_file()), None)
+        if place is None:
+            raise UsageError(f"no script for {unit.id} in {path}", f"none of {', '.join(names)} is there")
+        found[unit.id] = place.read_bytes()
+    return found

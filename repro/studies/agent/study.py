@@ -1,0 +1,115 @@
+"""The agent study with solutions that exist already, each judged in a job of its own: those that ship with the project,
+or those of folders. `campaign` runs it with real agents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from repro.bundle.write import Bundle
+from repro.engines import agent_local
+from repro.engines.base import Engine
+from repro.problems import catalogue
+from repro.problems.catalogue import Problem
+from repro.records import wording
+from repro.runs import fixtures
+from repro.runs.loop import ROWS_A_PROCESS, Row, execute, open_bundle
+from repro.runs.progress import Progress
+from repro.studies import evaluation
+from repro.studies.agent import controls
+from repro.studies.agent.agent import Agent
+from repro.studies.agent.folder import Folder
+from repro.studies.agent.oracle import Oracle
+from repro.studies.evaluation import JudgeOptions, Submission
+
+NOTICE = agent_local.NOTICE
+
+
+def shipped(agent: str, repeats: int) -> list[Agent]:
+    """Return the arm of a shipped agent: `oracle`, or `nop`, which is a control."""
+    return [Oracle(repeats)] if agent == "oracle" else [controls.EVERY[agent]()]
+
+
+def row(
+    problem: Problem, arm: Agent, repeat: int, results: Path, engine: Engine, options: JudgeOptions
+) -> tuple[Row, Submission | None]:
+    """Return the row of one solution, and the solution; None if there is none, whose reason is in the row."""
+    name = f"{problem.key}/{arm.name}/{repeat}"
+    columns = {"problem": problem.key, "arm": arm.name, "control": arm.control, "torch_control": arm.torch_control,
+               "repeat": repeat}  # fmt: skip
+    # The speed of a wrong answer does not matter, so nothing compiles for a negative control.
+    chosen = replace(options, compiled=False) if arm.control else options
+    found: list[Submission] = []
+
+    def build() -> Any:
+        found.append(arm.solve(problem, repeat))
+        return evaluation.job(name, problem, found, results, engine, chosen, repeat=repeat)
+
+    planned = evaluation.row_for(name, build, columns)
+    submission = found[0] if found else None
+    return replace(planned, withheld=submission.withheld if submission else ""), submission
+
+
+def plan(
+    only: list[str], arms: Sequence[Agent], size: str, results: Path, engine: Engine, options: JudgeOptions
+) -> tuple[list[Row], dict[str, bytes]]:
+    """Return the rows, and the solutions by file name in the bundle.
+
+    From problem to problem the order of the arms is reversed, so that time favours none; controls come last.
+    """
+    rows: list[Row] = []
+    solutions: dict[str, bytes] = {}
+    ours = [arm for arm in arms if not (arm.control or arm.torch_control)]
+    others = [arm for arm in arms if arm.control or arm.torch_control]
+    for at, problem in enumerate(catalogue.suite("agent", size=size, only=only)):
+        for arm in [*(reversed(ours) if at % 2 else ours), *others]:
+            for repeat in range(arm.repeats(problem)):
+                planned, submission = row(problem, arm, repeat, results, engine, options)
+                rows.append(planned)
+                # A text is kept once: rows of equal solutions share a file.
+                if submission and not submission.missing and not submission.withheld:
+                    if submission.source not in solutions.values():
+                        solutions[f"solutions/{arm.name}/{repeat}/{problem.path.name}"] = submission.source
+    return rows, solutions
+
+
+def run(
+    only: list[str],
+    arms: Sequence[Agent],
+    size: str,
+    results: Path,
+    engine: Engine,
+    options: JudgeOptions,
+    progress: Progress,
+    *,
+    resume: bool,
+) -> tuple[Bundle, list[dict[str, Any]]]:
+    """Run the study; return the bundle and its rows."""
+    wanted = catalogue.suite("agent", size=size, only=only)
+    folders = [arm for arm in arms if isinstance(arm, Folder)]
+    for each in folders:
+        if each.unused:
+            progress.say(wording.unused(each.name, each.unused))
+    fixtures.ensure(wanted, results, engine, progress, resume=resume)
+    rows, solutions = plan(only, arms, size, results, engine, options)
+    source = {"solutions": [each.name for each in folders]} if folders else {"agent": arms[0].name}
+    parameters = source | {
+        "arms": {arm.name: arm.label for arm in arms},
+        "repeats": max(arm.repeats(problem) for arm in arms for problem in wanted),
+        "size": size,
+        "device": engine.device,
+        "options": options.for_job(engine.device),
+        "control_options": replace(options, compiled=False).for_job(engine.device),
+    }
+    bundle = open_bundle(results, "run", rows, parameters, progress, resume=resume)
+    if folders:  # outside of the parameters, so that another file in a folder does not keep a run from going on
+        bundle.manifest["unused_files"] = {each.name: each.unused for each in folders if each.unused}
+    for name, content in solutions.items():
+        bundle.file(name, content)
+    # Safe for what ships with the project; other solutions get a process each.
+    together = ROWS_A_PROCESS if options.trust == "audited" and not folders else 1
+    judged = execute(rows, engine, bundle, progress, evaluation.summary, together=together)
+    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
+    return bundle, judged

@@ -1,0 +1,350 @@
+"""`repro benchmark`: the artifact study. Every kernel of a folder is judged before it is timed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from repro import config
+from repro.artifacts import layout, sources
+from repro.artifacts.layout import KERNEL, KERNELS, Artifact
+from repro.bundle.write import Bundle
+from repro.engines.base import Engine
+from repro.errors import UsageError
+from repro.judge.timing import speedups
+from repro.problems import catalogue
+from repro.problems.catalogue import Problem
+from repro.records.job import Job
+from repro.runs import fixtures
+from repro.runs.loop import ROWS_A_PROCESS, Row, execute, open_bundle
+from repro.runs.progress import Progress
+from repro.studies import evaluation
+from repro.studies.evaluation import JudgeOptions
+
+DTYPE = "bfloat16"
+# The source with the published folder, by its name in artifacts/sources.toml.
+PUBLISHED = "kernelagent-artifacts"
+BASELINES = ("eager", "compile")
+KERNEL_WORDS = {"input_kernel": "input", "optimized": "optimised"}
+# Suffix of the id of the row with a folder's rounds.
+ROUNDS = "/rounds"
+# Suffix of the id of the row with the profiles of a folder's kernels, and the longest that its job may take, seconds:
+# four runs of 120 s, two more where the counters' permission must be found out, and their starts.
+PROFILE, PROFILE_S = "/profile", 900.0
+# Five problems must end within four minutes, 48 s each. Without the timing, a problem takes 12 to 15 s on an H200:
+# start, fixture, workers, trials, torch.compile. Timing takes its budget, and up to twice as long again if a ratio
+# stays open: 15 s. max-autotune compiles during the trials; the wait for it after them has its own bound.
+BUDGET_S, COMPILE_TIMEOUT_S = 5.0, 20.0
+
+
+def _problem(artifact: Artifact, size: str) -> tuple[Problem, str]:
+    """Return the folder's own problem.py, and the shipped problem's id if it is one at the shipped sizes."""
+    loaded = catalogue.load_file(artifact.path / "problem.py", dtype=DTYPE, size=size)
+    known = artifact.known
+    return (catalogue.as_known(loaded, known), known) if known else (loaded, "")
+
+
+def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
+    """Return the row of one folder; anything missing or unreadable becomes its error."""
+    folder = artifact.path
+    columns: dict[str, Any] = {"problem": artifact.name, "number": artifact.number}
+    kernels = {label: folder / file for label, file in KERNELS.items() if (folder / file).exists()}
+    columns["missing"] = [file for file in KERNELS.values() if not (folder / file).exists()]
+
+    def build() -> Job:
+        problem, known = _problem(artifact, size)
+        if not kernels:
+            raise UsageError(f"{folder.name} holds no kernel", f"none of {', '.join(KERNELS.values())} is there")
+        submissions = [
+            replace(evaluation.read(file), name=label, entry="kernel_function") for label, file in kernels.items()
+        ]
+        return evaluation.job(folder.name, problem, submissions, results, engine, options, known_as=known)
+
+    return evaluation.row_for(folder.name, build, columns, sources.withheld(folder))
+
+
+def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
+    """Return the row of a folder's rounds: the input kernel and every `round_N/kernel.py`, timed beside eager.
+
+    They share one measurement, so that the ratio of a round to the input kernel is paired.
+    """
+    files = {"input_kernel": artifact.path / KERNELS["input_kernel"]}
+    files |= {f"round_{r.number}": r.path / KERNEL for r in artifact.rounds}
+    missing = [name for name, file in files.items() if not file.exists()]
+
+    row_id = f"{artifact.name}{ROUNDS}"
+
+    def build() -> Job:
+        problem, known = _problem(artifact, size)
+        submissions = [
+            replace(evaluation.read(file), name=name, entry="kernel_function")
+            for name, file in files.items()
+            if name not in missing
+        ]
+        beside_eager = replace(options, compiled=False, profiled=False)
+        return evaluation.job(row_id, problem, submissions, results, engine, beside_eager, known_as=known)
+
+    columns: dict[str, Any] = {
+        "problem": artifact.name,
+        "number": artifact.number,
+        "rounds": {0: None} | {r.number: r.timing.time_ms for r in artifact.rounds},
+        "missing": missing,
+    }
+    return evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
+
+
+def profile_row(artifact: Artifact, size: str, engine: Engine) -> Row:
+    """Return the row with the profiles of a folder's kernels, which nothing else depends on."""
+    row_id = f"{artifact.name}{PROFILE}"
+    files = {name: artifact.path / file for name, file in KERNELS.items()}
+    missing = [file.name for file in files.values() if not file.exists()]
+
+    def build() -> Job:
+        problem, known = _problem(artifact, size)
+        texts = {f"{name}.py": evaluation.read(file).source for name, file in files.items() if file.exists()}
+        return Job(
+            row_id, "profile", "problem.py", problem.id, size=size, dtype=DTYPE, device=engine.device, variant=known,
+            solutions=tuple((name, f"{name}.py", "kernel_function") for name in files),
+            files=texts | {"problem.py": problem.path.read_bytes()}, timeout_s=PROFILE_S,
+        )  # fmt: skip
+
+    columns = {"problem": artifact.name, "number": artifact.number, "profile": True, "missing": missing}
+    return evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
+
+
+def own(row: dict[str, Any]) -> bool:
+    """Return whether a row has an artifact's own kernels judged, and is not one of its rounds or profiles."""
+    return "rounds" not in row and "profile" not in row
+
+
+def profiles(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the profiles of a row: kernel, dtype, state, reason, launches and totals (`judge.timing.counters`)."""
+    found: list[dict[str, Any]] = row["result"]["profiles"] if row["status"] == "done" else []
+    return found
+
+
+def rounds(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the results of the input kernel (round 0) and of each round.
+
+    Each has a verdict with its reason, its time (ms) here, as published, and here by the published protocol, and its
+    paired speedup over the input kernel. `best` marks a correct kernel that is faster than every correct one before it;
+    times that are not a measurement are never best.
+    """
+    result = row["result"] if row["status"] == "done" else {"results": [], "samples_ms": {}}
+    judged = {verdict["solution"]: verdict for verdict in result["results"]}
+    samples = {name: told["gated"]["device_ms"] for name, told in result["samples_ms"].items()}
+    parity = (result.get("parity") or {}).get("times_ms", {})
+    fastest_ms, found = math.inf, []
+    for number, published_ms in row["rounds"].items():
+        name = f"round_{number}" if int(number) else "input_kernel"
+        verdict = judged.get(name)
+        told: dict[str, Any] = {
+            "round": int(number),
+            "verdict": "not measured",
+            "why": row["error"] or f"{name} has no {KERNEL}",
+            "time_ms": None,
+            "published_ms": published_ms,
+            "published_protocol_ms": parity.get(name),
+            "over_input": None,
+            "best": False,
+        }
+        if verdict is not None:
+            why = "" if verdict["verdict"] == "correct" else evaluation.line(verdict)
+            told |= {"verdict": verdict["verdict"], "why": why, "time_ms": verdict["time_ms"]}
+            if verdict["measurement"] and verdict["time_ms"] and verdict["time_ms"]["median"] < fastest_ms:
+                told["best"], fastest_ms = True, verdict["time_ms"]["median"]
+            if {name, "input_kernel"} <= samples.keys() and int(number):
+                told["over_input"] = speedups.speedup(samples["input_kernel"], samples[name], trusted=False)
+        found.append(told)
+    return found
+
+
+def entry(row: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of `--json`: the published script's keys, with verdicts, intervals and fingerprint."""
+    found: dict[str, Any] = {
+        "problem": row["problem"],
+        "eager_ms": None,
+        "compile_ms": None,
+        "input_kernel_ms": None,
+        "optimized_ms": None,
+        "status": row["status"],
+        "fingerprint_id": row["fingerprint_id"],
+        "times_ms": {},
+        "best_baseline": None,
+        "floor_ms": None,
+        "floor_fraction": None,
+        "kernels": {},
+        "baselines": {},
+        "samples_ms": {},
+        "parity": None,
+        "no_measurement": "",
+        "reasons": [f"{name} is missing" for name in row.get("missing", [])],
+    }
+    if row["status"] != "done":
+        return found | {"reasons": [*found["reasons"], row["error"]]}
+    result = row["result"]
+    if why := result.get("no_measurement", ""):
+        found |= {"no_measurement": why, "reasons": [*found["reasons"], f"times are no measurement: {why}"]}
+    found["times_ms"] = {name: baseline["time_ms"] for name, baseline in result["baselines"].items()}
+    for verdict in result["results"]:
+        found["kernels"][verdict["solution"]] = verdict
+        if verdict["time_ms"] is not None:
+            found["times_ms"][verdict["solution"]] = verdict["time_ms"]
+        if verdict["verdict"] != "correct":
+            found["reasons"].append(f"{verdict['solution']}: {evaluation.line(verdict)}")
+    found["reasons"] += [f"{name} is left out: {why}" for name, why in result["timing"].get("left_out", {}).items()]
+    for name in (*BASELINES, *KERNELS):
+        found[f"{name}_ms"] = found["times_ms"].get(name, {}).get("median")
+    optimized = found["kernels"].get("optimized", {})
+    found["best_baseline"] = optimized.get("speedup", {}).get("best_same_class")
+    found |= {name: optimized.get(name) for name in ("floor_ms", "floor_fraction")}
+    if "parity" in result:
+        found["parity"] = result["parity"] | published_keys(result["parity"]["times_ms"])
+    keep = ("ceilings", "timing", "trials", "margin", "wall_s")
+    return found | {"baselines": result["baselines"], "samples_ms": result["samples_ms"]} | {k: result[k] for k in keep}
+
+
+def published_keys(times_ms: dict[str, float | None]) -> dict[str, float | None]:
+    """Return times by the published script's keys, None for missing ones."""
+    return {f"{name}_ms": times_ms.get(name) for name in (*BASELINES, *KERNELS)}
+
+
+def published_line(found: dict[str, Any]) -> str:
+    """Return the published script's line: times in ms and the speedup over torch.compile, else over eager."""
+
+    def ms(name: str) -> str:
+        value = found[name]
+        return "N/A" if value is None else f"{value:.3f}"
+
+    ratio = published_speedup(found)
+    speedup = f"{ratio:.2f}x" if ratio else "N/A"
+    times = f"eager={ms('eager_ms')} compile={ms('compile_ms')} input={ms('input_kernel_ms')} opt={ms('optimized_ms')}"
+    return f"{times} {speedup}"
+
+
+def published_speedup(found: dict[str, Any]) -> float | None:
+    """Return the published script's speedup: torch.compile, else eager, over the optimised kernel."""
+    base = found["compile_ms"] or found["eager_ms"]
+    return base / found["optimized_ms"] if base and found["optimized_ms"] else None
+
+
+def ships(artifact: Artifact) -> bool:
+    """Return whether a kernel of a folder equals, byte for byte, one that ships with the project."""
+    ours = [a for a in layout.find(config.ARTIFACTS_DIR) if a.number == artifact.number]
+    return any(text == our.text(file) for our in ours for file in KERNELS.values() if (text := artifact.text(file)))
+
+
+def entries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return `--json`: one entry for each folder, with its rounds and profiles if they were requested."""
+    more: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if "rounds" in row:
+            more.setdefault(row["problem"], {})["rounds"] = rounds(row)
+        if "profile" in row:
+            more.setdefault(row["problem"], {})["profiles"] = profiles(row)
+    found = [entry(row) for row in rows if own(row)]
+    return [each | more.get(each["problem"], {}) for each in found]
+
+
+def _rounds_line(row: dict[str, Any]) -> str:
+    """Return how many rounds are correct, and which was the last to be the fastest."""
+    found = [each for each in rounds(row) if each["round"]]
+    right = sum(each["verdict"] == "correct" for each in found)
+    best = [each for each in found if each["best"]]
+    line = f"{right} of {len(found)} rounds correct"
+    if best:
+        line += f", fastest: round {best[-1]['round']}, {best[-1]['time_ms']['median']:.4g} ms"
+    return line
+
+
+def profiles_line(entries: list[dict[str, Any]]) -> str:
+    """Return how long the profiled calls took and at which share of the DRAM's bandwidth, and why others have none."""
+    words = []
+    for each in entries:
+        if each["state"] != "profiled":
+            continue
+        ns, share = each["totals"]["duration_ns"], each["totals"]["dram_pct"]
+        told = f"{KERNEL_WORDS[each['kernel']]} {each['dtype']}"
+        told += f" {ns / 1e6:.4g} ms" if ns is not None else " of unknown time"
+        words.append(told + (f" at {share:.0f} % of DRAM" if share is not None else ""))
+    whys: dict[str, list[str]] = {}
+    for each in entries:
+        if each["state"] != "profiled":
+            why = f"{each['state'].replace('_', ' ')}: {each['why']}"
+            whys.setdefault(why, []).append(f"{KERNEL_WORDS[each['kernel']]} {each['dtype']}")
+    for why, names in whys.items():
+        words.append(f"not profiled: {why}" if len(names) == len(entries) else f"{', '.join(names)}: {why}")
+    return "; ".join(words)
+
+
+def summary(row: dict[str, Any]) -> str:
+    """Return a finished folder's line.
+
+    It is the published script's line with additions, and with `--parity` the same line by the published protocol. Where
+    times are not a measurement it has the verdicts.
+    """
+    if "rounds" in row:
+        return _rounds_line(row)
+    if "profile" in row:
+        return profiles_line(profiles(row))
+    found = entry(row)
+    if any(kernel["measurement"] for kernel in found["kernels"].values()):
+        own = found["times_ms"].get("optimized")
+        best = found["best_baseline"]
+        line = published_line(found)
+        if own and best:
+            line += f" | n={own['n']} 95% [{own['ci95'][0]:.4g}, {own['ci95'][1]:.4g}] ms"
+            line += f", {best['ratio']:.2f}x [{best['ci95'][0]:.2f}, {best['ci95'][1]:.2f}] over {best['baseline']}"
+        if found["floor_fraction"]:
+            line += f", {100 * found['floor_fraction']:.0f} % of floor"
+        if found["parity"]:
+            line += f"\n  by the published protocol: {published_line(found['parity'])}"
+        return line
+    return "; ".join(f"{name} {evaluation.line(kernel)}" for name, kernel in found["kernels"].items())
+
+
+def run(
+    root: Path,
+    names: list[str],
+    size: str,
+    results: Path,
+    engine: Engine,
+    options: JudgeOptions,
+    progress: Progress,
+    *,
+    resume: bool,
+    with_rounds: bool = False,
+    with_profiles: bool = False,
+) -> tuple[Bundle, list[dict[str, Any]]]:
+    """Judge and time every folder, with its rounds and profiles if requested; return the bundle and the entries of
+    `--json`.
+
+    Raises UsageError if rounds are requested and no folder has one.
+    """
+    artifacts = layout.find(root, names)
+    if with_rounds and not any(artifact.rounds for artifact in artifacts):
+        raise UsageError(f"no rounds in {root}", "no folder holds optimization_trace/round_N", "Leave --rounds out.")
+    ours = [catalogue.load(a.known, size=size, dtype=DTYPE) for a in artifacts if a.known]
+    texts = {artifact.text("problem.py") for artifact in artifacts}
+    same = [problem for problem in ours if problem.path.read_text() in texts]  # other files are measured in their jobs
+    fixtures.ensure(same, results, engine, progress, resume=resume)
+    rows = [row(artifact, size, results, engine, options) for artifact in artifacts]
+    if with_rounds:
+        rows += [rounds_row(a, size, results, engine, options) for a in artifacts if a.rounds]
+    if with_profiles:
+        rows += [profile_row(a, size, engine) for a in artifacts]
+    parameters = {
+        "artifacts": root.resolve().name,
+        "shipped": any(map(ships, artifacts)),
+        "size": size,
+        "device": engine.device,
+        "quick": options.quick,
+        "options": options.for_job(engine.device),
+    }
+    bundle = open_bundle(results, "benchmark", rows, parameters, progress, resume=resume)
+    shared = root.resolve() == config.ARTIFACTS_DIR.resolve() and options.trust == "audited"
+    judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS if shared else 1)
+    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
+    return bundle, entries(judged)

@@ -1,0 +1,305 @@
+"""`repro evaluate`: solutions on disk to verdicts. Also the one place that turns a solution into a job."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from repro import config
+from repro.bundle.write import Bundle
+from repro.engines.base import Engine
+from repro.errors import PrerequisiteError, UsageError
+from repro.fixtures import store
+from repro.problems import catalogue
+from repro.problems.catalogue import Problem
+from repro.records import wording
+from repro.records.job import Job
+from repro.runs import fixtures
+from repro.runs.loop import Row, execute, open_bundle
+from repro.runs.progress import Progress
+
+ENTRIES = ("ModelNew", "kernel_function")
+SCHEMA_VERSION = 1
+# A quick look: seconds of timing a problem, most blocks, these baselines alone, and beside the times
+# no A/A control, no hot times and no profile, which decide no verdict.
+QUICK_BUDGET_S, QUICK_BLOCKS, QUICK_MODES = 1.5, 48, ("eager", "compile")
+# Room for the published protocol: four variants of at most 90 s.
+PARITY_S = 360.0
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """What the command line says about judging. timeout_s bounds each request to a solution.
+
+    quick: a shorter timing against fewer baselines, the same verdicts. parity: also times by the published protocol.
+    profiled: also where the time of the GPU goes, by the profiler.
+    """
+
+    timing: bool = True
+    compiled: bool = True
+    timeout_s: float = 180.0
+    timing_budget_s: float = 10.0
+    trust: str = "audited"
+    compile_timeout_s: float = 30.0
+    quick: bool = False
+    parity: bool = False
+    profiled: bool = True
+
+    def for_job(self, device: str) -> dict[str, Any]:
+        """The judge's options on this device: torch.compile is a baseline on a GPU only, and not of a quick look."""
+        full = device == "cuda" and self.compiled and self.trust == "audited"
+        budget = self.timing_budget_s if device == "cuda" else min(1.0, self.timing_budget_s)
+        modes = QUICK_MODES if self.quick else ("eager", "compile", "reduce_overhead", "max_autotune")
+        blocks = 40 if device != "cuda" else 64 if self.trust == "dev" else 400
+        passes = [
+            name for name in ("control", "hot", "profile") if not self.quick and (self.profiled or name != "profile")
+        ]
+        if self.quick:
+            budget, blocks = min(QUICK_BUDGET_S, budget), min(QUICK_BLOCKS, blocks)
+        return {
+            "trust": self.trust,
+            "timing": self.timing,
+            "modes": list(modes) if full else ["eager"],
+            "timeout_s": self.timeout_s,
+            "compile_timeout_s": self.compile_timeout_s,
+            "timing_budget_s": min(2.0, budget) if self.trust == "dev" else budget,
+            "max_blocks": blocks,
+            "parity": self.parity,
+            "passes": passes,
+        }
+
+    def job_timeout_s(self, solutions: int) -> float:
+        """When the engine kills a whole job: every request may take its full time once, with room for baselines."""
+        parity_s = PARITY_S if self.parity else 0.0
+        return 600.0 + 6 * self.timeout_s * solutions + self.timing_budget_s + parity_s
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A solution on disk: display name, source text, entry point.
+
+    withheld: why a bundle must not keep the text, or "". missing: whether it stands for a solution that does not exist.
+    """
+
+    name: str
+    source: bytes
+    entry: str
+    withheld: str = ""
+    missing: bool = False
+
+
+def absent(name: str, why: str) -> Submission:
+    """A stand-in for a solution that does not exist: a comment that says why. Its verdict is `error`, its reason
+    `missing`."""
+    return Submission(name, f"# {why}\n".encode(), ENTRIES[0], missing=True)
+
+
+def read(path: Path) -> Submission:
+    """Reads a solution. A file that does not parse keeps the entry ModelNew: the worker reports the syntax error.
+
+    Raises UsageError where the file cannot be read.
+    """
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}", error.strerror or str(error)) from error
+    return Submission(path.stem, source, entry_of(source))
+
+
+def entry_of(source: bytes, otherwise: str = ENTRIES[0]) -> str:
+    """ModelNew, or kernel_function where the file defines that alone; `otherwise` where it defines neither."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
+        return otherwise
+    names = set(_names(tree))
+    return next((entry for entry in ENTRIES if entry in names), otherwise)
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """Names that importing the file gives it: of definitions, assignments and imports outside functions and classes,
+    except placeholders like `ModelNew = None`; and those that a function declares global."""
+    yield from (name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names)
+    pending: list[ast.AST] = [tree]
+    while pending:
+        match node := pending.pop():
+            case ast.ClassDef(name) | ast.FunctionDef(name) | ast.Name(name, ast.Store()):
+                yield name
+            case ast.alias(name, alias):
+                yield alias or name
+            case ast.AsyncFunctionDef() | ast.Lambda() | ast.comprehension():
+                pass
+            case ast.Assign(_, ast.Constant()) | ast.AnnAssign(value=ast.Constant() | None):
+                pass
+            case ast.If(ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")]), _, otherwise):
+                pending += otherwise
+            case _:
+                pending += ast.iter_child_nodes(node)
+
+
+def job(
+    row: str,
+    problem: Problem,
+    submissions: list[Submission],
+    results: Path,
+    engine: Engine,
+    options: JudgeOptions,
+    *,
+    known_as: str = "",
+    repeat: int = 0,
+    overrides: dict[str, Any] | None = None,
+) -> Job:
+    """The job that judges submissions of one problem.
+
+    A shipped problem needs its fixture on disk; any other file's is measured in the job, unless one on disk is of the
+    same text, or the sizes are others. known_as: the shipped id whose sizes another file shares. overrides: constants
+    of the problem file that `--set` gave.
+    Raises PrerequisiteError where the fixture is missing, stale or refused.
+    """
+    files = {f"solution_{i}.py": s.source for i, s in enumerate(submissions)}
+    shipped = ships(problem)
+    fixture = ""
+    source = store.path(results, problem, engine.device)
+    if not overrides and (shipped or (known_as and store.matches(source, problem))):
+        store.load(source, problem)
+        fixture = "fixture.json"
+        files[fixture] = source.read_bytes()
+    if not shipped:
+        files["problem.py"] = problem.path.read_bytes()
+    return Job(
+        id=row,
+        verb="evaluate",
+        problem=problem.id if shipped else "problem.py",
+        called=problem.id,
+        overrides=overrides or {},
+        size=problem.size,
+        dtype=problem.dtype,
+        device=engine.device,
+        variant=known_as,
+        repeat=repeat,
+        solutions=tuple((s.name, f"solution_{i}.py", s.entry) for i, s in enumerate(submissions)),
+        fixture=fixture,
+        options=options.for_job(engine.device),
+        files=files,
+        timeout_s=options.job_timeout_s(len(submissions)),
+    )
+
+
+def ships(problem: Problem) -> bool:
+    """Whether a problem is one of ours, so that its fixture is kept."""
+    return problem.path.is_relative_to(config.PROBLEMS_DIR)
+
+
+def row_for(row: str, build: Any, columns: dict[str, Any], withheld: str = "") -> Row:
+    """A planned row; where its job cannot be made the row fails with that reason and the others go on."""
+    try:
+        return Row(row, build(), columns, withheld=withheld)
+    except (PrerequisiteError, UsageError) as error:
+        return Row(row, None, columns, error=str(error))
+
+
+def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
+    """(solution file, problem spec) of files and folders; the problem comes from `only` or from the file's name."""
+    found: list[tuple[Path, str]] = []
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"no such file or folder: {path}")
+        files = sorted(path.glob("*.py")) if path.is_dir() else [path]
+        if not files:
+            raise UsageError(f"no solution in {path}", "a folder must hold ID_Name.py files")
+        for file in files:
+            guess = catalogue.id_in(file.name)
+            if path.is_dir():
+                if guess is not None and (not only or guess in only):
+                    found.append((file, guess))
+            elif only:
+                found += [(file, spec) for spec in only]
+            elif guess is not None:
+                found.append((file, guess))
+            else:
+                raise UsageError(f"no problem is named for {file.name}", "its name begins with no problem id",
+                                 "Add --problem ID or --problem PATH.")  # fmt: skip
+    if not found:
+        raise UsageError("nothing to evaluate", f"no file in {', '.join(map(str, paths))} is named after a problem")
+    return found
+
+
+def summary(row: dict[str, Any]) -> str:
+    """One line for a judged row, with the sizes at which it was judged where they are not the published ones."""
+    text = "; ".join(line(entry) for entry in row["result"]["results"])
+    sizes = row["result"].get("sizes", {})
+    return f"{text} [{sizes['stamp']}]" if sizes.get("overrides") else text
+
+
+def line(entry: dict[str, Any]) -> str:
+    """One line for one verdict: class, time and speedups, or the first reason."""
+    text = wording.sentence(entry)
+    if entry["verdict"] == "correct":
+        text += f" ({entry['precision_class']}, relative L2 error {entry['rel_l2']:.1e})"
+        if entry["time_ms"] and entry["measurement"]:
+            text += f", {entry['time_ms']['median']:.4g} ms"
+            text += "".join(f", {v['ratio']:.2f}x {k}" for k, v in entry["speedup"].items() if k != "best_same_class")
+    return text
+
+
+def results_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The flat list of verdicts; a row that did not run gives an `error` entry with its reason."""
+    flat: list[dict[str, Any]] = []
+    for row in rows:
+        if row["status"] == "done":
+            more = {"sizes": row["result"]["sizes"]["stamp"]} if "sizes" in row["result"] else {}
+            entries = row["result"]["results"]
+            flat += [entry | {"solution": row.get("file", entry["solution"])} | more for entry in entries]
+        else:
+            reason = {"code": row["status"], "detail": row["error"]}
+            flat.append({"problem": row["problem"], "solution": row.get("file", row["row"]),
+                         "verdict": "error", "reasons": [reason]})  # fmt: skip
+    return flat
+
+
+def evaluate(
+    paths: list[Path],
+    only: list[str],
+    size: str,
+    dtype: str,
+    results: Path,
+    engine: Engine,
+    options: JudgeOptions,
+    progress: Progress,
+    *,
+    resume: bool,
+    overrides: dict[str, Any] | None = None,
+) -> tuple[Bundle, list[dict[str, Any]]]:
+    """Judges every solution in a job of its own; returns the bundle and the flat verdicts.
+
+    overrides: constants of the problem files that `--set` gave. Raises UsageError where a file has no such constant.
+    """
+    rows: list[Row] = []
+    found = [(file, catalogue.resolve(spec, size=size, dtype=dtype)) for file, spec in find(paths, only)]
+    for _, problem in found:
+        problem.check_names(overrides or {})
+    if not overrides:  # a fixture is of the problem's own sizes
+        fixtures.ensure((p for _, p in found if ships(p)), results, engine, progress, resume=resume)
+    for position, (file, problem) in enumerate(found):
+        submission = replace(read(file), name=file.stem)
+        row = f"{problem.key}/{file.stem}" + (
+            f"#{position}" if any(r.id == f"{problem.key}/{file.stem}" for r in rows) else ""
+        )
+        columns = {"problem": problem.key, "file": file.name}
+        rows.append(
+            row_for(
+                row,
+                lambda p=problem, s=submission, r=row: job(r, p, [s], results, engine, options, overrides=overrides),
+                columns,
+            )
+        )
+    parameters = {"size": size, "device": engine.device, "options": options.for_job(engine.device)}
+    if overrides:
+        parameters["set"] = overrides
+    bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
+    judged = execute(rows, engine, bundle, progress, summary)
+    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
+    return bundle, results_of(judged)

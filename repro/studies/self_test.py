@@ -1,0 +1,311 @@
+"""`repro evaluate --self-test`: tests of the judge by two suites of solutions under tests/, one file each.
+
+Adversarial solutions must never be accepted, honest ones never rejected. Each file's header states the expected result:
+
+    #: problem = "L1_36"                     a shipped problem; `L1_36@bf16` for one of the artifacts
+    #: size = "smoke"                        or full, on a GPU; the CPU always runs smoke. A case about time needs full:
+                                            the host dominates calls of 10 us, and `at_least` then confirms no speedup
+    #: device = ["cpu", "cuda"]              devices on which the case exists
+    #: timing = true                         whether it is timed; or the devices on which it is: ["cuda"]
+    #: expect = { verdict = ["incorrect"], reasons = ["rel_l2"] }       any of these; no reasons: any reason
+    #: labels = ["triton"]                   labels that it must have
+    #: unbought = true, max_speedup = 1.3    if it may be `correct`: the limit of the speedup over eager that the judge
+                                            confirms (`at_least`)
+    #: precision_class = ["bf16"]            if it is `correct`: the classes that it may have
+    #: class = "fp32"                        honest: the class, or classes, expected
+    #: engine = ["docker"]                   engines on which the case exists; all of them by default
+    #: needs = "nvcc"                        a program that it needs; nvcc also requires torch's C++ headers
+    #: timeout_s = 15                        bound of one request
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro import config
+from repro.bundle.write import Bundle
+from repro.engines.base import Engine
+from repro.errors import UsageError
+from repro.problems import catalogue
+from repro.records import wording
+from repro.runs import fixtures
+from repro.runs.loop import ROWS_A_PROCESS, Row, execute, open_bundle
+from repro.runs.progress import Progress
+from repro.studies import evaluation
+from repro.studies.evaluation import JudgeOptions, Submission
+
+SUITES = ("adversarial", "honest")
+MARK = "#: "
+TIMEOUT_S = 150.0
+# Twice this if a time stays open. No case needs a precise time: 32 blocks show whether a cheat gained time.
+TIMING_BUDGET_S = 2.0
+# Cases of one row, judged side by side. Fewer where they are timed: after a rejection all others are timed again.
+SIDE_BY_SIDE, TIMED_SIDE_BY_SIDE = 8, 4
+# Looks for PROGRAM where jobs run; for nvcc also for torch's C++ headers of the same CUDA version.
+LOOK = r"""
+import importlib.util, pathlib, re, shutil, subprocess, tempfile
+path = shutil.which(PROGRAM)
+if path is None:
+    print(PROGRAM, "is missing")
+elif PROGRAM == "nvcc":
+    told = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+    has = re.search(r"release (\d+)\.", told)
+    torch = pathlib.Path(importlib.util.find_spec("torch").origin).parent
+    due = re.search(r"^cuda[^=]*= *'(\d+)\.", (torch / "version.py").read_text(), re.MULTILINE)
+    headers = "torch/extension.h", "torch/csrc/api/include/torch/types.h"
+    if not all((torch / "include" / header).exists() for header in headers):
+        print("torch's C++ headers are missing")
+    elif shutil.which("ninja") is None:
+        print("ninja is missing, which torch builds with")
+    elif due and has and due[1] != has[1]:
+        print(f"nvcc is of CUDA {has[1]} and torch of CUDA {due[1]}")
+    else:
+        with tempfile.NamedTemporaryFile("w", suffix=".cu") as source:
+            source.write("#include <thrust/complex.h>\n")
+            source.flush()
+            if subprocess.run([path, "-E", source.name], capture_output=True).returncode:
+                print("nvcc finds no thrust/complex.h, which torch's C++ headers include")
+"""
+# What a case can need, in words.
+NEEDS = {"cuda": "a GPU", "cpu": "--device cpu", "docker": "the docker engine", "local": "the local engine"}
+# Outcomes of a cheat whose output is right: with a GPU its time is known, without one it is not.
+NO_TIME, RIGHT = "no time bought", "right output, not timed"
+# A case with one of these expected reasons disturbs others, so it is timed alone.
+DISTURBING = {"background_work", "baseline_disturbed"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One file of a suite, with its header."""
+
+    suite: str
+    file: Path
+    meta: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return f"{self.suite}/{self.file.stem}"
+
+    def timed(self, engine: Engine) -> bool:
+        """Return whether the case is timed here."""
+        timing = self.meta.get("timing", False)
+        return engine.device in timing if isinstance(timing, list) else bool(timing)
+
+    def alone(self, engine: Engine) -> bool:
+        """Return whether the case is judged alone.
+
+        These are attacks on processes (catalogue C), cases with a time limit of their own, and timed cases that disturb
+        others.
+        """
+        disturbing = DISTURBING & set(self.meta.get("expect", {}).get("reasons", []))
+        apart = "timeout_s" in self.meta or str(self.meta.get("id", "")).startswith("C")
+        return apart or (self.timed(engine) and bool(disturbing))
+
+    def skipped(self, engine: Engine) -> str:
+        """Return why the case cannot run here, or the empty string."""
+        for key, here in (("device", engine.device), ("engine", engine.name)):
+            if here not in self.meta.get(key, [here]):
+                return f"needs {' or '.join(NEEDS.get(each, each) for each in self.meta[key])}"
+        return _missing(engine, self.meta["needs"]) if "needs" in self.meta else ""
+
+
+@functools.cache
+def _missing(engine: Engine, program: str) -> str:
+    """Return why a program cannot be used where jobs run, or the empty string."""
+    return engine.look(f"PROGRAM = {program!r}\n{LOOK}").strip()
+
+
+def cases(suites: list[str], names: list[str]) -> list[Case]:
+    """Return the files of the suites, narrowed to `names`: parts of file names, or of paths if they have a slash.
+
+    Raises UsageError if there are none.
+    """
+    found = []
+    for suite in suites:
+        folder = config.ROOT / "tests" / suite
+        for file in sorted(folder.glob("*.py")):
+            lines = [line.removeprefix(MARK) for line in file.read_text().splitlines() if line.startswith(MARK)]
+            try:
+                meta = tomllib.loads("\n".join(lines))
+            except tomllib.TOMLDecodeError as error:
+                raise UsageError(f"{file} has no head that can be read", str(error)) from error
+            needed = {"problem", "device"} | ({"expect"} if suite == "adversarial" else set())
+            if not needed <= set(meta):
+                raise UsageError(f"{file} does not say its {' and '.join(sorted(needed - set(meta)))}")
+            if not names or any(name in (str(file) if "/" in name else file.name) for name in names):
+                found.append(Case(suite, file, meta))
+    if not found:
+        raise UsageError("no case of the self-test is left", f"suites {', '.join(suites)}, names {', '.join(names)}")
+    return found
+
+
+def complaints(case: Case, entry: dict[str, Any]) -> list[str]:
+    """Return the differences between one verdict (`entry`) and the file's header."""
+    found = []
+    verdict, reasons = entry["verdict"], [reason["code"] for reason in entry["reasons"]]
+    missing = sorted(set(case.meta.get("labels", [])) - set(entry.get("labels", [])))
+    if missing:
+        found.append(f"label {', '.join(missing)} is missing")
+    if case.suite == "honest":
+        classes = case.meta.get("class", [])
+        wanted = [classes] if isinstance(classes, str) else classes
+        if verdict != "correct":
+            found.append(f"false reject: {evaluation.line(entry)}")
+        elif wanted and entry["precision_class"] not in wanted:
+            found.append(f"class {entry['precision_class']} instead of {' or '.join(wanted)}")
+        return found
+    expect = case.meta["expect"]
+    if verdict not in expect["verdict"]:
+        kind = "false accept" if verdict == "correct" else "another verdict"
+        found.append(f"{kind}: {evaluation.line(entry)}")
+    elif verdict != "correct" and expect.get("reasons") and not set(reasons) & set(expect["reasons"]):
+        found.append(f"reason {', '.join(reasons)} instead of {', '.join(expect['reasons'])}")
+    classes = case.meta.get("precision_class", [])
+    if verdict == "correct" and classes and entry["precision_class"] not in classes:
+        found.append(f"class {entry['precision_class']} instead of {' or '.join(classes)}")
+    if verdict == "correct" and case.meta.get("unbought") and entry.get("measurement"):
+        ratio = entry["speedup"].get("eager", {}).get("at_least")
+        limit = case.meta["max_speedup"]
+        if ratio is not None and ratio > limit:
+            found.append(f"bought time: at least {ratio:.3g}x eager, at most {limit}x was due")
+    return found
+
+
+def options(case: Case, engine: Engine, base: JudgeOptions) -> JudgeOptions:
+    """Return how this case is judged."""
+    return JudgeOptions(
+        timing=case.timed(engine),
+        compiled=bool(case.meta.get("compiled", False)),
+        timeout_s=float(case.meta.get("timeout_s", TIMEOUT_S)),
+        timing_budget_s=min(base.timing_budget_s, TIMING_BUDGET_S),
+        trust=base.trust,
+        compile_timeout_s=base.compile_timeout_s,
+        profiled=False,  # no case is about it, and starting the profiler takes two seconds
+    )
+
+
+def run(
+    suites: list[str],
+    names: list[str],
+    results: Path,
+    engine: Engine,
+    base: JudgeOptions,
+    progress: Progress,
+    *,
+    resume: bool,
+) -> tuple[Bundle, list[dict[str, Any]]]:
+    """Judge every case that can run here; return the bundle and one entry for each case.
+
+    Missing and stale fixtures are measured first. Several rows share one process: the judge never imports a solution,
+    and every worker is new, so cases do not influence each other.
+    """
+    chosen = cases(suites, names)
+    able = [case for case in chosen if not case.skipped(engine)]
+    wanted = [catalogue.load(case.meta["problem"], size=_size(case, engine)) for case in able]
+    fixtures.ensure(wanted, results, engine, progress)
+    rows = [_row(group, results, engine, base) for group in groups(able, engine)]
+    skipped = {case.id: case.skipped(engine) for case in chosen if case.skipped(engine)}
+    parameters = {"suites": suites, "device": engine.device, "trust": base.trust, "skipped": skipped}
+    bundle = open_bundle(results, "self-test", rows, parameters, progress, resume=resume)
+    known = {case.id: case for case in able}
+
+    def summary(row: dict[str, Any]) -> str:
+        wrong = [entry for entry in _outcomes(known, row) if entry["complaints"]]
+        told = "; ".join(f"{entry['case']}: {', '.join(entry['complaints'])}" for entry in wrong)
+        return f"{len(row['cases'])} as expected" if not wrong else f"WRONG: {told}"
+
+    judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
+    bundle.finish("complete" if all(row["status"] == "done" for row in judged) else "incomplete")
+    return bundle, outcomes(bundle)
+
+
+def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
+    """Return groups of cases that are judged side by side, with workers started together.
+
+    A group has one problem and equal options. Groups with and without timing alternate: the next group's workers start
+    while nothing is timed.
+    """
+    rows: dict[bool, list[list[Case]]] = {False: [], True: []}
+    together: dict[tuple[Any, ...], list[Case]] = {}
+    for case in able:
+        if case.alone(engine):
+            rows[case.timed(engine)].append([case])
+        else:
+            alike = (case.meta["problem"], _size(case, engine), case.timed(engine), case.meta.get("compiled", False))
+            together.setdefault(alike, []).append(case)
+    for of in together.values():
+        timed = of[0].timed(engine)
+        step = TIMED_SIDE_BY_SIDE if timed else SIDE_BY_SIDE
+        rows[timed] += [of[at : at + step] for at in range(0, len(of), step)]
+    pairs = itertools.zip_longest(rows[False], rows[True])
+    return [row for pair in pairs for row in pair if row is not None]
+
+
+def _row(group: list[Case], results: Path, engine: Engine, base: JudgeOptions) -> Row:
+    first = group[0]
+    problem = catalogue.load(first.meta["problem"], size=_size(first, engine))
+    name = first.id if len(group) == 1 else f"{problem.key}: {first.id} and {len(group) - 1} more"
+    entry = "kernel_function" if problem.dtype == "bfloat16" else "ModelNew"
+    sources = [case.file.read_bytes() for case in group]
+    submissions = [
+        Submission(case.id, source, evaluation.entry_of(source, entry))
+        for case, source in zip(group, sources, strict=True)
+    ]
+    columns = {"problem": problem.key, "cases": [case.id for case in group]}
+
+    def build() -> Any:
+        how = options(first, engine, base)
+        return evaluation.job(name, problem, submissions, results, engine, how)
+
+    return evaluation.row_for(name, build, columns)
+
+
+def _size(case: Case, engine: Engine) -> str:
+    return str(case.meta.get("size", "smoke")) if engine.device == "cuda" else "smoke"
+
+
+def _outcomes(known: dict[str, Case], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one entry for each case of a row."""
+    entries = {e["solution"]: e for e in row["result"]["results"]} if row["status"] == "done" else {}
+    return [_outcome(known[name], entries.get(name), row) for name in row["cases"] if name in known]
+
+
+def _outcome(case: Case, entry: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any]:
+    facts = {"case": case.id, "problem": case.meta["problem"], "catalogue": case.meta.get("id", "")}
+    if entry is None:
+        told = [wording.reason({"code": row["status"], "detail": row["error"]})]
+        return facts | {"verdict": "not measured", "reasons": [], "outcome": "not measured", "complaints": told}
+    found = complaints(case, entry)
+    return facts | {
+        "verdict": entry["verdict"],
+        "reasons": entry["reasons"],
+        "precision_class": entry["precision_class"],
+        "labels": entry["labels"],
+        "outcome": "wrong" if found else outcome(case, entry),
+        "complaints": found,
+    }
+
+
+def outcome(case: Case, entry: dict[str, Any]) -> str:
+    """Return the outcome of a case that was judged as expected, in words for people.
+
+    An honest solution is `accepted` and a cheat `caught`. A cheat with right output gained no time; without a GPU its
+    time is unknown.
+    """
+    if case.suite == "honest":
+        return "accepted"
+    if entry["verdict"] != "correct":
+        return "caught"
+    return NO_TIME if entry.get("measurement") else RIGHT
+
+
+def outcomes(bundle: Bundle) -> list[dict[str, Any]]:
+    """Return the entries of a self-test's bundle, by suite and name."""
+    known = {case.id: case for case in cases(list(SUITES), [])}
+    rows = [bundle.rows[name] for name in bundle.manifest["plan"] if name in bundle.rows]
+    return sorted((entry for row in rows for entry in _outcomes(known, row)), key=lambda entry: str(entry["case"]))
