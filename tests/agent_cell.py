@@ -36,7 +36,7 @@ class Job:
     """A folder, an agent.json in it and a server behind its socket."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "cell"
+        self.folder = folder / "job"
         self.folder.mkdir()
         # below the folder of the test the path may be too long for a socket
         self.socket = Path(subprocess.check_output(["mktemp", "-d"], text=True).strip()) / "gw.sock"
@@ -59,7 +59,7 @@ class Job:
     def write(self, **changes: Any) -> Task:
         """Writes agent.json and reads it back."""
         data = {
-            "schema_version": 1, "cell": "c1", "agent": "sdk", "arm": "baseline", "model": "claude-opus-4-5-20251101",
+            "schema_version": 1, "job": "c1", "agent": "sdk", "arm": "baseline", "model": "claude-opus-4-5-20251101",
             "problems": ["L1_36"], "size": "smoke", "device": "cpu", "mode": "problem", "knowledge": "none",
             "budgets": {"wall_s": 60}, "relay_port": 0, "expect_tools": [], "isolation": "processes",
             "socket": str(self.socket),

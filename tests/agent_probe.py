@@ -104,7 +104,7 @@ print("PROBE" + json.dumps({
     "write": {path: tried(lambda path=path: write(path)) for path in
               ("/x", "/opt/repro/repro/judge/correctness/tolerances.py", "/opt/repro/x",
               "/gateway-sock/x", "/etc/x", "/opt/venv/x",
-               "/opt/repro/repro/knowledge/x", "/cell/problems/x", "/tmp/x")},
+               "/opt/repro/repro/knowledge/x", "/job/problems/x", "/tmp/x")},
     "docker_sock": [path for path in ("/var/run/docker.sock", "/run/docker.sock") if os.path.exists(path)],
     "masked": {path: os.listdir(path) for path in
                ("/opt/repro/artifacts", "/opt/repro/tests", "/opt/repro/repro/knowledge", "/gateway")},
@@ -115,7 +115,7 @@ print("PROBE" + json.dumps({
     "env": dict(os.environ),
     "read": {name: text for name, text in
              readable("/proc/*/environ", "/proc/*/cmdline", "/gateway/**", "/gateway-sock/**").items()},
-    "arm_told": [name for name, text in readable("/cell/**", "/tmp/**", "/proc/*/environ", "/proc/*/cmdline").items()
+    "arm_told": [name for name, text in readable("/job/**", "/tmp/**", "/proc/*/environ", "/proc/*/cmdline").items()
                  if any(arm in text for arm in ARMS)],
     "solutions_in_reach": [name for name in glob.glob("/opt/**/*RMSNorm*", recursive=True)],
     "processes": sorted(open(f"/proc/{p}/comm").read().strip() for p in os.listdir("/proc") if p.isdigit()),

@@ -61,7 +61,7 @@ class Job:
         self.journal_dir = self.folder / "journal"
         self.keys, self.env = keys or {}, env or {}
         config = {
-            "schema_version": 1, "cell": "c1", "arm": "baseline", "model": MODEL, "socket": "sock/gw.sock",
+            "schema_version": 1, "job": "c1", "arm": "baseline", "model": MODEL, "socket": "sock/gw.sock",
             "journal": "journal", "upstream": {"kind": "replay", "script": "replay.jsonl"},
             "knowledge": {"kind": "none"}, "budgets": {}, "retry": QUICK,
         } | told  # fmt: skip

@@ -56,7 +56,7 @@ def bash(command: str) -> dict[str, Any]:
 def attack(*commands: str, arm: str = "baseline", memory: int = 4 << 30, wall_s: float = 120.0) -> AgentOutcome:
     """What is left of a job whose agent runs these commands, one a turn."""
     knowledge = "none" if arm == "baseline" else "local"
-    common = {"schema_version": 1, "cell": "c", "arm": arm, "model": MODEL, "budgets": {"wall_s": wall_s}}
+    common = {"schema_version": 1, "job": "c", "arm": arm, "model": MODEL, "budgets": {"wall_s": wall_s}}
     upstream = {"kind": "replay", "script": "replay.jsonl"}
     gateway = common | {"upstream": upstream, "knowledge": {"kind": knowledge}}
     agent = common | {

@@ -95,7 +95,7 @@ def events(bundle: Path, job: str, kind: str, attempt: int = 1) -> list[dict[str
 
 def record(bundle: Path, job: str) -> dict[str, Any]:
     """A job's record."""
-    found: dict[str, Any] = strict_json((bundle / "agents" / job / "cell.json").read_text())
+    found: dict[str, Any] = strict_json((bundle / "agents" / job / "job.json").read_text())
     return found
 
 
@@ -281,16 +281,17 @@ DRIVER = """
 import sys
 from pathlib import Path
 from dataclasses import replace
-from repro import cli, evaluation
-from repro.agents import campaign, options
+from repro.cli import main
 from repro.engines import choose
-from repro.progress import Progress
-args = cli.parser().parse_args(sys.argv[2:])
+from repro.studies import evaluation
+from repro.studies.agent import options, runner
+from repro.runs.progress import Progress
+args = main.parser().parse_args(sys.argv[2:])
 kind, _, url = sys.argv[1].partition("=")
 plan = replace(options.build(args, "smoke"), **{kind: url})
 engine = choose("docker", gpus="none", device="cpu", say=print)
-campaign.run(plan, args.problem, "smoke", args.results, engine, evaluation.JudgeOptions(False), options.pace(args),
-             Progress(), resume=False)
+runner.run(plan, args.problem, "smoke", args.results, engine, evaluation.JudgeOptions(False), options.pace(args),
+           Progress(), resume=False)
 """
 
 

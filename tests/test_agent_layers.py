@@ -132,7 +132,7 @@ def consults(query: str) -> dict[str, Any]:
 
 
 PATCH = """
-from repro.agents import jobs as changed
+from repro.studies.agent import sittings as changed
 build = changed.build
 def patched(*args, **kwargs):
     job = build(*args, **kwargs)

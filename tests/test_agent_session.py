@@ -215,7 +215,7 @@ def test_a_machine_with_a_network_is_no_container(job: Job) -> None:
 # -- the task -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("broken", ["", "{", "[]", '{"cell": "x"}', '{"options": {"unknown": 1}}'])
+@pytest.mark.parametrize("broken", ["", "{", "[]", '{"job": "x"}', '{"options": {"unknown": 1}}'])
 def test_a_folder_without_a_task_is_refused_in_one_line(tmp_path: Path, broken: str) -> None:
     if broken:
         (tmp_path / "agent.json").write_text(broken)

@@ -116,7 +116,7 @@ def strangers(root: Path) -> Path:
                 (folder / file).write_text(text)
     (root / "img").mkdir()
     (root / "README.md").write_text("# Artifacts\n")
-    (root / "studies/artifact_study.py").write_text("raise SystemExit('not to be run')\n")
+    (root / "benchmark.py").write_text("raise SystemExit('not to be run')\n")
     return root
 
 

@@ -55,15 +55,15 @@ def begun(tmp_path: Path) -> Path:
 
 INTERRUPTED = """
 import os, pathlib, signal, sys, types
-from repro import runs
-from repro.jobs import Job, Outcome
+from repro.runs import loop
+from repro.records.job import Job, Outcome
 from repro.errors import ReproError
-from repro.progress import Progress
+from repro.runs.progress import Progress
 
 point, real = int(sys.argv[2]), os.fsync
 jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(2)]
-rows = [runs.Row(job.id, job) for job in jobs]
-bundle = runs.open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {}, Progress(), resume=False)
+rows = [loop.Row(job.id, job) for job in jobs]
+bundle = loop.open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {}, Progress(), resume=False)
 seen = 0
 
 def fsync(number):
@@ -81,7 +81,7 @@ def outcomes(jobs, progress):
 os.fsync = fsync
 engine = types.SimpleNamespace(device="cpu", describe=lambda: {}, run=outcomes)
 try:
-    runs.execute(rows, engine, bundle, Progress(), lambda row: "", together=2)
+    loop.execute(rows, engine, bundle, Progress(), lambda row: "", together=2)
 except (ReproError, KeyboardInterrupt) as error:
     print(error)
 """

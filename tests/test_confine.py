@@ -513,7 +513,8 @@ def test_a_shielded_process_is_closed_to_its_own_user(confined: Run) -> None:
     if confined.uid == 0:  # type: ignore[attr-defined]
         pytest.skip("root may look")
     program = f"import sys, time; sys.path.insert(0, {str(confinement.settings.ROOT)!r})\n" \
-              "from repro.judge import confine; print(confine.shield(), flush=True); time.sleep(60)"  # fmt: skip
+              "from repro.judge.sandbox import confinement; "\
+              "print(confinement.shield(), flush=True); time.sleep(60)"  # fmt: skip
     python, env = interpreter(confined.uid) or ("", {})  # type: ignore[attr-defined]
     judge = subprocess.Popen([python, "-P", "-c", program], env=env, cwd="/", stdout=subprocess.PIPE,
                              **identity(confined.uid))  # type: ignore[attr-defined]  # fmt: skip

@@ -305,10 +305,10 @@ def test_report_without_a_path_takes_the_newest_bundle_of_the_self_test_too(tool
 
 WRITER = """
 import pathlib, sys, time
-from repro.jobs import Job, Outcome
+from repro.records.job import Job, Outcome
 from repro.engines.base import Engine
-from repro.progress import Progress
-from repro.runs import Row, execute, open_bundle
+from repro.runs.progress import Progress
+from repro.runs.loop import Row, execute, open_bundle
 
 class Slow(Engine):
     name, device = "local", "cpu"

@@ -96,8 +96,8 @@ def test_a_folder_moved_during_removal_is_left_alone(room: Path, monkeypatch: py
 
 def _as_user(work: str, folder: Path) -> None:
     """Does some work in a folder as a user without rights, where this is root."""
-    become = f"users.become({uids.LAST_UID}); " if os.geteuid() == 0 else ""
-    program = f"import os, sys; from repro import folders; from repro.judge import users; {become}{work}"
+    become = f"uids.become({uids.LAST_UID}); " if os.geteuid() == 0 else ""
+    program = f"import os, sys; from repro.system import removal; from repro.judge.sandbox import uids; {become}{work}"
     subprocess.run([sys.executable, "-c", program, str(folder)], check=True, env=os.environ | {"PYTHONPATH": "."})
 
 
@@ -108,7 +108,7 @@ def test_folders_that_their_owner_closed_are_removed(room: Path) -> None:
         "os.chmod('mine/closed', 0); os.chmod('mine/read only', 0o500)",
         room,
     )
-    _as_user("folders.remove(sys.argv[1] + '/mine')", room)
+    _as_user("removal.remove(sys.argv[1] + '/mine')", room)
     assert not list(room.iterdir())
 
 
@@ -117,7 +117,7 @@ def test_an_unremovable_entry_does_not_keep_the_rest(room: Path) -> None:
     _as_user("os.makedirs(sys.argv[1] + '/mine/a'); os.makedirs(sys.argv[1] + '/mine/b')", room)
     (room / "mine" / "theirs").mkdir(mode=0o700)
     (room / "mine" / "theirs" / "file").touch()
-    _as_user("folders.remove(sys.argv[1] + '/mine')", room)
+    _as_user("removal.remove(sys.argv[1] + '/mine')", room)
     assert [path.name for path in (room / "mine").iterdir()] == ["theirs"]
     removal.remove(room / "mine")
     assert not list(room.iterdir())

@@ -317,7 +317,7 @@ def test_a_full_queue_refuses_at_once() -> None:
 
 
 CONFIG = {
-    "schema_version": 1, "cell": "c", "arm": "baseline", "model": "claude-opus-5", "socket": "s", "journal": "j",
+    "schema_version": 1, "job": "c", "arm": "baseline", "model": "claude-opus-5", "socket": "s", "journal": "j",
     "upstream": {"kind": "replay"}, "knowledge": {"kind": "none"}, "budgets": {"usd": 1, "turns": None},
 }  # fmt: skip
 

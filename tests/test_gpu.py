@@ -463,7 +463,7 @@ def test_a_kernel_that_never_ends_is_a_timeout_and_leaves_no_process(alone: None
 OPENS = """
 import json, sys
 import torch
-from repro.judge.buffers import open_ticket, view
+from repro.judge.gpu.shared_memory import open_ticket, view
 
 device = torch.device("cuda")
 torch.empty(1, device=device)
@@ -546,8 +546,8 @@ def test_the_launches_of_a_deep_network_are_hidden(alone: None, tmp_path: Path) 
 WAITS = """
 import json, sys
 import torch
-from repro.judge import driver
-from repro.judge.buffers import open_ticket
+from repro.judge.gpu import driver
+from repro.judge.gpu.shared_memory import open_ticket
 
 device = torch.device("cuda")
 torch.empty(1, device=device)

@@ -13,8 +13,8 @@ from repro.judge.worker import triton_interpreter
 
 KERNEL = """
 import torch, triton, triton.language as tl
-from repro.judge import interpreter
-interpreter.mend()
+from repro.judge.worker import triton_interpreter
+triton_interpreter.mend()
 
 @triton.jit
 def kernel(a, b, product, mixed, N: tl.constexpr):
@@ -34,8 +34,8 @@ assert torch.equal(mixed, expected), (mixed - expected).abs().max()
 
 HEAD = """
 import json, torch, triton, triton.language as tl
-from repro.judge import interpreter
-interpreter.mend()
+from repro.judge.worker import triton_interpreter
+triton_interpreter.mend()
 torch.manual_seed(0)
 a, b, n = torch.randn(8, 16).bfloat16(), torch.randn(8, 16).bfloat16(), torch.arange(128).view(8, 16) * 3 - 40
 ends = {}

@@ -842,7 +842,7 @@ def result_of(ms: float, base_ms: float = 4.0, **changes: Any) -> dict[str, Any]
     timed = {"mine": series([ms] * 40), "eager": series([base_ms] * 40), "compile": series([base_ms / 2] * 40)}
     facts = {"status": "converged", "baseline_classes": {"eager": "fp32", "compile": "tf32"}}
     given = {"series": timed, "facts": facts, "reached": CEILINGS, "trust": "audited"} | changes
-    for name, value in given.pop("subject", {}).items():
+    for name, value in given.pop("implementation", {}).items():
         setattr(implementation, name, value)
     return verdict.result(
         catalogue.load("L1_36"),

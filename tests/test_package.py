@@ -105,7 +105,7 @@ def test_an_installed_command_works_from_any_folder(installed: Path, tmp_path: P
 def test_the_self_tests_cases_come_along(installed: Path, tmp_path: Path) -> None:
     done = run([installed, "evaluate", "--self-test", "no-such-case", "--engine", "local", "--device", "cpu"], tmp_path)
     assert done.returncode == 1 and "no case of the self-test" in done.stderr
-    cases = "from repro import selftest; print(len(selftest.cases(list(selftest.SUITES), [])))"
+    cases = "from repro.studies import self_test; print(len(self_test.cases(list(self_test.SUITES), [])))"
     counted = run([installed.parent / "python", "-c", cases], tmp_path)
     files = [file for suite in ("adversarial", "honest") for file in (ROOT / "tests" / suite).glob("*.py")]
     assert int(counted.stdout) == len(files) > 200

@@ -187,7 +187,7 @@ def test_a_command_asks_for_what_its_run_asked(tool: Tool) -> None:
     """Quick, with parity, at a budget of its own: and nothing that is so by itself."""
     from repro.studies.evaluation import JudgeOptions
 
-    options = JudgeOptions(timing_budget_s=7.0, compile_timeout_s=20.0, parity=True).for_cell("cuda")
+    options = JudgeOptions(timing_budget_s=7.0, compile_timeout_s=20.0, parity=True).for_job("cuda")
     path = theirs(tool.folder / "a", parameters={"options": options})
     assert tool("report", path, "-o", "out", "--format", "md").code == 0
     (row,) = rows_of(document(tool.folder / "out"), "again", "again")

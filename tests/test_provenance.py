@@ -473,7 +473,7 @@ def test_a_profile_names_the_kernels_of_a_call() -> None:
 def test_profiling_does_not_wait_for_the_compiler_s_imports() -> None:
     """torch.profiler imports all of torch.compile, seconds in every solution's process."""
     program = (
-        "import sys, torch; from repro.judge import provenance\n"
+        "import sys, torch; from repro.judge.source import provenance\n"
         "print(provenance.profile(lambda: torch.ones(512, device='cuda').add_(1)))\n"
         "assert not {'torch._dynamo', 'torch._inductor', 'sympy'} & set(sys.modules)"
     )
@@ -483,5 +483,5 @@ def test_profiling_does_not_wait_for_the_compiler_s_imports() -> None:
 
 def test_the_source_is_read_without_torch() -> None:
     """The judge reads a solution before anything heavy is imported."""
-    program = "import sys; from repro.judge import provenance; assert 'torch' not in sys.modules"
+    program = "import sys; from repro.judge.source import provenance; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)

@@ -17,7 +17,6 @@ from conftest import series as samples
 from sampled import seen
 
 from repro.bundle.write import MANIFEST, Bundle
-from repro.engines import job as cells
 from repro.engines.base import Attempt, Engine
 from repro.errors import EngineError, EngineGone
 from repro.fingerprint import digest
@@ -26,7 +25,8 @@ from repro.judge.implementation import Implementation
 from repro.judge.timing import intervals, published_protocol
 from repro.judge.timing.sampling import Series
 from repro.problems import catalogue
-from repro.records.job import Cell, Outcome
+from repro.records import job
+from repro.records.job import Job, Outcome
 from repro.report import document, elements, markdown, model
 from repro.runs.loop import Row, execute
 from repro.runs.progress import Progress
@@ -107,7 +107,7 @@ class Scripted(Engine):
     def describe(self) -> dict[str, Any]:
         return {"engine": "docker", "isolation": "containers", "version": "28.0", "image_id": f"sha256:{'abc0' * 16}"}
 
-    def attempt(self, cells: list[Cell], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
+    def attempt(self, cells: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
         (cell,) = cells
         answer = self.script[cell.id]
         if isinstance(answer, Exception):
@@ -126,7 +126,7 @@ def bundle_of(
 ) -> Bundle:  # fmt: skip
     """A bundle of scripted rows, read again from disk. unplanned: row -> why it never became a cell."""
     rows = [
-        Row(name, None if unplanned and name in unplanned else Cell(name, "evaluate"), columns[name],
+        Row(name, None if unplanned and name in unplanned else Job(name, "evaluate"), columns[name],
             error=(unplanned or {}).get(name, ""))
         for name in columns
     ]  # fmt: skip
@@ -390,7 +390,7 @@ def by_both_protocols(folder: Path) -> Bundle:
         "measurement": True, "wall_s": 9.0,
     }  # fmt: skip
     columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": []}}
-    options = evaluation.JudgeOptions(quick=True, parity=True).for_cell("cuda")
+    options = evaluation.JudgeOptions(quick=True, parity=True).for_job("cuda")
     parameters = {"artifacts": "artifacts", "quick": True, "options": options}
     return bundle_of(folder, "benchmark", {"36_RMSNorm": found}, columns, parameters=parameters)
 
@@ -470,4 +470,4 @@ def test_a_refused_fixture_is_shown_with_its_reason(tmp_path: Path) -> None:
 def test_outcomes_of_a_cell_carry_what_a_report_needs() -> None:
     """The scripted engine above answers as a real one: an outcome's fields are those that a cell writes."""
     assert set(Outcome("a", "done").to_json()) == {"job", "status", "result", "error", "wall_s", "fingerprint"}
-    assert cells.OUTCOMES == "outcomes.jsonl"
+    assert job.OUTCOMES == "outcomes.jsonl"

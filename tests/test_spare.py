@@ -153,8 +153,8 @@ import os, sys
 from pathlib import Path
 import torch
 from torch._inductor.async_compile import AsyncCompile
-from repro.judge.procfs import descendants
-from repro.judge.worker import Worker
+from repro.system.procfs import descendants
+from repro.judge.worker.server import Worker
 
 def living():
     return len(descendants(os.getpid())) - 1
@@ -445,7 +445,7 @@ def test_a_cell_finds_the_state_of_the_machine(monkeypatch: pytest.MonkeyPatch) 
 SHAPES = """
 import sys
 from repro import inputs, problems
-from repro.judge.reference import output_spec
+from repro.judge.correctness.reference import output_spec
 
 problem = problems.load("L1_36", size="smoke")
 plan = inputs.plan(problem)

@@ -15,6 +15,7 @@ import pytest
 from conftest import ROOT, Tool, manifest, rows, strict_json
 
 from repro import config
+from repro.analysis import claims as verdicts
 from repro.analysis import published as claims
 from repro.analysis import statistics
 from repro.analysis.statistics import Observation
@@ -190,7 +191,7 @@ def test_repeats_are_no_further_problems() -> None:
 
 
 def left(told: dict[str, Any] | None, meter: dict[str, Any] | None = None, **facts: Any) -> AgentOutcome:
-    outcome = AgentOutcome("cell", **facts)
+    outcome = AgentOutcome("job", **facts)
     if told is not None:
         outcome.agent_files[files.OUTCOME] = json.dumps(told).encode()
     outcome.gateway_files[files.METER] = json.dumps(meter or {}).encode()
@@ -407,8 +408,8 @@ def test_no_solution_is_a_row_with_a_verdict(stub_results: Path) -> None:
     assert len(engine.ran) == 2, "an agent's failure is not tried again"
     for row in bundle.rows.values():
         assert row["status"] == "done" and row["result"]["results"][0]["verdict"] == "error"
-        assert row["agent"] == {"cell": row["row"], "status": "gave_up", "detail": "nothing", "solution": False,
-                                "record": f"agents/{row['row']}/cell.json"}  # fmt: skip
+        assert row["agent"] == {"job": row["row"], "status": "gave_up", "detail": "nothing", "solution": False,
+                                "record": f"agents/{row['row']}/job.json"}  # fmt: skip
     assert bundle.manifest["status"] == "complete"
 
 
@@ -423,7 +424,7 @@ def test_infrastructure_and_provider_failures_are_tried_again_and_recorded(stub_
 
     engine = Stub(answers)
     bundle = go(engine, stub_results, plan(), ["L1_36"])
-    record = json.loads((bundle.path / "agents/L1_36/baseline/0/cell.json").read_text())
+    record = json.loads((bundle.path / "agents/L1_36/baseline/0/job.json").read_text())
     assert [a["class"] for a in record["attempts"]] == ["infrastructure", "provider", "agent"]
     assert record["finished"] and engine.ran.count("L1_36/baseline/0") == 3
     told = study.build(bundle, list(bundle.rows.values()))
@@ -616,14 +617,14 @@ def test_the_report_tells_arms_uncertainty_costs_and_the_published_table(tmp_pat
 
 
 def test_a_scripted_study_says_so_and_tests_no_claim(tmp_path: Path) -> None:
-    from repro.analysis import claims, records
+    from repro.analysis import records
 
     bundle = measured_bundle(tmp_path, upstream="replay")
     text = markdown.render(document.build([bundle]))
     assert "Scripted: replies come from a file" in text and "no model was paid" in text
     assert "scripted replies, not an agent's result" in text
-    found = claims.judge(claims.load(), [records.read(bundle)])
-    assert not any(claims.tried(outcome) for claim in found["claims"] for outcome in claim["outcomes"])
+    found = verdicts.judge(claims.load(), [records.read(bundle)])
+    assert not any(verdicts.tried(outcome) for claim in found["claims"] for outcome in claim["outcomes"])
 
 
 def test_an_unknown_cost_is_empty_and_never_zero(tmp_path: Path, stub_results: Path) -> None:

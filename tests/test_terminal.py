@@ -67,7 +67,7 @@ def test_every_reason_code_of_the_judge_has_a_sentence() -> None:
 
 
 def test_computed_codes_are_those_of_the_judge() -> None:
-    metric = (config.ROOT / "repro" / "judge" / "metric.py").read_text()
+    metric = (config.ROOT / "repro" / "judge" / "correctness" / "distance.py").read_text()
     assert 'GUARDS = ("rel_l2", "max", "row")' in metric and '"zero_region"' in metric
     assert set(wording.DISTANCES) == {"rel_l2", "max", "row", "zero"}
 

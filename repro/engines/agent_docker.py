@@ -55,7 +55,7 @@ from repro.engines.base import Progress
 from repro.errors import EngineError
 from repro.system import jsonio
 
-GATEWAY_FOLDER, SOCKET_FOLDER, AGENT_FOLDER = "/gateway", "/gateway-sock", "/cell"
+GATEWAY_FOLDER, SOCKET_FOLDER, AGENT_FOLDER = "/gateway", "/gateway-sock", "/job"
 SOCKET = f"{SOCKET_FOLDER}/gw.sock"
 # Shipped solutions, tests and pages: an agent's container has empty folders in their place.
 MASKED = ("artifacts", "tests", "repro/knowledge")

@@ -68,7 +68,7 @@ class Room:
         begin, outcome = time.monotonic(), AgentOutcome(job.id, isolation={"isolation": "processes"})
         try:
             root = Path(tempfile.mkdtemp(prefix="repro-agent-"))
-            own, gateway_folder, folder, home = (root / name for name in ("s", "gw", "cell", "home"))
+            own, gateway_folder, folder, home = (root / name for name in ("s", "gw", "job", "home"))
             for each in (own, gateway_folder / "journal", folder / SOLUTIONS, folder / TRANSCRIPT, home):
                 each.mkdir(parents=True)
             told = self._write(job, own / "gw.sock", gateway_folder, folder)

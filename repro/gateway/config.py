@@ -109,7 +109,7 @@ def _limit(name: str, value: Any) -> float | None:
 
 
 KNOWN = (
-    "schema_version", "cell", "arm", "model", "socket", "journal", "upstream", "knowledge", "budgets", "prices",
+    "schema_version", "job", "arm", "model", "socket", "journal", "upstream", "knowledge", "budgets", "prices",
     "expect_tools", "max_tokens", "retry",
 )  # fmt: skip
 
@@ -127,12 +127,12 @@ def read(folder: Path) -> Config:
         raise _wrong(f"schema_version is not {SCHEMA_VERSION}")
     if unknown := sorted(set(told) - set(KNOWN)):
         raise _wrong(f"unknown fields: {', '.join(unknown)}")
-    for name in ("cell", "model", "socket", "journal"):
+    for name in ("job", "model", "socket", "journal"):
         if not isinstance(told.get(name), str) or not told[name]:
             raise _wrong(f"{name} is missing")
     limits = _part(told, "budgets", NAMES)
     return Config(
-        job=told["cell"],
+        job=told["job"],
         arm=_one_of(told.get("arm"), ARMS, "arm"),
         model=told["model"],
         socket=folder / told["socket"],

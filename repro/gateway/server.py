@@ -96,7 +96,7 @@ def _claim(path: Path) -> None:
 
 
 async def _serve(config: Config, keys: dict[str, str], redactor: Redactor) -> None:
-    about = {"cell": config.job, "arm": config.arm, "model": config.model, "upstream": config.upstream.kind}
+    about = {"job": config.job, "arm": config.arm, "model": config.model, "upstream": config.upstream.kind}
     upstream = upstreams.choose(config, keys)
     meter = Meter(config.journal / "meter.json", config.rates, config.prices["as_of"], about)
     journal = Journal(config.journal, redactor)

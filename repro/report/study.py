@@ -83,7 +83,7 @@ def build(bundle: Bundle, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
         "scripted": design["scripted"],
         "cells": [_cell(record) for record in records],
         "unfinished": [name for name in design["order_of_cells"]
-                       if not any(r["cell"] == name and r["finished"] for r in records)],
+                       if not any(r["job"] == name and r["finished"] for r in records)],
         "retries": [_retry(record, attempt) for record in records for attempt in record["attempts"]
                     if attempt["class"] != "agent"],
     }  # fmt: skip
@@ -92,7 +92,7 @@ def build(bundle: Bundle, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 def _records(bundle: Bundle, design: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for name in design["order_of_cells"]:
-        content = bundle.read(f"agents/{name}/cell.json")
+        content = bundle.read(f"agents/{name}/job.json")
         if content is not None:
             found.append(json.loads(content))
     return found
@@ -160,7 +160,7 @@ def _verdicts(arm: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
 def _cell(record: dict[str, Any]) -> dict[str, Any]:
     meter, outcome = record["meter"], record["outcome"]
     return {
-        "cell": record["cell"], "arm": record["arm"], "status": record["status"], "detail": record["detail"],
+        "job": record["job"], "arm": record["arm"], "status": record["status"], "detail": record["detail"],
         "finished": record["finished"], "attempts": len(record["attempts"]), "turns": meter.get("turns", 0),
         "usd": meter.get("usd"), "tokens": sum(meter.get("tokens", {}).values()),
         "wall_s": record["attempts"][-1]["wall_s"], "solutions": len(record["solutions"]),
@@ -172,7 +172,7 @@ def _cell(record: dict[str, Any]) -> dict[str, Any]:
 
 def _retry(record: dict[str, Any], attempt: dict[str, Any]) -> dict[str, Any]:
     keys = ("attempt", "class", "status", "detail", "waited_s", "turns", "usd")
-    return {"cell": record["cell"], **{key: attempt[key] for key in keys}}
+    return {"job": record["job"], **{key: attempt[key] for key in keys}}
 
 
 def published() -> dict[str, Any]:
@@ -380,7 +380,7 @@ def _knowledge(study: dict[str, Any], prefix: str) -> Element:
 
 
 def _cells(study: dict[str, Any], prefix: str) -> Element:
-    columns = [("cell", "text"), ("ended", "text"), ("attempts", "integer"), ("turns", "integer"),
+    columns = [("job", "text"), ("ended", "text"), ("attempts", "integer"), ("turns", "integer"),
                ("tokens", "integer"), ("USD", "quantity"), ("s", "seconds"), ("solutions", "text"),
                ("knowledge calls", "integer"), ("isolation", "text"), ("seen before it", "text")]  # fmt: skip
     rows = []
@@ -390,7 +390,7 @@ def _cells(study: dict[str, Any], prefix: str) -> Element:
         if "mcp_status" in seen:
             tools += f", /mcp {seen['mcp_status']}"
         rows.append([
-            cell["cell"], cell["status"] + (f": {cell['detail']}" if cell["detail"] else ""), cell["attempts"],
+            cell["job"], cell["status"] + (f": {cell['detail']}" if cell["detail"] else ""), cell["attempts"],
             cell["turns"], cell["tokens"], cell["usd"], cell["wall_s"], f"{cell['solutions']}/{cell['problems']}",
             cell["kb_calls"], cell["isolation"].get("isolation"), tools if seen else None,
         ])  # fmt: skip
@@ -398,9 +398,9 @@ def _cells(study: dict[str, Any], prefix: str) -> Element:
 
 
 def _retries(study: dict[str, Any], prefix: str) -> Element:
-    columns = [("cell", "text"), ("attempt", "integer"), ("class", "text"), ("status", "text"), ("waited s", "seconds"),
+    columns = [("job", "text"), ("attempt", "integer"), ("class", "text"), ("status", "text"), ("waited s", "seconds"),
                ("turns thrown away", "integer"), ("USD", "quantity"), ("why", "text")]  # fmt: skip
-    rows = [[r["cell"], r["attempt"], r["class"], r["status"], r["waited_s"], r["turns"], r["usd"], r["detail"]]
+    rows = [[r["job"], r["attempt"], r["class"], r["status"], r["waited_s"], r["turns"], r["usd"], r["detail"]]
             for r in study["retries"]]  # fmt: skip
     counts = Counter(r["class"] for r in study["retries"])
     told_ = ", ".join(f"{n} {klass}" for klass, n in sorted(counts.items()))

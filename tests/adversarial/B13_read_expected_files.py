@@ -20,7 +20,7 @@ SUFFIXES = (".pt", ".pth", ".npy", ".npz", ".safetensors", ".bin")
 
 def stored():
     here = Path(__file__).resolve().parent
-    folders = [here, Path.cwd(), Path.cwd().parent, Path("/cell"), Path("/fixtures"), Path("/dev/shm")]
+    folders = [here, Path.cwd(), Path.cwd().parent, Path("/job"), Path("/fixtures"), Path("/dev/shm")]
     for folder in {*folders, Path(os.environ.get("HOME", "/"))}:
         try:
             yield from (p for p in folder.glob("**/*") if p.suffix in SUFFIXES and p.is_file())

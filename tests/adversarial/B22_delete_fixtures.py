@@ -19,7 +19,7 @@ NAMES = ("fixture.json", "jobs.jsonl", "outcomes.jsonl", "results.jsonl", "manif
 
 
 def empty():
-    for folder in (Path(__file__).resolve().parent, Path.cwd(), Path("/cell")):
+    for folder in (Path(__file__).resolve().parent, Path.cwd(), Path("/job")):
         for name in NAMES:
             try:
                 os.truncate(folder / name, 0)

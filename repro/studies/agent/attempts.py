@@ -20,7 +20,7 @@ from repro.studies.agent.design import Design, Unit
 from repro.studies.agent.sittings import Verdict
 from repro.system import jsonio
 
-RECORD = "cell.json"
+RECORD = "job.json"
 SCHEMA_VERSION = 1
 # Longest wait between two attempts, s.
 LONGEST_S = 600.0
@@ -113,7 +113,7 @@ class Attempts:
         handed_in = sittings.solutions(left)
         self.record = {
             "schema_version": SCHEMA_VERSION,
-            "cell": self.unit.id,
+            "job": self.unit.id,
             "arm": self.unit.arm,
             "problems": list(self.unit.problems),
             "repeat": self.unit.repeat,

@@ -70,7 +70,7 @@ class Campaign:
             there = len(self.order) - len(todo)
             self.progress.say(f"resuming {self.bundle.path}: {there} of {len(self.order)} cells are there")
         self._todo = deque([*todo, *(row for row in self.controls if not self.bundle.done(row.id, row.content))])
-        pool = ThreadPoolExecutor(max(1, min(self.pace.jobs, len(self._todo))), "cell")
+        pool = ThreadPoolExecutor(max(1, min(self.pace.jobs, len(self._todo))), "job")
         workers = [pool.submit(self._work) for _ in range(min(self.pace.jobs, len(self._todo)))]
         try:
             with self.progress.live():
@@ -185,7 +185,7 @@ class Campaign:
             columns = {
                 "problem": problem.key, "arm": unit.arm, "control": False, "torch_control": False,
                 "repeat": unit.repeat,
-                "agent": {"cell": unit.id, "status": record["status"], "detail": record["detail"],
+                "agent": {"job": unit.id, "status": record["status"], "detail": record["detail"],
                           "solution": bool(place), "record": f"{unit.folder}/{attempts.RECORD}"},
             }  # fmt: skip
             submission = Submission(problem.path.stem, source, entry)

@@ -81,7 +81,7 @@ def build(design: Design, unit: Unit, size: str, results: Path, engine: Engine, 
     replayed = design.upstream == "replay"
     gateway = {
         "schema_version": SCHEMA_VERSION,
-        "cell": unit.id,
+        "job": unit.id,
         "arm": unit.arm,
         "model": design.model,
         "upstream": {"kind": design.upstream, "base_url": design.base_url, "region": design.region,
@@ -92,7 +92,7 @@ def build(design: Design, unit: Unit, size: str, results: Path, engine: Engine, 
     }  # fmt: skip
     agent = {
         "schema_version": SCHEMA_VERSION,
-        "cell": unit.id,
+        "job": unit.id,
         "agent": design.agent,
         "arm": unit.arm,
         "model": design.model,
