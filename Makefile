@@ -154,7 +154,7 @@ test-clock: $(VENV)/.dev
 
 # On a machine with its own torch: make test-gpu PY=python3. The files are named, for others import what a GPU machine may
 # lack.
-GPU_TESTS = $(if $(findstring tests/,$(ARGS)),,$(shell grep -lE 'mark\.gpu' tests/test_*.py))
+GPU_TESTS = $(if $(findstring tests/,$(ARGS)),,$(shell grep -rlE "mark\.gpu" --include=test_*.py tests))
 test-gpu: $(if $(filter $(VENV)/bin/python,$(PY)),$(VENV)/.dev)
 	$(PY) -m pytest -m gpu -p no:cacheprovider $(GPU_TESTS) $(ARGS)
 
@@ -166,7 +166,7 @@ check: $(VENV)/.dev
 
 # Writes the generated parts of the documents and the published report again.
 docs: $(VENV)/.dev
-	REPRO_UPDATE_DOCS=1 $(VENV)/bin/python -m pytest -q tests/test_docs.py tests/test_knowledge.py -k "generated or figures"
+	REPRO_UPDATE_DOCS=1 $(VENV)/bin/python -m pytest -q tests/docs/test_docs.py tests/knowledge/test_knowledge.py -k "generated or figures"
 
 requirements: $(VENV)/.uv
 	for set in core host image agents leeroopedia dev uv; do \

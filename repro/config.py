@@ -23,7 +23,7 @@ PROBLEMS_DIR = ROOT / "problems"
 ARTIFACTS_DIR = ROOT / "artifacts"
 ORACLE_DIR = ARTIFACTS_DIR / "oracle"
 
-# The pinned stack. Dockerfile, requirements/ and README are held to these by tests/test_pins.py.
+# The pinned stack. Dockerfile, requirements/ and README are held to these by tests/house/test_pins.py.
 PINS = {
     "cuda": "12.8",
     "torch": "2.9.1",

@@ -1,7 +1,7 @@
 """The generated parts of the documentation, from published bundles, the claims, the parser and the schemas.
 
-A part stands in its document between `<!-- NAME -->` and `<!-- /NAME -->`. `tests/test_docs.py` compares each with what
-these functions return; `make docs` rewrites them.
+A part stands in its document between `<!-- NAME -->` and `<!-- /NAME -->`. `tests/docs/test_docs.py` compares each with
+what these functions return; `make docs` rewrites them.
 """
 
 from __future__ import annotations

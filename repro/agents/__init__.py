@@ -1,1 +1,1 @@
-"""The agents that write solutions, and the study that compares them."""
+"""The agents that write solutions, as they work inside their sandbox: session, tools, relay."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Inputs: recipes of random draws, and the generator that makes them with the same bits on CPU and GPU."""

@@ -1,1 +1,3 @@
-"""TODO."""
+"""Problems: the catalogue of files and suites, their inputs and weights, and what is derived from them: sizes,
+arithmetic, traffic.
+"""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Records of what crosses a process or a file, and the plain English of their codes."""

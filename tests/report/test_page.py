@@ -34,8 +34,8 @@ from repro.errors import PrerequisiteError
 from repro.problems import catalogue
 from repro.report import cells, latex, markdown, page, plots
 
-GOLDEN = Path(__file__).parent / "golden"
-CHECKS = Path(__file__).parent / "page_checks.js"
+GOLDEN = Path(__file__).parents[1] / "golden"
+CHECKS = Path(__file__).parents[1] / "page_checks.js"
 NEWER = {"torch": "2.11.0+cu130", "triton": "3.6.0"}
 FILES = ("report.json", "report.md", "report.html", "report.tex")
 HOSTILE = "<script>alert(1)</script>&_%$#{x}~^|`"
@@ -85,7 +85,7 @@ def golden(name: str, text: str) -> None:
     file = GOLDEN / name
     if os.environ.get("REPRO_WRITE_GOLDEN") == "1":
         file.write_text(text)
-    assert text == file.read_text(), "if this is meant: REPRO_WRITE_GOLDEN=1 python -m pytest tests/test_page.py"
+    assert text == file.read_text(), "if this is meant: REPRO_WRITE_GOLDEN=1 python -m pytest tests/report/test_page.py"
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.tex", "report.md"])

@@ -1,4 +1,4 @@
-"""docs/reviewers.md: every claim is in it, and its commands show what it says. tests/test_docs.py checks the rest."""
+"""docs/reviewers.md: every claim is in it, and its commands show what it says. test_docs.py checks the rest."""
 
 import json
 import re

@@ -35,7 +35,7 @@ from repro.studies.agent.controls import Nop
 from repro.studies.agent.oracle import Oracle
 from repro.system import jsonio
 
-GOLDEN = Path(__file__).parent / "golden" / "report.md"
+GOLDEN = Path(__file__).parents[1] / "golden" / "report.md"
 CEILINGS = {"copy_tb_s": 4.3, "read_tb_s": 4.4, "write_tb_s": 4.2, "fp32_tflop_s": 52.0, "tf32_tflop_s": 390.0,
             "fp16_tflop_s": 700.0, "bf16_tflop_s": 700.0}  # fmt: skip
 
@@ -201,7 +201,9 @@ def test_a_report_is_the_golden_one(tmp_path: Path) -> None:
     if os.environ.get("REPRO_WRITE_GOLDEN") == "1":
         GOLDEN.parent.mkdir(exist_ok=True)
         GOLDEN.write_text(text)
-    assert text == GOLDEN.read_text(), "if this is meant: REPRO_WRITE_GOLDEN=1 python -m pytest tests/test_report.py"
+    assert text == GOLDEN.read_text(), (
+        "if this is meant: REPRO_WRITE_GOLDEN=1 pytest tests/report/test_report.py"
+    )
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])

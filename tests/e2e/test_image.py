@@ -3,7 +3,7 @@
 The first is checked inside, where there is no pytest: `test_image` starts the image with this file as its program. One
 check again, by hand:
 
-    docker run --rm --entrypoint python repro tests/test_image.py check_versions
+    docker run --rm --entrypoint python repro tests/e2e/test_image.py check_versions
 
 The second is what solutions say that the engine ran in a job, with users of their own: they raise with it.
 """
@@ -233,7 +233,7 @@ def test_image(labels, user):
 
     chosen = ["--user", user] if user else []
     command = ["docker", "run", "--rm", *HARDENED, *chosen, "--entrypoint", "/opt/venv/bin/python", config.image()]
-    run = subprocess.run([*command, "/opt/repro/tests/test_image.py"], capture_output=True, text=True, timeout=300)
+    run = subprocess.run([*command, "/opt/repro/tests/e2e/test_image.py"], capture_output=True, text=True, timeout=300)
     print(run.stdout, run.stderr)
     assert run.returncode == 0
     checks = sum(name.startswith("check_") for name in globals())

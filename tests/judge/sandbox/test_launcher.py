@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from repro import config
 from repro.errors import JudgeError, SolutionError
@@ -693,8 +693,8 @@ def test_a_process_may_have_any_name(name: bytes) -> None:
 def test_in_a_container(image: None, name: str) -> None:
     """As a job runs under ENGINE=docker: root that may become others and nothing else."""
     command = ["docker", "run", "--rm", *HARDENED, "--entrypoint", "/opt/venv/bin/python", config.image()]
-    done = subprocess.run([*command, "/opt/repro/tests/test_launch.py", "divided", name], capture_output=True,
-                          text=True, timeout=150)  # fmt: skip
+    program = "/opt/repro/tests/judge/sandbox/test_launcher.py"
+    done = subprocess.run([*command, program, "divided", name], capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stderr
 
 

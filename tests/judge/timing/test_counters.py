@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from conftest import CPU, Tool, rows, strict_json
-from test_benchmark import GOOD, shipped
+from test_artifact_study import GOOD, shipped
 
 from repro import config
 from repro.analysis import records

@@ -16,7 +16,7 @@ from repro.problems import catalogue, constants, sizes
 from repro.problems import plan as inputs
 from repro.records.job import Job
 
-DATA = Path(__file__).parent / "data" / "problems"
+DATA = Path(__file__).parents[1] / "data" / "problems"
 FILES = sorted(DATA.glob("*.py"))
 SHIPPED = [catalogue.load(i).path for i in catalogue.ids()]
 

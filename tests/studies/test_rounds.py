@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import CPU, Tool, strict_json
-from test_benchmark import NOT_PYTHON, shipped
+from test_artifact_study import NOT_PYTHON, shipped
 
 from repro.artifacts import sources
 from repro.cli import main

@@ -1,6 +1,7 @@
 """What fingerprint, snapshots and sampler say of a real GPU, and that sampling does not change what is timed.
 
-`make test-gpu ARGS="tests/test_gpu_fingerprint.py -s"` prints what NVML does not tell here, and what sampling costs.
+`make test-gpu ARGS="tests/gpu/test_gpu_fingerprint.py -s"` prints what NVML does not report here, and what sampling
+costs.
 """
 
 import json

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = [
     *sorted((ROOT / "artifacts").glob("[0-9]*/input_kernel.py")),
     *sorted((ROOT / "artifacts").glob("[0-9]*/optimized_kernel_beam_search.py")),

@@ -947,7 +947,7 @@ def test_containers_give_the_verdicts_of_local_processes(docker_run: Any) -> Non
 
 @pytest.mark.docker
 def test_container_of_a_solution_is_hardened(docker_run: Any) -> None:
-    """Root with the right to become others and no other; judge and workers have none (tests/test_image.py)."""
+    """Root with the right to become others and no other; judge and workers have none (tests/e2e/test_image.py)."""
     host, config = docker_run.inspected["HostConfig"], docker_run.inspected["Config"]
     assert host["ReadonlyRootfs"] and not host["Privileged"]
     assert host["CapDrop"] == ["ALL"]
