@@ -224,9 +224,7 @@ def test_the_figures_of_the_documentation_are_those_of_these_pages():
     if os.environ.get("REPRO_UPDATE_DOCS"):
         file.write_text(pattern.sub(lambda found: f"{found.group(1)}{wanted}\n{found.group(3)}", text))
         return
-    assert pattern.search(text).group(2).strip() == wanted, (
-        "run `make docs`"
-    )
+    assert pattern.search(text).group(2).strip() == wanted, "run `make docs`"
 
 
 @pytest.mark.clock

@@ -201,9 +201,7 @@ def test_a_report_is_the_golden_one(tmp_path: Path) -> None:
     if os.environ.get("REPRO_WRITE_GOLDEN") == "1":
         GOLDEN.parent.mkdir(exist_ok=True)
         GOLDEN.write_text(text)
-    assert text == GOLDEN.read_text(), (
-        "if this is meant: REPRO_WRITE_GOLDEN=1 pytest tests/report/test_report.py"
-    )
+    assert text == GOLDEN.read_text(), "if this is meant: REPRO_WRITE_GOLDEN=1 pytest tests/report/test_report.py"
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
