@@ -340,7 +340,7 @@ def rooms() -> str:
 def _purpose(file: Path) -> str:
     """The first sentence of a module's docstring."""
     text = " ".join((ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0].split())
-    return _job(re.split(r"(?<=\.) (?=[A-Z`])", text)[0])
+    return _cell(re.split(r"(?<=\.) (?=[A-Z`])", text)[0])
 
 
 # -- JSON -----------------------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ def _fields(schema: dict[str, Any], root: dict[str, Any], path: str, depth: int 
     for name, found in schema.get("properties", {}).items():
         each = _resolved(found, root)
         where = f"{path}{name}"
-        yield [f"`{where}`", _type(each, root), "yes" if name in required else "", _job(each.get("description", ""))]
+        yield [f"`{where}`", _type(each, root), "yes" if name in required else "", _cell(each.get("description", ""))]
         inner = _inner(each, root)
         if inner is not None and depth < 4:
             yield from _fields(inner[1], root, f"{where}{inner[0]}", depth + 1)
@@ -405,7 +405,7 @@ def _type(schema: dict[str, Any], root: dict[str, Any]) -> str:
     return str(schema.get("type", "any"))
 
 
-def _job(text: str) -> str:
+def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
@@ -448,7 +448,7 @@ def reason_table() -> str:
     rows = []
     for code, reason in wording.REASONS.items():
         said = re.sub(r" *\(\{\w+\}\)|[:,]? *\{\w+\}", "", reason.text).strip() or code.replace("_", " ")
-        rows.append([f"`{code}`", _job(said.strip("()")), _job(reason.remedy)])
+        rows.append([f"`{code}`", _cell(said.strip("()")), _cell(reason.remedy)])
     return table(rows, ["code", "printed", "what to do"])
 
 
