@@ -191,8 +191,9 @@ def _rows(found: Evidence, folder: Path, digests: dict[str, str], mask: Mask, wh
                 given["not_kept"] = "it is not text and was left out of the copy"
             given["sha256"] = digests.get(given.get("kept", ""), given["sha256"])
         if new.get("inputs"):
-            kept = sorted((given for given in new["inputs"] if "kept" in given), key=lambda given: str(given["name"]))
-            parts = b"".join(given["name"].encode() + bytes.fromhex(given["sha256"]) for given in kept)
+            judged = [given for given in new["inputs"] if "kept" in given or "withheld" in given]
+            judged.sort(key=lambda given: str(given["name"]))
+            parts = b"".join(given["name"].encode() + bytes.fromhex(given["sha256"]) for given in judged)
             new["content"] = hashlib.sha256(parts).hexdigest()[:16]
         elif "inputs" not in new:  # schema 1: the content is the hash of the one kept solution
             place = f"solutions/{new.get('arm')}/{new.get('repeat')}/{new.get('problem')}_"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CPU, ROOT, Done, Tool, shipped_benchmark, strict_json
+from conftest import CPU, ROOT, Done, Tool, strict_json
 from test_report import artifacts, bundle_of, result, study
 from test_terminal import line_with
 
@@ -242,9 +242,10 @@ def test_an_agent_study_is_compared_row_by_row(tool: Tool) -> None:
 
 def test_the_published_stacks_are_compared(tool: Tool) -> None:
     """The first use: why problem 77 is 20 times as fast on one stack and not on the other."""
-    done, found, rows = rows_of(tool, *(shipped_benchmark(stack) for stack in ("h200-pinned", "h200-newer")))
+    names = ("h200-pinned/20261123T202540Z-benchmark", "h200-newer/20261124T032150Z-benchmark")
+    done, found, rows = rows_of(tool, *(PUBLISHED / name for name in names))
     assert done.code == 0, done.err
-    row = rows["77_conv_transposed_3D_square_padded_dilated_strided", "optimized"]
+    (row,) = [row for (name, variant), row in rows.items() if name.startswith("77_") and variant == "optimized"]
     assert row["speedup"]["eager"]["word"] == "SLOWER" and row["speedup"]["eager"]["ci95"][1] < 0.5
     versions = {d["name"] for d in found["fingerprints"][0]["differences"] if d["class"] == "version"}
     assert {"torch", "triton", "cudnn"} <= versions

@@ -27,7 +27,7 @@ from repro.system import jsonio
 PUBLISHED = config.ARTIFACTS_DIR / "results"
 FAILED_ROW = {"row": "a", "content": "0" * 16, "status": "failed", "error": "it fell", "wall_s": 1.0, "inputs": [],
               "ended": "2999-01-01T00:00:00Z", "fingerprint_id": None, "result": None}  # fmt: skip
-BENCHMARKS = [PUBLISHED / "h200-pinned/20261122T040411Z-benchmark", PUBLISHED / "h200-newer/20261122T040000Z-benchmark"]
+BENCHMARKS = [PUBLISHED / "h200-pinned/20261122T040411Z-benchmark", PUBLISHED / "h200-newer/20261124T032150Z-benchmark"]
 
 
 @pytest.fixture

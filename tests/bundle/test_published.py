@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Tool
 
 from repro import config, fingerprint
 from repro.artifacts import sources
@@ -148,6 +149,15 @@ def test_tracked_files_are_below_6_MB() -> None:
     sizes = {file: file.stat().st_size for file in files if file.is_file() and not file.is_symlink()}
     largest = sorted(sizes, key=lambda file: -sizes[file])[:10]
     assert sum(sizes.values()) < 6_000_000, [f"{file.relative_to(ROOT)}: {sizes[file]}" for file in largest]
+
+
+@pytest.mark.slow
+def test_a_bundle_whose_kernels_are_withheld_can_be_shared(tool: Tool) -> None:
+    """Its rows keep the hashes of texts that the bundle does not hold."""
+    bundle = PUBLISHED / "h200-pinned" / "20261124T033337Z-benchmark"
+    done = tool("bundle", "share", bundle, "-o", "out")
+    assert done.code == 0, done.err
+    assert verify.verify(tool.folder / "out" / bundle.name)["state"] == "ok"
 
 
 # What every kernel of the published study holds, whatever it computes.
