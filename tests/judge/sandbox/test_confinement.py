@@ -160,8 +160,8 @@ def check_files(scratch: Path, other: str, secret: str) -> None:
     (scratch / "mine").write_text("x")
     refused((scratch / "mine").rename, outside / "mine", codes=(*EPERM_OR_EACCES, errno.EXDEV))
     refused(os.link, known, scratch / "link", codes=(*EPERM_OR_EACCES, errno.EXDEV))
-    refused((confinement.settings.ROOT / "new").write_text, "x")
-    refused((confinement.settings.ROOT / "repro" / "__init__.py").open, "a")
+    refused((confinement.config.ROOT / "new").write_text, "x")
+    refused((confinement.config.ROOT / "repro" / "__init__.py").open, "a")
     refused(Path("/dev/new").write_text, "x")
     refused(Path("/proc/sys/kernel/core_pattern").open, "r+")
     Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("named")  # the CUDA driver does so
@@ -185,8 +185,8 @@ def check_reading(scratch: Path, other: str, readable: str) -> None:
     assert Path(readable).read_text() == "readable"
     refused((Path(other) / "known").read_text)
     refused(os.listdir, other)
-    refused((confinement.settings.ROOT / "README.md").read_text)
-    refused((confinement.settings.ROOT / "artifacts" / "oracle" / "L1_36_RMSNorm.py").read_text)
+    refused((confinement.config.ROOT / "README.md").read_text)
+    refused((confinement.config.ROOT / "artifacts" / "oracle" / "L1_36_RMSNorm.py").read_text)
     home = Path(pwd.getpwuid(os.getuid()).pw_dir) if os.getuid() != ORDINARY else None
     if home is not None and home.is_dir() and home not in (Path("/"), *scratch.parents):
         refused(os.listdir, home)
@@ -512,7 +512,7 @@ def test_a_shielded_process_is_closed_to_its_own_user(confined: Run) -> None:
     """Root reads everything, so an ordinary user looks."""
     if confined.uid == 0:  # type: ignore[attr-defined]
         pytest.skip("root may look")
-    program = f"import sys, time; sys.path.insert(0, {str(confinement.settings.ROOT)!r})\n" \
+    program = f"import sys, time; sys.path.insert(0, {str(confinement.config.ROOT)!r})\n" \
               "from repro.judge.sandbox import confinement; "\
               "print(confinement.shield(), flush=True); time.sleep(60)"  # fmt: skip
     python, env = interpreter(confined.uid) or ("", {})  # type: ignore[attr-defined]
