@@ -21,8 +21,8 @@ from repro.engines import NAMES, choose
 from repro.engines.base import Engine
 from repro.errors import ReproError, UsageError
 from repro.records import wording
-from repro.report.screen import Column, Screen
 from repro.runs.progress import Progress
+from repro.system.screen import Column, Screen
 
 SHOWN = 100
 # The verbs that a person may use, as the help groups them. What engines start (`inner`) is in none of them.
