@@ -162,6 +162,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check repro tests entrypoint.py
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/python tests/plain_english.py
 
 # Writes the generated parts of the documents and the published report again.
@@ -176,5 +177,5 @@ requirements: $(VENV)/.uv
 
 # Bundles stay: they are results.
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build *.egg-info
+	rm -rf $(VENV) .import_linter_cache .mypy_cache .ruff_cache .pytest_cache build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

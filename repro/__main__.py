@@ -7,7 +7,7 @@ folder = str(Path(__file__).resolve().parent.parent)
 if folder not in sys.path:
     sys.path.insert(0, folder)
 
-from repro.cli.main import main  # noqa: E402
+from repro.cli.entry import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -25,7 +25,7 @@ def printable(text: str) -> str:
 class ReproError(Exception):
     """An expected failure: what happened, why and what to do.
 
-    Every other error of the project derives from it. `repro.cli.main.main` prints it and exits with `exit_code`.
+    Every other error of the project derives from it. `repro.cli.ending` prints it and exits with `exit_code`.
     """
 
     exit_code = 2

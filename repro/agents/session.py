@@ -177,18 +177,3 @@ def serve(folder: Path) -> int:
         raise ReproError(f"cannot write {folder / OUTCOME}", error.strerror or str(error)) from error
     print(f"{chosen.job}: {ending.status}{f': {ending.detail}' if ending.detail else ''}", flush=True)
     return 0
-
-
-def main(arguments: list[str]) -> int:
-    """`python -m repro.agents.session FOLDER`."""
-    if len(arguments) != 1:
-        raise UsageError("which folder?", "one argument, the folder of agent.json")
-    return serve(Path(arguments[0]))
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except ReproError as problem:
-        print(f"repro: {problem}", file=sys.stderr)
-        sys.exit(problem.exit_code)

@@ -1,3 +1,1 @@
-"""The command line: `main` parses and runs one verb. A job's own entry point needs nothing of this room but
-`internal`.
-"""
+"""The command line: `entry` starts every command, `main` parses and runs one verb."""

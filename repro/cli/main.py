@@ -7,25 +7,23 @@ import difflib
 import importlib.util
 import itertools
 import math
-import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from repro import __version__, config
 from repro.bundle.write import Bundle
-from repro.cli import internal, offline
+from repro.cli import ending, offline
 from repro.engines import NAMES, choose
 from repro.engines.base import Engine
 from repro.errors import ReproError, UsageError
 from repro.records import wording
-from repro.report.screen import Column, Screen
 from repro.runs.progress import Progress
+from repro.system.screen import Column, Screen
 
 SHOWN = 100
-# The verbs that a person may use, as the help groups them. What engines start (`inner`) is in none of them.
+# The verbs, as the help groups them.
 GROUPS = {
     "judge": ("evaluate", "fixtures", "problems"),
     "studies": ("run", "benchmark", "claims", "fetch", "artifacts"),
@@ -216,7 +214,6 @@ def parser() -> argparse.ArgumentParser:
     fingerprint.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
     gc = verb("gc", "remove containers and volumes that a dead run left behind", _gc)
     gc.add_argument("--all", action="store_true", help="also those of live runs")
-    internal.add(parsers)
     groups = (f"{group}:\n" + "\n".join(f"  {name:<13}{told[name]}" for name in of) for group, of in GROUPS.items())
     top.description = "\n\n".join((DESCRIPTION, *groups))
     return top
@@ -226,7 +223,7 @@ def _known(argv: list[str]) -> None:
     """Raises UsageError where the command line's verb is none, and names the nearest one and those that there are."""
     given = next((word for word in argv if not word.startswith("-")), None)
     known = [name for of in GROUPS.values() for name in of]
-    if given is None or given in (*known, *internal.NAMES):
+    if given is None or given in known:
         return
     near = difflib.get_close_matches(given, known, 1)
     hint = f"Did you mean `repro {near[0]}`? " if near else ""
@@ -509,39 +506,17 @@ def _gc(args: argparse.Namespace, progress: Progress) -> int:
     return 0
 
 
-def _terminate(*_: object) -> None:
-    """SIGTERM ends a run as Ctrl-C does: jobs are stopped, what was measured is kept."""
-    raise KeyboardInterrupt
-
-
 def main(argv: list[str] | None = None) -> int:
-    """Runs one verb and returns the exit code; an expected failure is printed as one line."""
+    """Run one verb and return the exit code. `entry.main` calls it for every verb that a person may use."""
     words = sys.argv[1:] if argv is None else argv
-    args = argparse.Namespace()
-    if not words or words[0] not in internal.NAMES:  # those get their environment from the engine that starts them
-        config.load_dotenv()
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
+    config.load_dotenv()
+
+    def run(args: argparse.Namespace) -> int:
         _known(words)
-        args, unknown = parser().parse_known_args(words)
+        _, unknown = parser().parse_known_args(words, args)
         if unknown:
             raise UsageError(f"unknown argument {unknown[0]}", "", f"See `repro {args.verb} --help`.")
-        code: int = args.run(args, Progress(quiet=getattr(args, "quiet", False)))
+        code: int = args.run(args, Progress(quiet=args.quiet))
         return code
-    except SystemExit as stop:  # of --help and --version
-        return 1 if stop.code else 0
-    except ReproError as error:
-        if getattr(args, "verbose", False):
-            traceback.print_exc()
-        print(f"repro: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        again = "with --resume to go on, or without to start again" if hasattr(args, "resume") else "to start again"
-        print(f"repro: interrupted. Repeat the command {again}.", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        return 0
-    except Exception as error:  # a fault of ours: Python's own exit code would be 1, which blames the user
-        traceback.print_exc()
-        print(f"repro: internal error: {type(error).__name__}: {error}", file=sys.stderr)
-        return 2
+
+    return ending.exit_code(run)

@@ -15,9 +15,9 @@ from rich.text import Text
 from repro import config
 from repro.bundle.write import Bundle, latest
 from repro.errors import UsageError
-from repro.report.screen import BAD, OPEN, Column, Screen, shortest
 from repro.runs.progress import Progress
 from repro.system import jsonio
+from repro.system.screen import BAD, OPEN, Column, Screen, shortest
 
 Run = Callable[[argparse.Namespace, Progress], int]
 # Longer names of artifacts are cut in the table of findings; --json has them whole.

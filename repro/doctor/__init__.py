@@ -14,7 +14,7 @@ from rich.text import Text
 from repro.doctor import containers, graphics, machine
 from repro.doctor.finding import FAIL, OK, SKIP, WARN, Finding, Setting, warn
 from repro.errors import printable
-from repro.report.screen import BAD, GOOD, OPEN, Column, Screen
+from repro.system.screen import BAD, GOOD, OPEN, Column, Screen
 
 SCHEMA_VERSION = 1
 # Status -> its sign and colour.

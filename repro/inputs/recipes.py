@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from repro.inputs import philox
-from repro.problems.catalogue import SPIKE_FACTOR, Stress
+from repro.inputs.stress import SPIKE_FACTOR, Stress
 
 # Spiked inputs have one spike in each run of this many elements. It is prime, so that spikes hit every column.
 SPIKE_RUN = 8191

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from repro.errors import JudgeError, SolutionError, SolutionRejected
+from repro.judge import baselines
 from repro.judge.gpu.shared_memory import Gate, SharedBuffer
 from repro.judge.sandbox.client import Asked
-from repro.judge.timing import baselines
 
 Progress = Callable[[str], None]
 TRUSTS = ("audited", "dev")
@@ -29,7 +29,7 @@ class Options:
     """How to judge. timeout_s bounds one request to a solution; timing_budget_s bounds the sampling of one problem.
 
     trust: `audited` (workers in processes of their own, a control, verified times) or `dev` (all in the judge's
-    process, quick). modes: torch baselines, of `repro.judge.timing.baselines.MODES`. compile_timeout_s bounds the
+    process, quick). modes: torch baselines, of `repro.judge.baselines.MODES`. compile_timeout_s bounds the
     compilation of max_autotune, which tries hundreds of kernels for a deep network. max_blocks bounds the blocks of the
     timing.
     parity: also measure with the published protocol, after judging. passes: what is measured beside the times, of

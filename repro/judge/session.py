@@ -10,14 +10,14 @@ from typing import Any
 import torch
 
 from repro.errors import JudgeError, SolutionError
-from repro.judge import verdict
+from repro.judge import baselines, verdict
 from repro.judge.correctness import alternate_shape, input_cases
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.gpu import memory
 from repro.judge.implementation import Implementation, Options, Progress
 from repro.judge.sandbox import confinement, pool
 from repro.judge.source import provenance
-from repro.judge.timing import baselines, precompile, roofline
+from repro.judge.timing import precompile, roofline
 from repro.judge.timing.experiment import DISTURBED_CODE, Blamed, Experiment
 from repro.judge.timing.precompile import Ahead
 from repro.judge.timing.sampling import Excess, Series

@@ -13,15 +13,11 @@ from typing import Any
 
 from repro import config
 from repro.errors import JudgeError, UsageError
+from repro.inputs.stress import SPIKE_FACTOR, Stress
 from repro.problems import constants
 
 SIZES = ("full", "smoke")
 ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
-# Standard deviation of signed normal inputs; "negative": the published draw with its sign turned; or "spike": the
-# published draw with one element in 8191 far outside it.
-Stress = float | str
-# Height of those elements in deviations of the draw.
-SPIKE_FACTOR = 16.0
 # The share of the counted arithmetic that the best known algorithm needs: one level of Strassen is 7/8 and two are
 # 0.77; a convolution by Winograd's F(4x4, 3x3) is a quarter.
 FAST_ALGORITHM = 0.75

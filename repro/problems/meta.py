@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from repro.errors import JudgeError
-from repro.problems.plan import Plan, build, torch_dtype
+from repro.problems.plan import Plan, Weights, build, torch_dtype
 
 
 @contextmanager
@@ -110,6 +110,31 @@ def run(plan: Plan, init: list[Any], mode: Tally | None = None) -> Run:
     except Exception as error:
         name = plan.problem.path.name
         raise JudgeError(f"Model of {name} fails on the meta device", f"{type(error).__name__}: {error}") from error
+
+
+def output_spec(plan: Plan, weights: Weights) -> Any:
+    """Return the structure, shapes and dtypes that a solution must return, by a meta run in the problem's dtype."""
+    return _spec(run(plan, weights.init).value)
+
+
+def changes_inputs(plan: Plan, weights: Weights) -> bool:
+    """Return whether the problem's own Model writes to its inputs, by a meta run."""
+    return any(x._version for x in run(plan, weights.init).inputs if isinstance(x, torch.Tensor))
+
+
+def _spec(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+    if isinstance(value, tuple | list):
+        return [_spec(item) for item in value]
+    raise JudgeError(f"the problem's Model returns {type(value).__name__}", "only tensors can be judged")
+
+
+def leaves(spec: Any, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], dict[str, Any]]]:
+    """Return (path, tensor spec) of every tensor in an output spec."""
+    if isinstance(spec, dict):
+        return [(path, spec)]
+    return [leaf for i, item in enumerate(spec) for leaf in leaves(item, (*path, i))]
 
 
 @dataclass

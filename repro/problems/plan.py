@@ -19,7 +19,8 @@ from torch.overrides import TorchFunctionMode
 
 from repro.errors import JudgeError
 from repro.inputs.recipes import Recipe, spike
-from repro.problems.catalogue import Problem, Stress
+from repro.inputs.stress import Stress
+from repro.problems.catalogue import Problem
 
 WEIGHT_SEED = 42
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

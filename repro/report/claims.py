@@ -9,7 +9,7 @@ from rich.text import Text
 
 from repro.analysis import claims
 from repro.records import wording
-from repro.report.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
+from repro.system.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
 TONES = {claims.REPRODUCED: GOOD, claims.DIFFERS: BAD, claims.AMBIGUOUS: OPEN}

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from repro.report.screen import BAD, GOOD, OPEN, Column, Screen
+from repro.system.screen import BAD, GOOD, OPEN, Column, Screen
 
 NOTES = (
     "B/A of a speedup divides two speedups, each measured within its own run. SLOWER says that the speedup fell: the "

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from repro.records import wording
 from repro.report import cells, output, parity, study
-from repro.report.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 from repro.report.summary import named
 from repro.studies import artifact_study
+from repro.system.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 
 Facts = dict[str, Any]
 BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "the best torch baseline"}

@@ -11,7 +11,7 @@ from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import ARCHIVE
 from repro.bundle.verify import STATES
 from repro.errors import UsageError
-from repro.report.screen import BAD, GOOD, OPEN, Column, Screen, shortest
+from repro.system.screen import BAD, GOOD, OPEN, Column, Screen, shortest
 
 # Reasons of one check that a line shows; the JSON has them all.
 SHOWN = 3

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ pytest.importorskip("anthropic", reason="requirements/agents.txt is not installe
 from agent_cell import Job, call, message, text  # noqa: E402
 from conftest import ROOT  # noqa: E402
 
+from repro import config  # noqa: E402
 from repro.agents import preflight, session, task  # noqa: E402
 from repro.agents.events import EVENTS, Ending, Record  # noqa: E402
 from repro.errors import UsageError  # noqa: E402
@@ -38,7 +38,8 @@ def job(tmp_path: Path) -> Iterator[Job]:
 def start(job: Job, **changes: Any) -> subprocess.Popen[str]:
     """The session as a process that could be the first one of a container."""
     job.write(**changes)
-    command = ["env", "--default-signal=INT", sys.executable, "-W", "error", "-m", "repro.agents.session", job.folder]
+    python, *program = config.COMMAND
+    command = ["env", "--default-signal=INT", python, "-W", "error", *program, "agent", job.folder]
     env = os.environ | {"ANTHROPIC_API_KEY": "planted-key", "HF_TOKEN": "planted-token"}
     return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
 
@@ -219,7 +220,7 @@ def test_a_machine_with_a_network_is_no_container(job: Job) -> None:
 def test_a_folder_without_a_task_is_refused_in_one_line(tmp_path: Path, broken: str) -> None:
     if broken:
         (tmp_path / "agent.json").write_text(broken)
-    command = [sys.executable, "-m", "repro.agents.session", str(tmp_path)]
+    command = [*config.COMMAND, "agent", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr.startswith("repro: ") and len(done.stderr.splitlines()) == 1
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import json
+import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from repro.cli import internal, main
+from repro import config
+from repro.cli import entry, main
 from repro.errors import UsageError
+from repro.records.job import JOBS, OUTCOMES, Job
 from repro.runs.progress import Progress
+from repro.system import jsonio
 
 
 def verbs() -> dict[str, argparse.ArgumentParser]:
-    """Every verb that the parser knows, the engines' own among them."""
+    """Every verb that the parser knows."""
     (action,) = [a for a in main.parser()._actions if isinstance(a, argparse._SubParsersAction)]
     return dict(action.choices)
 
@@ -21,8 +28,8 @@ VERBS = verbs()
 LISTED = [name for of in main.GROUPS.values() for name in of]
 
 
-def test_help_lists_every_verb_once_and_hides_the_engines_own() -> None:
-    assert sorted((*LISTED, *internal.NAMES)) == sorted(VERBS)
+def test_help_lists_every_verb_once() -> None:
+    assert sorted(LISTED) == sorted(VERBS)
     text = main.parser().format_help()
     told = [line.split()[0] for line in text.split("\noptions:")[0].splitlines() if line.startswith("  ")]
     assert told == LISTED
@@ -45,7 +52,7 @@ def test_a_typo_names_the_nearest_verb_and_no_hidden_one(typo: str, meant: str) 
         main._known([typo, "x.py"])
     text = str(caught.value)
     assert f"`repro {meant}`" in text and len(text) < 240
-    assert not any(f"{name}," in text or f" {name}." in text for name in internal.NAMES)
+    assert not any(f"{name}," in text or f" {name}." in text for name in entry.STARTED_BY_ENGINES)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +73,26 @@ def test_report_draws_the_page_where_its_packages_are_installed(
     args = main.parser().parse_args(["report", *words.split()])
     assert main._formats(args, Progress()) == formats.split()
     assert ("jinja2 and matplotlib" in capsys.readouterr().err) == (formats == "md")
+
+
+# What a job has no use for: every room above the engines, and the packages that those need.
+UNUSED = ("agents", "analysis", "artifacts", "bundle", "cli.main", "cli.offline", "doctor", "gateway", "knowledge",
+          "optimize", "report", "runs", "studies")  # fmt: skip
+
+
+def test_a_job_starts_without_studies_reports_and_agents(tmp_path: Path) -> None:
+    """Started as an engine starts it. Its modules are those that Python's own list of import times names."""
+    jsonio.append(tmp_path / JOBS, Job("f", "fingerprint", device="cpu", timeout_s=60).to_json())
+    command = [config.COMMAND[0], "-X", "importtime", *config.COMMAND[1:], "job", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads((tmp_path / OUTCOMES).read_text())["status"] == "done"
+    imported = set(re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE))
+    assert "repro.engines.job" in imported
+    rooms = [f"repro.{room}" for room in UNUSED]
+    wrong = {name for name in imported if any(f"{name}.".startswith(f"{room}.") for room in rooms)}
+    assert wrong | imported & {"anthropic", "docker", "jinja2", "matplotlib", "mcp", "rich"} == set()
+
+
+def test_a_verb_of_engines_without_its_folder_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["job"]) == 1
+    assert capsys.readouterr().err == "repro: repro job takes one folder\n"

@@ -32,7 +32,7 @@ from repro.judge.sandbox.wire import MAX_LINE_BYTES, MOST_LEVELS, Channel, Chann
 from repro.judge.timing import roofline, sampling
 from repro.judge.worker import outputs
 from repro.judge.worker.server import Worker
-from repro.problems import catalogue
+from repro.problems import catalogue, meta
 from repro.problems import plan as inputs
 from repro.system import jsonio
 
@@ -1255,7 +1255,7 @@ def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_s
 def test_as_many_draws_are_measured_as_cost_little(key: str, size: str, count: int) -> None:
     problem = catalogue.load(key, size=size)
     plan = inputs.plan(problem)
-    spec = reference_module.output_spec(plan, inputs.weights(problem, plan.module))
+    spec = meta.output_spec(plan, inputs.weights(problem, plan.module))
     assert calibration.draws(plan, spec) == count
 
 

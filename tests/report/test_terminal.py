@@ -20,8 +20,8 @@ from repro.doctor import finding
 from repro.judge.worker import no_gpu
 from repro.records import wording
 from repro.report import document, terminal
-from repro.report.screen import Column, Screen, broken, fitting, good
 from repro.runs import progress
+from repro.system.screen import Column, Screen, broken, fitting, good
 
 RESULTS = config.ARTIFACTS_DIR / "results"
 WIDTHS = (80, 100, 200)

@@ -8,11 +8,12 @@ from typing import Any
 from repro.errors import JudgeError, SolutionError
 from repro.judge.correctness import input_cases
 from repro.judge.correctness.distance import score
-from repro.judge.correctness.reference import output_spec, rows_per_chunk
+from repro.judge.correctness.reference import rows_per_chunk
 from repro.judge.correctness.verification import Evaluation, Shape
 from repro.judge.implementation import Implementation
 from repro.judge.sandbox import pool
 from repro.problems import plan as inputs_module
+from repro.problems.meta import output_spec
 
 
 def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:

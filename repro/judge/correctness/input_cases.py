@@ -22,9 +22,9 @@ import torch
 from torch import nn
 
 from repro.inputs import philox
+from repro.inputs.stress import Stress
 from repro.judge.correctness.precision import exact_float32
 from repro.problems import meta
-from repro.problems.catalogue import Stress
 from repro.problems.plan import Plan, Weights, build, torch_dtype
 
 PUBLIC_SEED = 20251121

@@ -11,7 +11,7 @@ import torch
 
 from repro.errors import JudgeError
 from repro.judge.correctness.precision import TF32Operands, exact_float32
-from repro.problems import meta
+from repro.problems.meta import leaves
 from repro.problems.plan import Plan, Weights, build
 
 # Device memory for one chunk, with the reference's intermediates and the comparison.
@@ -76,31 +76,6 @@ def flatten(value: Any) -> list[torch.Tensor]:
     if isinstance(value, tuple | list):
         return [tensor for item in value for tensor in flatten(item)]
     raise JudgeError(f"the problem's Model returns {type(value).__name__}", "only tensors can be judged")
-
-
-def output_spec(plan: Plan, weights: Weights) -> Any:
-    """Return the structure, shapes and dtypes that a solution must return, by a meta run in the problem's dtype."""
-    return _spec(meta.run(plan, weights.init).value)
-
-
-def changes_inputs(plan: Plan, weights: Weights) -> bool:
-    """Return whether the problem's own Model writes to its inputs, by a meta run."""
-    return any(x._version for x in meta.run(plan, weights.init).inputs if isinstance(x, torch.Tensor))
-
-
-def _spec(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
-    if isinstance(value, tuple | list):
-        return [_spec(item) for item in value]
-    raise JudgeError(f"the problem's Model returns {type(value).__name__}", "only tensors can be judged")
-
-
-def leaves(spec: Any, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], dict[str, Any]]]:
-    """Return (path, tensor spec) of every tensor in an output spec."""
-    if isinstance(spec, dict):
-        return [(path, spec)]
-    return [leaf for i, item in enumerate(spec) for leaf in leaves(item, (*path, i))]
 
 
 def _row_bytes(plan: Plan, spec: Any) -> int | None:

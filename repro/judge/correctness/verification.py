@@ -19,16 +19,18 @@ from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionReject
 from repro.judge.correctness import distance as metric
 from repro.judge.correctness import input_cases, output_checks
 from repro.judge.correctness.distance import Distance, score
-from repro.judge.correctness.reference import Reference, chunks, leaves, most_rows, output_spec, rows_per_chunk
+from repro.judge.correctness.reference import Reference, chunks, most_rows, rows_per_chunk
 from repro.judge.correctness.tolerances import CLASSES, class_of
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.gpu.input_buffers import Slots
 from repro.judge.gpu.shared_memory import Gate
 from repro.judge.implementation import RUNS, Implementation, Options, Progress, moved
 from repro.judge.sandbox import pool as spare
-from repro.judge.sandbox.client import InProcess, WorkerProcess
+from repro.judge.sandbox.client import WorkerProcess
+from repro.judge.worker.in_process import InProcess
 from repro.problems import plan as inputs_module
 from repro.problems.catalogue import Problem
+from repro.problems.meta import leaves, output_spec
 from repro.problems.plan import Plan, Weights
 from repro.system.stopwatch import Clock
 

@@ -94,6 +94,13 @@ def states(flat: torch.Tensor, turns_: int, first: int, key: bytes) -> bytes:
     return np.stack([x[:, 0] for x in s], axis=1).astype("<u4").tobytes()
 
 
+def dense_bytes(value: torch.Tensor, order: list[int]) -> torch.Tensor:
+    """Return a tensor's bytes with its dimensions in this order, without a copy if they lie so in memory."""
+    dense = value.detach().permute(order).contiguous()
+    flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any strides
+    return flat.view(torch.uint8)
+
+
 def root(states_: bytes, nbytes: int, key: bytes) -> str:
     """Return the hash (hexadecimal) of all states of an output of `nbytes` bytes."""
     return hashlib.blake2b(nbytes.to_bytes(8, "little") + states_, digest_size=ROOT_BYTES, key=key).hexdigest()

@@ -14,7 +14,6 @@ import torch
 
 from repro.errors import SolutionRejected
 from repro.judge.gpu import commitment
-from repro.judge.worker.outputs import memory
 
 # Fetches elements [start, start + count) of a tensor, with its dimensions in the given order, as flat shared memory.
 Fetch = Callable[[int, int, list[int]], torch.Tensor]
@@ -136,7 +135,7 @@ class Seal:
 
     def _check(self, tensor: _Tensor, start: int, data: torch.Tensor) -> None:
         number, turns = start // tensor.each, commitment.turns(tensor.count * tensor.size)
-        found = commitment.states(memory(data, [0]), turns, number, self.key)
+        found = commitment.states(commitment.dense_bytes(data, [0]), turns, number, self.key)
         at = number * commitment.STATE_BYTES
         if found != tensor.states[at : at + len(found)]:
             raise SolutionRejected("deferred_write", "the output changed after the call was answered")

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from repro.judge.correctness.reference import leaves
+from repro.inputs.stress import Stress
 from repro.judge.gpu import commitment
 from repro.judge.gpu.shared_memory import SharedBuffer
-from repro.problems.catalogue import Stress
+from repro.problems.meta import leaves
 from repro.problems.plan import Plan
 
 STAGING_BYTES = 16 << 20

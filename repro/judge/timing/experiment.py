@@ -23,17 +23,18 @@ from typing import Any
 import torch
 
 from repro.errors import SolutionDied, SolutionError, SolutionRejected
+from repro.judge import baselines
 from repro.judge.correctness import input_cases
 from repro.judge.correctness.input_cases import secret_seed
-from repro.judge.correctness.reference import changes_inputs
 from repro.judge.correctness.verification import Evaluation, meets
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.implementation import PASSES, RUNS, Implementation, moved
-from repro.judge.timing import baselines, sampling, speedups
+from repro.judge.timing import sampling, speedups
 from repro.judge.timing.gpu_idle import BUSY_TRIES, Idle
 from repro.judge.timing.precompile import COMPILE_TIMEOUT_S
 from repro.judge.timing.sampling import Block, Excess, Runner, Sample, Series, Turns
 from repro.judge.timing.timed_call import Launching
+from repro.problems.meta import changes_inputs
 from repro.system.stopwatch import Clock
 
 # One in this many timed outputs is compared whole, by chance, and a secret one of each group of this size. Of the

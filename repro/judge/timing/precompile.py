@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from repro.errors import JudgeError, SolutionError
+from repro.judge import baselines
 from repro.judge.correctness.input_cases import secret_seed
 from repro.judge.correctness.tolerances import class_of
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Implementation
-from repro.judge.timing import baselines
 
 COMPILE_TIMEOUT_S = 600.0
 # Baselines are compiled ahead if the GPU has room for ROOM times inputs and outputs, plus WORKER_BYTES for each worker.

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from repro.errors import SolutionRejected
+from repro.judge import baselines
 from repro.judge.gpu.input_buffers import Slots
 from repro.judge.implementation import RUNS, Implementation
-from repro.judge.timing import baselines
 from repro.judge.timing.gpu_idle import BUSY_TRIES, PATIENCE, Idle
 from repro.judge.timing.sampling import GATE_US
 

@@ -81,17 +81,10 @@ def _sealed(value: Any, key: bytes) -> list[tuple[bytes, int]]:
         return []
     if value.is_complex():
         return []
-    flat = memory(value, order(value))
+    flat = commitment.dense_bytes(value, order(value))
     if flat.data_ptr() % commitment.QUAD_BYTES:
         flat = flat.clone()
     return [(commitment.of(flat, key), flat.numel())]
-
-
-def memory(value: torch.Tensor, order: list[int]) -> torch.Tensor:
-    """Return a tensor's bytes with its dimensions in this order, without a copy if they lie so in memory."""
-    dense = value.detach().permute(order).contiguous()
-    flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any strides
-    return flat.view(torch.uint8)
 
 
 def part(value: Any, path: list[int], start: int, count: int, order: list[int] | None) -> torch.Tensor:
@@ -100,7 +93,7 @@ def part(value: Any, path: list[int], start: int, count: int, order: list[int] |
         value = value[index]
     tensor: torch.Tensor = value.detach()
     if order is not None:
-        return memory(tensor, order).view(tensor.dtype)[start : start + count]
+        return commitment.dense_bytes(tensor, order).view(tensor.dtype)[start : start + count]
     if tensor.is_contiguous() or tensor.dim() == 0:
         return tensor.reshape(-1)[start : start + count]
     row = tensor[0].numel()  # only these rows are copied, not the whole tensor

@@ -25,12 +25,12 @@ import torch
 
 from repro import config
 from repro.errors import SolutionError
+from repro.judge import baselines
 from repro.judge.gpu import commitment, driver
 from repro.judge.gpu.shared_memory import open_ticket, view
 from repro.judge.sandbox import preload
 from repro.judge.sandbox.wire import Channel, ChannelClosed
 from repro.judge.source import provenance
-from repro.judge.timing import baselines
 from repro.judge.worker import binding, no_gpu, triton_interpreter
 from repro.judge.worker.outputs import address, describe, digest, nbytes, part, sealed, sums
 from repro.problems import catalogue

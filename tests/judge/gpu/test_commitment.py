@@ -346,7 +346,7 @@ def test_the_kernels_assemble_for_every_gpu_that_counts(name: str, target: str, 
 def test_states_on_the_gpu_are_those_of_the_cpu(dtype: str) -> None:
     for shape in ((1,), (1000,), (1031, 977)):
         values = drawn(dtype, *shape)
-        flat = outputs.memory(values, list(range(values.dim())))
+        flat = commitment.dense_bytes(values, list(range(values.dim())))
         for turns, first in ((1, 0), (8, 12345), (32, WORD)):
             assert commitment.states(flat.cuda(), turns, first, KEY) == commitment.states(flat, turns, first, KEY), (
                 shape

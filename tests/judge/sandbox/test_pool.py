@@ -20,11 +20,12 @@ import torch
 from repro import config
 from repro.engines import job
 from repro.errors import SolutionDied
+from repro.judge import baselines
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.implementation import Implementation
 from repro.judge.sandbox import launcher, pool
 from repro.judge.sandbox.client import WorkerProcess
-from repro.judge.timing import baselines, precompile
+from repro.judge.timing import precompile
 from repro.judge.timing.precompile import Ahead
 from repro.records.job import Job
 from repro.studies.agent import study
@@ -445,7 +446,7 @@ def test_a_cell_finds_the_state_of_the_machine(monkeypatch: pytest.MonkeyPatch) 
 SHAPES = """
 import sys
 from repro import inputs, problems
-from repro.judge.correctness.reference import output_spec
+from repro.problems.meta import output_spec
 
 problem = problems.load("L1_36", size="smoke")
 plan = inputs.plan(problem)

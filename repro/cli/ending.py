@@ -1,0 +1,44 @@
+"""How a command ends: the exit code and the message of each kind of failure."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+
+from repro.errors import ReproError
+
+
+def _terminate(*_: object) -> None:
+    """End a run at SIGTERM as at Ctrl-C: jobs are stopped, and what was measured is kept."""
+    raise KeyboardInterrupt
+
+
+def exit_code(run: Callable[[argparse.Namespace], int]) -> int:
+    """Run a command and return its exit code; an expected failure is printed as one line.
+
+    run: gets an empty namespace, in which it puts the command's options as soon as they are known.
+    """
+    args = argparse.Namespace()
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return run(args)
+    except SystemExit as stop:  # of --help and --version
+        return 1 if stop.code else 0
+    except ReproError as error:
+        if getattr(args, "verbose", False):
+            traceback.print_exc()
+        print(f"repro: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        again = "with --resume to go on, or without to start again" if hasattr(args, "resume") else "to start again"
+        print(f"repro: interrupted. Repeat the command {again}.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+    except Exception as error:  # a fault of ours: Python's own exit code would be 1, which blames the user
+        traceback.print_exc()
+        print(f"repro: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2

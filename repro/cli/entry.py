@@ -1,0 +1,59 @@
+"""Where every command starts. A verb that an engine starts imports its own modules alone; all others go to `main`.
+
+An engine starts `job`, `agent` and `gateway`, each with a folder. Help and messages do not list them. Their environment
+comes from the engine, so no `.env` is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from repro.cli import ending
+from repro.errors import UsageError
+from repro.system.prctl import PR_SET_PDEATHSIG, prctl
+
+
+def _job(folder: Path) -> int:
+    from repro.engines import job
+
+    job.serve(folder)
+    return 0
+
+
+def _agent(folder: Path) -> int:
+    """End with the process that started it, as its gateway does: no other process reads the outcome."""
+    from repro.agents import session
+
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return session.serve(folder)
+
+
+def _gateway(folder: Path) -> int:
+    from repro.gateway import server
+
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return server.serve(folder)
+
+
+STARTED_BY_ENGINES: dict[str, Callable[[Path], int]] = {"job": _job, "agent": _agent, "gateway": _gateway}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    serve = STARTED_BY_ENGINES.get(words[0]) if words else None
+    if serve is None:
+        from repro.cli import main as command_line
+
+        return command_line.main(words)
+
+    def run(_: argparse.Namespace) -> int:
+        if len(words) != 2:
+            raise UsageError(f"repro {words[0]} takes one folder")
+        return serve(Path(words[1]))
+
+    return ending.exit_code(run)

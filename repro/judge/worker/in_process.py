@@ -1,0 +1,72 @@
+"""A solution in the judge's own process, for `--trust dev`."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import torch
+
+from repro.errors import SolutionError
+from repro.judge.gpu.shared_memory import SharedBuffer
+from repro.judge.worker import server, triton_interpreter
+from repro.system import removal
+
+
+class InProcess:
+    """Answers the judge's requests as a worker process does: quick, for an agent's inner loop.
+
+    It protects nothing: it has no time limit and no separate memory.
+    """
+
+    def __init__(self, device: torch.device, buffers: dict[str, SharedBuffer]) -> None:
+        if device.type == "cpu":
+            triton_interpreter.mend()
+        self._worker = server.Worker(device, None)
+        self._worker.buffers = {name: buffer.bytes for name, buffer in buffers.items()}
+        self._due: deque[dict[str, Any]] = deque()
+
+    def start(self) -> dict[str, Any]:
+        """Return the description of the software. The buffers are already in this process."""
+        return server.answer(self._worker, {"op": "hello"})
+
+    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Answer one request, without a time limit. Raises SolutionError."""
+        answer = server.answer(self._worker, dict(message))
+        if "error" in answer:
+            raise SolutionError(str(answer["code"]), str(answer["error"]))
+        return answer
+
+    def post(self, message: dict[str, Any], timeout_s: float) -> None:
+        """Queue a request; `collect` runs it."""
+        self._due.append(message)
+
+    def collect(self, timeout_s: float) -> dict[str, Any]:
+        """Run the oldest queued request, as `ask` does."""
+        return self.ask(self._due.popleft(), timeout_s)
+
+    def collected(self, patience_s: float, timeout_s: float) -> dict[str, Any] | None:
+        """Run the oldest queued request: no other process could run it meanwhile."""
+        return self.collect(timeout_s)
+
+    def stop(self) -> None:
+        """Do nothing: the solution runs in this process."""
+
+    def rest(self) -> bool:
+        """Return True: the solution runs in this process."""
+        return True
+
+    def rested(self) -> bool:
+        """Return True: the solution runs in this process."""
+        return True
+
+    def wake(self) -> None:
+        """Do nothing: nothing was stopped."""
+
+    def doom(self) -> None:
+        """Do nothing: the solution runs in this process."""
+
+    def close(self) -> None:
+        """Drop the solution and remove its scratch folder."""
+        self._worker.drop()
+        removal.remove(self._worker.scratch)
