@@ -112,6 +112,8 @@ class JudgeSession:
             each.drop()
         self._end_baselines()
         self.evaluation.close()
+        if not self.single:
+            pool.close()
 
     # -- checking -----------------------------------------------------------------------------------------------------
 
