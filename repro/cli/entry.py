@@ -1,7 +1,7 @@
 """Where every command starts. A verb that an engine starts imports its own modules alone; all others go to `main`.
 
-An engine starts `job`, `agent` and `gateway`, each with a folder. Help and messages do not list them. Their environment
-comes from the engine, so no `.env` is read.
+An engine starts `job`, `session`, `agent` and `gateway`, each with a folder. Help and messages do not list them. Their
+environment comes from the engine, so no `.env` is read.
 """
 
 from __future__ import annotations
@@ -24,6 +24,13 @@ def _job(folder: Path) -> int:
     return 0
 
 
+def _session(folder: Path, temporary: Path | None = None) -> int:
+    """Serve a judge's session. temporary: a folder that the launcher removes at the end."""
+    from repro.engines import session_server
+
+    return session_server.serve(folder, temporary)
+
+
 def _agent(folder: Path) -> int:
     """End with the process that started it, as its gateway does: no other process reads the outcome."""
     from repro.agents import session
@@ -39,7 +46,13 @@ def _gateway(folder: Path) -> int:
     return server.serve(folder)
 
 
-STARTED_BY_ENGINES: dict[str, Callable[[Path], int]] = {"job": _job, "agent": _agent, "gateway": _gateway}
+# Each takes a folder; a session also takes the folder that it removes.
+STARTED_BY_ENGINES: dict[str, Callable[..., int]] = {
+    "job": _job,
+    "session": _session,
+    "agent": _agent,
+    "gateway": _gateway,
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -52,8 +65,8 @@ def main(argv: list[str] | None = None) -> int:
         return command_line.main(words)
 
     def run(_: argparse.Namespace) -> int:
-        if len(words) != 2:
+        if len(words) != 2 and not (words[0] == "session" and len(words) == 3):
             raise UsageError(f"repro {words[0]} takes one folder")
-        return serve(Path(words[1]))
+        return serve(*map(Path, words[1:]))
 
     return ending.exit_code(run)

@@ -7,9 +7,11 @@ import contextlib
 import itertools
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from repro.engines.agent import AgentJob, AgentOutcome
+from repro.engines.session import Session
 from repro.errors import EngineGone, PrerequisiteError
 from repro.records.job import ENDED, JOBS, Job, Outcome
 from repro.system import jsonio
@@ -36,6 +38,14 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
         """Return name, version and isolation, for the bundle."""
+
+    def session(self, job: Job, progress: Progress) -> AbstractContextManager[Session]:
+        """Open a judge's session in a process or container of its own, with a GPU of its own if this engine has any.
+
+        job: of the verb `session`; its `timeout_s` bounds each request. Open and close it in one thread: the process
+        ends with the thread that started it. Raises EngineError, and PrerequisiteError if it cannot be opened.
+        """
+        raise PrerequisiteError(f"no session runs on the engine {self.name}", "", "Use --engine local.")
 
     def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
         """Run one agent beside its gateway, with a GPU of its own if this engine has any.

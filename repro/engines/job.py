@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from repro import config, fingerprint
 from repro.errors import PrerequisiteError, ReproError, UsageError
@@ -28,6 +28,9 @@ from repro.problems.catalogue import Problem
 from repro.records.job import ENDED, JOBS, OUTCOMES, Job, Outcome
 from repro.system import jsonio, stopwatch
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
+
+if TYPE_CHECKING:
+    from repro.judge.implementation import Options
 
 # Workers of this many further jobs start while a job is judged: their compilers take a second to start.
 AHEAD = 2
@@ -42,12 +45,22 @@ def _problem(job: Job, folder: Path) -> Problem:
     return catalogue.load(job.problem, size=job.size, dtype=job.dtype)
 
 
-def _settled(job: Job, folder: Path) -> tuple[Problem, bool]:
+def settled(job: Job, folder: Path) -> tuple[Problem, bool]:
     """Return a job's problem at the sizes at which it runs, and whether these are known for it. Raises ReproError."""
     from repro.problems import sizes
 
     ours = not job.problem.endswith(".py") or bool(job.variant and catalogue.id_in(job.variant))
     return sizes.settle(_problem(job, folder), job.overrides, known=ours), ours
+
+
+def problem_of(job: Job, folder: Path) -> Problem:
+    """Return a job's problem at its sizes. Raises ReproError, as where this machine has too little memory for it."""
+    from repro.problems import sizes
+
+    problem, ours = settled(job, folder)
+    if not job.fixture and not (ours and problem.size == "smoke" and not job.overrides):  # small, or judged before
+        sizes.require_memory(problem, job.device)
+    return problem
 
 
 def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: None) -> dict[str, Any]:
@@ -59,33 +72,21 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
         return {}
     import torch
 
-    from repro.fixtures import calibration, store
-    from repro.judge import implementation, session
+    from repro.fixtures import calibration
+    from repro.judge import session
     from repro.judge.timing import counters, published_protocol
-    from repro.problems import sizes
 
-    if job.device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("no GPU is visible", "torch.cuda.is_available() is false", "Use --device cpu --size smoke.")
-    if job.device == "cpu":
-        torch.set_num_threads(1)  # smoke shapes: more threads are 50 times slower on a busy machine
+    require_device(job)
     solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in job.solutions]
     if job.verb == "profile":
         dtypes = counters.DTYPES if job.device == "cuda" else ()  # nothing runs on the CPU
-        found = {dtype: _settled(replace(job, dtype=dtype), folder)[0] for dtype in dtypes}
+        found = {dtype: settled(replace(job, dtype=dtype), folder)[0] for dtype in dtypes}
         return counters.measure(found, solutions, job.device, progress)
-    problem, ours = _settled(job, folder)
-    if not job.fixture and not (ours and problem.size == "smoke" and not job.overrides):  # small, or judged before
-        sizes.require_memory(problem, job.device)
+    problem = problem_of(job, folder)
     if job.verb == "fixture":
         return calibration.build(problem, torch.device(job.device), progress)
     if job.verb == "evaluate":
-        if job.fixture:
-            fixture = store.load(folder / job.fixture, problem)
-        else:
-            fixture = calibration.build(problem, torch.device(job.device), progress)
-            if fixture["refused"]:
-                raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
-        options = implementation.Options(device=job.device, **{k: _tuple(v) for k, v in job.options.items()})
+        fixture, options = fixture_of(job, folder, problem, progress), options_of(job)
         result = session.evaluate(problem, fixture, solutions, options, progress, mark)
         result["sizes"] = {"stamp": constants.stamp(problem.size, problem.overrides), "overrides": problem.overrides}
         if options.parity:
@@ -95,8 +96,36 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
     raise UsageError(f"no cell verb {job.verb!r}")
 
 
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def require_device(job: Job) -> None:
+    """Prepare torch for a job's device. Raises UsageError if the job needs a GPU and none is visible."""
+    import torch
+
+    if job.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("no GPU is visible", "torch.cuda.is_available() is false", "Use --device cpu --size smoke.")
+    if job.device == "cpu":
+        torch.set_num_threads(1)  # smoke shapes: more threads are 50 times slower on a busy machine
+
+
+def fixture_of(job: Job, folder: Path, problem: Problem, progress: Progress) -> dict[str, Any]:
+    """Return the fixture that a job's folder holds, or measure it. Raises PrerequisiteError if it is refused."""
+    import torch
+
+    from repro.fixtures import calibration, store
+
+    if job.fixture:
+        return store.load(folder / job.fixture, problem)
+    fixture = calibration.build(problem, torch.device(job.device), progress)
+    if fixture["refused"]:
+        raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
+    return fixture
+
+
+def options_of(job: Job) -> Options:
+    """Return how a job judges."""
+    from repro.judge.implementation import Options
+
+    plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in job.options.items()}
+    return Options(device=job.device, **plain)
 
 
 def _workers(jobs: list[Job]) -> Counter[str]:
@@ -118,7 +147,7 @@ def _workers(jobs: list[Job]) -> Counter[str]:
     return counts
 
 
-def _start_torch(device: str) -> None:
+def start_torch(device: str) -> None:
     """Start what all judging needs: torch, Triton, and on a GPU a context."""
     for name in ("torch", "triton"):
         with contextlib.suppress(ImportError):  # the fingerprint lists missing packages
@@ -128,20 +157,28 @@ def _start_torch(device: str) -> None:
             sys.modules["torch"].cuda.init()
 
 
-def serve(folder: Path) -> None:
-    """Run the jobs of a folder; a failed job does not stop the next one."""
-    # Without the process that started this one, its lease of the GPU is gone and its outcomes would not be read.
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def begin(folder: Path, temporary: Path | None = None) -> list[Job]:
+    """Make this process a launcher, and return a folder's jobs in its child, which is the judge.
+
+    Both end with the process that started this one: without it, the lease of the GPU is gone and outcomes would not be
+    read. temporary: a folder that the launcher then removes.
+    """
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL if temporary is None else signal.SIGTERM)
     # SIGCHLD may be inherited as ignored, and then exit codes of children are lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    launcher.divide()  # returns in the judge; only the judge may be able to read the folder
+    launcher.divide(temporary)  # returns in the judge; only the judge may be able to read the folder
     config.own_caches(folder)
+    return [Job.from_json(json.loads(line)) for line in (folder / JOBS).read_text().splitlines()]
+
+
+def serve(folder: Path) -> None:
+    """Run the jobs of a folder; a failed job does not stop the next one."""
+    jobs = begin(folder)
     start_s = stopwatch.age_s(os.getppid())  # the parent is the launcher, the process that was started
 
     def progress(line: str) -> None:
         print(line, flush=True)
 
-    jobs = [Job.from_json(json.loads(line)) for line in (folder / JOBS).read_text().splitlines()]
     taken: dict[str, dict[str, Any]] = {}
     for at, job in enumerate(jobs):
         watch = stopwatch.Clock()
@@ -159,7 +196,7 @@ def serve(folder: Path) -> None:
             if job.device not in taken:
                 begun = fingerprint.begin(job.device)
                 if job.verb != "fingerprint":  # so that the fingerprint's time does not include these imports
-                    _start_torch(job.device)
+                    start_torch(job.device)
                     watch.lap("torch")
                 taken[job.device] = fingerprint.collect(job.device, begun)
                 if launcher.apart():  # after the fingerprint, which describes new, empty folders for every job

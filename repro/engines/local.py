@@ -12,13 +12,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from repro import config
 from repro.engines import agent_local, resources
 from repro.engines.agent import AgentJob, AgentOutcome
-from repro.engines.base import Attempt, Engine, Progress, follow, inbox
+from repro.engines.base import START_ALLOWANCE_S, Attempt, Engine, Progress, follow, inbox
+from repro.engines.session import Session
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import removal
@@ -50,6 +52,23 @@ class LocalEngine(Engine):
         return {"engine": "local", "isolation": "processes", "python": platform.python_version()}
 
     def attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
+        with self._folder(jobs, progress) as (folder, gpu):
+            return (yield from self._serve(folder, gpu, timeout_s, progress))
+
+    @contextlib.contextmanager
+    def session(self, job: Job, progress: Progress) -> Iterator[Session]:
+        with self._folder([job], progress) as (folder, gpu):
+            child = self._start(["session", str(folder), str(folder.parent)], folder, gpu, serves=True)
+            try:
+                session = Session(_Serving(child, folder), job.timeout_s + START_ALLOWANCE_S, progress)
+                yield session
+                session.close()
+            finally:
+                self._end(child)
+
+    @contextlib.contextmanager
+    def _folder(self, jobs: list[Job], progress: Progress) -> Iterator[tuple[Path, str | None]]:
+        """Make a folder with the files of some jobs, and hold a GPU for them."""
         try:
             # only the job's process may read its files; workers of any user write their temporary files beside them
             root = Path(tempfile.mkdtemp(prefix="repro-cell-"))
@@ -69,7 +88,7 @@ class LocalEngine(Engine):
                         (folder / name).write_bytes(content)
                 except OSError as error:
                     raise EngineError(f"cannot write to {folder}", error.strerror or str(error)) from error
-                return (yield from self._serve(folder, gpu, timeout_s, progress))
+                yield folder, gpu
         finally:
             removal.remove(root)
 
@@ -95,16 +114,16 @@ class LocalEngine(Engine):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _serve(self, folder: Path, gpu: str | None, timeout_s: float, progress: Progress) -> Attempt:
-        """Run the job process to its end."""
-        file = folder / OUTCOMES
+    def _start(
+        self, command: list[str], folder: Path, gpu: str | None, *, serves: bool = False
+    ) -> subprocess.Popen[str]:
+        """Start a process of a job's folder, with standard input if it serves requests."""
         # temporary files lie beside the job's folder, so that they are removed with it in every case
         environment = config.job_env({"CUDA_VISIBLE_DEVICES": gpu or "", "TMPDIR": str(folder.parent / "tmp")})
-        command = [*config.COMMAND, "job", str(folder)]
         with (folder / "stderr").open("wb") as stderr:
             child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
+                [*config.COMMAND, *command],
+                stdin=subprocess.PIPE if serves else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env=environment,
@@ -113,6 +132,20 @@ class LocalEngine(Engine):
                 text=True,
             )
         self.children.add(child)
+        return child
+
+    def _end(self, child: subprocess.Popen[str]) -> None:
+        _kill(child)
+        self.children.discard(child)
+        for stream in (child.stdin, child.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # an unsent request
+                    stream.close()
+
+    def _serve(self, folder: Path, gpu: str | None, timeout_s: float, progress: Progress) -> Attempt:
+        """Run the job process to its end."""
+        file = folder / OUTCOMES
+        child = self._start(["job", str(folder)], folder, gpu)
         late = threading.Event()
 
         def expire() -> None:
@@ -122,26 +155,52 @@ class LocalEngine(Engine):
         timer = threading.Timer(timeout_s, expire)
         timer.start()
         try:
-            assert child.stdout is not None
-            lines = (line.rstrip("\n") for line in child.stdout)
-            yield from follow(lines, progress, lambda: file.read_text() if file.exists() else "")
-            code = child.wait()
+            yield from follow(_lines(child), progress, lambda: file.read_text() if file.exists() else "")
+            child.wait()
         finally:
             timer.cancel()
-            _kill(child)
-            self.children.discard(child)
-            if child.stdout is not None:
-                child.stdout.close()
-        if late.is_set():
-            return f"timed out after {timeout_s:.0f} s and was killed"
-        if code == 0:
-            return ""
-        tail = (folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
-        if shutil.disk_usage(folder).free < FULL_BYTES:  # the process could not write its reason then
-            tail = [f"No space left in {folder.parent}"]
-        signals = {s.value: s.name for s in signal.Signals}  # real-time ones have no name
-        how = f"signal {signals.get(-code, -code)}" if code < 0 else f"exit code {code}"
-        return f"the cell's process ended with {how}" + (f": {tail[0]}" if tail else "")
+            self._end(child)
+        return f"timed out after {timeout_s:.0f} s and was killed" if late.is_set() else _ending(child, folder)
+
+
+class _Serving:
+    """The process of a session."""
+
+    def __init__(self, child: subprocess.Popen[str], folder: Path) -> None:
+        self.child, self.folder = child, folder
+
+    def send(self, line: str) -> None:
+        assert self.child.stdin is not None
+        self.child.stdin.write(line)
+        self.child.stdin.flush()
+
+    def lines(self) -> Iterator[str]:
+        return _lines(self.child)
+
+    def kill(self) -> None:
+        _kill(self.child)
+
+    def ending(self) -> str:
+        self.child.wait()
+        return _ending(self.child, self.folder)
+
+
+def _lines(child: subprocess.Popen[str]) -> Iterator[str]:
+    assert child.stdout is not None
+    return (line.rstrip("\n") for line in child.stdout)
+
+
+def _ending(child: subprocess.Popen[str], folder: Path) -> str:
+    """Return how a process ended: "" if well."""
+    code = child.returncode
+    if code == 0:
+        return ""
+    tail = (folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
+    if shutil.disk_usage(folder).free < FULL_BYTES:  # the process could not write its reason then
+        tail = [f"No space left in {folder.parent}"]
+    signals = {s.value: s.name for s in signal.Signals}  # real-time ones have no name
+    how = f"signal {signals.get(-code, -code)}" if code < 0 else f"exit code {code}"
+    return f"the cell's process ended with {how}" + (f": {tail[0]}" if tail else "")
 
 
 def _kill(child: subprocess.Popen[str]) -> None:

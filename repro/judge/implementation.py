@@ -55,7 +55,10 @@ class Options:
 
 @dataclass
 class Implementation:
-    """One solution under judgement, or a trusted torch baseline (source None). control: the A/A control."""
+    """One solution under judgement, or a trusted torch baseline (source None). control: the A/A control.
+
+    classes: precision classes of a baseline's variants, as the worker that runs now computed them.
+    """
 
     name: str
     source: Path | None
@@ -75,6 +78,7 @@ class Implementation:
     neighbour: dict[str, Any] = field(default_factory=dict)
     profile: dict[str, Any] = field(default_factory=dict)
     modes: list[dict[str, Any]] = field(default_factory=list)
+    classes: dict[str, str] = field(default_factory=dict)
 
     @property
     def trusted(self) -> bool:

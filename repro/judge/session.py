@@ -1,139 +1,315 @@
-"""Judges solutions of one problem: trials, then timing against the torch baselines, then verdicts."""
+"""The face of the judge: a session judges solutions of one problem on one device.
+
+The reference, the GPU's ceilings, the input buffers and the torch baselines are made once and serve every solution:
+
+    with JudgeSession(problem, fixture, options) as session:
+        entries = session.check([("mine", Path("mine.py"), "ModelNew")])  # trials and gates, no timing
+        result = session.time(["mine"], tier="quick")  # beside the baselines
+
+Only solutions of the latest check have workers. A solution that crashes, hangs or breaks a rule loses its own worker.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Literal
 
 import torch
 
-from repro.errors import JudgeError, SolutionError
+from repro.errors import SolutionError, UsageError
 from repro.judge import baselines, verdict
 from repro.judge.correctness import alternate_shape, input_cases
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.gpu import memory
 from repro.judge.implementation import Implementation, Options, Progress
+from repro.judge.measurement import Measurement
 from repro.judge.sandbox import confinement, pool
 from repro.judge.source import provenance
 from repro.judge.timing import precompile, roofline
-from repro.judge.timing.experiment import DISTURBED_CODE, Blamed, Experiment
 from repro.judge.timing.precompile import Ahead
-from repro.judge.timing.sampling import Excess, Series
+from repro.judge.timing.sampling import Series
 from repro.problems.catalogue import Problem
 from repro.system.stopwatch import Clock
 
 CONTROL = "control (eager again)"
+# The quick tier: seconds of sampling and most blocks, against eager alone.
+QUICK_BUDGET_S, QUICK_BLOCKS = 1.0, 24
+# The baselines' workers stay if the GPU has room for this many times inputs and outputs, and for one more worker.
+RESTING_ROOM = 3
+Solution = tuple[str, Path, str]  # name, file, entry
+Tier = Literal["quick", "full"]
+
+
+class JudgeSession:
+    """A warm judge of one problem on one device. Its methods belong to one thread.
+
+    fixture: of this problem at this size. mark: called with `warm` and `timed` before and after timing. single: the
+    session judges once and then closes. Baselines then compile while the solutions are verified, and no worker waits
+    for a further solution. Raises JudgeError if the fixture belongs to other weights.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        fixture: dict[str, Any],
+        options: Options,
+        progress: Progress = lambda _: None,
+        mark: Progress = lambda _: None,
+        *,
+        single: bool = False,
+    ) -> None:
+        self.problem, self.fixture, self.options, self.single = problem, fixture, options, single
+        self.cuda, self.audited = options.device == "cuda", options.trust == "audited"
+        self.candidates: dict[str, Implementation] = {}
+        self.judged: dict[str, dict[str, Any]] = {}
+        self.planned: list[input_cases.Trial] = []  # the trials of the latest check
+        self.trusted = [
+            Implementation(name, None, "Model", []) for name in baselines.workers(problem.dtype, options.modes)
+        ]
+        self.control = Implementation(CONTROL, None, "Model", ["eager"], control=True)
+        self.compiling: list[Ahead] = []
+        self.late: dict[str, str] = {}  # baseline -> why it is left out for good
+        self.clock, self.timed = Clock(), Clock()
+        if options.trust != "dev":
+            confinement.shield()
+        self.watch = memory.DeviceMemory(str(torch.cuda.get_device_properties(0).uuid) if self.cuda else None)
+        self.watch.start()
+        self.reached = roofline.measure(torch.device("cuda")) if self.cuda else None
+        self.clock.lap("ceilings")
+        try:
+            self.evaluation = Evaluation(problem, fixture, options, progress, mark)
+        except BaseException:
+            self.watch.stop()
+            raise
+        self.clock.lap("problem")
+
+    def __enter__(self) -> JudgeSession:
+        try:
+            if not self.single:
+                self._refill()
+                self.evaluation.refer()
+                self.clock.lap("reference")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every worker and free the buffers."""
+        self.watch.stop()
+        for each in self.compiling:
+            each.drop()
+        self._end_baselines()
+        self.evaluation.close()
+        if not self.single:
+            pool.close()
+
+    # -- checking -----------------------------------------------------------------------------------------------------
+
+    def check(self, solutions: Iterable[Solution]) -> list[dict[str, Any]]:
+        """Judge whether solutions are right, on inputs of fresh secret seeds; return one entry each, without times.
+
+        Workers of solutions of an earlier check end. A solution with the name of an earlier one takes its place. Raises
+        UsageError if two solutions have one name, and JudgeError for faults of the problem, the fixture or the judge.
+        """
+        named = list(solutions)
+        if len({name for name, _, _ in named}) < len(named):
+            raise UsageError("two solutions have one name", ", ".join(name for name, _, _ in named))
+        found = {name: _implementation(name, source, entry) for name, source, entry in named}
+        self.evaluation.end(*self.evaluation.implementations)
+        self.evaluation.implementations = list(found.values())
+        try:
+            self._verify([s for s in found.values() if not s.failed])
+        except BaseException:
+            self.evaluation.end(*found.values())
+            raise
+        self.candidates |= found
+        self.judged |= {s.name: verdict.judge(s, self.fixture) for s in found.values()}
+        # they are not used any more
+        self.evaluation.end(*[s for s in found.values() if self.judged[s.name]["verdict"] != "correct"])
+        self._refill()
+        return self._entries(list(found), {}, {"status": "not_timed"})
+
+    def _verify(self, running: list[Implementation]) -> None:
+        """Run every trial of the solutions that were not rejected by their source."""
+        evaluation = self.evaluation
+        self.planned = input_cases.make(evaluation.plan)
+        self.clock.lap("problem")
+        self.watch.mark()
+        if self.single:
+            if running and self.options.timing and self.cuda and self.audited and precompile.room(evaluation):
+                precompile.begin(evaluation, self.trusted, self.compiling)
+                evaluation.noted = lambda: precompile.foresee(evaluation, self.compiling)
+            evaluation.refer()
+            self.clock.lap("reference")
+        evaluation.start(*running)
+        self.clock.lap("workers")
+        evaluation.verify(self.planned)
+        peak = self.watch.mark()
+        for implementation in evaluation.implementations:
+            implementation.memory = _peak(implementation, peak)
+        alternate_shape.look(evaluation, self.planned)
+        self.clock.lap("trials")
+
+    # -- timing -------------------------------------------------------------------------------------------------------
+
+    def time(self, names: Iterable[str], tier: Tier = "full") -> dict[str, Any]:
+        """Time the correct ones of some checked solutions, beside each other and the baselines.
+
+        quick: seconds, against eager torch alone, at its default precision and at the solutions'. full: until the times
+        are known, against every baseline of the session's options. A solution that fails here loses its verdict.
+
+        Return {"results": one entry a solution, "baselines", "samples_ms", "timing", "ceilings"}. Raises UsageError for
+        a solution without a verdict, and JudgeError if the baselines fail.
+        """
+        wanted = list(names)
+        for name in wanted:
+            if name not in self.candidates:
+                raise UsageError(f"{name} has no verdict in this session", "", "Check it first.")
+        good = [s for name in wanted if self.judged[(s := self.candidates[name]).name]["verdict"] == "correct"]
+        others = [s for s in self.evaluation.implementations if s not in good]
+        self.evaluation.end(*others)
+        self.evaluation.implementations = good
+        options = self.options if tier == "full" else _quick(self.options)
+        self._await_baselines(good if tier == "full" else [])
+        self.timed = Clock()
+        series: dict[str, Series] = {}
+        facts: dict[str, Any] = {"status": "not_timed"}
+        if good:
+            control = self.control if options.controlled else None
+            measurement = Measurement(
+                self.evaluation, good, self.judged, self.trusted, control, options, self.late, self.timed
+            )
+            try:
+                series, facts = measurement.run()
+            finally:
+                self._rest()
+        self.clock.lap("timing")
+        return self.result(wanted, series, facts)
+
+    def result(self, names: list[str], series: dict[str, Series], facts: dict[str, Any]) -> dict[str, Any]:
+        """Return the entries of some checked solutions with the times of `series`, and those of the baselines."""
+        ours = {self.candidates[name].name for name in names} | {CONTROL}
+        return {
+            "results": self._entries(names, series, facts),
+            "baselines": {n: verdict.baseline(x) for n, x in series.items() if n not in ours},
+            "samples_ms": {n: x.to_json() for n, x in series.items()},
+            "timing": facts
+            | {"compile_ahead_s": {name: s for each in self.compiling for name, s in each.spent_s.items()}}
+            | {"clock": "CUDA events behind a gate, cold L2" if self.cuda else "host: not a measurement"},
+            "ceilings": self.reached,
+        }
+
+    def _entries(self, names: list[str], series: dict[str, Series], facts: dict[str, Any]) -> list[dict[str, Any]]:
+        found = [self.candidates[name] for name in names]
+        return [
+            verdict.result(self.problem, s, self.judged[s.name], series, facts, self.reached, self.options.trust)
+            for s in found
+        ]
+
+    def _await_baselines(self, good: list[Implementation]) -> None:
+        """Wait for the compilations that a timing of these solutions needs, and end the others."""
+        wanted, verified = precompile.wanted(self.evaluation, good), time.monotonic()
+        for each in self.compiling:
+            if each.implementation.name not in wanted:
+                each.dismiss()
+        for each in self.compiling:
+            if each.implementation.name in wanted:
+                each.wait(verified)
+            else:
+                each.drop()
+            self.late |= each.why
+        self.clock.lap("waiting for torch.compile")
+
+    # -- workers that outlive a solution ------------------------------------------------------------------------------
+
+    def _rest(self) -> None:
+        """Let the baselines' workers wait for the next timing without memory that they can allocate again.
+
+        They end if the session does, or if they would leave too little memory for further solutions.
+        """
+        self.timed.lap()
+        if self.single or (self.cuda and not precompile.room(self.evaluation, RESTING_ROOM, 1)):
+            self._end_baselines()
+        else:
+            for implementation in (*self.trusted, self.control):
+                try:
+                    if implementation.worker is not None:
+                        implementation.ask({"op": "release"}, self.options.timeout_s)
+                        implementation.worker.stop()
+                except SolutionError:
+                    self.evaluation.end(implementation)
+        self.timed.lap("ending")
+
+    def _end_baselines(self) -> None:
+        self.evaluation.end(*self.trusted, self.control)
+
+    def _refill(self) -> None:
+        """Start a worker for the next solution, which gets ready meanwhile. On the CPU a worker starts in no time."""
+        if self.cuda and self.audited and not self.single:
+            pool.prepare(Counter({pool.PLAIN: 1}), self.options.device)
 
 
 def evaluate(
     problem: Problem,
     fixture: dict[str, Any],
-    solutions: list[tuple[str, Path, str]],
+    solutions: list[Solution],
     options: Options,
     progress: Progress = lambda _: None,
     mark: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Judge solutions (name, file, entry) of one problem. mark: called with `warm` and `timed` before and after timing.
+    """Judge solutions of one problem in a session of their own: check all, and time the correct ones in full.
 
     Return {"results": one verdict a solution, "baselines", "timing", "ceilings", "seeds", "wall_s"}. A solution's fault
     becomes its verdict. JudgeError is raised only for faults of the problem, the fixture or the judge.
     """
     clock = Clock()
-    cuda = options.device == "cuda"
-    if options.trust != "dev":
-        confinement.shield()
-    watch = memory.DeviceMemory(str(torch.cuda.get_device_properties(0).uuid) if cuda else None)
-    watch.start()
-    reached = roofline.measure(torch.device("cuda")) if cuda else None
-    clock.lap("ceilings")
-    implementations = [Implementation(name, source, entry, [name]) for name, source, entry in map(_named, solutions)]
-    for implementation in implementations:
-        _ban(implementation)
-    evaluation = Evaluation(problem, fixture, implementations, options, progress, mark)
-    planned = input_cases.make(evaluation.plan)
-    clock.lap("problem")
-    compiling: list[Ahead] = []
-    trusted = [Implementation(name, None, "Model", []) for name in baselines.workers(problem.dtype, options.modes)]
-    try:
-        watch.mark()
-        running = [s for s in implementations if not s.failed]
-        if running and options.timing and cuda and options.trust == "audited" and precompile.room(evaluation):
-            precompile.begin(evaluation, trusted, compiling)
-            evaluation.noted = lambda: precompile.foresee(evaluation, compiling)
-        evaluation.refer()
-        clock.lap("reference")
-        evaluation.start(*running)
-        clock.lap("workers")
-        evaluation.verify(planned)
-        peak = watch.mark()
-        for implementation in implementations:
-            implementation.memory = _peak(implementation, peak)
-        alternate_shape.look(evaluation, planned)
-        clock.lap("trials")
-        judged = {s.name: verdict.judge(s, fixture) for s in implementations}
-        good = [s for s in implementations if judged[s.name]["verdict"] == "correct"]
-        evaluation.end(*[s for s in implementations if s not in good])  # they are not used any more
-        wanted, verified = precompile.wanted(evaluation, good) if options.timing else set(), time.monotonic()
-        for each in compiling:
-            if each.implementation.name not in wanted:
-                each.dismiss()
-        for each in compiling:
-            if each.implementation.name in wanted:
-                each.wait(verified)
-            else:
-                each.drop()
-        clock.lap("waiting for torch.compile")
-        series: dict[str, Series] = {}
-        facts: dict[str, Any] = {"status": "not_timed"}
-        timed = Clock()
-        if options.timing and good:
-            series, facts = _timed(evaluation, good, judged, trusted, compiling, timed)
-        clock.lap("timing")
-        ours = {s.name for s in implementations} | {CONTROL}
-        return {
-            "results": [
-                verdict.result(problem, s, judged[s.name], series, facts, reached, options.trust)
-                for s in implementations
-            ],
-            "baselines": {n: verdict.baseline(x) for n, x in series.items() if n not in ours},
-            "samples_ms": {n: x.to_json() for n, x in series.items()},
-            "timing": facts
-            | {"compile_ahead_s": {name: s for each in compiling for name, s in each.spent_s.items()}}
-            | {"clock": "CUDA events behind a gate, cold L2" if cuda else "host: not a measurement"},
-            "ceilings": reached,
-            "trials": [{"kind": t.kind, "seed": t.seed} for t in planned],
+    names = [name for name, _, _ in solutions]
+    with JudgeSession(problem, fixture, options, progress, mark, single=True) as session:
+        session.check(solutions)
+        found = session.time(names) if options.timing else session.result(names, {}, {"status": "not_timed"})
+        evaluation = session.evaluation
+        return found | {
+            "trials": [{"kind": t.kind, "seed": t.seed} for t in session.planned],
             "trials_left_out": {k: why for k, why in input_cases.kinds(evaluation.plan).items() if why},
             "margin": fixture["margin"],
             "margins": fixture.get("margins", {}),
-            "spent_s": clock.laps,
+            "spent_s": session.clock.laps,
             "trials_spent_s": evaluation.spent_s,
             "trials_parts_spent_s": evaluation.parts.laps,
-            "timing_spent_s": timed.laps,
+            "timing_spent_s": session.timed.laps,
             "wall_s": clock.total(),
         }
-    finally:
-        watch.stop()
-        for each in compiling:
-            each.drop()
-        evaluation.end(*trusted)
-        evaluation.close()
 
 
-def _named(solution: tuple[str, Path, str]) -> tuple[str, Path, str]:
-    """Rename a solution whose name the judge uses itself: `baseline`, `eager`, `compile_tf32`."""
-    name, source, entry = solution
+def _quick(options: Options) -> Options:
+    budget_s, blocks = min(QUICK_BUDGET_S, options.timing_budget_s), min(QUICK_BLOCKS, options.max_blocks)
+    return replace(options, modes=("eager",), passes=(), timing_budget_s=budget_s, max_blocks=blocks)
+
+
+def _implementation(name: str, source: Path, entry: str) -> Implementation:
+    """Return a solution, rejected if its source uses banned names.
+
+    One whose name the judge uses itself (`baseline`, `eager`, `compile_tf32`) is renamed.
+    """
     reserved = ("baseline", "control", "eager", "compile", "reduce", "max")
-    return f"{name} (solution)" if name.replace(" ", "_").partition("_")[0] in reserved else name, source, entry
-
-
-def _ban(implementation: Implementation) -> None:
-    """Reject a source that uses banned names before it runs."""
-    found = provenance.bans(implementation.source) if implementation.source is not None else []
-    if found:
+    ours = f"{name} (solution)" if name.replace(" ", "_").partition("_")[0] in reserved else name
+    implementation = Implementation(ours, source, entry, [ours])
+    if found := provenance.bans(source):
         implementation.failed = "rejected"
-        implementation.reasons += [entry | {"trial": "source"} for entry in found]
+        implementation.reasons += [each | {"trial": "source"} for each in found]
+    return implementation
 
 
 def _peak(implementation: Implementation, device_peak: int | None) -> dict[str, Any]:
@@ -142,112 +318,3 @@ def _peak(implementation: Implementation, device_peak: int | None) -> dict[str, 
     with contextlib.suppress(SolutionError):
         return {"solution": implementation.ask({"op": "peak"}, 30), "device_over_start_bytes": device_peak}
     return {"reason": "the worker did not answer"}
-
-
-def _timed(
-    evaluation: Evaluation,
-    good: list[Implementation],
-    judged: dict[str, Any],
-    trusted: list[Implementation],
-    compiling: list[Ahead],
-    clock: Clock,
-) -> tuple[dict[str, Series], dict[str, Any]]:
-    """Time the correct solutions. One that fails loses its verdict, and the others are timed again.
-
-    If the baselines were slower beside solutions, all are timed again once, since a busy host slows them too. If they
-    are slower again beside several solutions, each solution is timed alone, once, to find the cause. A solution whose
-    clocks disagree slightly is timed again in a new worker, once. Discarded measurements are kept whole with the reason
-    (`discarded`).
-    """
-    options = evaluation.options
-    discarded = list[dict[str, Any]]()
-    again, may_retry = list[str](), True
-    suspects, searched = list[Implementation](), False  # solutions still to be timed alone
-    before: dict[str, dict[str, Excess]] = {}
-    control = Implementation(CONTROL, None, "Model", ["eager"], control=True) if options.controlled else None
-    late = {variant: why for each in compiling for variant, why in each.why.items()}
-    try:
-        while good:
-            group = suspects[:1] or good
-            evaluation.end(*[s for s in good if s not in group])
-            classes = {s.name: judged[s.name]["precision_class"] for s in group}
-            names = baselines.names(evaluation.problem.dtype, set(classes.values()), options.modes)
-            chosen = []
-            for implementation in trusted:
-                implementation.variants = [
-                    n for n in names if n not in late and baselines.worker_of(n) == implementation.name
-                ]
-                chosen += [implementation] if implementation.variants else []
-                evaluation.loaded.pop(implementation.name, None)  # new variants are bound when weights are loaded
-            fixed = [*chosen, *([control] if control is not None else [])]
-            evaluation.start(*[s for s in [*fixed, *group] if s.worker is None])
-            clock.lap("workers")
-            for implementation in fixed:
-                if implementation.failed:
-                    raise JudgeError(
-                        f"the baselines of {evaluation.problem.key} do not start", str(implementation.reasons)
-                    )
-            lost = [s for s in group if s.failed]  # were correct, but did not start again
-            judged |= {s.name: verdict.judge(s, evaluation.fixture) for s in lost}
-            good, suspects, group = ([s for s in listed if s not in lost] for listed in (good, suspects, group))
-            if not group:
-                continue
-            experiment = Experiment(evaluation, group, classes, chosen, control, clock, before)
-            experiment.left_out |= {n: why for n, why in late.items() if n in names}
-            try:
-                with pool.paused():
-                    series, facts = experiment.run()
-                if group == good:
-                    return series, facts | ({"timed_again": "; ".join(again)} if again else {}) | _kept(discarded)
-                discarded += _discarded(
-                    experiment, group[0], "alone", "the baselines were not slower beside this solution alone"
-                )
-                suspects.pop(0)
-            except Blamed as blamed:
-                error = blamed.error
-                discarded += _discarded(experiment, blamed.implementation, error.code, error.detail)
-                if blamed.implementation.trusted:
-                    raise JudgeError(
-                        f"timing of {evaluation.problem.key} failed", f"{error.code}: {error.detail}"
-                    ) from error
-                # A compilation that took too long would do so again.
-                late |= {n: why for n, why in experiment.left_out.items() if n in names and why.startswith("timeout")}
-                disturbed = error.code == DISTURBED_CODE and may_retry and not suspects
-                if error.code == DISTURBED_CODE and not disturbed and len(group) > 1 and not searched:
-                    suspects, searched = [*group], True
-                    again.append(f"each alone: {error.detail}")
-                    evaluation.progress(f"{evaluation.problem.key}: timed again, each alone: {error.detail}")
-                    continue
-                if disturbed or blamed.marginal is not None:
-                    again.append(error.detail)
-                    evaluation.progress(f"{evaluation.problem.key}: timed again: {error.detail}")
-                    may_retry = may_retry and not disturbed
-                    if blamed.marginal is not None:
-                        before[blamed.implementation.name] = blamed.marginal
-                        evaluation.end(blamed.implementation)  # a new process may be placed better
-                    continue
-                may_retry = True
-                blamed.implementation.fail(error, "timing")
-                evaluation.end(blamed.implementation)
-                judged[blamed.implementation.name] = verdict.judge(blamed.implementation, evaluation.fixture)
-                good, suspects = ([s for s in listed if s is not blamed.implementation] for listed in (good, suspects))
-    finally:
-        clock.lap()
-        evaluation.end(*trusted, *([control] if control is not None else []))
-        clock.lap("ending")
-    return {}, {"status": "not_timed"} | _kept(discarded)
-
-
-def _discarded(experiment: Experiment, implementation: Implementation, code: str, detail: str) -> list[dict[str, Any]]:
-    """Return the record of a discarded measurement with its reason; empty if nothing was measured."""
-    if not experiment.series:
-        return []
-    samples = {name: found.to_json() for name, found in experiment.series.items()}
-    late = sorted(experiment.launching.late)
-    return [
-        {"solution": implementation.name, "code": code, "detail": detail, "launched_late": late, "samples_ms": samples}
-    ]
-
-
-def _kept(discarded: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"discarded": discarded} if discarded else {}

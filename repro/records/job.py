@@ -14,10 +14,10 @@ ENDED = "\x1eended"
 class Job:
     """One unit of work.
 
-    verb: fixture, evaluate, profile or fingerprint. problem: an id, or a file name in the job's folder; called: the
-    name of such a file in results. overrides: constants of the problem file set by `--set`. solutions: (name, file name
-    in the folder, entry). files: file name -> content, placed in the folder by the engine. timeout_s: the engine kills
-    the job after it.
+    verb: fixture, evaluate, session, profile or fingerprint. problem: an id, or a file name in the job's folder;
+    called: the name of such a file in results. overrides: constants of the problem file set by `--set`. solutions:
+    (name, file name in the folder, entry). files: file name -> content, placed in the folder by the engine. timeout_s:
+    the engine kills the job after it.
     """
 
     id: str

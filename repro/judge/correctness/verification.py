@@ -54,12 +54,11 @@ class Shape:
 
 
 class Evaluation:
-    """State of one evaluation: plan, buffers, reference, implementations."""
+    """The judge's state for one problem: plan, buffers, reference, and the solutions that are judged now."""
 
     def __init__(
-        self, problem: Problem, fixture: dict[str, Any], implementations: list[Implementation], options: Options,
-        progress: Progress, mark: Progress,
-    ) -> None:  # fmt: skip
+        self, problem: Problem, fixture: dict[str, Any], options: Options, progress: Progress, mark: Progress
+    ) -> None:
         self.problem, self.fixture, self.options = problem, fixture, options
         self.progress, self.mark = progress, mark
         self.device = torch.device(options.device)
@@ -69,7 +68,7 @@ class Evaluation:
             what = f"the weights of {problem.key} differ from the fixture's"
             why = "another torch version may initialise differently"
             raise JudgeError(what, why, "Run `repro fixtures` again on this stack.")
-        self.implementations = implementations
+        self.implementations: list[Implementation] = []
         spec = output_spec(plan, self.native)
         self.shape = self.own = Shape(plan, spec, most_rows(plan, spec, self.device))
         self.slots = Slots(plan, spec, self.own.rows, self.device)
@@ -150,6 +149,7 @@ class Evaluation:
                 implementation.worker.close()
                 implementation.worker = None
                 self.loaded.pop(implementation.name, None)
+                implementation.classes.clear()
             for buffer in (implementation.staging, implementation.gate):
                 if buffer is not None:
                     buffer.close()

@@ -392,16 +392,17 @@ def may_administer() -> bool:
     return _apart and bool(capabilities(os.getppid()) & 1 << CAP_SYS_ADMIN)
 
 
-def divide() -> None:
+def divide(temporary: Path | None = None) -> None:
     """Make this process the launcher, and return in a child process that is the judge. Call before importing torch.
 
-    The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too.
+    The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too. temporary:
+    a folder that the launcher removes at its end if the process that started it has ended. SIGTERM then ends the judge.
     """
     global _current, _apart
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     users_of_their_own = users.may_change()
     judge_uid = config.CONTAINER_UID if users_of_their_own and config.in_container() else None
-    parent = os.getpid()
+    parent, starter = os.getpid(), os.getppid()
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
@@ -415,8 +416,12 @@ def divide() -> None:
         return
     theirs.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if temporary is not None:
+        signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGKILL))
     given = users.free(judge_uid, contained=config.in_container())
     code = _launch(ours, pid, Launcher(given if users_of_their_own else None, pid))
+    if temporary is not None and os.getppid() != starter:
+        removal.remove(temporary)
     if code < 0:
         with contextlib.suppress(OSError):  # SIGKILL has no handler
             signal.signal(-code, signal.SIG_DFL)

@@ -28,7 +28,7 @@ from repro.judge.correctness import input_cases
 from repro.judge.correctness.input_cases import secret_seed
 from repro.judge.correctness.verification import Evaluation, meets
 from repro.judge.gpu.commitment_check import Seal
-from repro.judge.implementation import PASSES, RUNS, Implementation, moved
+from repro.judge.implementation import PASSES, RUNS, Implementation, Options, moved
 from repro.judge.timing import sampling, speedups
 from repro.judge.timing.gpu_idle import BUSY_TRIES, Idle
 from repro.judge.timing.precompile import COMPILE_TIMEOUT_S
@@ -80,12 +80,13 @@ class Experiment:
         control: Implementation | None,
         clock: Clock,
         before: dict[str, dict[str, Excess]],
+        options: Options,
     ) -> None:
         self.before = before
         self.evaluation, self.solutions, self.baselines, self.control = evaluation, solutions, baselines_, control
         self.clock = clock
         self.verified = classes
-        self.options, self.slots, self.device = evaluation.options, evaluation.slots, evaluation.device
+        self.options, self.slots, self.device = options, evaluation.slots, evaluation.device
         self.cuda = self.device.type == "cuda"
         self.classes: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
@@ -123,6 +124,10 @@ class Experiment:
         runners = []
         for implementation in list(self.baselines):
             for variant in implementation.variants:
+                if variant in implementation.classes:  # its worker ran it in an earlier measurement
+                    self.classes[variant] = implementation.classes[variant]
+                    runners.append(Runner(variant, self._run(implementation, variant)))
+                    continue
                 evaluation.progress(f"{evaluation.problem.key}: {variant}")
                 self._others(implementation)
                 self.slots.fill(secret_seed(), None)  # fresh inputs, which no solution has seen or changed
@@ -166,7 +171,8 @@ class Experiment:
             return False
         timeout_s = self.options.compile_timeout_s if tuned else COMPILE_TIMEOUT_S
         try:
-            self.classes[variant] = self.evaluation.class_now(implementation, variant, self.kind, timeout_s)
+            klass = self.evaluation.class_now(implementation, variant, self.kind, timeout_s)
+            self.classes[variant] = implementation.classes[variant] = klass
         except SolutionError as error:
             self.left_out[variant] = f"{error.code}: {error.detail}"
             if error.verdict in ("timeout", "error") and error.code in ENDED:

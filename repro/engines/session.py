@@ -1,0 +1,137 @@
+"""A judge's session in a job process, from the side of the process that asks it.
+
+    with engine.session(job, progress) as session:
+        entries = session.check([submission])
+        result = session.time([submission], tier="quick")
+
+`session_server.py` is the other side, and describes the requests.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn, Protocol
+
+from repro.errors import EngineError, PrerequisiteError
+from repro.system import jsonio
+
+# How a line that holds an answer begins.
+ANSWER = "\x1eanswer "
+CLOSE_TIMEOUT_S = 30.0
+
+
+class Submitted(Protocol):
+    """A solution: its name in results, its source text, and the name that the source must define."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def source(self) -> bytes: ...
+    @property
+    def entry(self) -> str: ...
+
+
+class Process(Protocol):
+    """The process of a session, as an engine started it."""
+
+    def send(self, line: str) -> None:
+        """Write a line to its standard input. Raises OSError if it has ended."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines that it prints, until it ends."""
+
+    def kill(self) -> None:
+        """End it and its workers at once. Safe to call from another thread."""
+
+    def ending(self) -> str:
+        """Return how it ended, after its last line."""
+
+
+class Session:
+    """A warm judge of one problem. Its methods belong to one thread, and so do its engine's.
+
+    timeout_s bounds the start and each request. `opened`: the fingerprint of the machine and the GPU's ceilings.
+    """
+
+    def __init__(self, process: Process, timeout_s: float, progress: Callable[[str], None]) -> None:
+        self._process, self._timeout_s, self._progress = process, timeout_s, progress
+        self._lines = process.lines()
+        self.opened = self._answer()
+
+    def check(self, submissions: Sequence[Submitted]) -> list[dict[str, Any]]:
+        """Judge whether solutions are right, without timing; return one entry each, as in the results of `evaluate`.
+
+        Raises EngineError if the session failed, and PrerequisiteError if the request cannot be met.
+        """
+        found: list[dict[str, Any]] = self._ask(op="check", solutions=_plain(submissions))["entries"]
+        return found
+
+    def time(self, submissions: Sequence[Submitted], tier: str = "full") -> dict[str, Any]:
+        """Time checked solutions beside each other and the baselines; tier: `quick` or `full`.
+
+        Return {"results", "baselines", "samples_ms", "timing", "ceilings"}, as `evaluate` does. Raises as `check` does,
+        and PrerequisiteError for a source that was not checked.
+        """
+        found: dict[str, Any] = self._ask(op="time", solutions=_plain(submissions), tier=tier)["result"]
+        return found
+
+    def close(self) -> None:
+        """Have the session end, and wait until its process has ended; kill it if that takes too long."""
+        timer = threading.Timer(CLOSE_TIMEOUT_S, self._process.kill)
+        timer.start()
+        try:
+            self._send({"op": "close"})
+            for line in self._lines:
+                if not line.startswith(ANSWER):
+                    self._progress(line)
+        except OSError:  # it has ended
+            return
+        finally:
+            timer.cancel()
+
+    def _ask(self, **request: Any) -> dict[str, Any]:
+        try:
+            self._send(request)
+        except OSError:
+            self._ended()
+        return self._answer()
+
+    def _send(self, request: dict[str, Any]) -> None:
+        self._process.send(jsonio.dumps(request) + "\n")
+
+    def _answer(self) -> dict[str, Any]:
+        """Return the next answer; lines before it are progress."""
+        late = threading.Event()
+
+        def expire() -> None:
+            late.set()
+            self._process.kill()
+
+        timer = threading.Timer(self._timeout_s, expire)
+        timer.start()
+        try:
+            for line in self._lines:
+                if not line.startswith(ANSWER):
+                    self._progress(line)
+                    continue
+                answer: dict[str, Any] = json.loads(line.removeprefix(ANSWER))
+                if "error" in answer:
+                    raise (PrerequisiteError if answer["status"] == "unmet" else EngineError)(answer["error"])
+                return answer
+        finally:
+            timer.cancel()
+        if late.is_set():
+            raise EngineError(f"the session did not answer within {self._timeout_s:.0f} s and was killed")
+        self._ended()
+
+    def _ended(self) -> NoReturn:
+        raise EngineError("the judge's session ended", self._process.ending())
+
+
+def _plain(submissions: Sequence[Submitted]) -> list[dict[str, str]]:
+    """Return submissions as a request holds them. A source that is no UTF-8 keeps its bytes as surrogates."""
+    return [
+        {"name": s.name, "entry": s.entry, "source": s.source.decode(errors="surrogateescape")} for s in submissions
+    ]

@@ -1,0 +1,156 @@
+"""A job of the verb `session`: one JudgeSession that serves requests until the one to close.
+
+`repro session FOLDER` reads the job from FOLDER/jobs.jsonl. Requests come as JSON lines on standard input. Each gets
+one answer on standard output, a line that begins with ANSWER. Other lines are progress.
+
+request                                                      answer
+none, at the start                                           {"opened": true, "fingerprint", "ceilings"}
+{"op": "check", "solutions": [{"name", "entry", "source"}]}  {"entries": [...]}
+{"op": "time", "solutions": [...], "tier"}                   {"result": {...}}
+{"op": "close"}                                              none, and the process ends
+
+An error is answered by {"error", "status"}, with a status of `Outcome`. The end of standard input ends the process at
+once, whatever it does, since the process that would read the answer has ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import queue
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from repro import config, fingerprint
+from repro.engines import job as jobs
+from repro.engines.session import ANSWER
+from repro.errors import PrerequisiteError, ReproError, UsageError
+from repro.judge.sandbox import launcher, pool
+from repro.records.job import Job
+from repro.system import jsonio
+
+
+class Wire:
+    """The requests to this process and its answers, over the standard streams that it began with.
+
+    Solutions of trust `dev` run in this process. So that their output cannot be taken for an answer, standard output
+    becomes standard error, and standard input is empty.
+    """
+
+    def __init__(self) -> None:
+        self._requests = os.fdopen(os.dup(0), "rb")
+        self._answers = os.fdopen(os.dup(1), "w", buffering=1)
+        empty = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(empty, 0)
+        os.close(empty)
+        os.dup2(2, 1)
+        self._queue: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        for line in self._requests:
+            self._queue.put(request := json.loads(line))
+            if request["op"] == "close":
+                return
+        os._exit(1)
+
+    def requests(self) -> Iterator[dict[str, Any]]:
+        """Yield requests until the one to close."""
+        while (request := self._queue.get())["op"] != "close":
+            yield request
+
+    def progress(self, line: str) -> None:
+        """Write one line of progress."""
+        self._answers.write(f"{line}\n")
+
+    def answer(self, value: dict[str, Any]) -> None:
+        """Write one answer."""
+        self._answers.write(f"{ANSWER}{jsonio.dumps(value)}\n")
+
+    def refuse(self, error: Exception) -> None:
+        """Answer with an error."""
+        unmet = isinstance(error, PrerequisiteError | UsageError)
+        text = str(error) if isinstance(error, ReproError) else f"{type(error).__name__}: {error}"
+        self.answer({"error": text, "status": "unmet" if unmet else "failed"})
+
+
+def serve(folder: Path, temporary: Path | None = None) -> int:
+    """Serve the session of a folder. temporary: a folder to remove if the process that started this one ends first."""
+    (job,) = jobs.begin(folder, temporary)
+    wire = Wire()
+    try:
+        _serve(job, folder, wire)
+    except ReproError as error:
+        wire.refuse(error)
+        return error.exit_code
+    except Exception as error:
+        traceback.print_exc()
+        wire.refuse(error)
+        return 2
+    finally:
+        pool.close()
+    return 0
+
+
+def _serve(job: Job, folder: Path, wire: Wire) -> None:
+    audited = job.options.get("trust", "audited") == "audited"
+    if audited:  # the fork server imports torch at the same time as this process
+        launcher.current().start_forkserver(job.device)
+    elif job.device == "cpu":
+        config.interpret()
+    begun = fingerprint.begin(job.device)
+    jobs.start_torch(job.device)
+    taken = fingerprint.collect(job.device, begun)
+    if launcher.apart():
+        config.keep_compiled()
+    from repro.judge.session import JudgeSession
+
+    jobs.require_device(job)
+    problem = jobs.problem_of(job, folder)
+    fixture = jobs.fixture_of(job, folder, problem, wire.progress)
+    with JudgeSession(problem, fixture, jobs.options_of(job), wire.progress) as session:
+        wire.answer({"opened": True, "fingerprint": taken, "ceilings": session.reached})
+        served = Served(session, folder)
+        for request in wire.requests():
+            try:
+                wire.answer(served.answer(request))
+            except ReproError as error:
+                wire.refuse(error)
+
+
+class Served:
+    """A session with the sources of its solutions, which are files in the job's folder."""
+
+    def __init__(self, session: Any, folder: Path) -> None:
+        self.session, self.folder = session, folder
+        self.digests: dict[str, str] = {}  # solution -> hash of the source that was checked
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to one request. Raises ReproError."""
+        solutions = request["solutions"]
+        if request["op"] == "check":
+            for each in solutions:
+                self.digests.pop(each["name"], None)
+            entries = self.session.check([self._kept(**each) for each in solutions])
+            self.digests |= {each["name"]: _digest(each["source"]) for each in solutions}
+            return {"entries": entries}
+        if request["op"] == "time":
+            for each in solutions:
+                if self.digests.get(each["name"]) != _digest(each["source"]):
+                    raise UsageError(f"this source of {each['name']} has no verdict in this session", "", "Check it.")
+            return {"result": self.session.time([each["name"] for each in solutions], request["tier"])}
+        raise UsageError(f"no request {request['op']!r} of a session")
+
+    def _kept(self, name: str, entry: str, source: str) -> tuple[str, Path, str]:
+        """Write a source into the job's folder; return the solution. A later source of the name replaces it."""
+        file = self.folder / f"candidate_{_digest(name)}.py"
+        file.write_bytes(source.encode(errors="surrogateescape"))
+        return name, file, entry
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()

@@ -1,0 +1,205 @@
+"""Measures the times of correct solutions beside the torch baselines, and repeats measurements that do not count.
+
+A measurement ends with the times of all its solutions, or with one solution that is blamed for its failure. What
+follows depends on the state:
+
+together    All solutions are measured together. If the baselines were slower beside them, all are measured again
+            (repeated), since a busy host slows the baselines too.
+repeated    If the baselines are slower again beside several solutions, each is measured alone. A single solution, or
+            the first one if each was alone before, is rejected.
+each alone  A solution that slows the baselines alone is rejected. The others are then measured together.
+
+In every state, a solution whose clocks disagree slightly is measured again in a new process, once. Any other failure
+rejects the blamed solution, and the others are measured again without it. Discarded measurements are kept whole with
+the reason.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from repro.errors import JudgeError
+from repro.judge import baselines, verdict
+from repro.judge.correctness.verification import Evaluation
+from repro.judge.implementation import Implementation, Options
+from repro.judge.sandbox import pool
+from repro.judge.timing.experiment import DISTURBED_CODE, Blamed, Experiment
+from repro.judge.timing.sampling import Excess, Series
+from repro.system.stopwatch import Clock
+
+Measured = tuple[dict[str, Series], dict[str, Any]]
+
+
+class State(enum.Enum):
+    """Which solutions are measured beside each other, and why."""
+
+    TOGETHER = "all together"
+    REPEATED = "all together again: the baselines were slower beside them"
+    EACH_ALONE = "each alone: the baselines were slower again"
+
+
+class Reaction(enum.Enum):
+    """What follows a failed measurement."""
+
+    REPEAT = "measure all again"
+    SEARCH = "measure each alone"
+    NEW_PROCESS = "measure again with the blamed solution in a new process"
+    REJECT = "reject the blamed solution and measure the others again"
+
+
+class Measurement:
+    """The measurement of some correct solutions of one problem.
+
+    judged: verdicts by name; a rejected solution gets a new one. trusted: workers of the baselines, which stay alive.
+    late: baselines that took too long to compile, with the reason; more are added. spent: seconds by part.
+    """
+
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        solutions: list[Implementation],
+        judged: dict[str, Any],
+        trusted: list[Implementation],
+        control: Implementation | None,
+        options: Options,
+        late: dict[str, str],
+        spent: Clock,
+    ) -> None:
+        self.evaluation, self.options, self.spent = evaluation, options, spent
+        self.good, self.judged = list(solutions), judged
+        self.trusted, self.control, self.late = trusted, control, late
+        self.state = State.TOGETHER
+        self.suspects: list[Implementation] = []  # solutions still to be measured alone
+        self.searched = False
+        self.after_search = State.REPEATED
+        self.before: dict[str, dict[str, Excess]] = {}
+        self.again: list[str] = []
+        self.discarded: list[dict[str, Any]] = []
+
+    def run(self) -> Measured:
+        """Return the series of all variants and facts about them; without a correct solution left, no series.
+
+        Raises JudgeError if the baselines fail.
+        """
+        while self.good:
+            if found := self._measured():
+                series, facts = found
+                return series, facts | self._timed_again() | self._kept()
+        return {}, {"status": "not_timed"} | self._kept()
+
+    def _measured(self) -> Measured | None:
+        """Make one measurement; return it if it counts for all solutions."""
+        group = self.suspects[:1] or self.good
+        self.evaluation.end(*[s for s in self.good if s not in group])
+        classes = {s.name: self.judged[s.name]["precision_class"] for s in group}
+        names = baselines.names(self.evaluation.problem.dtype, set(classes.values()), self.options.modes)
+        chosen = self._started(names, group)
+        lost = [s for s in group if s.failed]  # were correct, but did not start again
+        self._drop(*lost)
+        if not (group := [s for s in group if s not in lost]):
+            return None
+        experiment = Experiment(
+            self.evaluation, group, classes, chosen, self.control, self.spent, self.before, self.options
+        )
+        experiment.left_out |= {n: why for n, why in self.late.items() if n in names}
+        try:
+            with pool.paused():
+                found = experiment.run()
+        except Blamed as blamed:
+            self._react(experiment, blamed, names)
+            return None
+        if group == self.good:
+            return found
+        self._discard(experiment, group[0], "alone", "the baselines were not slower beside this solution alone")
+        self.suspects.remove(group[0])
+        self._end_search()
+        return None
+
+    def _started(self, names: list[str], group: list[Implementation]) -> list[Implementation]:
+        """Start all workers; return the baselines' with the variants of `names` that they are to run."""
+        evaluation, chosen = self.evaluation, []
+        for implementation in self.trusted:
+            variants = [n for n in names if n not in self.late and baselines.worker_of(n) == implementation.name]
+            if variants != implementation.variants:
+                evaluation.loaded.pop(implementation.name, None)  # new variants are bound when weights are loaded
+            implementation.variants = variants
+            chosen += [implementation] if variants else []
+        fixed = [*chosen, *([self.control] if self.control is not None else [])]
+        evaluation.start(*[s for s in [*fixed, *group] if s.worker is None])
+        self.spent.lap("workers")
+        for implementation in fixed:
+            if implementation.failed:
+                what = f"the baselines of {evaluation.problem.key} do not start"
+                raise JudgeError(what, str(implementation.reasons))
+        return chosen
+
+    # -- after a failed measurement -----------------------------------------------------------------------------------
+
+    def _react(self, experiment: Experiment, blamed: Blamed, names: list[str]) -> None:
+        solution, error = blamed.implementation, blamed.error
+        self._discard(experiment, solution, error.code, error.detail)
+        key = self.evaluation.problem.key
+        if solution.trusted:
+            raise JudgeError(f"timing of {key} failed", f"{error.code}: {error.detail}") from error
+        # A compilation that took too long would do so again.
+        self.late |= {n: why for n, why in experiment.left_out.items() if n in names and why.startswith("timeout")}
+        match self._reaction(blamed, len(experiment.solutions)):
+            case Reaction.REPEAT:
+                self.state = State.REPEATED
+                self._announce(error.detail)
+            case Reaction.SEARCH:
+                self.state, self.searched, self.suspects = State.EACH_ALONE, True, list(experiment.solutions)
+                self.after_search = State.REPEATED
+                self._announce(f"each alone: {error.detail}")
+            case Reaction.NEW_PROCESS:
+                assert blamed.marginal is not None
+                self.before[solution.name] = blamed.marginal
+                self.evaluation.end(solution)  # a new process may be placed better
+                self._announce(error.detail)
+            case Reaction.REJECT:
+                solution.fail(error, "timing")
+                self.evaluation.end(solution)
+                if self.state is not State.EACH_ALONE:
+                    self.state = State.TOGETHER
+                self.after_search = State.TOGETHER
+                self._drop(solution)
+
+    def _reaction(self, blamed: Blamed, measured: int) -> Reaction:
+        """Return what follows a failed measurement of N solutions, N being `measured`."""
+        if blamed.error.code == DISTURBED_CODE:
+            if self.state is State.TOGETHER:
+                return Reaction.REPEAT
+            if self.state is State.REPEATED and measured > 1 and not self.searched:
+                return Reaction.SEARCH
+        return Reaction.REJECT if blamed.marginal is None else Reaction.NEW_PROCESS
+
+    def _drop(self, *solutions: Implementation) -> None:
+        """Leave out solutions that failed, with their new verdicts."""
+        self.judged |= {s.name: verdict.judge(s, self.evaluation.fixture) for s in solutions}
+        self.good, self.suspects = ([s for s in each if s not in solutions] for each in (self.good, self.suspects))
+        self._end_search()
+
+    def _end_search(self) -> None:
+        if self.state is State.EACH_ALONE and not self.suspects:
+            self.state = self.after_search
+
+    # -- what is reported ---------------------------------------------------------------------------------------------
+
+    def _announce(self, why: str) -> None:
+        self.again.append(why)
+        self.evaluation.progress(f"{self.evaluation.problem.key}: timed again: {why}")
+
+    def _discard(self, experiment: Experiment, solution: Implementation, code: str, detail: str) -> None:
+        """Keep a measurement that does not count, with its reason, if anything was measured."""
+        if experiment.series:
+            samples = {name: found.to_json() for name, found in experiment.series.items()}
+            late = sorted(experiment.launching.late)
+            reason = {"solution": solution.name, "code": code, "detail": detail}
+            self.discarded.append(reason | {"launched_late": late, "samples_ms": samples})
+
+    def _timed_again(self) -> dict[str, Any]:
+        return {"timed_again": "; ".join(self.again)} if self.again else {}
+
+    def _kept(self) -> dict[str, Any]:
+        return {"discarded": self.discarded} if self.discarded else {}

@@ -1,0 +1,152 @@
+"""A session of the judge in a job process: requests over its standard streams; nothing is left when either end dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CLEAN_ENV, ROOT, Tool
+
+from repro.engines.base import Engine
+from repro.engines.local import LocalEngine
+from repro.errors import EngineError, PrerequisiteError
+from repro.problems import catalogue
+from repro.records.job import Job
+from repro.studies.evaluation import JudgeOptions, Submission
+from repro.system import jsonio
+
+PROBLEM = catalogue.load("L1_36", size="smoke")
+Measured = Callable[[str], dict[str, Any]]
+
+
+def session_job(fixture: dict[str, Any], *, trust: str = "audited", timeout_s: float = 60.0) -> Job:
+    """The job of a session of L1_36 at smoke size."""
+    options = JudgeOptions(timeout_s=timeout_s, trust=trust).for_job("cpu") | {"timing_budget_s": 0.3, "max_blocks": 12}
+    return Job(id="session", verb="session", problem="L1_36", size="smoke", device="cpu", options=options,
+               fixture="fixture.json", files={"fixture.json": jsonio.render(fixture)}, timeout_s=120)  # fmt: skip
+
+
+def submission(name: str, body: str = "return super().forward(*inputs)", top: bytes = b"") -> Submission:
+    """The problem's own Model with this forward."""
+    header = "\n\nclass ModelNew(Model):\n    def forward(self, *inputs):\n        "
+    return Submission(name, top + PROBLEM.path.read_bytes() + (header + body + "\n").encode(), "ModelNew")
+
+
+@pytest.fixture
+def engine(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> LocalEngine:
+    """The local engine, whose jobs have their folders below the test's."""
+    monkeypatch.setenv("TMPDIR", str(tool.tmp))
+    monkeypatch.setattr("tempfile.tempdir", str(tool.tmp))
+    return LocalEngine(gpus="none", device="cpu")
+
+
+def left(tool: Tool, timeout_s: float = 20.0) -> list[str]:
+    """Processes and folders of a session that are still there when the time is up."""
+    deadline = time.monotonic() + timeout_s
+    while (found := [*tool.processes(), *map(str, tool.tmp.glob("repro-*"))]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return [each for each in found if "repro-state" not in each]
+
+
+def test_a_session_answers_until_it_is_closed(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:
+    lines: list[str] = []
+    with engine.session(session_job(smoke_fixture("L1_36"), timeout_s=5), lines.append) as session:
+        assert session.opened["fingerprint"] and session.opened["ceilings"] is None
+        good, latin = submission("good"), submission("latin", top=b"# -*- coding: latin-1 -*-\n# \xe9\n")
+        wrong, crash = submission("wrong", "return inputs[0] * 0"), submission("crash", "import os; os._exit(1)")
+        hang = submission("hang", "while True: pass")
+        assert [entry["verdict"] for entry in session.check([good, wrong])] == ["correct", "incorrect"]
+        verdicts = [session.check([each])[0]["verdict"] for each in (crash, hang, latin)]
+        assert verdicts == ["error", "timeout", "correct"]
+        result = session.time([latin, good], "quick")
+        assert {"results", "baselines", "samples_ms", "timing"} <= result.keys()
+        assert [entry["solution"] for entry in result["results"]] == ["latin", "good"]
+        assert all(entry["time_ms"]["n"] > 0 for entry in result["results"])
+        with pytest.raises(PrerequisiteError, match="no verdict"):
+            session.time([submission("good", "return super().forward(inputs[0])")], "quick")
+        assert session.check([good])[0]["verdict"] == "correct", "the session goes on"
+    assert any("L1_36" in line for line in lines)
+    assert left(tool) == []
+
+
+def test_output_of_a_solution_in_the_judges_process_is_no_answer(
+    engine: LocalEngine, tool: Tool, smoke_fixture: Measured
+) -> None:
+    forged = 'print("\\x1eanswer {}", end="", flush=True); return super().forward(*inputs)'
+    with engine.session(session_job(smoke_fixture("L1_36"), trust="dev"), lambda _: None) as session:
+        assert session.check([submission("prints", forged)])[0]["verdict"] == "correct"
+        assert session.check([submission("wrong", "return inputs[0] * 0")])[0]["verdict"] == "incorrect"
+    assert left(tool) == []
+
+
+def test_a_session_that_cannot_be_opened_says_why(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:
+    stale = smoke_fixture("L1_36") | {"problem_sha256": "0"}
+    with pytest.raises(PrerequisiteError, match="another version"):
+        with engine.session(session_job(stale), lambda _: None):
+            pytest.fail("it was opened")
+    assert left(tool) == []
+
+
+def test_an_engine_without_sessions_says_so() -> None:
+    class Other(Engine):
+        name, device = "other", "cpu"
+        attempt = describe = None  # type: ignore[assignment]
+
+    with pytest.raises(PrerequisiteError, match="no session runs on the engine other"):
+        Other().session(Job("x", "session"), lambda _: None)
+
+
+@pytest.mark.slow
+def test_a_job_process_that_dies_ends_the_session(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:
+    with pytest.raises(EngineError, match="SIGKILL"):
+        with engine.session(session_job(smoke_fixture("L1_36")), lambda _: None) as session:
+            engine.halt()
+            session.check([submission("good")])
+    assert left(tool) == []
+
+
+HOST = """
+import sys
+from pathlib import Path
+from repro.engines.local import LocalEngine
+from repro.records.job import Job
+from test_engine_session import session_job, submission
+import json
+job = session_job(json.loads(Path(sys.argv[1]).read_text()))
+with LocalEngine(gpus="none", device="cpu").session(job, lambda _: None) as session:
+    session.check([submission("good")])
+    print("checked", flush=True)
+    if sys.argv[2] == "busy":
+        session.check([submission("hang", "while True: pass")])
+    input()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["idle", "busy"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_when_the_process_that_asked_ends(
+    how: signal.Signals, state: str, tool: Tool, smoke_fixture: Measured
+) -> None:
+    """Killed or by Ctrl-C, while the judge waits for a request or for a solution that hangs."""
+    file = tool.folder / "fixture.json"
+    file.write_bytes(jsonio.render(smoke_fixture("L1_36")))
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", Path(__file__).parent)))
+    environment = CLEAN_ENV | {"PYTHONPATH": path, "TMPDIR": str(tool.tmp), "REPRO_STATE": str(tool.tmp / "state")}
+    command = ["env", "--default-signal=INT", sys.executable, "-c", HOST, str(file), state]
+    host = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                            env=environment, process_group=0, text=True)  # fmt: skip
+    with host:
+        assert host.stdout is not None and host.stdout.readline() == "checked\n"
+        time.sleep(1.0)
+        assert len(tool.processes()) > 1
+        host.send_signal(how)
+        host.wait(30)
+    assert left(tool) == []

@@ -1,0 +1,147 @@
+"""Times of a warm session on a GPU: `python -m pytest tests/gpu/test_gpu_session.py -m gpu -s -p no:cacheprovider`.
+
+For each problem at full size, one JSON line has every solution's times. It takes less than four minutes on an H200.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+import torch
+
+from repro import config
+from repro.fixtures import calibration
+from repro.judge import session
+from repro.judge.gpu.memory import handle
+from repro.judge.implementation import Options
+from repro.judge.session import JudgeSession, Solution
+from repro.problems import catalogue
+from repro.problems.catalogue import Problem
+
+# A stack that is not the pinned one may warn of what it deprecates.
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default"), pytest.mark.timeout(240)]
+
+GPU = torch.device("cuda")
+OPTIONS = Options(device="cuda", timeout_s=12)
+SOLUTIONS = 10
+# Most seconds, as medians: a check beyond the solution's compilation, and a check and a quick timing.
+CHECK_S, CHECK_AND_TIME_S = 3.0, 5.0
+# Solutions over which the GPU's memory must not grow, and what its allocations may differ by.
+MANY, SAME_BYTES = 50, 64 << 20
+BROKEN = {"crash": "import ctypes\n        ctypes.string_at(0)", "hang": "while True:\n            pass"}
+
+
+def oracle(folder: Path, problem: Problem, number: int) -> Solution:
+    """The shipped solution of a problem, as a source of its own."""
+    file = folder / f"oracle_{number}.py"
+    (shipped,) = config.ORACLE_DIR.glob(f"{problem.id}_*.py")
+    file.write_text(f"{shipped.read_text()}\n\nVARIANT = {number}\n")
+    return f"oracle {number}", file, "ModelNew"
+
+
+def broken(folder: Path, problem: Problem, name: str) -> Solution:
+    """The problem's own Model with a forward that crashes or hangs."""
+    file = folder / f"{name}.py"
+    header = "\n\nclass ModelNew(Model):\n    def forward(self, *inputs):\n        "
+    file.write_text(f"{problem.path.read_text()}{header}{BROKEN[name]}\n")
+    return name, file, "ModelNew"
+
+
+def fixture_of(problem: Problem) -> dict[str, Any]:
+    found = calibration.build(problem, GPU)
+    torch.cuda.empty_cache()
+    return found
+
+
+def outcome(entry: dict[str, Any]) -> tuple[str, str | None, list[str]]:
+    """Verdict, precision class and the codes of all reasons."""
+    return entry["verdict"], entry["precision_class"], [reason["code"] for reason in entry["reasons"]]
+
+
+def compiled_s(judge: JudgeSession) -> float:
+    """Seconds that first calls took so far: they compile."""
+    return judge.evaluation.parts.laps.get("first calls", 0.0)
+
+
+def timed_check(judge: JudgeSession, solution: Solution) -> tuple[dict[str, Any], dict[str, float]]:
+    """The entry of a solution, and the seconds that its check took: of compilation and beyond it."""
+    before, begin = compiled_s(judge), time.monotonic()
+    (entry,) = judge.check([solution])
+    wall_s, compile_s = time.monotonic() - begin, compiled_s(judge) - before
+    return entry, {"compile_s": round(compile_s, 3), "check_s": round(wall_s - compile_s, 3)}
+
+
+@pytest.mark.parametrize("key", ["L1_36", "L2_84", "L3_43"])
+def test_further_solutions_of_a_session_take_seconds(key: str, tmp_path: Path) -> None:
+    """Ten different sources, a crash and (for one problem) a hang among them; verdicts are those of a cold judge."""
+    problem = catalogue.load(key)
+    fixture = fixture_of(problem)
+    told: list[dict[str, float]] = []
+    begin = time.monotonic()
+    with JudgeSession(problem, fixture, OPTIONS) as judge:
+        open_s = time.monotonic() - begin
+        found = []
+        for number in range(SOLUTIONS):
+            if number == SOLUTIONS // 2:
+                faults = {"crash": ("error", ["segfault"])}
+                faults |= {"hang": ("timeout", ["timeout"])} if key == "L1_36" else {}
+                for name, expected in faults.items():
+                    (fault,) = judge.check([broken(tmp_path, problem, name)])
+                    assert (fault["verdict"], outcome(fault)[2]) == expected, fault["reasons"]
+            solution = oracle(tmp_path, problem, number)
+            entry, spent = timed_check(judge, solution)
+            begin = time.monotonic()
+            result = judge.time([solution[0]], "quick")
+            time_s = time.monotonic() - begin
+            (timed,) = result["results"]
+            assert timed["verdict"] == "correct" and timed["time_ms"]["n"] > 0, timed["reasons"]
+            both_s = round(spent["check_s"] + time_s, 3)
+            found.append(entry)
+            parts = {"timing": judge.timed.laps, "again": result["timing"].get("timed_again", "")}
+            told.append(spent | {"check_and_quick_time_s": both_s, "ms": timed["time_ms"]["median"]} | parts)
+    cold_options = replace(OPTIONS, timing=False)
+    cold = session.evaluate(problem, fixture, [oracle(tmp_path, problem, 0)], cold_options)["results"][0]
+    medians = {
+        name: statistics.median(each[name] for each in told)
+        for name in ("compile_s", "check_s", "check_and_quick_time_s")
+    }
+    card = torch.cuda.get_device_name(0)
+    line = {"problem": key, "gpu": card, "open_s": round(open_s, 2), "medians": medians, "solutions": told}
+    print(f"\n{json.dumps(line)}", flush=True)
+    assert [outcome(entry) for entry in found] == [outcome(cold)] * SOLUTIONS
+    assert cold["verdict"] == "correct"
+    assert medians["check_s"] <= CHECK_S and medians["check_and_quick_time_s"] <= CHECK_AND_TIME_S, medians
+
+
+def used_bytes() -> int:
+    """Memory in use on this GPU by all processes; the least of a second, since ended processes free theirs late."""
+    seen = handle(str(torch.cuda.get_device_properties(0).uuid))
+    assert seen is not None, "NVML does not answer"
+    found = []
+    for _ in range(5):
+        found.append(int(pynvml.nvmlDeviceGetMemoryInfo(seen).used))
+        time.sleep(0.2)
+    return min(found)
+
+
+def test_gpu_memory_does_not_grow_over_many_solutions(tmp_path: Path) -> None:
+    """At smoke size: right ones and crashes in turn. Memory is compared when the tenth and the last have ended."""
+    problem = catalogue.load("L1_36", size="smoke")
+    used = {}
+    with JudgeSession(problem, fixture_of(problem), OPTIONS) as judge:
+        for number in range(1, MANY + 1):
+            crashes = number % 5 == 0
+            solution = broken(tmp_path, problem, "crash") if crashes else oracle(tmp_path, problem, number)
+            (entry,) = judge.check([solution])
+            assert entry["verdict"] == ("error" if crashes else "correct"), entry["reasons"]
+            if number in (10, MANY):
+                used[number] = used_bytes()
+    print(f"\n{json.dumps({'problem': 'L1_36 smoke', 'used_bytes': used})}", flush=True)
+    assert used[MANY] - used[10] < SAME_BYTES

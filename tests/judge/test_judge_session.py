@@ -1,0 +1,212 @@
+"""A session of the judge at smoke size on the CPU: solutions come one after another, and none disturbs the next."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from repro.errors import JudgeError, UsageError
+from repro.judge import session
+from repro.judge.correctness.verification import Evaluation
+from repro.judge.implementation import Options
+from repro.judge.sandbox import launcher as launch
+from repro.judge.session import JudgeSession
+from repro.problems import catalogue
+
+Measured = Callable[[str], dict[str, Any]]
+
+OPTIONS = Options(device="cpu", timeout_s=5, timing_budget_s=0.3, max_blocks=12, modes=("eager",))
+PROBLEM = catalogue.load("L1_36", size="smoke")
+HONEST = "return super().forward(*inputs)"
+# name -> (forward, text above the class)
+STREAM = {
+    "correct": (HONEST, ""),
+    "wrong": ("return torch.zeros_like(inputs[0])", ""),
+    "crashes at import": (HONEST, "import os\nos._exit(3)"),
+    "crashes in a call": ("import ctypes\n        ctypes.string_at(0)", ""),
+    "hangs": ("while True:\n            pass", ""),
+    "banned": ("sys._getframe()\n        " + HONEST, "import sys"),
+    "correct again": (HONEST, ""),
+}
+
+
+def solution(folder: Path, name: str, body: str = HONEST, top: str = "") -> session.Solution:
+    """A solution in a file of its own: the problem's Model with this forward. top: text above the class."""
+    file = folder / f"{name.replace(' ', '_')}.py"
+    header = "\n\nclass ModelNew(Model):\n    calls = 0\n\n    def forward(self, *inputs):\n        "
+    file.write_text(f"{PROBLEM.path.read_text()}\n{top}{header}{body}\n# {name}\n")
+    return name, file, "ModelNew"
+
+
+def outcome(entry: dict[str, Any]) -> tuple[str, str, str | None]:
+    """Verdict, code of the first reason, and precision class."""
+    return entry["verdict"], entry["reasons"][0]["code"] if entry["reasons"] else "", entry["precision_class"]
+
+
+def workers() -> int:
+    """How many workers run now."""
+    return len(cast(launch.Launcher, launch.current()).started)
+
+
+@pytest.fixture
+def judge(smoke_fixture: Measured) -> Iterator[JudgeSession]:
+    """An open session of L1_36."""
+    with JudgeSession(PROBLEM, smoke_fixture("L1_36"), OPTIONS) as opened:
+        yield opened
+    assert workers() == 0
+
+
+def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(
+    judge: JudgeSession, tmp_path: Path, smoke_fixture: Measured
+) -> None:
+    """A wrong solution, a crash and a hang each cost themselves alone; those that are correct are timed in between."""
+    found = {}
+    for name, (body, top) in STREAM.items():
+        (found[name],) = judge.check([solution(tmp_path, name, body, top)])
+        assert found[name]["time_ms"] is None and workers() <= 2, "the solution's, and the baselines'"
+        if found[name]["verdict"] == "correct":
+            (timed,) = judge.time([name], "quick")["results"]
+            assert timed["time_ms"]["n"] > 0 and timed["speedup"]["eager"]["ratio"] > 0
+    cold_options = replace(OPTIONS, timing=False)
+    solutions = [solution(tmp_path, name, body, top) for name, (body, top) in STREAM.items()]
+    cold = session.evaluate(PROBLEM, smoke_fixture("L1_36"), solutions, cold_options)["results"]
+    assert {name: outcome(entry) for name, entry in found.items()} == {e["solution"]: outcome(e) for e in cold}
+    assert [outcome(entry)[:2] for entry in found.values()] == [
+        ("correct", ""),
+        ("incorrect", "rel_l2"),
+        ("error", "worker_exited"),
+        ("error", "segfault"),
+        ("timeout", "timeout"),
+        ("rejected", "banned"),
+        ("correct", ""),
+    ]
+    assert [entry.keys() for entry in found.values()] == [entry.keys() for entry in cold]
+
+
+def test_every_check_has_seeds_of_its_own(judge: JudgeSession, tmp_path: Path) -> None:
+    seeds = []
+    for name in ("first", "second"):
+        judge.check([solution(tmp_path, name)])
+        seeds += [trial.seed for trial in judge.planned]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_baselines_are_classed_once_and_timed_beside_every_solution(
+    judge: JudgeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classed, class_now = list[str](), Evaluation.class_now
+
+    def counted(self: Evaluation, implementation: Any, variant: str, *rest: Any) -> str:
+        classed.append(variant)
+        return class_now(self, implementation, variant, *rest)
+
+    monkeypatch.setattr(Evaluation, "class_now", counted)
+    results = []
+    for name in ("first", "second"):
+        judge.check([solution(tmp_path, name)])
+        results.append(judge.time([name], "full"))
+    assert sorted(classed) == ["eager", "eager_fp32"]
+    for result in results:
+        assert result["timing"]["baseline_classes"] == {"eager": "fp32", "eager_fp32": "fp32"}
+        assert set(result["baselines"]) == {"eager", "eager_fp32"}
+    times = [result["samples_ms"]["eager"]["gated"]["device_ms"] for result in results]
+    assert times[0] and times[1] and times[0] != times[1], "measured anew"
+
+
+def test_a_quick_timing_compiles_nothing(tmp_path: Path, smoke_fixture: Measured) -> None:
+    options = replace(OPTIONS, modes=("eager", "compile"))
+    with JudgeSession(PROBLEM, smoke_fixture("L1_36"), options) as judge:
+        judge.check([solution(tmp_path, "mine")])
+        assert set(judge.time(["mine"], "quick")["baselines"]) == {"eager", "eager_fp32"}
+
+
+def test_solutions_of_one_check_are_timed_beside_each_other(judge: JudgeSession, tmp_path: Path) -> None:
+    wrong = solution(tmp_path, "wrong", *STREAM["wrong"])
+    entries = judge.check([solution(tmp_path, "a"), wrong, solution(tmp_path, "b")])
+    assert [entry["verdict"] for entry in entries] == ["correct", "incorrect", "correct"]
+    result = judge.time(["a", "wrong", "b"], "quick")
+    assert {"a", "b"} < set(result["samples_ms"]) and "wrong" not in result["samples_ms"]
+    assert [bool(entry["time_ms"]) for entry in result["results"]] == [True, False, True]
+
+
+def test_an_earlier_solution_can_be_timed_beside_a_later_one(judge: JudgeSession, tmp_path: Path) -> None:
+    """Its worker ended with the later check, and a new one starts."""
+    judge.check([solution(tmp_path, "earlier")])
+    judge.check([solution(tmp_path, "later")])
+    result = judge.time(["earlier", "later"], "quick")
+    assert all(entry["time_ms"]["n"] > 0 for entry in result["results"])
+
+
+def test_a_solution_that_turns_wrong_while_it_is_timed_loses_its_verdict_for_good(
+    judge: JudgeSession, tmp_path: Path
+) -> None:
+    lazy = (
+        "y = super().forward(*inputs)\n        ModelNew.calls += 1\n        return y if ModelNew.calls < 15 else y * 0"
+    )
+    (entry,) = judge.check([solution(tmp_path, "lazy", lazy)])
+    assert entry["verdict"] == "correct"
+    for _ in range(2):
+        (entry,) = judge.time(["lazy"], "quick")["results"]
+        assert outcome(entry)[:2] == ("incorrect", "timed_output_wrong") and entry["time_ms"] is None
+    (entry,) = judge.check([solution(tmp_path, "lazy")])
+    assert entry["verdict"] == "correct", "a new source of that name is a new solution"
+    assert judge.time(["lazy"], "quick")["results"][0]["time_ms"]
+
+
+def test_only_checked_solutions_are_timed(judge: JudgeSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="mine has no verdict"):
+        judge.time(["mine"], "quick")
+    with pytest.raises(UsageError, match="two solutions have one name"):
+        judge.check([solution(tmp_path, "mine"), solution(tmp_path, "mine")])
+    (entry,) = judge.check([solution(tmp_path, "mine")])
+    assert entry["verdict"] == "correct", "the session goes on"
+
+
+def test_a_fault_of_the_judge_leaves_no_worker_and_the_session_usable(
+    judge: JudgeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise JudgeError("the judge is broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluation, "verify", broken)
+        with pytest.raises(JudgeError):
+            judge.check([solution(tmp_path, "mine")])
+    assert workers() == 0
+    assert judge.check([solution(tmp_path, "mine")])[0]["verdict"] == "correct"
+
+
+def resident_bytes() -> int:
+    """Memory of this process that lies in RAM."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def shared_files() -> int:
+    """Anonymous shared files that this process maps or has open."""
+    maps = sum("memfd:" in line for line in Path("/proc/self/maps").read_text().splitlines())
+    return maps + len(os.listdir("/proc/self/fd")) + len(os.listdir("/dev/shm"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_memory_of_the_judge_does_not_grow_over_50_solutions(judge: JudgeSession, tmp_path: Path) -> None:
+    """Right and wrong ones, crashes, and every tenth one timed."""
+    bodies = [HONEST, "return torch.zeros_like(inputs[0])", "import ctypes\n        ctypes.string_at(0)", HONEST]
+    seen = []
+    for number in range(60):
+        name = f"solution {number}"
+        (entry,) = judge.check([solution(tmp_path, name, bodies[number % len(bodies)])])
+        if number % 10 == 0 and entry["verdict"] == "correct":
+            judge.time([name], "quick")
+        if number % 4 == 3 and number >= 9:  # after a first timing
+            gc.collect()
+            seen.append((resident_bytes(), shared_files(), workers()))
+    growth = [now[0] - seen[0][0] for now in seen]
+    assert growth[-1] < 20 << 20, growth
+    assert {(files, running) for _, files, running in seen} == {seen[0][1:]}, seen
