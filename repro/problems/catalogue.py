@@ -212,3 +212,13 @@ def as_known(problem: Problem, problem_id: str) -> Problem:
     """A problem file from elsewhere with the sizes, stress and work that we know for this id."""
     known = load(problem_id, size=problem.size, dtype=problem.dtype)
     return replace(known, path=problem.path)
+
+
+def is_known(problem: Problem) -> bool:
+    """Whether a problem has the sizes, stress and work that we know for its id, whatever its file says."""
+    return problem.id in ids() and problem == as_known(problem, problem.id)
+
+
+def is_shipped(problem: Problem) -> bool:
+    """Whether a problem is one of ours: what we know for its id, and the shipped text."""
+    return is_known(problem) and problem.path.read_bytes() == load(problem.id).path.read_bytes()

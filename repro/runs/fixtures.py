@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,30 @@ from repro.system import jsonio
 
 
 def ensure(
-    wanted: Iterable[Problem], results: Path, engine: Engine, progress: Progress, *, resume: bool = False
+    wanted: Iterable[Problem],
+    results: Path,
+    engine: Engine,
+    progress: Progress,
+    *,
+    resume: bool = False,
+    withheld: Callable[[Problem], str] = lambda _: "",
 ) -> None:
-    """Measures the missing and stale fixtures of shipped problems below `results`, in one trusted job for each size.
+    """Measures missing and stale fixtures below `results`, in one trusted process for each size.
 
-    A fixture that cannot be measured stays missing: `load` then says so for its problem alone.
+    wanted: one problem for each job that needs it. The fixture of a file that is not shipped, and that one job alone
+    needs, is left to that job, which saves a process. A fixture that cannot be measured stays missing: the job of a
+    shipped problem then fails for that reason, and that of any other file tries again. withheld: why a bundle must not
+    keep a problem's text, or "".
     """
-    lacking = {(p.size, p.key): p for p in wanted if not store.known(store.path(results, p, engine.device), p)}
-    for size in sorted({size for size, _ in lacking}):
-        measured = [p for (of, _), p in sorted(lacking.items()) if of == size]
-        folder = store.path(results, measured[0], engine.device).parent
-        progress.say(f"measuring the fixtures that are missing in {folder}: {', '.join(p.key for p in measured)}")
-        measure(measured, size, results, engine, progress, resume=resume)
+    files = [(store.path(results, problem, engine.device), problem) for problem in wanted]
+    jobs = Counter(file for file, _ in files)
+    needed = {file: p for file, p in files if jobs[file] > 1 or catalogue.is_shipped(p)}
+    lacking = {file: problem for file, problem in sorted(needed.items()) if not store.known(file, problem)}
+    for size in sorted({problem.size for problem in lacking.values()}):
+        measured = {file: problem for file, problem in lacking.items() if problem.size == size}
+        names = ", ".join(file.stem for file in measured)
+        progress.say(f"measuring the fixtures that are missing in {next(iter(measured)).parent}: {names}")
+        measure(list(measured.values()), size, results, engine, progress, resume=resume, withheld=withheld)
 
 
 def chosen(only: list[str], size: str) -> list[Problem]:
@@ -50,22 +63,37 @@ def run(
     return measure(chosen(only, size), size, results, engine, progress, resume=resume)
 
 
+def _row(name: str, problem: Problem, device: str, withheld: str) -> Row:
+    """Return the row that measures a fixture."""
+    shipped = catalogue.is_shipped(problem)
+    job = Job(
+        name, "fixture", problem.id if shipped else "problem.py", problem.id, size=problem.size, dtype=problem.dtype,
+        device=device, variant=problem.id if not shipped and catalogue.is_known(problem) else "",
+        files={} if shipped else {"problem.py": problem.path.read_bytes()},
+    )  # fmt: skip
+    return Row(name, job, {"problem": problem.key}, withheld=withheld)
+
+
 def measure(
-    wanted: list[Problem], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool
+    wanted: list[Problem],
+    size: str,
+    results: Path,
+    engine: Engine,
+    progress: Progress,
+    *,
+    resume: bool,
+    withheld: Callable[[Problem], str] = lambda _: "",
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Measure the fixtures of shipped problems in one process (trusted work) and write them below `results`."""
-    rows = [
-        Row(p.key, Job(p.key, "fixture", p.id, size=size, dtype=p.dtype, device=engine.device), {"problem": p.key})
-        for p in wanted
-    ]
+    """Measure fixtures in one process (trusted work) and write them below `results`. withheld: as for `ensure`."""
+    files = {store.path(results, problem, engine.device): problem for problem in wanted}
+    rows = [_row(file.stem, problem, engine.device, withheld(problem)) for file, problem in files.items()]
     parameters = {"size": size, "device": engine.device}
     bundle = open_bundle(results, "fixtures", rows, parameters, progress, resume=resume)
     measured = execute(rows, engine, bundle, progress, summary, together=max(1, len(rows)))
-    by_key = {row["row"]: row for row in measured}
-    for problem in wanted:
-        row = by_key.get(problem.key)
+    by_name = {row["row"]: row for row in measured}
+    for file in files:
+        row = by_name.get(file.stem)
         if row is not None and row["status"] == "done":
-            file = store.path(results, problem, engine.device)
             try:
                 jsonio.write(file, row["result"])
             except OSError as error:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ class Row:
     """One planned row.
 
     job: None if a prerequisite is missing; then `error` says which. columns: descriptive columns. withheld: why the
-    judged texts must not be kept in the bundle, or "".
+    judged texts must not be kept in the bundle, or "". grouped: it may share a process with other such rows.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Row:
     columns: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     withheld: str = ""
+    grouped: bool = False
 
     @property
     def content(self) -> str:
@@ -118,7 +120,7 @@ def execute(
     todo = [row for row in rows if not bundle.done(row.id, row.content)]
     if len(todo) < len(rows):
         progress.say(f"resuming {bundle.path}: {len(rows) - len(todo)} of {len(rows)} rows are there")
-    batches = [todo[at : at + together] for at in range(0, len(todo), together)]
+    batches = list(_batches(todo, together))
     number = len(rows) - len(todo)
     lost = ""
     try:
@@ -154,6 +156,13 @@ def execute(
         bundle.finish("incomplete", error=lost)
         raise EngineError(lost.rstrip("."), f"the rows measured before are in {bundle.path}")
     return [bundle.rows[row.id] for row in rows if row.id in bundle.rows]
+
+
+def _batches(rows: list[Row], together: int) -> Iterator[list[Row]]:
+    """Yield the rows that share a process: at most `together`, or of neighbours that are grouped ROWS_A_PROCESS."""
+    for grouped, some in itertools.groupby(rows, lambda row: row.grouped):
+        left, most = list(some), ROWS_A_PROCESS if grouped else together
+        yield from (left[at : at + most] for at in range(0, len(left), most))
 
 
 def _outcomes(engine: Engine, jobs: list[Job], progress: Progress) -> Generator[Outcome]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +32,9 @@ KERNEL_WORDS = {"input_kernel": "input", "optimized": "optimised"}
 # Suffix of the id of the row with a folder's rounds.
 ROUNDS = "/rounds"
 # Suffix of the id of the row with the profiles of a folder's kernels, and the longest that its job may take, seconds:
-# four runs of 120 s, two more where the counters' permission must be found out, and their starts.
-PROFILE, PROFILE_S = "/profile", 900.0
+# for each kernel a run of both dtypes and one of each alone, 120 s each, two more where the counters' permission must
+# be found out, and their starts.
+PROFILE, PROFILE_S = "/profile", 1080.0
 # Five problems must end within four minutes, 48 s each. Without the timing, a problem takes 12 to 15 s on an H200:
 # start, fixture, workers, trials, torch.compile. Timing takes its budget, and up to twice as long again if a ratio
 # stays open: 15 s. max-autotune compiles during the trials; the wait for it after them has its own bound.
@@ -111,7 +113,8 @@ def profile_row(artifact: Artifact, size: str, engine: Engine) -> Row:
         )  # fmt: skip
 
     columns = {"problem": artifact.name, "number": artifact.number, "profile": True, "missing": missing}
-    return evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
+    row = evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
+    return replace(row, grouped=True)  # every kernel has a process of its own below ncu
 
 
 def own(row: dict[str, Any]) -> bool:
@@ -326,10 +329,13 @@ def run(
     artifacts = layout.find(root, names)
     if with_rounds and not any(artifact.rounds for artifact in artifacts):
         raise UsageError(f"no rounds in {root}", "no folder holds optimization_trace/round_N", "Leave --rounds out.")
-    ours = [catalogue.load(a.known, size=size, dtype=DTYPE) for a in artifacts if a.known]
-    texts = {artifact.text("problem.py") for artifact in artifacts}
-    same = [problem for problem in ours if problem.path.read_text() in texts]  # other files are measured in their jobs
-    fixtures.ensure(same, results, engine, progress, resume=resume)
+    wanted = []
+    for artifact in artifacts:
+        with contextlib.suppress(UsageError):  # its row says why there is no problem
+            wanted += [_problem(artifact, size)[0]] * (2 if with_rounds and artifact.rounds else 1)
+    fixtures.ensure(
+        wanted, results, engine, progress, resume=resume, withheld=lambda problem: sources.withheld(problem.path.parent)
+    )
     rows = [row(artifact, size, results, engine, options) for artifact in artifacts]
     if with_rounds:
         rows += [rounds_row(a, size, results, engine, options) for a in artifacts if a.rounds]

@@ -154,16 +154,16 @@ def job(
 ) -> Job:
     """The job that judges submissions of one problem.
 
-    A shipped problem needs its fixture on disk; any other file's is measured in the job, unless one on disk is of the
-    same text, or the sizes are others. known_as: the shipped id whose sizes another file shares. overrides: constants
-    of the problem file that `--set` gave.
+    A shipped problem needs its fixture on disk. That of any other file is measured in the job, unless it is on disk. It
+    is measured there too if the sizes are others. known_as: the shipped id whose sizes another file shares. overrides:
+    constants of the problem file that `--set` gave.
     Raises PrerequisiteError where the fixture is missing, stale or refused.
     """
     files = {f"solution_{i}.py": s.source for i, s in enumerate(submissions)}
     shipped = ships(problem)
     fixture = ""
     source = store.path(results, problem, engine.device)
-    if not overrides and (shipped or (known_as and store.matches(source, problem))):
+    if not overrides and (shipped or store.known(source, problem)):
         store.load(source, problem)
         fixture = "fixture.json"
         files[fixture] = source.read_bytes()
@@ -282,7 +282,7 @@ def evaluate(
     for _, problem in found:
         problem.check_names(overrides or {})
     if not overrides:  # a fixture is of the problem's own sizes
-        fixtures.ensure((p for _, p in found if ships(p)), results, engine, progress, resume=resume)
+        fixtures.ensure((p for _, p in found), results, engine, progress, resume=resume)
     for position, (file, problem) in enumerate(found):
         submission = replace(read(file), name=file.stem)
         row = f"{problem.key}/{file.stem}" + (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CPU, Tool, strict_json
+from conftest import CPU, Tool, rows, strict_json
 from test_artifact_study import NOT_PYTHON, shipped
 
 from repro.artifacts import sources
@@ -31,7 +31,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tool, dict[str, An
     folder = tool.folder / "sources" / "kernelagent-artifacts" / NAME
     folder.mkdir(parents=True)
     marked = f"\n\ndef {MARK}():\n    pass\n"
-    (folder / "problem.py").write_text((shipped("36") / "problem.py").read_text())
+    (folder / "problem.py").write_text((shipped("36") / "problem.py").read_text() + marked)
     for file in artifact_study.KERNELS.values():
         (folder / file).write_text(GOOD + marked)
     for number, text in KERNELS.items():
@@ -65,13 +65,24 @@ def test_every_round_has_its_verdict_reason_and_published_time(judged: Any) -> N
 def test_a_bundle_holds_hashes_and_no_text_of_a_source_without_a_licence(judged: Any) -> None:
     tool, _ = judged
     (bundle,) = (path for path in tool.bundles() if path.name.endswith("-benchmark"))
-    rows = [json.loads(line) for line in (bundle / "rows.jsonl").read_text().splitlines()]
-    given = [each for row in rows for each in row["inputs"] if each["name"].startswith("solution_")]
+    given = [each for row in rows(bundle).values() for each in row["inputs"] if each["name"].startswith("solution_")]
     assert len(given) == 6 and all(len(each["sha256"]) == 64 and "no licence" in each["not_kept"] for each in given)
     for file in bundle.rglob("*"):
         assert not file.is_file() or MARK.encode() not in file.read_bytes(), file
     done = tool("verify", bundle)
     assert done.code == 0, done.out
+
+
+def test_both_jobs_of_a_folder_are_given_one_fixture_of_its_own_problem_file(judged: Any) -> None:
+    tool, _ = judged
+    measured, benchmark = tool.bundles()
+    assert measured.name.endswith("-fixtures") and benchmark.name.endswith("-benchmark")
+    (name,) = rows(measured)
+    assert name.startswith("L1_36@bf16-") and (tool.results / "fixtures" / "smoke-cpu" / f"{name}.json").exists()
+    for row in rows(benchmark).values():
+        assert "fixture.json" in {given["name"] for given in row["inputs"]}
+    for file in measured.rglob("*"):
+        assert not file.is_file() or MARK.encode() not in file.read_bytes(), file
 
 
 def test_claims_fetches_measures_and_judges_with_one_command(

@@ -1,9 +1,10 @@
 """Hardware counters of kernels by Nsight Compute, `ncu`: what `benchmark --profile` adds. They decide nothing.
 
-The launcher starts a process for each kernel and dtype. It becomes ncu, which starts this module as its child. The
-child draws the published inputs and makes the weights as the judge does, calls the kernel to warm up, and then once
-between cudaProfilerStart and cudaProfilerStop. ncu profiles every launch of that call. It leaves the clocks alone and
-flushes the caches before each pass.
+The launcher starts a process for each kernel. It becomes ncu, which starts this module as its child. The child draws
+the published inputs and makes the weights as the judge does, in every dtype. For each dtype it imports the kernel anew,
+calls it to warm up, and then once between cudaProfilerStart and cudaProfilerStop, in an NVTX range of the dtype's name.
+ncu profiles every launch of that call. It leaves the clocks alone and flushes the caches before each pass. A dtype that
+the other one may have disturbed is profiled again, in a process of its own.
 
 The process has a user of its own where workers have one. ncu works through threads and connections in the child, so the
 child is confined late: after CUDA and the inputs are ready, before it reads the kernel. What that does not bind stands
@@ -46,7 +47,7 @@ from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
 DTYPES = ("bfloat16", "float32")
 WARM_CALLS = 3
-# One kernel in one dtype: imports, inputs and compilation take 20 s; ncu repeats each launch some ten times.
+# One kernel: imports, inputs and compilation take 20 s; ncu repeats each launch some ten times.
 TIMEOUT_S = 120.0
 CLOCK_CONTROL = "none"
 # Key -> ncu's metric and the unit of our value. ncu names the unit of each column, and values are converted.
@@ -102,14 +103,19 @@ def command(ncu: str, scratch: str) -> list[str]:
     """Return the command line that profiles what the task in a scratch folder asks for."""
     return [
         ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", CLOCK_CONTROL,
-        "--profile-from-start", "off", "--target-processes", "application-only",
+        "--profile-from-start", "off", "--target-processes", "application-only", "--nvtx",
         "--metrics", ",".join(metric for metric, _ in METRICS.values()),
         sys.executable, "-P", "-s", "-m", "repro.judge.timing.counters", scratch,
     ]  # fmt: skip
 
 
-def parse(text: str) -> list[dict[str, Any]]:
-    """Return ncu's raw page as {"name", "values"} of each launch.
+def range_of(dtype: str) -> str:
+    """Return the name of the NVTX range around the profiled call in a dtype."""
+    return f"repro_{dtype}"
+
+
+def parse(text: str, within: str = "") -> list[dict[str, Any]]:
+    """Return ncu's raw page as {"name", "values"} of each launch, or of the launches in the NVTX range `within`.
 
     The page has a line of names, a line of units and a line for each launch, after other output. Raises csv.Error.
     """
@@ -123,10 +129,15 @@ def parse(text: str) -> list[dict[str, Any]]:
     for row in reader:
         if not row["ID"]:
             units = units or row
-        elif row["ID"].isdigit():
+        elif row["ID"].isdigit() and within in _ranges(row):
             values = {key: _value(row.get(m, ""), units.get(m, ""), unit) for key, (m, unit) in METRICS.items()}
             found.append({"name": printable(row.get("Kernel Name", ""))[:NAME_CHARS], "values": values})
     return found
+
+
+def _ranges(row: dict[str, str]) -> str:
+    """Return ncu's cells of the NVTX ranges in which a launch happened."""
+    return " ".join(text for column, text in row.items() if "Range" in column)
 
 
 def _value(text: str, given: str, unit: str) -> float | None:
@@ -191,20 +202,33 @@ def _last_words(text: str) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """One run below ncu, as it ended. late: it was killed after timeout_s."""
+    """One run below ncu of a kernel in some dtypes, as it ended. late: it was killed after timeout_s."""
 
+    dtypes: tuple[str, ...]
     text: str
     late: bool
     code: int | None
     timeout_s: float
 
-    def entry(self) -> dict[str, Any]:
-        """Return state, reason, launches and totals."""
-        state, why, launches = self._read()
-        return {"state": state, "why": why, "launches": launches, "totals": total(launches)}
+    def entry(self, dtype: str) -> dict[str, Any]:
+        """Return state, reason, launches and totals of one dtype."""
+        return _entry(*self._read(dtype))
+
+    def settles(self, dtype: str) -> bool:
+        """Return whether a process of its own would say the same of a dtype: no other one can have disturbed it."""
+        state = self._read(dtype)[0]
+        if len(self.dtypes) == 1 or state in ("profiled", "no_permission"):
+            return True
+        before, facts = self.dtypes[: self.dtypes.index(dtype)], self._facts(dtype)
+        if facts.get("done"):  # its launches are lost, or look like the other dtype's
+            return False
+        if not before:
+            return bool(facts)
+        called = facts.get("called") and facts.get("error")
+        return bool(called) and all(self._facts(other).get("done") for other in before)
 
     def told(self) -> dict[str, Any]:
-        """Return what the child said of itself: `confined`, and `error` or `done`."""
+        """Return what the child said: `confined`, `error` before any call, and by dtype `called`, `error` or `done`."""
         found: dict[str, Any] = {}
         for line in self.text.split("\n"):
             if line.startswith(TOLD):
@@ -214,23 +238,31 @@ class Run:
                     continue
         return found
 
-    def _read(self) -> tuple[str, str, list[dict[str, Any]]]:
-        told, words = self.told(), _last_words(self.text)
+    def _facts(self, dtype: str) -> dict[str, Any]:
+        facts = self.told().get(dtype)
+        return facts if isinstance(facts, dict) else {}
+
+    def _read(self, dtype: str) -> tuple[str, str, list[dict[str, Any]]]:
+        told, facts, words = self.told(), self._facts(dtype), _last_words(self.text)
         if REFUSED in self.text:
             return "no_permission", NO_PERMISSION, []
+        if error := facts.get("error") or told.get("error"):
+            return "not_run", printable(str(error))[:WHY_CHARS], []
         if self.late:
             return "not_run", f"it was killed after {self.timeout_s:.0f} s", []
-        if told.get("error"):
-            return "not_run", printable(str(told["error"]))[:WHY_CHARS], []
         try:
-            launches = parse(self.text)
-        except csv.Error as error:
-            return "failed", f"ncu's table cannot be read: {error}", []
-        if told.get("confined") is not None and not told.get("done"):
+            launches = parse(self.text, range_of(dtype) if len(self.dtypes) > 1 else "")
+        except csv.Error as failure:
+            return "failed", f"ncu's table cannot be read: {failure}", []
+        if told.get("confined") is not None and not facts.get("done"):
             return "not_run", f"its process ended before the call did: {words}", []
         if not launches:
             return "failed", words or f"ncu ended with code {self.code} and said nothing", []
         return "profiled", "", launches
+
+
+def _entry(state: str, why: str, launches: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"state": state, "why": why, "launches": launches, "totals": total(launches)}
 
 
 # -- the judge --------------------------------------------------------------------------------------------------------
@@ -258,19 +290,19 @@ def measure(
     profiler = Profiler(ncu or "", device, timeout_s)
     entries = []
     for name, file, _ in solutions:
-        for dtype in DTYPES:
-            progress(f"profile: {name} in {dtype}")
-            state, why = blocked
-            if not state and not file.is_file():
-                state, why = "not_run", "the folder has no such kernel"
-            elif not state and (banned := provenance.bans(file)):
-                state, why = "not_run", f"rejected: {banned[0]['detail']}"
-            if state:
-                found = {"state": state, "why": why, "launches": [], "totals": total([])}
-            else:
-                found = profiler.profile(problems[dtype], file.read_bytes())
-            told = {"kernel": name, "dtype": dtype, "state": found["state"], "why": found["why"], "ncu": version}
-            entries.append(told | {"clock_control": CLOCK_CONTROL} | found)
+        progress(f"profile: {name} in {' and '.join(DTYPES)}")
+        state, why = blocked
+        if not state and not file.is_file():
+            state, why = "not_run", "the folder has no such kernel"
+        elif not state and (banned := provenance.bans(file)):
+            state, why = "not_run", f"rejected: {banned[0]['detail']}"
+        if state:
+            found = {dtype: _entry(state, why, []) for dtype in DTYPES}
+        else:
+            found = profiler.profile({dtype: problems[dtype] for dtype in DTYPES}, file.read_bytes())
+        for dtype, entry in found.items():
+            told = {"kernel": name, "dtype": dtype, "state": entry["state"], "why": entry["why"], "ncu": version}
+            entries.append(told | {"clock_control": CLOCK_CONTROL} | entry)
     return {
         "profiles": entries,
         "separation": profiler.separation,
@@ -303,29 +335,41 @@ class Profiler:
         self.own_user, self.separation = True, ""
         self.confined: dict[str, str] = {}
 
-    def profile(self, problem: Problem, source: bytes) -> dict[str, Any]:
-        """Return the state, reason, launches and totals of one call of a kernel."""
-        try:
-            found = self._run(problem, source)
-            if found["state"] == "no_permission" and self.own_user and launch.may_administer():
-                # A kernel can print the refusal too, and must not choose its user by that.
-                if self._run(problem, None)["state"] == "no_permission":
-                    self.own_user = False
-                    found = self._run(problem, source)
-        except JudgeError as error:
-            return {"state": "failed", "why": str(error)[:WHY_CHARS], "launches": [], "totals": total([])}
-        if not self.own_user and found["state"] != "no_permission":
-            found["why"] = "; ".join(filter(None, (found["why"], AS_ROOT)))
+    def profile(self, problems: dict[str, Problem], source: bytes) -> dict[str, dict[str, Any]]:
+        """Return by dtype the state, reason, launches and totals of one call of a kernel.
+
+        One process runs all dtypes. A dtype that another one may have disturbed runs again in a process of its own.
+        """
+        found = {}
+        for dtype, (entry, settled) in self._attempt(problems, source).items():
+            found[dtype] = entry if settled else self._attempt({dtype: problems[dtype]}, source)[dtype][0]
         return found
 
-    def _run(self, problem: Problem, source: bytes | None) -> dict[str, Any]:
-        """Run one kernel below ncu, or with source None a call of torch. Raises JudgeError."""
+    def _attempt(self, problems: dict[str, Problem], source: bytes) -> dict[str, tuple[dict[str, Any], bool]]:
+        """Return by dtype the entry of one process, and whether no other dtype can have disturbed it."""
+        try:
+            run = self._run(problems, source)
+            if REFUSED in run.text and self.own_user and launch.may_administer():
+                # A kernel can print the refusal too, and must not choose its user by that.
+                if REFUSED in self._run(dict(list(problems.items())[:1]), None).text:
+                    self.own_user = False
+                    run = self._run(problems, source)
+        except JudgeError as error:
+            return {dtype: (_entry("failed", str(error)[:WHY_CHARS], []), True) for dtype in problems}
+        found = {dtype: (run.entry(dtype), run.settles(dtype)) for dtype in problems}
+        for entry, _ in found.values():
+            if not self.own_user and entry["state"] != "no_permission":
+                entry["why"] = "; ".join(filter(None, (entry["why"], AS_ROOT)))
+        return found
+
+    def _run(self, problems: dict[str, Problem], source: bytes | None) -> Run:
+        """Run one kernel below ncu in some dtypes, or with source None a call of torch. Raises JudgeError."""
         task = {
             "ncu": self.ncu,
             "device": self.device,
             "limit_s": math.ceil(2 * self.timeout_s),
-            "problem": {"id": problem.id, "dtype": problem.dtype, "overrides": problem.overrides},
-            "problem_source": base64.b64encode(problem.path.read_bytes()).decode(),
+            "problems": [{"id": p.id, "dtype": dtype, "overrides": p.overrides} for dtype, p in problems.items()],
+            "problem_source": base64.b64encode(next(iter(problems.values())).path.read_bytes()).decode(),
             "source": base64.b64encode(source).decode() if source is not None else None,
         }
         process = pool.Process("profile", self.device, kind="profile", own_user=self.own_user)
@@ -342,10 +386,10 @@ class Profiler:
             text = os.pread(process.log, LOG_BYTES, 0).decode(errors="replace")
         finally:
             process.close()
-        run = Run(text, code is None, code, self.timeout_s)
+        run = Run(tuple(problems), text, code is None, code, self.timeout_s)
         confined = run.told().get("confined")
         self.confined = confined if isinstance(confined, dict) else self.confined
-        return run.entry()
+        return run
 
 
 # -- the process that becomes ncu, and its child ----------------------------------------------------------------------
@@ -367,64 +411,94 @@ def become_ncu(read_fd: int, write_fd: int, scratch: Path, shielded: tuple[int, 
 
 
 def target(scratch: Path) -> None:
-    """Run below ncu: warm up, then make one profiled call. Tell the judge how it went."""
+    """Run below ncu: profile one call in each dtype. Tell the judge how it went."""
     out = os.dup(1)
     task = json.loads((scratch / TASK).read_text())
     signal.alarm(task["limit_s"])  # a last bound, in case nothing is left that could end this process
     try:
-        _call(task, scratch, out)
-        _tell(out, done=True)
+        _profile(task, scratch, out)
     except BaseException as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        _tell(out, error=f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})")
+        _tell(out, error=_words(error))
 
 
 def _tell(out: int, **facts: Any) -> None:
     os.write(out, f"\n{TOLD}{json.dumps(facts)[:LOG_BYTES]}\n".encode())
 
 
-def _call(task: dict[str, Any], scratch: Path, out: int) -> None:
+def _words(error: BaseException) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+
+
+def _profile(task: dict[str, Any], scratch: Path, out: int) -> None:
+    """Make the inputs of all dtypes, confine this process, and profile the kernel in one dtype after another."""
     import torch
 
-    from repro.judge.correctness import input_cases
     from repro.judge.worker import binding, triton_interpreter
-    from repro.problems import plan as inputs
 
     device = torch.device(task["device"])
     if device.type == "cpu":
         torch.set_num_threads(1)
         triton_interpreter.mend()
-    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
-    told = task["problem"]
+    prepared = {told["dtype"]: _prepare(told, scratch, device) for told in task["problems"]}
+    _wait(device)
+    if device.type == "cuda":
+        torch.cuda.nvtx.mark("repro")  # NVTX loads ncu's library at its first use
+    readable = [Path(task["ncu"]).resolve().parent]
+    _tell(out, confined=confinement.confine(scratch, readable, task["shielded"], late=True))
+    silent = os.open(os.devnull, os.O_WRONLY)
+    for output in (1, 2):
+        os.dup2(silent, output)
+    for dtype in list(prepared):
+        model, init, made = prepared.pop(dtype)  # its memory is free for the next dtype
+        facts: dict[str, Any] = {}
+        try:
+            torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
+            call: Callable[..., Any] = torch.neg
+            if task["source"]:
+                call = binding.bind(_kernel(scratch / "solution.py"), model, len(made), init)
+            else:
+                made = [torch.ones(1 << 20, device=device)]
+            facts["called"] = True
+            _tell(out, **{dtype: facts})
+            _call(call, made, device, range_of(dtype))
+            facts["done"] = True
+        except BaseException as error:
+            facts["error"] = _words(error)
+        _tell(out, **{dtype: facts})
+
+
+def _prepare(told: dict[str, Any], scratch: Path, device: Any) -> tuple[Any, Any, list[Any]]:
+    """Return the model with the published weights, its constructor's arguments and the published inputs."""
+    from repro.judge.correctness import input_cases
+    from repro.problems import plan as inputs
+
     overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in told["overrides"].items()}
     problem = Problem(told["id"], told["id"], scratch / "problem.py", told["dtype"], "", overrides)
     plan = inputs.plan(problem)
     weights = inputs.weights(problem, plan.module)
     model = inputs.build(problem, plan.module, weights.init)
     model.load_state_dict(weights.state)
-    model = model.to(device)
-    made = plan.make(input_cases.PUBLIC_SEED, device)
-    _wait(device)
-    readable = [Path(task["ncu"]).resolve().parent]
-    _tell(out, confined=confinement.confine(scratch, readable, task["shielded"], late=True))
-    silent = os.open(os.devnull, os.O_WRONLY)
-    for output in (1, 2):
-        os.dup2(silent, output)
-    call: Callable[..., Any] = torch.neg
-    if task["source"]:
-        call = binding.bind(_kernel(scratch / "solution.py"), model, len(made), weights.init)
-    else:
-        made = [torch.ones(1 << 20, device=device)]
+    return model.to(device), weights.init, plan.make(input_cases.PUBLIC_SEED, device)
+
+
+def _call(call: Callable[..., Any], made: list[Any], device: Any, name: str) -> None:
+    """Warm up, then make one call that ncu profiles, in the NVTX range `name`."""
+    import torch
+
+    gpu = device.type == "cuda"
     with torch.no_grad():
         for _ in range(WARM_CALLS):
             call(*made)
         _wait(device)
-        if device.type == "cuda":
+        if gpu:
+            within = torch.cuda.nvtx.range_start(name)
             torch.cuda.profiler.start()
         kept = call(*made)
         _wait(device)
-        if device.type == "cuda":
+        if gpu:
             torch.cuda.profiler.stop()
+            torch.cuda.nvtx.range_end(within)
         del kept
 
 

@@ -30,6 +30,7 @@ from repro.problems import catalogue
 from repro.report import results
 from repro.studies import artifact_study
 
+RANGE = "Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 METRIC = {key: metric for key, (metric, _) in counters.METRICS.items()}
 # Units as ncu prints them with --print-units base.
 UNITS = {"duration_ns": "ns", "dram_read_bytes": "byte", "dram_bytes_per_s": "byte/second", "sm_clock_hz": "hz"}
@@ -45,13 +46,26 @@ SECOND = FIRST | {"duration_ns": "1,000", "dram_pct": "40", "registers": "64", "
 
 
 def page(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
-    """ncu's raw page in CSV, with what else it prints before it. launches: our key -> text; `name` is the kernel's."""
-    plain = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Device", "CC"]
+    """ncu's raw page in CSV, with what else it prints before it. launches: our key -> text; `name` is the kernel's,
+    `dtype` that of the NVTX range in which it was launched."""
+    plain = ["ID", "Process ID", "Process Name", "Host Name", RANGE, "Kernel Name", "Context", "Stream", "Device", "CC"]
     keys = [key for key in METRIC if any(key in each for each in launches)]
     lines = [[*plain, *(METRIC[key] for key in keys)]]
     lines.append([""] * len(plain) + [(units or UNITS).get(key, "") for key in keys])
     for at, each in enumerate(launches):
-        facts = [str(at), "4711", "python3.12", "host-of-mine", each.get("name", "kernel"), "1", "7", "0", "9.0"]
+        within = f"1:<default domain>:{counters.range_of(each['dtype'])}:none:none:none" if "dtype" in each else ""
+        facts = [
+            str(at),
+            "4711",
+            "python3.12",
+            "host-of-mine",
+            within,
+            each.get("name", "kernel"),
+            "1",
+            "7",
+            "0",
+            "9.0",
+        ]
         lines.append([*facts, *(each.get(key, "") for key in keys)])
     table = "\n".join(",".join(f'"{job}"' for job in line) for line in lines)
     return f'==PROF== Connected to process 4711 (/usr/bin/python3.12)\n==PROF== Profiling "kernel"\n{table}\n'
@@ -101,13 +115,25 @@ def test_a_call_without_a_launch_has_no_totals() -> None:
     assert set(counters.total([]).values()) == {None}
 
 
+def test_launches_are_told_apart_by_the_range_of_their_dtype() -> None:
+    text = page(FIRST | {"dtype": "bfloat16"}, SECOND | {"dtype": "float32", "name": "repro_bfloat16"}, FIRST)
+    names = [[each["name"] for each in counters.parse(text, counters.range_of(dtype))] for dtype in counters.DTYPES]
+    assert names == [["kernel"], ["repro_bfloat16"]] and len(counters.parse(text)) == 3
+
+
 def test_every_metric_that_is_used_is_collected() -> None:
     command = counters.command("ncu", "/scratch")
     collected = command[command.index("--metrics") + 1].split(",")
     assert collected == list(METRIC.values()) and len(set(collected)) == len(counters.METRICS)
     assert {*counters.SUMMED, *counters.LARGEST, *results.SHARES} <= counters.METRICS.keys()
     told = " ".join(command)
-    for words in ("--profile-from-start off", "--print-units base", "--csv --page raw", "--clock-control none"):
+    for words in (
+        "--profile-from-start off",
+        "--nvtx",
+        "--print-units base",
+        "--csv --page raw",
+        "--clock-control none",
+    ):
         assert words in told
     assert "--launch-skip" not in told and "--launch-count" not in told
 
@@ -159,10 +185,10 @@ def printing(text: str) -> str:
     return f"print({text!r}, flush=True)"
 
 
-def profiled(ncu: str, source: str, timeout_s: float = 60.0) -> tuple[dict[str, Any], counters.Profiler]:
+def profiled(ncu: str, source: str, timeout_s: float = 240.0) -> tuple[dict[str, Any], counters.Profiler]:
     """The entry of a kernel of L1_36 on the CPU, and what ran it."""
     profiler = counters.Profiler(ncu, "cpu", timeout_s)
-    found = profiler.profile(catalogue.load("L1_36@bf16", size="smoke"), source.encode())
+    found = profiler.profile({"bfloat16": catalogue.load("L1_36@bf16", size="smoke")}, source.encode())["bfloat16"]
     launcher = launch.current()
     assert isinstance(launcher, launch.Launcher) and not launcher.started, "nothing is left running"
     return found, profiler
@@ -239,8 +265,8 @@ def test_a_kernel_that_hangs_is_killed_with_all_that_runs_below_it(fake: Fake, f
         "if os.fork() == 0:\n    os.setsid()\n    os.fork()\n    time.sleep(600)\nrun()\ntime.sleep(600)"
     )
     profiled(fake("pass"), "")  # the imports are done after this, and do not count
-    found, _ = profiled(fake(body), "def kernel_function(x):\n    while True: pass\n", timeout_s=5.0)
-    assert found["state"] == "not_run" and found["why"] == "it was killed after 5 s"
+    found, _ = profiled(fake(body), "def kernel_function(x):\n    while True: pass\n", timeout_s=10.0)
+    assert found["state"] == "not_run" and found["why"] == "it was killed after 10 s"
     assert pids.exists()
     for pid in pids.read_text().split():
         assert not Path(f"/proc/{pid}/exe").exists(), "a child in a session of its own outlived the profile"
@@ -262,6 +288,81 @@ def test_what_ncu_says_of_a_failure_is_the_reason(fake: Fake) -> None:
     assert (found["state"], found["why"]) == ("failed", "==WARNING== No kernels were profiled.")
     found, _ = profiled("/not/there/ncu", GOOD)
     assert found["state"] == "failed" and "FileNotFoundError" in found["why"]
+
+
+# -- both dtypes of a kernel in one process ---------------------------------------------------------------------------
+
+TWO = page(FIRST | {"dtype": "bfloat16"}, SECOND | {"dtype": "float32"})
+# ncu loses its table where the program dies.
+TABLE = f"code = run()\nprint({TWO!r} if not code else '')"
+ONLY = "import os\n\n\ndef kernel_function(x):\n    if str(x.dtype) == 'torch.float32':\n        {}\n    return x\n"
+ONCE = "import torch\nassert not hasattr(torch, 'mine')\ntorch.mine = True\ndef kernel_function(x):\n    return x\n"
+BOTH, BF16, FP32 = counters.DTYPES, counters.DTYPES[:1], counters.DTYPES[1:]
+DIED = "its process ended before the call did"
+# source, dtypes of each process, launches of each dtype or why it has none
+KERNELS = {
+    "both dtypes": (GOOD, [BOTH], [1, 1]),
+    "refuses float32": (ONLY.format("raise ValueError('bf16 alone')"), [BOTH], [1, "ValueError: bf16 alone"]),
+    "dies in float32": (ONLY.format("os._exit(7)"), [BOTH, BF16, FP32], [2, DIED]),
+    "can be imported once": (ONCE, [BOTH, FP32], [1, 2]),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (len(KERNELS[name][1]) > 1)) for name in KERNELS]
+)
+def test_one_process_profiles_both_dtypes_unless_one_disturbs_the_other(
+    name: str, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, processes, expected = KERNELS[name]
+    table = TABLE.replace("repro_float32", "no range") if name == "refuses float32" else TABLE
+    profiler = counters.Profiler(fake(table), "cpu")
+    ran = []
+    run = profiler._run
+    monkeypatch.setattr(profiler, "_run", lambda problems, text: ran.append(tuple(problems)) or run(problems, text))
+    problems = {dtype: catalogue.load("L1_36", size="smoke", dtype=dtype) for dtype in counters.DTYPES}
+    found = profiler.profile(problems, source.encode())
+    assert ran == processes
+    for entry, what in zip(found.values(), expected, strict=True):
+        if isinstance(what, int):
+            assert (entry["state"], entry["why"], len(entry["launches"])) == ("profiled", "", what)
+        else:
+            assert entry["state"] == "not_run" and what in entry["why"]
+
+
+def said(**facts: Any) -> str:
+    return f"{counters.TOLD}{json.dumps(facts)}\n"
+
+
+CONFINED, DONE = said(confined={}), {"called": True, "done": True}
+RAISED = {"called": True, "error": "ValueError: no"}
+# What a process of both dtypes printed, whether it was killed, and which dtypes run again in a process of their own.
+ENDS = {
+    "all is well": (CONFINED + said(bfloat16=DONE) + said(float32=DONE) + TWO, False, ()),
+    "no dtype has inputs": (said(error="OutOfMemoryError: CUDA"), False, BOTH),
+    "the first raises": (CONFINED + said(bfloat16=RAISED) + said(float32=DONE) + TWO, False, ()),
+    "the second raises": (CONFINED + said(bfloat16=DONE) + said(float32=RAISED) + TWO, False, ()),
+    "the second cannot be imported": (
+        CONFINED + said(bfloat16=DONE) + said(float32={"error": "no"}) + TWO,
+        False,
+        FP32,
+    ),
+    "both raise": (CONFINED + said(bfloat16=RAISED) + said(float32=RAISED), False, FP32),
+    "the first dies": (CONFINED + said(bfloat16={"called": True}), False, FP32),
+    "the second dies": (CONFINED + said(bfloat16=DONE) + said(float32={"called": True}), False, BOTH),
+    "the first hangs": (CONFINED + said(bfloat16={"called": True}), True, FP32),
+    "the second hangs": (CONFINED + said(bfloat16=DONE) + said(float32={"called": True}), True, BOTH),
+    "ncu knows no ranges": (CONFINED + said(bfloat16=DONE) + said(float32=DONE) + page(FIRST), False, BOTH),
+    "no user may read counters": (REFUSAL, False, ()),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_what_one_dtype_may_have_done_to_the_other_is_run_again_alone(name: str) -> None:
+    text, late, again = ENDS[name]
+    run = counters.Run(BOTH, text, late, None if late else 0, 5.0)
+    assert tuple(dtype for dtype in BOTH if not run.settles(dtype)) == again
+    assert all(counters.Run((dtype,), text, late, 0, 5.0).settles(dtype) for dtype in BOTH)
 
 
 # -- the right to read counters --------------------------------------------------------------------------------------
