@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from repro import __version__, config
 from repro.bundle.write import Bundle
 from repro.cli import internal, offline
-from repro.engines import NAMES, choose
+from repro.engines import choose, names
 from repro.engines.base import Engine
 from repro.errors import ReproError, UsageError
 from repro.records import wording
@@ -77,7 +77,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _common(parser: argparse.ArgumentParser, *, problem: bool = True) -> None:
     parser.add_argument(
-        "--engine", choices=NAMES, default="auto",
+        "--engine", choices=names(), default="auto",
         help="where jobs run; auto: docker where an engine answers, else local",
     )  # fmt: skip
     parser.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
@@ -206,7 +206,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     report.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
     doctor = verb("doctor", "check what this machine lacks for a run, and say what to do about it", _doctor)
-    doctor.add_argument("--engine", choices=NAMES, default="auto", help="where jobs would run")
+    doctor.add_argument("--engine", choices=names(), default="auto", help="where jobs would run")
     doctor.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
     doctor.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="cuda: a GPU is needed")
     _results(doctor)

@@ -18,7 +18,8 @@ from typing import Any
 from repro import config
 from repro.engines import agent_local, resources
 from repro.engines.agent import AgentJob, AgentOutcome
-from repro.engines.base import Attempt, Engine, Progress, follow, inbox
+from repro.engines.base import Attempt, Engine, Progress, Slots, follow, inbox
+from repro.engines.resources import Lease
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import removal
@@ -34,7 +35,7 @@ class LocalEngine(Engine):
     name = "local"
 
     def __init__(self, *, gpus: str, device: str) -> None:
-        self.gpus = resources.select(gpus) if device != "cpu" and resources.visible() else []
+        self.gpus = resources.leases(resources.select(gpus) if device != "cpu" and resources.visible() else [])
         self.device = "cuda" if device in ("auto", "cuda") and self.gpus else "cpu"
         if device == "cuda" and not self.gpus:
             raise PrerequisiteError("no NVIDIA GPU here", "NVML reports none", "Use --device cpu --size smoke.")
@@ -45,6 +46,9 @@ class LocalEngine(Engine):
             )
         self.stopping = threading.Event()
         self.children: set[subprocess.Popen[str]] = set()
+
+    def capacity(self) -> Slots:
+        return Slots(tuple(str(lease.gpu) for lease in self.gpus), len(os.sched_getaffinity(0)))
 
     def describe(self) -> dict[str, Any]:
         return {"engine": "local", "isolation": "processes", "python": platform.python_version()}
@@ -63,19 +67,19 @@ class LocalEngine(Engine):
                 "cannot make a temporary folder", error.strerror or str(error), "Free disk space."
             ) from error
         try:
-            with resources.hold(self.gpus, progress, self.stopping) as gpu:
+            with resources.hold(self.gpus, progress, self.stopping) as lease:
                 try:
                     for name, content in inbox(jobs).items():
                         (folder / name).write_bytes(content)
                 except OSError as error:
                     raise EngineError(f"cannot write to {folder}", error.strerror or str(error)) from error
-                return (yield from self._serve(folder, gpu, timeout_s, progress))
+                return (yield from self._serve(folder, lease, timeout_s, progress))
         finally:
             removal.remove(root)
 
     def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        with resources.hold(self.gpus, progress, self.stopping) as gpu:
-            return agent_local.Room(gpu, self.stopping).run(job, secrets, progress)
+        with resources.hold(self.gpus, progress, self.stopping) as lease:
+            return agent_local.Room(lease, self.stopping).run(job, secrets, progress)
 
     def look(self, program: str) -> str:
         command = [sys.executable, "-P", "-c", program]
@@ -95,13 +99,13 @@ class LocalEngine(Engine):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _serve(self, folder: Path, gpu: str | None, timeout_s: float, progress: Progress) -> Attempt:
+    def _serve(self, folder: Path, lease: Lease, timeout_s: float, progress: Progress) -> Attempt:
         """Run the job process to its end."""
         file = folder / OUTCOMES
         # temporary files lie beside the job's folder, so that they are removed with it in every case
-        environment = config.job_env({"CUDA_VISIBLE_DEVICES": gpu or "", "TMPDIR": str(folder.parent / "tmp")})
+        environment = config.job_env({"CUDA_VISIBLE_DEVICES": lease.gpu or "", "TMPDIR": str(folder.parent / "tmp")})
         command = [*config.COMMAND, "job", str(folder)]
-        with (folder / "stderr").open("wb") as stderr:
+        with (folder / "stderr").open("wb") as stderr, resources.confined(lease.cpus):
             child = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -113,6 +117,8 @@ class LocalEngine(Engine):
                 text=True,
             )
         self.children.add(child)
+        if self.stopping.is_set():  # `halt` may have looked for children before this one was there
+            _kill(child)
         late = threading.Event()
 
         def expire() -> None:

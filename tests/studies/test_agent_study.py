@@ -24,6 +24,7 @@ from repro.engines import agent as files
 from repro.engines.agent import AgentJob, AgentOutcome
 from repro.engines.base import Engine
 from repro.engines.local import LocalEngine
+from repro.engines.resources import Lease
 from repro.errors import EngineError
 from repro.fixtures import store
 from repro.problems import catalogue
@@ -538,7 +539,7 @@ def test_one_agent_at_a_time_holds_a_gpu(tmp_path: Path, monkeypatch: pytest.Mon
     """Three agents as real processes on a machine whose one GPU is a stand-in: their sittings do not overlap."""
     monkeypatch.setenv("REPRO_STATE", str(tmp_path / "state"))
     engine = LocalEngine(gpus="none", device="cpu")
-    engine.gpus = ["stand-in"]
+    engine.gpus = [Lease("stand-in")]
     log = tmp_path / "log"
     command = f"echo start $$ >> {log}; sleep 0.7; echo end $$ >> {log}"
     call = {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": command}}
