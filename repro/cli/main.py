@@ -354,6 +354,7 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
         if code or not goes_on:
             return code
     engine, size = _engine(args, progress)
+    pace = options.pace(args)
     controls, folders = options.chosen_controls(args, engine.device, size), options.folders(args)
     if engine.device == "cpu" and any(control.torch_control for control in controls):
         progress.say("TF32 does not exist on the CPU: the controls of that name are the plain Model there")
@@ -362,10 +363,11 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
     if folders or name in options.SHIPPED:
         arms = [*(folders or study.shipped(name, args.repeats)), *controls]
         bundle, rows = study.run(
-            args.problem, arms, size, args.results, engine, _options(args), progress, resume=args.resume
-        )
+            args.problem, arms, size, args.results, engine, _options(args), progress, resume=args.resume,
+            jobs=pace.jobs,
+        )  # fmt: skip
     else:
-        plan, pace = options.build(args, size), options.pace(args)
+        plan = options.build(args, size)
         if engine.name == "local":
             progress.say(study.NOTICE)
         bundle, rows = runner.run(

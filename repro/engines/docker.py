@@ -43,7 +43,8 @@ JOB_FOLDER = "/job"
 PIDS_LIMIT = 4096
 TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
 SHM_BYTES = 1 << 30
-# Share of the engine's memory that one job may use; beyond it the kernel ends the largest process of the container.
+# Share of the engine's memory that jobs may use, in equal parts for its GPUs. Beyond its part, the kernel ends the
+# largest process of a container.
 MEMORY_SHARE = 0.9
 CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S = 10, 600
 LABEL_RUN, LABEL_OWNER = f"{config.LABEL}.run", f"{config.LABEL}.owner"
@@ -230,7 +231,9 @@ class DockerEngine(Engine):
         self.stopping.set()
         for container in self._mine():
             _quietly(partial(container.remove, force=True, v=True))
-        for volume in self.client.volumes.list(filters={"label": f"{LABEL_RUN}={self.run_id}"}):
+        volumes: list[Any] = []
+        _quietly(lambda: volumes.extend(self.client.volumes.list(filters={"label": f"{LABEL_RUN}={self.run_id}"})))
+        for volume in volumes:
             _quietly(partial(volume.remove, force=True))
 
     def _mine(self) -> list[Any]:
@@ -298,7 +301,7 @@ class DockerEngine(Engine):
             "security_opt": ["no-new-privileges"],
             "pids_limit": PIDS_LIMIT,
             "cpuset_cpus": lease.cpuset,
-            "mem_limit": int(self.memory * MEMORY_SHARE) or None,
+            "mem_limit": int(self.memory * MEMORY_SHARE / max(1, len(self.gpus))) or None,
             "shm_size": SHM_BYTES,
             "init": True,
             "ipc_mode": "private",
