@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -37,7 +38,8 @@ def plan_digest(plan: list[str], parameters: dict[str, Any]) -> str:
 class Bundle:
     """One bundle on disk. `rows` holds the last row of every id, as `settled` leaves it.
 
-    A packed bundle is only read. `path` is its folder, or the folder that holds its archive.
+    A packed bundle is only read. `path` is its folder, or the folder that holds its archive. Several threads may write
+    to it, one at a time; a thread that holds `lock` keeps the others out for several writes.
     """
 
     def __init__(self, path: Path, manifest: dict[str, Any], files: Storage | None = None) -> None:
@@ -48,6 +50,7 @@ class Bundle:
         self._touched: set[str] = set()
         self._kept: dict[str, str] = {}
         self._release: Callable[[], Any] = lambda: None
+        self.lock = threading.RLock()
 
     @staticmethod
     def create(results: Path, verb: str, plan: list[str], parameters: dict[str, Any]) -> Bundle:
@@ -212,9 +215,10 @@ class Bundle:
 
     def add(self, row: dict[str, Any]) -> None:
         """Appends one row and syncs it. Raises BundleError where it cannot be written."""
-        self._guard(lambda: jsonio.append(self.path / ROWS, row))
-        self._touched.add(ROWS)
-        self.rows[row["row"]] = settled(row)
+        with self.lock:
+            self._guard(lambda: jsonio.append(self.path / ROWS, row))
+            self._touched.add(ROWS)
+            self.rows[row["row"]] = settled(row)
 
     def declare(self, claims: bytes) -> None:
         """Stores the claims that a run is held to. Raises BundleError where rows exist: claims come first."""
@@ -233,9 +237,10 @@ class Bundle:
             return None
         name = str(fingerprint["fingerprint_id"])
         file = self.path / FINGERPRINTS / f"{name}.json"
-        if not file.exists():
-            self._guard(lambda: jsonio.write(file, fingerprint))
-            self._touched.add(f"{FINGERPRINTS}/{name}.json")
+        with self.lock:
+            if not file.exists():
+                self._guard(lambda: jsonio.write(file, fingerprint))
+                self._touched.add(f"{FINGERPRINTS}/{name}.json")
         return name
 
     def fingerprints(self) -> dict[str, dict[str, Any]]:
@@ -250,16 +255,18 @@ class Bundle:
     def file(self, name: str, content: bytes) -> None:
         """Writes a file beside the rows: a solution, a report. Raises UsageError for a packed bundle."""
         self._writable("written to")
-        self._guard(lambda: jsonio.replace(self.path / name, content))
-        self._touched.add(name)
-        self._kept[seal.sha256(content)] = name
+        with self.lock:
+            self._guard(lambda: jsonio.replace(self.path / name, content))
+            self._touched.add(name)
+            self._kept[seal.sha256(content)] = name
 
     def keep(self, name: str, content: bytes) -> str:
         """Stores a source that a row was measured from, once, and returns its name in the bundle."""
         digest = seal.sha256(content)
-        if digest not in self._kept:
-            self.file(f"{INPUTS}/{digest[:16]}-{re.sub(r'[^A-Za-z0-9._-]+', '_', name)[-80:]}", content)
-        return self._kept[digest]
+        with self.lock:
+            if digest not in self._kept:
+                self.file(f"{INPUTS}/{digest[:16]}-{re.sub(r'[^A-Za-z0-9._-]+', '_', name)[-80:]}", content)
+            return self._kept[digest]
 
     def finish(self, status: str, **facts: Any) -> None:
         """Sets the status (complete, incomplete, interrupted, failed) and closes the bundle.
@@ -267,7 +274,7 @@ class Bundle:
         Hashes the files that this process wrote, then writes statement and manifest. Ctrl-C waits until that is done.
         Does nothing where another process is writing the bundle.
         """
-        with signals.held():
+        with signals.held(), self.lock:
             if not self._holds and not self._hold():
                 return
             known = self.manifest.get("files") if self.manifest["status"] != "running" else None

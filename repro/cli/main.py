@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from repro import __version__, config
 from repro.bundle.write import Bundle
 from repro.cli import ending, offline
-from repro.engines import NAMES, choose
+from repro.engines import choose, names
 from repro.engines.base import Engine
 from repro.errors import ReproError, UsageError
 from repro.records import wording
@@ -75,7 +75,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _common(parser: argparse.ArgumentParser, *, problem: bool = True) -> None:
     parser.add_argument(
-        "--engine", choices=NAMES, default="auto",
+        "--engine", choices=names(), default="auto",
         help="where jobs run; auto: docker where an engine answers, else local",
     )  # fmt: skip
     parser.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
@@ -204,7 +204,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     report.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
     doctor = verb("doctor", "check what this machine lacks for a run, and say what to do about it", _doctor)
-    doctor.add_argument("--engine", choices=NAMES, default="auto", help="where jobs would run")
+    doctor.add_argument("--engine", choices=names(), default="auto", help="where jobs would run")
     doctor.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
     doctor.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="cuda: a GPU is needed")
     _results(doctor)
@@ -351,6 +351,7 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
         if code or not goes_on:
             return code
     engine, size = _engine(args, progress)
+    pace = options.pace(args)
     controls, folders = options.chosen_controls(args, engine.device, size), options.folders(args)
     if engine.device == "cpu" and any(control.torch_control for control in controls):
         progress.say("TF32 does not exist on the CPU: the controls of that name are the plain Model there")
@@ -359,10 +360,11 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
     if folders or name in options.SHIPPED:
         arms = [*(folders or study.shipped(name, args.repeats)), *controls]
         bundle, rows = study.run(
-            args.problem, arms, size, args.results, engine, _options(args), progress, resume=args.resume
-        )
+            args.problem, arms, size, args.results, engine, _options(args), progress, resume=args.resume,
+            jobs=pace.jobs,
+        )  # fmt: skip
     else:
-        plan, pace = options.build(args, size), options.pace(args)
+        plan = options.build(args, size)
         if engine.name == "local":
             progress.say(study.NOTICE)
         bundle, rows = runner.run(

@@ -52,6 +52,7 @@ from repro.engines.agent import (
     wanted,
 )
 from repro.engines.base import Progress
+from repro.engines.resources import Lease
 from repro.errors import EngineError
 from repro.system import jsonio
 
@@ -88,7 +89,7 @@ class Room:
     prefix: str
     labels: dict[str, str]
     memory: int
-    gpu: str | None
+    lease: Lease
     stopping: threading.Event
 
     def run(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
@@ -165,7 +166,8 @@ class Room:
     def _agent(self, name: str, volumes: dict[str, str], job: AgentJob) -> dict[str, Any]:
         memory = int(self.memory * MEMORY_SHARE * job.share) or None
         masks = {f"/opt/repro/{folder}": MASK for folder in MASKED}
-        requests_ = [DeviceRequest(device_ids=[self.gpu], capabilities=[["gpu"]])] if self.gpu is not None else []
+        gpu = self.lease.gpu
+        requests_ = [DeviceRequest(device_ids=[gpu], capabilities=[["gpu"]])] if gpu is not None else []
         return self._shared("agent") | {
             "name": f"{name}-agent",
             "init": False,  # the session is process 1, which processes inside the container cannot kill
@@ -175,6 +177,7 @@ class Room:
             "mounts": [Mount(AGENT_FOLDER, volumes["work"]), Mount(SOCKET_FOLDER, volumes["sock"], read_only=True)],
             "pids_limit": AGENT_PIDS,
             "cpu_shares": AGENT_CPU_SHARES,
+            "cpuset_cpus": self.lease.cpuset,
             "mem_limit": memory,
             "memswap_limit": memory,
             "shm_size": AGENT_SHM,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from repro import config
+from repro.engines import resources
 from repro.engines.agent import (
     AGENT_JSON,
     ALLOWANCE_S,
@@ -40,6 +41,7 @@ from repro.engines.agent import (
     wanted,
 )
 from repro.engines.base import Progress
+from repro.engines.resources import Lease
 from repro.errors import EngineError
 from repro.system import jsonio, removal
 from repro.system.procfs import descendants
@@ -60,7 +62,7 @@ def _free_port() -> int:
 class Room:
     """Runs one agent's job as processes below a temporary folder."""
 
-    gpu: str | None
+    lease: Lease
     stopping: threading.Event
 
     def run(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
@@ -83,8 +85,9 @@ class Room:
             except EngineError as error:
                 outcome.cause, outcome.ending, outcome.gateway_ending = "infrastructure", str(error), str(error)
                 return outcome
-            environment = config.agent_env(home, {"CUDA_VISIBLE_DEVICES": self.gpu or ""})
-            agent = _child("agent", folder, environment, stdin=subprocess.DEVNULL)
+            environment = config.agent_env(home, {"CUDA_VISIBLE_DEVICES": self.lease.gpu or ""})
+            with resources.confined(self.lease.cpus):
+                agent = _child("agent", folder, environment, stdin=subprocess.DEVNULL)
             self._watch(agent, gateway, job, outcome, gateway_folder, folder)
             return outcome
         finally:

@@ -8,6 +8,7 @@ import itertools
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 from repro.engines.agent import AgentJob, AgentOutcome
@@ -22,11 +23,31 @@ Attempt = Generator[Outcome, None, str]
 START_ALLOWANCE_S = 120.0
 
 
+@dataclass(frozen=True)
+class Slots:
+    """How many jobs an engine can run at once. gpus: their UUIDs, a job each. cpus: jobs at once without a GPU."""
+
+    gpus: tuple[str, ...] = ()
+    cpus: int = 1
+
+    def at_once(self, wanted: int) -> int:
+        """Return the number of jobs to run at once: one for each GPU; without a GPU `wanted`, if they fit."""
+        return len(self.gpus) or max(1, min(wanted, self.cpus))
+
+
 class Engine(abc.ABC):
-    """Runs jobs. Jobs given together share a process and a container; call `run` for each to separate them."""
+    """Runs jobs. Jobs given together share a process and a container; call `run` for each to separate them.
+
+    `run`, `attempt` and `run_agent` may be called from several threads. Each call holds at most one GPU, which no other
+    call holds meanwhile.
+    """
 
     name: str
     device: str
+
+    def capacity(self) -> Slots:
+        """Return how many jobs run at once without one disturbing another's times."""
+        return Slots()
 
     @abc.abstractmethod
     def attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
@@ -50,8 +71,8 @@ class Engine(abc.ABC):
     def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
         """Run one agent beside its gateway, with a GPU of its own if this engine has any.
 
-        Safe to call from several threads. secrets: keys, which only the gateway's standard input receives. Raises
-        EngineError if the engine refuses, EngineGone if it no longer answers.
+        secrets: keys, which only the gateway's standard input receives. Raises EngineError if the engine refuses,
+        EngineGone if it no longer answers.
         """
         raise PrerequisiteError(f"no agent runs on the engine {self.name}")
 
@@ -63,9 +84,9 @@ class Engine(abc.ABC):
         raise PrerequisiteError(f"no agent runs on the engine {self.name}")
 
     def halt(self) -> None:  # noqa: B027
-        """End what `run_agent` and `attempt` run in other threads.
+        """End what `run_agent` and `attempt` run in other threads, and start nothing more.
 
-        Agents get SIGTERM, and their files are still read.
+        Jobs are killed. Agents get SIGTERM, and their files are still read.
         """
 
     def kill(self) -> None:  # noqa: B027

@@ -32,7 +32,8 @@ from docker.types import DeviceRequest, Mount
 from repro import config
 from repro.engines import agent_docker, resources
 from repro.engines.agent import AgentJob, AgentOutcome
-from repro.engines.base import Attempt, Engine, Progress, follow, inbox
+from repro.engines.base import Attempt, Engine, Progress, Slots, follow, inbox
+from repro.engines.resources import Lease
 from repro.errors import EngineError, EngineGone, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import jsonio
@@ -42,7 +43,8 @@ JOB_FOLDER = "/job"
 PIDS_LIMIT = 4096
 TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
 SHM_BYTES = 1 << 30
-# Share of the engine's memory that one job may use; beyond it the kernel ends the largest process of the container.
+# Share of the engine's memory that jobs may use, in equal parts for its GPUs. Beyond its part, the kernel ends the
+# largest process of a container.
 MEMORY_SHARE = 0.9
 CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S = 10, 600
 LABEL_RUN, LABEL_OWNER = f"{config.LABEL}.run", f"{config.LABEL}.owner"
@@ -153,10 +155,18 @@ class DockerEngine(Engine):
                 "neither a runtime called nvidia nor a GPU on this host was found",
                 "Install the NVIDIA Container Toolkit, or use --device cpu --size smoke.",
             )
-        self.gpus = gpus
+        self.cpus = int(info.get("NCPU", 1))
+        self.gpus = self._leases(gpus)
         self.facts = self._facts(info)
         self.run_id = uuid.uuid4().hex[:12]
         self.stopping = threading.Event()
+
+    def _leases(self, gpus: str) -> list[Lease]:
+        """Return the GPUs for jobs. Their processors are set apart only if the engine runs on this machine."""
+        if self.device != "cuda":
+            return []
+        chosen = resources.select(gpus) or ["0"]
+        return resources.leases(chosen) if self.cpus == os.cpu_count() else [Lease(gpu) for gpu in chosen]
 
     def _facts(self, info: dict[str, Any]) -> dict[str, str]:
         """Return facts that a container cannot see of itself, without unknown ones."""
@@ -174,6 +184,9 @@ class DockerEngine(Engine):
         }
         return {name: str(value) for name, value in told.items() if value}
 
+    def capacity(self) -> Slots:
+        return Slots(tuple(str(lease.gpu) for lease in self.gpus), self.cpus)
+
     def describe(self) -> dict[str, Any]:
         return {
             "engine": "docker",
@@ -185,15 +198,13 @@ class DockerEngine(Engine):
         }
 
     def attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
-        candidates = (resources.select(self.gpus) or ["0"]) if self.device == "cuda" else []
-        with resources.hold(candidates, progress, self.stopping) as gpu, self._guard():
-            return (yield from self._run(jobs, gpu, timeout_s, progress))
+        with resources.hold(self.gpus, progress, self.stopping) as lease, self._guard():
+            return (yield from self._run(jobs, lease, timeout_s, progress))
 
     def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        candidates = (resources.select(self.gpus) or ["0"]) if self.device == "cuda" else []
         labels = {LABEL_RUN: self.run_id, LABEL_OWNER: _owner()}
-        with resources.hold(candidates, progress, self.stopping) as gpu:
-            room = agent_docker.Room(self.client, self.image.id, f"repro-{self.run_id}", labels, self.memory, gpu,
+        with resources.hold(self.gpus, progress, self.stopping) as lease:
+            room = agent_docker.Room(self.client, self.image.id, f"repro-{self.run_id}", labels, self.memory, lease,
                                      self.stopping)  # fmt: skip
             with self._guard():
                 return room.run(job, secrets, progress)
@@ -220,7 +231,9 @@ class DockerEngine(Engine):
         self.stopping.set()
         for container in self._mine():
             _quietly(partial(container.remove, force=True, v=True))
-        for volume in self.client.volumes.list(filters={"label": f"{LABEL_RUN}={self.run_id}"}):
+        volumes: list[Any] = []
+        _quietly(lambda: volumes.extend(self.client.volumes.list(filters={"label": f"{LABEL_RUN}={self.run_id}"})))
+        for volume in volumes:
             _quietly(partial(volume.remove, force=True))
 
     def _mine(self) -> list[Any]:
@@ -244,22 +257,24 @@ class DockerEngine(Engine):
                                         "Install the NVIDIA Container Toolkit.") from error  # fmt: skip
             raise EngineError("the Docker engine refused a cell", text) from error
 
-    def _run(self, jobs: list[Job], gpu: str | None, timeout_s: float, progress: Progress) -> Attempt:
+    def _run(self, jobs: list[Job], lease: Lease, timeout_s: float, progress: Progress) -> Attempt:
         name = f"repro-{self.run_id}-{uuid.uuid4().hex[:8]}"
         labels = {LABEL_RUN: self.run_id, LABEL_OWNER: _owner()}
         volume = self.client.volumes.create(name, labels=labels)
         container = None
         try:
-            container = self.client.containers.create(**self._options(name, labels, gpu))
+            container = self.client.containers.create(**self._options(name, labels, lease))
             container.put_archive(JOB_FOLDER, _tar(inbox(jobs)))
             container.start()
+            if self.stopping.is_set():  # `halt` may have looked for containers before this one ran
+                _quietly(container.kill)
             return (yield from self._watch(container, timeout_s, progress))
         finally:
             if container is not None:
                 _quietly(lambda: container.remove(force=True, v=True))
             _quietly(lambda: volume.remove(force=True))
 
-    def _options(self, name: str, labels: dict[str, str], gpu: str | None) -> dict[str, Any]:
+    def _options(self, name: str, labels: dict[str, str], lease: Lease) -> dict[str, Any]:
         environment = {
             "REPRO_IMAGE_ID": self.image.id,
             "REPRO_ENGINE_VERSION": self.version,
@@ -267,6 +282,7 @@ class DockerEngine(Engine):
             "REPRO_CONTAINER": jsonio.dumps(self.facts),
             "REPRO_SAMPLE_MS": config.sample_text(),
         }
+        gpu = lease.gpu
         requests_ = [DeviceRequest(device_ids=[gpu], capabilities=[["gpu"]])] if gpu is not None else []
         return {
             "image": self.image.id,
@@ -284,7 +300,8 @@ class DockerEngine(Engine):
             "cap_add": ["SETUID", "SETGID"],
             "security_opt": ["no-new-privileges"],
             "pids_limit": PIDS_LIMIT,
-            "mem_limit": int(self.memory * MEMORY_SHARE) or None,
+            "cpuset_cpus": lease.cpuset,
+            "mem_limit": int(self.memory * MEMORY_SHARE / max(1, len(self.gpus))) or None,
             "shm_size": SHM_BYTES,
             "init": True,
             "ipc_mode": "private",

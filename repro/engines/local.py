@@ -19,7 +19,8 @@ from typing import Any
 from repro import config
 from repro.engines import agent_local, resources
 from repro.engines.agent import AgentJob, AgentOutcome
-from repro.engines.base import START_ALLOWANCE_S, Attempt, Engine, Progress, follow, inbox
+from repro.engines.base import START_ALLOWANCE_S, Attempt, Engine, Progress, Slots, follow, inbox
+from repro.engines.resources import Lease
 from repro.engines.session import Session
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
@@ -36,7 +37,7 @@ class LocalEngine(Engine):
     name = "local"
 
     def __init__(self, *, gpus: str, device: str) -> None:
-        self.gpus = resources.select(gpus) if device != "cpu" and resources.visible() else []
+        self.gpus = resources.leases(resources.select(gpus) if device != "cpu" and resources.visible() else [])
         self.device = "cuda" if device in ("auto", "cuda") and self.gpus else "cpu"
         if device == "cuda" and not self.gpus:
             raise PrerequisiteError("no NVIDIA GPU here", "NVML reports none", "Use --device cpu --size smoke.")
@@ -48,17 +49,20 @@ class LocalEngine(Engine):
         self.stopping = threading.Event()
         self.children: set[subprocess.Popen[str]] = set()
 
+    def capacity(self) -> Slots:
+        return Slots(tuple(str(lease.gpu) for lease in self.gpus), len(os.sched_getaffinity(0)))
+
     def describe(self) -> dict[str, Any]:
         return {"engine": "local", "isolation": "processes", "python": platform.python_version()}
 
     def attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
-        with self._folder(jobs, progress) as (folder, gpu):
-            return (yield from self._serve(folder, gpu, timeout_s, progress))
+        with self._folder(jobs, progress) as (folder, lease):
+            return (yield from self._serve(folder, lease, timeout_s, progress))
 
     @contextlib.contextmanager
     def session(self, job: Job, progress: Progress) -> Iterator[Session]:
-        with self._folder([job], progress) as (folder, gpu):
-            child = self._start(["session", str(folder), str(folder.parent)], folder, gpu, serves=True)
+        with self._folder([job], progress) as (folder, lease):
+            child = self._start(["session", str(folder), str(folder.parent)], folder, lease, serves=True)
             try:
                 session = Session(_Serving(child, folder), job.timeout_s + START_ALLOWANCE_S, progress)
                 yield session
@@ -67,7 +71,7 @@ class LocalEngine(Engine):
                 self._end(child)
 
     @contextlib.contextmanager
-    def _folder(self, jobs: list[Job], progress: Progress) -> Iterator[tuple[Path, str | None]]:
+    def _folder(self, jobs: list[Job], progress: Progress) -> Iterator[tuple[Path, Lease]]:
         """Make a folder with the files of some jobs, and hold a GPU for them."""
         try:
             # only the job's process may read its files; workers of any user write their temporary files beside them
@@ -82,19 +86,19 @@ class LocalEngine(Engine):
                 "cannot make a temporary folder", error.strerror or str(error), "Free disk space."
             ) from error
         try:
-            with resources.hold(self.gpus, progress, self.stopping) as gpu:
+            with resources.hold(self.gpus, progress, self.stopping) as lease:
                 try:
                     for name, content in inbox(jobs).items():
                         (folder / name).write_bytes(content)
                 except OSError as error:
                     raise EngineError(f"cannot write to {folder}", error.strerror or str(error)) from error
-                yield folder, gpu
+                yield folder, lease
         finally:
             removal.remove(root)
 
     def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        with resources.hold(self.gpus, progress, self.stopping) as gpu:
-            return agent_local.Room(gpu, self.stopping).run(job, secrets, progress)
+        with resources.hold(self.gpus, progress, self.stopping) as lease:
+            return agent_local.Room(lease, self.stopping).run(job, secrets, progress)
 
     def look(self, program: str) -> str:
         command = [sys.executable, "-P", "-c", program]
@@ -114,13 +118,11 @@ class LocalEngine(Engine):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _start(
-        self, command: list[str], folder: Path, gpu: str | None, *, serves: bool = False
-    ) -> subprocess.Popen[str]:
+    def _start(self, command: list[str], folder: Path, lease: Lease, *, serves: bool = False) -> subprocess.Popen[str]:
         """Start a process of a job's folder, with standard input if it serves requests."""
         # temporary files lie beside the job's folder, so that they are removed with it in every case
-        environment = config.job_env({"CUDA_VISIBLE_DEVICES": gpu or "", "TMPDIR": str(folder.parent / "tmp")})
-        with (folder / "stderr").open("wb") as stderr:
+        environment = config.job_env({"CUDA_VISIBLE_DEVICES": lease.gpu or "", "TMPDIR": str(folder.parent / "tmp")})
+        with (folder / "stderr").open("wb") as stderr, resources.confined(lease.cpus):
             child = subprocess.Popen(
                 [*config.COMMAND, *command],
                 stdin=subprocess.PIPE if serves else subprocess.DEVNULL,
@@ -132,6 +134,8 @@ class LocalEngine(Engine):
                 text=True,
             )
         self.children.add(child)
+        if self.stopping.is_set():  # `halt` may have looked for children before this one was there
+            _kill(child)
         return child
 
     def _end(self, child: subprocess.Popen[str]) -> None:
@@ -142,10 +146,10 @@ class LocalEngine(Engine):
                 with contextlib.suppress(OSError):  # an unsent request
                     stream.close()
 
-    def _serve(self, folder: Path, gpu: str | None, timeout_s: float, progress: Progress) -> Attempt:
+    def _serve(self, folder: Path, lease: Lease, timeout_s: float, progress: Progress) -> Attempt:
         """Run the job process to its end."""
         file = folder / OUTCOMES
-        child = self._start(["job", str(folder)], folder, gpu)
+        child = self._start(["job", str(folder)], folder, lease)
         late = threading.Event()
 
         def expire() -> None:

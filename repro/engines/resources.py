@@ -1,17 +1,40 @@
-"""An exclusive lease of one GPU, since two jobs on one GPU would disturb each other's times."""
+"""What a job holds while it runs: one GPU, and the host's processors that go with it.
+
+Two jobs on one GPU would disturb each other's times. A GPU is therefore leased by a lock on a file with its UUID, which
+every run of repro on the machine respects. Jobs on different GPUs would disturb each other's compilation and launches.
+Each GPU of a run therefore has processors of its own.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 from repro import config
 from repro.errors import EngineError, PrerequisiteError
 
 POLL_S = 0.5
+PROCESSORS = Path("/sys/devices/system/cpu")
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What one job holds. gpu: a UUID, or an index where NVML does not answer; None on the CPU. cpus: the processors
+    of this GPU; empty if the job may use all."""
+
+    gpu: str | None = None
+    cpus: frozenset[int] = frozenset()
+
+    @property
+    def cpuset(self) -> str | None:
+        """Return the processors as a container's engine takes them, such as `0,1,64`; None for all."""
+        return ",".join(map(str, sorted(self.cpus))) or None
 
 
 def visible() -> list[str]:
@@ -28,7 +51,10 @@ def visible() -> list[str]:
 
 
 def select(gpus: str) -> list[str]:
-    """Return the GPUs that `GPUS` names: `all`, `none`, indices or UUIDs. Indices are kept if NVML does not answer."""
+    """Return the GPUs that `GPUS` names, each once: `all`, `none`, indices or UUIDs.
+
+    Indices are kept if NVML does not answer.
+    """
     if gpus == "none":
         return []
     known = visible()
@@ -36,39 +62,86 @@ def select(gpus: str) -> list[str]:
         return known
     names = [name.strip() for name in gpus.split(",") if name.strip()]
     try:
-        return [known[int(name)] if name.isdigit() and known else name for name in names]
+        return list(dict.fromkeys(known[int(name)] if name.isdigit() and known else name for name in names))
     except IndexError:
         raise PrerequisiteError(f"no GPU {gpus}", f"this machine has {len(known)}") from None
 
 
+def cores() -> list[frozenset[int]]:
+    """Return the cores that this process may use, socket by socket, each as its hardware threads."""
+    allowed = os.sched_getaffinity(0)
+    found: dict[frozenset[int], int] = {}
+    for cpu in sorted(allowed):
+        topology = PROCESSORS / f"cpu{cpu}" / "topology"
+        try:
+            siblings = _listed((topology / "thread_siblings_list").read_text())
+            socket = int((topology / "physical_package_id").read_text())
+        except (OSError, ValueError):
+            siblings, socket = {cpu}, 0
+        found.setdefault(frozenset(siblings & allowed), socket)
+    return sorted(found, key=lambda core: (found[core], min(core)))
+
+
+def _listed(text: str) -> set[int]:
+    """Return the numbers of a list such as `0-2,64`."""
+    edges = [part.split("-") for part in text.strip().split(",")]
+    return {number for edge in edges for number in range(int(edge[0]), int(edge[-1]) + 1)}
+
+
+def leases(gpus: list[str]) -> list[Lease]:
+    """Return a lease for each GPU, with an equal share of the cores; all cores for one GPU, or if there are too few.
+
+    A share is fixed, so that a GPU has the same processors however many jobs run beside it.
+    """
+    of = cores()
+    each = len(of) // len(gpus) if len(gpus) > 1 else 0
+    return [Lease(gpu, frozenset().union(*of[at * each : (at + 1) * each])) for at, gpu in enumerate(gpus)]
+
+
 @contextlib.contextmanager
 def hold(
-    candidates: list[str], progress: Callable[[str], None], stopping: threading.Event | None = None
-) -> Iterator[str | None]:
-    """Hold the first free GPU of `candidates` while the block runs; wait if all are taken.
+    candidates: list[Lease], progress: Callable[[str], None], stopping: threading.Event | None = None
+) -> Iterator[Lease]:
+    """Hold the first of `candidates` whose GPU is free while the block runs; wait if all are taken.
 
-    Yields None without candidates. Raises EngineError if `stopping` is set while it waits.
+    Yields an empty lease without candidates. Raises EngineError if `stopping` is set before it holds one.
     """
-    if not candidates:
-        yield None
-        return
     folder = config.state_dir()
     folder.mkdir(parents=True, exist_ok=True)
     waited = False
-    while True:
-        for name in candidates:
-            stream = (folder / f"gpu-{name}.lock").open("a")
+    while stopping is None or not stopping.is_set():
+        if not candidates:
+            yield Lease()
+            return
+        for lease in candidates:
+            stream = (folder / f"gpu-{lease.gpu}.lock").open("a")
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 stream.close()
                 continue
             with stream:
-                yield name
+                yield lease
             return
         if not waited:
-            progress("waiting for a GPU: another run of repro holds the lease")
+            progress("waiting for a GPU: other jobs or runs hold them all")
             waited = True
-        if stopping is not None and stopping.is_set():
-            raise EngineError("the run was stopped", "it waited for a GPU")
         time.sleep(POLL_S)
+    raise EngineError("the run was stopped", "the job had not begun")
+
+
+@contextlib.contextmanager
+def confined(cpus: frozenset[int]) -> Iterator[None]:
+    """Start child processes on these processors while the block runs; an empty set changes nothing.
+
+    Only this thread's affinity changes, and a child inherits that of the thread that starts it.
+    """
+    if not cpus:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -14,8 +14,9 @@ from repro.fixtures import store
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records.job import Job
-from repro.runs.loop import Row, execute, open_bundle
+from repro.runs.loop import execute, open_bundle
 from repro.runs.progress import Progress
+from repro.runs.rows import Row
 from repro.system import jsonio
 
 

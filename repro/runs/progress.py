@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich import progress as bars
 from rich.console import Console
@@ -14,6 +15,9 @@ from rich.text import Text
 
 # Columns that count and times take on the live line, and a margin at its end.
 ROOM = 44
+# Fewest columns in which a line says what a job does; with less for each, one job's line is shown.
+LEAST = 12
+BETWEEN = " | "
 
 
 def spoken(seconds: float) -> str:
@@ -81,6 +85,8 @@ class Progress:
         self._pace = Pace()
         self._prefix, self._number, self._total = "", 0, 0
         self._said: set[str] = set()
+        self._steps: dict[object, str] = {}
+        self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def live(self) -> Iterator[Progress]:
@@ -106,13 +112,33 @@ class Progress:
         if self._live is not None:
             self._live.update(self._task, completed=number - 1, total=total)
 
-    def step(self, line: str) -> None:
-        """What happens now; shown on a terminal only."""
-        if self._live is not None:
+    @contextlib.contextmanager
+    def lane(self) -> Iterator[Callable[[str], None]]:
+        """Yield a `step` for one of several jobs that run at once; they share the live line."""
+        key = object()
+        try:
+            yield lambda line: self.step(line, key)
+        finally:
+            with self._lock:
+                self._steps.pop(key, None)
+
+    def step(self, line: str, lane: object = None) -> None:
+        """What happens now; shown on a terminal only. Threads may call it at once, each for a lane of its own."""
+        with self._lock:
+            self._steps[lane] = line
+            lines = list(self._steps.values())
+        live = self._live
+        if live is not None:
             # The line must not reach the edge: the terminal's own ^C would begin a new one, and this one would stay.
             room = max(10, self.console.width - ROOM)
-            shown = line if len(line) <= room else f"{line[: room - 1]}…"
-            self._live.update(self._task, description=escape(shown))
+            each = room // len(lines) - len(BETWEEN)
+            if len(lines) == 1:
+                shown = _cut(line, room)
+            elif each < LEAST:
+                shown = _cut(f"{len(lines)} at once: {line}", room)
+            else:
+                shown = BETWEEN.join(_cut(each_line, each) for each_line in lines)
+            live.update(self._task, description=escape(shown))
 
     def done(self, line: str) -> None:
         """A line that stays, about the unit of work that has ended. Elsewhere than on a terminal it carries the times
@@ -129,3 +155,8 @@ class Progress:
 
     def _print(self, line: str) -> None:
         self.console.print(escape(line), soft_wrap=not self.console.is_terminal)
+
+
+def _cut(line: str, room: int) -> str:
+    """Return a line in at most `room` columns."""
+    return line if len(line) <= room else f"{line[: room - 1]}…"

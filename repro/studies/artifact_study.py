@@ -19,8 +19,9 @@ from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records.job import Job
 from repro.runs import fixtures
-from repro.runs.loop import ROWS_A_PROCESS, Row, execute, open_bundle
+from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
 from repro.runs.progress import Progress
+from repro.runs.rows import Row
 from repro.studies import evaluation
 from repro.studies.evaluation import JudgeOptions
 

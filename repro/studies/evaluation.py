@@ -18,8 +18,9 @@ from repro.problems.catalogue import Problem
 from repro.records import wording
 from repro.records.job import Job
 from repro.runs import fixtures
-from repro.runs.loop import Row, execute, open_bundle
+from repro.runs.loop import execute, open_bundle
 from repro.runs.progress import Progress
+from repro.runs.rows import Row
 
 ENTRIES = ("ModelNew", "kernel_function")
 SCHEMA_VERSION = 1

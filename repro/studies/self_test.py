@@ -34,8 +34,9 @@ from repro.errors import UsageError
 from repro.problems import catalogue
 from repro.records import wording
 from repro.runs import fixtures
-from repro.runs.loop import ROWS_A_PROCESS, Row, execute, open_bundle
+from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
 from repro.runs.progress import Progress
+from repro.runs.rows import Row
 from repro.studies import evaluation
 from repro.studies.evaluation import JudgeOptions, Submission
 

@@ -1,30 +1,32 @@
-"""Delays Ctrl-C and SIGTERM while something is written that must be complete."""
+"""Delays Ctrl-C and SIGTERM while something is written that must be complete, or is ended in order."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def held() -> Iterator[Callable[[], int]]:
     """Delay signals that end the tool until the block ends; then the first one takes effect.
 
-    If the block fails, its error is raised instead. Threads other than the main one receive no signals anyway.
+    Yields a function that returns how many came. If the block fails, its error is raised instead. Ignored signals stay
+    ignored. Threads other than the main one receive no signals anyway.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     heard: list[int] = []
-    handlers = {}
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: 0
+        return
+    handlers = {number: signal.getsignal(number) for number in ENDING}
+    handlers = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
     try:
-        for number in ENDING:
-            handlers[number] = signal.signal(number, lambda number, _: heard.append(number))
-        yield
+        for number in handlers:
+            signal.signal(number, lambda number, _: heard.append(number))
+        yield lambda: len(heard)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

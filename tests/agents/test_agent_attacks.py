@@ -21,6 +21,7 @@ from repro import config
 from repro.engines import agent as rules
 from repro.engines.agent import MOST_FILES, AgentJob, AgentOutcome, Basket
 from repro.engines.agent_docker import AGENT_FOLDER, Room
+from repro.engines.resources import Lease
 from repro.gateway.config import KB_TOOLS
 from repro.studies.agent import sittings
 from repro.studies.agent.sittings import Verdict
@@ -66,7 +67,7 @@ def attack(*commands: str, arm: str = "baseline", memory: int = 4 << 30, wall_s:
     script = "".join(json.dumps(line) + "\n" for line in [*map(bash, commands), END]).encode()
     engine = docker.from_env(timeout=60)
     prefix = f"repro-attack-{os.getpid()}"
-    room = Room(engine, config.image(), prefix, {LABEL: str(os.getpid())}, memory, None, threading.Event())
+    room = Room(engine, config.image(), prefix, {LABEL: str(os.getpid())}, memory, Lease(), threading.Event())
     left = room.run(AgentJob("c", gateway, agent, {}, script, False, wall_s), {}, lambda line: None)
     assert not engine.containers.list(all=True, filters={"label": f"{LABEL}={os.getpid()}"})
     return left

@@ -54,15 +54,17 @@ def begun(tmp_path: Path) -> Path:
 
 
 INTERRUPTED = """
-import os, pathlib, signal, sys, types
+import os, pathlib, signal, sys, threading
+from repro.engines.base import Engine
 from repro.runs import loop
+from repro.runs.rows import Row
 from repro.records.job import Job, Outcome
 from repro.errors import ReproError
 from repro.runs.progress import Progress
 
 point, real = int(sys.argv[2]), os.fsync
 jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(2)]
-rows = [loop.Row(job.id, job) for job in jobs]
+rows = [Row(job.id, job) for job in jobs]
 bundle = loop.open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {}, Progress(), resume=False)
 seen = 0
 
@@ -73,15 +75,19 @@ def fsync(number):
     if seen == point:
         os.kill(os.getpid(), signal.SIGINT)
 
-def outcomes(jobs, progress):
-    yield Outcome(jobs[0].id, "done", {"value": 1}, wall_s=0.0, fingerprint={"fingerprint_id": "f", "fields": {}})
-    os.kill(os.getpid(), signal.SIGINT)
-    yield Outcome(jobs[1].id, "done", {"value": 2}, wall_s=0.0)
+class Slow(Engine):
+    name, device, halted = "local", "cpu", threading.Event()
+    def describe(self): return {}
+    def halt(self): self.halted.set()
+    def attempt(self, jobs, timeout_s, progress):
+        yield Outcome(jobs[0].id, "done", {"value": 1}, wall_s=0.0, fingerprint={"fingerprint_id": "f", "fields": {}})
+        os.kill(os.getpid(), signal.SIGINT)
+        self.halted.wait()
+        return "the job was ended with the run"
 
 os.fsync = fsync
-engine = types.SimpleNamespace(device="cpu", describe=lambda: {}, run=outcomes)
 try:
-    loop.execute(rows, engine, bundle, Progress(), lambda row: "", together=2)
+    loop.execute(rows, Slow(), bundle, Progress(), lambda row: "", together=2)
 except (ReproError, KeyboardInterrupt) as error:
     print(error)
 """

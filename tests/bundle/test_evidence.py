@@ -21,7 +21,7 @@ from repro.bundle import evidence, schema, seal, verify
 from repro.bundle.write import Bundle, plan_digest
 from repro.fingerprint import digest
 from repro.records.job import Outcome
-from repro.runs.loop import Row, _result
+from repro.runs.rows import Row, _result
 from repro.system import jsonio
 
 # Two problems of a run on an H200 that was published when bundles had schema 1.
@@ -308,7 +308,8 @@ import pathlib, sys, time
 from repro.records.job import Job, Outcome
 from repro.engines.base import Engine
 from repro.runs.progress import Progress
-from repro.runs.loop import Row, execute, open_bundle
+from repro.runs.loop import execute, open_bundle
+from repro.runs.rows import Row
 
 class Slow(Engine):
     name, device = "local", "cpu"

@@ -19,8 +19,9 @@ from repro import fingerprint
 from repro.bundle.write import Bundle
 from repro.engines.base import Attempt, Engine
 from repro.records.job import Job, Outcome
-from repro.runs.loop import Row, execute
+from repro.runs.loop import execute
 from repro.runs.progress import Progress
+from repro.runs.rows import Row
 from repro.system import jsonio
 
 HOST, USER, SERIAL = "gpu-box-17", "mallory", "1654922003817"

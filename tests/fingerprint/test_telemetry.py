@@ -18,8 +18,7 @@ from repro.bundle.write import Bundle
 from repro.fingerprint import series
 from repro.records.job import Job, Outcome
 from repro.report import clocks
-from repro.runs.loop import Row, keep
-from repro.runs.progress import Progress
+from repro.runs.rows import Row, keep
 
 OBSERVE = """
 import json, sys, time
@@ -165,7 +164,7 @@ def test_the_series_is_a_file_of_the_bundle_and_the_row_names_it(tmp_path):
     result = {"telemetry": {"sampler": {"samples": 2}, "series": columns}}
     for name in ("a/b", "c"):
         row = Row(name, Job(name, "evaluate"))
-        keep(bundle, row, Outcome(name, "done", dict(result)), Progress(), lambda _: "")
+        keep(bundle, row, Outcome(name, "done", dict(result)))
     bundle.finish("complete")
     told = bundle.rows["a/b"]["result"]["telemetry"]
     assert told["sampler"] == {"samples": 2} and "series" not in told and told["file"].startswith("telemetry/a_b-")

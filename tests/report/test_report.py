@@ -28,8 +28,9 @@ from repro.problems import catalogue
 from repro.records import job
 from repro.records.job import Job, Outcome
 from repro.report import document, elements, markdown, model
-from repro.runs.loop import Row, execute
+from repro.runs.loop import execute
 from repro.runs.progress import Progress
+from repro.runs.rows import Row
 from repro.studies import artifact_study, evaluation
 from repro.studies.agent.controls import Nop
 from repro.studies.agent.oracle import Oracle

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -24,13 +26,14 @@ from repro.engines import agent as files
 from repro.engines.agent import AgentJob, AgentOutcome
 from repro.engines.base import Engine
 from repro.engines.local import LocalEngine
+from repro.engines.resources import Lease
 from repro.errors import EngineError
 from repro.fixtures import store
 from repro.problems import catalogue
 from repro.records.job import Job, Outcome
 from repro.report import document, markdown, model, study
-from repro.runs.loop import Interrupted
 from repro.runs.progress import Progress
+from repro.runs.schedule import Interrupted
 from repro.studies import evaluation
 from repro.studies.agent import controls, design, runner, sittings
 from repro.studies.agent.attempts import Attempts, secrets
@@ -451,17 +454,15 @@ def test_a_failure_that_stays_leaves_its_row_unmeasured_and_resume_tries_it_alon
 
 
 @pytest.mark.parametrize("stage", ["agent", "judge"])
-def test_interrupted_at_any_stage_and_resumed_the_table_is_the_same(
-    stage: str, stub_results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A KeyboardInterrupt in the main thread while the third job is with its agent, or with the judge."""
+def test_interrupted_at_any_stage_and_resumed_the_table_is_the_same(stage: str, stub_results: Path) -> None:
+    """Ctrl-C while the third job is with its agent, or with the judge."""
     chosen = plan(seed=21 if stage == "agent" else 22, repeats=2)
     whole = table(go(Stub(), stub_results, chosen))
-    reached, halted = threading.Event(), threading.Event()
+    halted = threading.Event()
 
     def slow(job: str) -> None:
         if len(engine.ran) == 3:
-            reached.set()
+            os.kill(os.getpid(), signal.SIGINT)
             halted.wait(10)
 
     def answers(job: str, attempt: int) -> AgentOutcome:
@@ -472,14 +473,8 @@ def test_interrupted_at_any_stage_and_resumed_the_table_is_the_same(
     engine.judging = slow if stage == "judge" else engine.judging
     engine.halt = halted.set  # type: ignore[method-assign]
 
-    def interrupted(workers: Any) -> None:
-        assert reached.wait(10)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(runner, "_follow", interrupted)
-        with pytest.raises(Interrupted) as caught:
-            go(engine, stub_results, chosen)
+    with pytest.raises(Interrupted) as caught:
+        go(engine, stub_results, chosen)
     third = [unit.id for unit in design.units(chosen, IDS)][2]
     if stage == "agent":
         assert f"unfinished: {third}" in str(caught.value) and "2 of 16 rows" in str(caught.value)
@@ -538,7 +533,7 @@ def test_one_agent_at_a_time_holds_a_gpu(tmp_path: Path, monkeypatch: pytest.Mon
     """Three agents as real processes on a machine whose one GPU is a stand-in: their sittings do not overlap."""
     monkeypatch.setenv("REPRO_STATE", str(tmp_path / "state"))
     engine = LocalEngine(gpus="none", device="cpu")
-    engine.gpus = ["stand-in"]
+    engine.gpus = [Lease("stand-in")]
     log = tmp_path / "log"
     command = f"echo start $$ >> {log}; sleep 0.7; echo end $$ >> {log}"
     call = {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": command}}

@@ -15,8 +15,9 @@ from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import wording
 from repro.runs import fixtures
-from repro.runs.loop import ROWS_A_PROCESS, Row, execute, open_bundle
+from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
 from repro.runs.progress import Progress
+from repro.runs.rows import Row
 from repro.studies import evaluation
 from repro.studies.agent import controls
 from repro.studies.agent.agent import Agent
@@ -85,8 +86,9 @@ def run(
     progress: Progress,
     *,
     resume: bool,
+    jobs: int = 1,
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Run the study; return the bundle and its rows."""
+    """Run the study; return the bundle and its rows. jobs: as many run at once on the CPU."""
     wanted = catalogue.suite("agent", size=size, only=only)
     folders = [arm for arm in arms if isinstance(arm, Folder)]
     for each in folders:
@@ -110,6 +112,6 @@ def run(
         bundle.file(name, content)
     # Safe for what ships with the project; other solutions get a process each.
     together = ROWS_A_PROCESS if options.trust == "audited" and not folders else 1
-    judged = execute(rows, engine, bundle, progress, evaluation.summary, together=together)
+    judged = execute(rows, engine, bundle, progress, evaluation.summary, together=together, jobs=jobs)
     bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
     return bundle, judged

@@ -1,0 +1,98 @@
+"""A planned row, and how the outcome of its job becomes a line of the bundle."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from repro.bundle.write import Bundle
+from repro.problems import catalogue
+from repro.records.job import Job, Outcome
+from repro.system import jsonio
+
+TELEMETRY = "telemetry"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One planned row.
+
+    job: None if a prerequisite is missing; then `error` says which. columns: descriptive columns. withheld: why the
+    judged texts must not be kept in the bundle, or "". grouped: it may share a process with other such rows.
+    """
+
+    id: str
+    job: Job | None
+    columns: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+    withheld: str = ""
+    grouped: bool = False
+
+    @property
+    def content(self) -> str:
+        """Return a hash of the judged texts, so that a row of an edited solution does not count as measured.
+
+        The fixture is left out, because measuring it again changes no verdict.
+        """
+        files = {n: f for n, f in self.job.files.items() if n != self.job.fixture} if self.job is not None else {}
+        parts = [name.encode() + hashlib.sha256(files[name]).digest() for name in sorted(files)]
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+    def inputs(self, keep: Callable[[str, bytes], str]) -> list[dict[str, Any]]:
+        """Return every text of the row: name, sha256, and where `keep` put it or why it is not kept."""
+        if self.job is None:
+            return []
+        called = {file: f"{name}.py" for name, file, _ in self.job.solutions}
+        found = []
+        for name, text in sorted(self.job.files.items()):
+            entry: dict[str, Any] = {"name": name, "sha256": hashlib.sha256(text).hexdigest()}
+            if name == self.job.fixture:
+                entry["not_kept"] = "a fixture: the bundle of `repro fixtures` holds it"
+            elif self.withheld:
+                entry |= {"not_kept": self.withheld, "withheld": True}
+            else:
+                entry["kept"] = keep(called.get(name, name), text)
+            found.append(entry)
+        if self.job.problem and self.job.problem not in self.job.files:
+            path = catalogue.load(self.job.problem).path
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            found.append({"name": f"problems/{path.name}", "sha256": digest, "not_kept": "shipped with repro"})
+        return found
+
+
+def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
+    """Write a row's outcome and everything that it names into the bundle; return the row as the bundle holds it."""
+    with bundle.lock:
+        entry = {
+            "row": row.id,
+            **row.columns,
+            "content": row.content,
+            "inputs": row.inputs(bundle.keep),
+            "status": outcome.status,
+            "error": outcome.error,
+            "wall_s": outcome.wall_s,
+            "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "fingerprint_id": bundle.fingerprint(outcome.fingerprint),
+            "result": _result(bundle, row, outcome),
+        }
+        # Two GPUs of one kind have the same fingerprint id, which leaves identities out.
+        if gpu := ((outcome.fingerprint or {}).get("values", {}).get("gpu_uuid_hash") or {}).get("value"):
+            entry["gpu_uuid_hash"] = gpu
+        bundle.add(entry)
+        return bundle.rows[row.id]
+
+
+def _result(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any] | None:
+    """Return the outcome's result, with the sampler's series moved to a file that the row names."""
+    telemetry = (outcome.result or {}).get("telemetry")
+    if outcome.result is None or not telemetry or "series" not in telemetry:
+        return outcome.result
+    digest = hashlib.sha256(row.id.encode()).hexdigest()[:8]
+    name = f"{TELEMETRY}/{re.sub(r'[^A-Za-z0-9._-]+', '_', row.id)[-80:]}-{digest}.json"
+    bundle.file(name, (jsonio.dumps(telemetry["series"]) + "\n").encode())
+    told = {key: value for key, value in telemetry.items() if key != "series"} | {"file": name}
+    return {**outcome.result, "telemetry": told}

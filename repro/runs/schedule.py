@@ -1,0 +1,191 @@
+"""Runs work over an engine's slots: worker threads take it in order and feed one bundle; Ctrl-C stops them.
+
+Work is a batch of rows, or an agent's sitting and then its rows. The main thread waits, and handles signals: the first
+one starts nothing more, ends the jobs and lets agents submit; the second one kills everything. Rows that ended before
+are in the bundle either way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from repro.bundle.write import Bundle
+from repro.engines.base import Engine
+from repro.engines.base import Progress as Step
+from repro.errors import EngineError, EngineGone, ReproError
+from repro.records import wording
+from repro.records.job import Job, Outcome
+from repro.runs.progress import Progress
+from repro.runs.rows import Row, keep
+from repro.system import signals
+
+Work = Callable[[], None]
+POLL_S = 0.2
+# Time to end after the second signal.
+LAST_S = 20.0
+# Most unfinished rows that a message names.
+NAMED = 8
+
+
+class Interrupted(ReproError):
+    """The run was ended by Ctrl-C; measured rows are kept."""
+
+    exit_code = 130
+
+
+class Lost(EngineGone):
+    """The engine went away; the rows that it lost are in the bundle as `lost`."""
+
+
+class Schedule:
+    """One run: its worker threads, the bundle that they feed, and how it stops.
+
+    done: ids of the rows that the bundle holds already. jobs: how many jobs may run at once without a GPU. at_once: how
+    many do. stopping: set as soon as nothing more may start.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        bundle: Bundle,
+        progress: Progress,
+        summarise: Callable[[dict[str, Any]], str],
+        done: Collection[str],
+        *,
+        jobs: int = 1,
+    ) -> None:
+        self.engine, self.bundle, self.progress, self.summarise = engine, bundle, progress, summarise
+        self.at_once = engine.capacity().at_once(jobs)
+        self.stopping = threading.Event()
+        self._slots = threading.BoundedSemaphore(self.at_once)
+        self._plan: list[str] = bundle.manifest["plan"]
+        self._ended = set(done)
+        bundle.manifest["engine"] = engine.describe() | {"device": engine.device}
+        if done:
+            progress.say(f"resuming {bundle.path}: {len(done)} of {len(self._plan)} rows are there")
+
+    def run(self, work: Sequence[Work], workers: int) -> None:
+        """Do all work, `workers` pieces at once. Call it in the main thread.
+
+        Raises the first error of a piece, after the others have stopped, or Interrupted; the bundle is closed then.
+        """
+        with signals.held() as heard:
+            with self.progress.live():
+                failure = self._work(deque(work), min(workers, len(work)), heard)
+            if heard():
+                self._interrupted()
+            if failure is not None:
+                lost = isinstance(failure, Lost)
+                text = failure.what if isinstance(failure, Lost) else str(failure) or type(failure).__name__
+                self.bundle.finish("incomplete" if lost else "failed", error=text)
+                raise failure
+
+    def _work(self, todo: deque[Work], workers: int, heard: Callable[[], int]) -> BaseException | None:
+        """Run worker threads until the work is done or they have stopped; return the first error.
+
+        heard: returns how many signals have come.
+        """
+        if not todo:
+            return None
+        self._at_next()
+        pool = ThreadPoolExecutor(workers, "run")
+        pending = {pool.submit(self._take, todo) for _ in range(workers)}
+        failure: BaseException | None = None
+        late = float("inf")
+        while pending and time.monotonic() < late:
+            ended, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
+            failure = failure or _error(ended)
+            if (failure or heard()) and not self.stopping.is_set():
+                if heard():
+                    self.progress.say("interrupted: stopping, and keeping what is done; interrupt again to kill it")
+                self.stopping.set()
+                self.engine.halt()
+            if heard() > 1 and late == float("inf"):
+                self.progress.say("interrupted again: killing everything")
+                late = time.monotonic() + LAST_S
+                self.engine.kill()
+        pool.shutdown(wait=False)
+        return failure
+
+    def _take(self, todo: deque[Work]) -> None:
+        """Do piece after piece until none is left or the run stops. Runs in a worker thread."""
+        while not self.stopping.is_set():
+            try:
+                piece = todo.popleft()
+            except IndexError:
+                return
+            piece()
+
+    def _interrupted(self) -> None:
+        self.bundle.finish("interrupted")
+        left = [name for name in self._plan if not self.bundle.done(name)]
+        kept = f"{len(self._plan) - len(left)} of {len(self._plan)} rows are in {self.bundle.path}"
+        if left:
+            more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
+            kept += f"; unfinished: {', '.join(left[:NAMED])}{more}"
+        raise Interrupted("interrupted", kept, "Repeat with --resume to go on.")
+
+    def pause(self, seconds: float) -> bool:
+        """Wait. Return whether the run is being stopped."""
+        return self.stopping.wait(seconds) if seconds else self.stopping.is_set()
+
+    def measure(self, rows: Sequence[Row]) -> None:
+        """Run the jobs of rows together in one process or container, when a slot is free, and keep their outcomes.
+
+        A row without a job is kept as `unmet`. Outcomes that stopping the run has caused are not kept. Raises Lost.
+        """
+        by_job = {}
+        for row in rows:
+            if row.job is None:
+                self.keep(row, Outcome(row.id, "unmet", error=row.error))
+            else:
+                by_job[row.job.id] = row
+        gone = ""
+        with self._slots, self.progress.lane() as step:
+            jobs = [row.job for row in rows if row.job is not None and not self.stopping.is_set()]
+            with contextlib.closing(_outcomes(self.engine, jobs, step)) as outcomes:
+                for outcome in outcomes:
+                    if outcome.status != "done" and self.stopping.is_set():
+                        return
+                    self.keep(by_job[outcome.job], outcome)
+                    gone = gone or (outcome.error if outcome.status == "lost" else "")
+        if gone:
+            raise Lost(gone.rstrip("."), f"the rows measured before are in {self.bundle.path}")
+
+    def keep(self, row: Row, outcome: Outcome) -> None:
+        """Write a row's outcome into the bundle and report it."""
+        with self.bundle.lock:
+            kept = keep(self.bundle, row, outcome)
+            self._ended.add(row.id)
+            self.progress.at(len(self._ended), len(self._plan))
+            why = wording.reason({"code": outcome.status, "detail": outcome.error})
+            self.progress.done(f"{row.id}: {self.summarise(kept) if outcome.status == 'done' else why}")
+            self._at_next()
+
+    def _at_next(self) -> None:
+        self.progress.at(min(len(self._ended) + 1, len(self._plan)), len(self._plan))
+
+
+def _error(ended: set[Future[None]]) -> BaseException | None:
+    """Return the first error of workers that have ended."""
+    return next((error for worker in ended if (error := worker.exception()) is not None), None)
+
+
+def _outcomes(engine: Engine, jobs: list[Job], step: Step) -> Generator[Outcome]:
+    """Yield the engine's outcomes. If it refuses a job, the jobs without an outcome fail, but not the run."""
+    seen = set()
+    try:
+        with contextlib.closing(engine.run(jobs, step)) as outcomes:
+            for outcome in outcomes:
+                seen.add(outcome.job)
+                yield outcome
+    except EngineError as error:
+        for job in jobs:
+            if job.id not in seen:
+                yield Outcome(job.id, "failed", error=str(error))

@@ -1,0 +1,409 @@
+"""Several jobs at once: each GPU runs one job at a time, rows are exactly once, and Ctrl-C leaves nothing behind.
+
+The GPUs are simulated: the leases are real, and the jobs sleep or are real ones on the CPU.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CLEAN_ENV, ROOT, Tool, manifest, rows
+
+from repro.bundle.write import Bundle
+from repro.engines import choose, registry, resources
+from repro.engines.base import Attempt, Engine, Slots
+from repro.engines.local import LocalEngine
+from repro.engines.resources import Lease
+from repro.errors import BundleError, EngineError, EngineGone, UsageError
+from repro.fingerprint.entry import hashed
+from repro.records.job import Job, Outcome
+from repro.runs.loop import divided, execute, open_bundle
+from repro.runs.progress import Progress
+from repro.runs.rows import Row
+from repro.runs.schedule import Interrupted, Schedule
+
+GPUS = ("GPU-a", "GPU-b")
+
+
+class Simulated(Engine):
+    """An engine with real leases of GPUs that do not exist. It records which job held which, from when to when, s."""
+
+    name, device = "local", "cuda"
+
+    def __init__(self, gpus: tuple[str, ...] = GPUS, job_s: float = 0.05) -> None:
+        self.gpus, self.job_s = gpus, job_s
+        self.held: list[tuple[str, str, float, float]] = []
+        self.stopping = threading.Event()
+        self.failing: Callable[[str], Any] = lambda job: None
+
+    def capacity(self) -> Slots:
+        return Slots(self.gpus, 4)
+
+    def describe(self) -> dict[str, Any]:
+        return {"engine": "local", "isolation": "none"}
+
+    def halt(self) -> None:
+        self.stopping.set()
+
+    def attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
+        with resources.hold([Lease(gpu) for gpu in self.gpus], progress, self.stopping) as lease:
+            for job in jobs:
+                begin = time.monotonic()
+                self.failing(job.id)
+                if self.stopping.wait(self.job_s):
+                    return "the job was killed"
+                self.held.append((str(lease.gpu), job.id, begin, time.monotonic()))
+                values = {"gpu_uuid_hash": {"value": hashed(str(lease.gpu))}}
+                yield Outcome(job.id, "done", {"value": job.id}, fingerprint={"fingerprint_id": "f", "values": values})
+        return ""
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of leases."""
+    monkeypatch.setenv("REPRO_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def planned(count: int) -> list[Row]:
+    jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(count)]
+    return [Row(job.id, job) for job in jobs]
+
+
+def go(results: Path, engine: Engine, count: int = 8, *, resume: bool = False, **how: int) -> tuple[Bundle, list[Any]]:
+    bundle = open_bundle(results, "evaluate", planned(count), {}, Progress(quiet=True), resume=resume)
+    found = execute(planned(count), engine, bundle, Progress(quiet=True), lambda row: "", **how)
+    bundle.finish("complete")
+    return bundle, found
+
+
+def overlaps(held: list[tuple[str, str, float, float]]) -> int:
+    """The pairs of jobs that held something at the same time."""
+    return sum(a[2] < b[3] and b[2] < a[3] for at, a in enumerate(held) for b in held[:at])
+
+
+def of(engine: Simulated, gpu: str) -> list[tuple[str, str, float, float]]:
+    return [each for each in engine.held if each[0] == gpu]
+
+
+# -- GPUs -------------------------------------------------------------------------------------------------------------
+
+
+def test_two_gpus_run_two_jobs_at_once_and_never_share_one(tmp_path: Path) -> None:
+    engine = Simulated()
+    bundle, found = go(tmp_path, engine)
+    assert overlaps(engine.held) > 0, "both GPUs worked at the same time"
+    assert all(len(of(engine, gpu)) >= 2 and overlaps(of(engine, gpu)) == 0 for gpu in GPUS)
+    assert [row["row"] for row in found] == bundle.manifest["plan"] and sorted(bundle.rows) == sorted(
+        job for _, job, _, _ in engine.held
+    )
+    on = {job: hashed(gpu) for gpu, job, _, _ in engine.held}
+    assert {row["row"]: row["gpu_uuid_hash"] for row in found} == on, "every row names its GPU"
+
+
+def test_four_jobs_on_two_gpus_take_half_the_time_of_one(tmp_path: Path) -> None:
+    spent = {}
+    for gpus in (GPUS[:1], GPUS):
+        begin = time.monotonic()
+        go(tmp_path / str(len(gpus)), Simulated(gpus, 0.5), 4)
+        spent[len(gpus)] = time.monotonic() - begin
+    assert spent[1] >= 2.0 and spent[2] < 0.65 * spent[1], spent
+
+
+def test_two_runs_on_the_same_gpus_never_time_two_jobs_on_one(tmp_path: Path) -> None:
+    engines = [Simulated(), Simulated()]
+    threads = [threading.Thread(target=go, args=(tmp_path / str(n), each)) for n, each in enumerate(engines)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    together = Simulated()
+    together.held = engines[0].held + engines[1].held
+    assert len(together.held) == 16 and all(overlaps(of(together, gpu)) == 0 for gpu in GPUS)
+
+
+def test_batches_fill_the_gpus_and_keep_neighbours_together() -> None:
+    sizes = [len(batch) for batch in divided(planned(20), 32, 2)]
+    assert sizes == [5] * 4, "one process for all rows would leave a GPU idle"
+    assert [len(batch) for batch in divided(planned(20), 32, 1)] == [20]
+    assert [len(batch) for batch in divided(planned(5), 1, 2)] == [1] * 5
+    assert [row.id for batch in divided(planned(7), 32, 2) for row in batch] == [row.id for row in planned(7)]
+
+
+def test_the_cpu_runs_one_job_at_a_time_unless_more_are_asked_for(tmp_path: Path) -> None:
+    for jobs, most in ((1, 0), (2, 1)):
+        engine = Simulated(())
+        go(tmp_path / str(jobs), engine, 6, jobs=jobs)
+        assert (overlaps(engine.held) > 0) == bool(most)
+    assert (Slots(cpus=2).at_once(10), Slots(GPUS, 64).at_once(10), Slots().at_once(10)) == (2, 2, 1)
+
+
+def test_each_gpu_has_whole_cores_of_one_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight processors: two sockets of two cores with two threads each, numbered as Linux does."""
+    for cpu in range(8):
+        folder = tmp_path / f"cpu{cpu}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{cpu % 4},{cpu % 4 + 4}\n")
+        (folder / "physical_package_id").write_text(f"{cpu % 2}\n")
+    monkeypatch.setattr(resources, "PROCESSORS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    assert [sorted(lease.cpus) for lease in resources.leases(list(GPUS))] == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert [lease.cpus for lease in resources.leases(["GPU-a"])] == [frozenset()], "one GPU keeps all"
+    assert not any(lease.cpus for lease in resources.leases([f"GPU-{n}" for n in range(5)])), "fewer cores than GPUs"
+    assert Lease("GPU-a", frozenset({4, 0})).cpuset == "0,4" and Lease("GPU-a").cpuset is None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(resources.cores()) < 2, reason="needs two cores")
+def test_real_jobs_of_two_gpus_run_at_once_on_cores_of_their_own(tmp_path: Path) -> None:
+    engine = LocalEngine(gpus="none", device="cpu")
+    engine.gpus = resources.leases(list(GPUS))
+    found = [Row(f"row{n}", Job(f"row{n}", "fingerprint", device="cpu")) for n in range(2)]
+    bundle = open_bundle(tmp_path, "evaluate", found, {}, Progress(quiet=True), resume=False)
+    before = os.sched_getaffinity(0)
+    measured = execute(found, engine, bundle, Progress(quiet=True), lambda row: "")
+    assert os.sched_getaffinity(0) == before
+    values = bundle.fingerprints()[measured[0]["fingerprint_id"]]["values"]
+    assert [row["status"] for row in measured] == ["done"] * 2
+    assert values["visible_devices"]["value"] == "1 by UUID"
+    assert values["cpu_count"]["value"] == len(engine.gpus[0].cpus) < len(before)
+
+
+# -- engines ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_is_chosen_by_its_registered_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.FACTORIES, "simulated", lambda gpus, device: Simulated(tuple(gpus.split(","))))
+    engine = choose("simulated", gpus="GPU-x", device="cuda", say=print)
+    assert engine.capacity() == Slots(("GPU-x",), 4)
+    with pytest.raises(UsageError, match="no engine 'slurm': there are auto, docker, local, simulated"):
+        choose("slurm", gpus="all", device="cpu", say=print)
+
+
+# -- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_that_goes_away_keeps_the_rows_and_starts_nothing_more(tmp_path: Path) -> None:
+    def gone(job: str) -> None:
+        if job == "row2":
+            raise EngineGone("the engine went away")
+
+    engine = Simulated()
+    engine.failing = gone
+    with pytest.raises(EngineError, match="went away: the rows measured before are in"):
+        go(tmp_path, engine, 40)
+    (path,) = tmp_path.glob("*-evaluate")
+    found, facts = rows(path), manifest(path)
+    assert facts["status"] == "incomplete" and facts["error"] == "the engine went away"
+    assert found["row2"]["status"] == "lost" and found["row0"]["status"] == "done" and len(found) < 40
+    again = Simulated()
+    bundle, _ = go(tmp_path, again, 40, resume=True)
+    assert bundle.path == path and {row["status"] for row in rows(path).values()} == {"done"}
+    assert "row2" in {job for _, job, _, _ in again.held} and "row0" not in {job for _, job, _, _ in again.held}
+
+
+def test_an_error_of_the_bundle_stops_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Simulated(job_s=0.2)
+    add = Bundle.add
+
+    def full(bundle: Bundle, row: dict[str, Any]) -> None:
+        if row["row"] == "row3":
+            raise BundleError("cannot write", "No space left on device")
+        add(bundle, row)
+
+    monkeypatch.setattr(Bundle, "add", full)
+    with pytest.raises(BundleError, match="No space left"):
+        go(tmp_path, engine, 40)
+    (path,) = tmp_path.glob("*-evaluate")
+    assert manifest(path)["status"] == "failed" and len(engine.held) < 8
+
+
+def test_a_refused_job_fails_alone(tmp_path: Path) -> None:
+    def refuse(job: str) -> None:
+        if job == "row1":
+            raise EngineError("the engine refused a job", "no memory")
+
+    engine = Simulated()
+    engine.failing = refuse
+    _, found = go(tmp_path, engine, 6)
+    assert [row["row"] for row in found if row["status"] == "failed"] == ["row1"]
+
+
+# -- Ctrl-C -----------------------------------------------------------------------------------------------------------
+
+
+def free(state: Path) -> bool:
+    """Whether no lease is held."""
+    for file in state.glob("gpu-*.lock"):
+        with file.open("a") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+    return bool(list(state.glob("gpu-*.lock")))
+
+
+def test_ctrl_c_ends_both_jobs_and_keeps_the_rows_before(tmp_path: Path, state: Path) -> None:
+    engine = Simulated(job_s=0.1)
+    engine.failing = lambda job: os.kill(os.getpid(), signal.SIGINT) if job == "row4" else None
+    with pytest.raises(Interrupted, match=r"rows are in .*; unfinished: row\d.*--resume"):
+        go(tmp_path, engine, 30)
+    (path,) = tmp_path.glob("*-evaluate")
+    found = rows(path)
+    assert manifest(path)["status"] == "interrupted" and 3 <= len(found) <= 6
+    assert {row["status"] for row in found.values()} == {"done"}, "a job that the run ended has no row"
+    assert free(state)
+    bundle, _ = go(tmp_path, Simulated(job_s=0.01), 30, resume=True)
+    assert bundle.path == path and sorted(rows(path)) == sorted(bundle.manifest["plan"])
+
+
+def test_a_second_ctrl_c_kills_what_does_not_end(tmp_path: Path) -> None:
+    """The job ignores `halt`, as a container does whose engine is slow, and ends when it is killed."""
+    killed = threading.Event()
+
+    class Deaf(Simulated):
+        def halt(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def kill(self) -> None:
+            killed.set()
+
+        def attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
+            os.kill(os.getpid(), signal.SIGINT)
+            killed.wait(20)
+            yield Outcome(jobs[0].id, "failed", error="killed")
+            return ""
+
+    begin = time.monotonic()
+    with pytest.raises(Interrupted):
+        go(tmp_path, Deaf(GPUS[:1]), 2)
+    (path,) = tmp_path.glob("*-evaluate")
+    assert killed.is_set() and time.monotonic() - begin < 10 and manifest(path)["status"] == "interrupted"
+
+
+def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        engine = Simulated(job_s=0.01)
+        engine.failing = lambda job: os.kill(os.getpid(), signal.SIGINT)
+        _, found = go(tmp_path, engine, 3)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(found) == 3
+
+
+HANGING = """
+import pathlib, sys
+from repro.engines import resources
+from repro.engines.local import LocalEngine
+from repro.errors import ReproError
+from repro.fixtures import store
+from repro.problems import catalogue
+from repro.runs.loop import execute, open_bundle
+from repro.runs.progress import Progress
+from repro.runs.rows import Row
+from repro.studies import evaluation
+
+results = pathlib.Path(sys.argv[1])
+engine = LocalEngine(gpus="none", device="cpu")
+engine.gpus = resources.leases(["GPU-a", "GPU-b"])
+problem = catalogue.load("L1_36", size="smoke")
+hang = b"import time\\nopen('hangs', 'w').close()\\ntime.sleep(600)\\n"
+options = evaluation.JudgeOptions(timing=False)
+rows = [Row(n, evaluation.job(n, problem, [evaluation.Submission("hang", hang, "ModelNew")], results, engine, options))
+        for n in ("a", "b", "c")]
+bundle = open_bundle(results, "evaluate", rows, {}, Progress(), resume=False)
+try:
+    execute(rows, engine, bundle, Progress(), lambda row: "")
+except ReproError as error:
+    print(error)
+    sys.exit(error.exit_code)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_no_process_folder_or_lease_of_two_real_jobs(judge_tool: Tool) -> None:
+    tool = judge_tool
+    env = CLEAN_ENV | {"TMPDIR": str(tool.tmp), "REPRO_STATE": str(tool.tmp / "state")}
+    process = subprocess.Popen(
+        ["env", "--default-signal=INT", sys.executable, "-c", HANGING, str(tool.results)],
+        cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while len(list(tool.tmp.rglob("hangs"))) < 2:
+        assert time.monotonic() < deadline and process.poll() is None, "two solutions at once"
+        time.sleep(0.1)
+    assert not free(tool.tmp / "state")
+    os.killpg(process.pid, signal.SIGINT)
+    done = tool.finish(process)
+    assert done.code == 130 and "interrupted: 0 of 3 rows" in done.out and "unfinished: a, b, c" in done.out
+    assert not tool.processes() and not list(tool.tmp.glob("repro-*")) and free(tool.tmp / "state")
+
+
+# -- killed -----------------------------------------------------------------------------------------------------------
+
+WRITER = """
+import pathlib, sys
+sys.path += [{tests!r}]
+from test_schedule import Simulated, planned
+from repro.runs.loop import execute, open_bundle
+from repro.runs.progress import Progress
+
+bundle = open_bundle(pathlib.Path(sys.argv[1]), "evaluate", planned(400), {{}}, Progress(quiet=True), resume=True)
+print("begun", flush=True)
+execute(planned(400), Simulated(job_s=0.01), bundle, Progress(quiet=True), lambda row: "", together=7)
+bundle.finish("complete")
+"""
+
+
+@pytest.mark.slow
+def test_two_gpus_killed_at_random_points_and_resumed_measure_every_row_once(tmp_path: Path) -> None:
+    dice = random.Random(2611)
+    program = WRITER.format(tests=str(ROOT / "tests" / "runs"))
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    command = [sys.executable, "-c", program, str(tmp_path / "results")]
+    for _ in range(8):
+        with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None and process.stdout.readline() == "begun\n"
+            time.sleep(dice.uniform(0, 0.2))
+            process.kill()
+    assert subprocess.run(command, cwd=ROOT, env=env, check=False).returncode == 0
+    (path,) = (tmp_path / "results").iterdir()
+    written = [json.loads(line)["row"] for line in (path / "rows.jsonl").read_text().splitlines()]
+    assert len(manifest(path)["attempts"]) == 9 and manifest(path)["status"] == "complete"
+    assert len(written) == len(set(written)) and sorted(written) == sorted(manifest(path)["plan"])
+
+
+# -- work of other kinds ----------------------------------------------------------------------------------------------
+
+
+def test_pieces_of_work_begin_in_order_and_no_more_run_than_workers(tmp_path: Path) -> None:
+    bundle = open_bundle(tmp_path, "evaluate", planned(1), {}, Progress(quiet=True), resume=False)
+    schedule = Schedule(Simulated(), bundle, Progress(quiet=True), lambda row: "", [])
+    begun: list[int] = []
+    working, most = [0], [0]
+    lock = threading.Lock()
+
+    def piece(number: int) -> None:
+        with lock:
+            begun.append(number)
+            working[0] += 1
+            most[0] = max(most[0], working[0])
+        time.sleep(0.01)
+        with lock:
+            working[0] -= 1
+
+    schedule.run([lambda n=n: piece(n) for n in range(12)], 3)  # type: ignore[misc]
+    assert begun == list(range(12)) and most[0] == 3
