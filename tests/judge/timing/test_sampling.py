@@ -467,6 +467,24 @@ def test_one_clock_that_is_far_off_is_no_bad_luck() -> None:
     assert not sampling.marginal(found) and sampling.marginal({"gated": found["gated"]}) and not sampling.marginal({})
 
 
+def test_two_slow_seals_alone_are_measured_again_before_they_reject() -> None:
+    """Seen on an H100: of an honest kernel's ten gated seals none was long, and both of those with other inputs were."""
+
+    def timed(other_seals_ms: list[float]) -> Series:
+        found = series([10.6] * 10, way_ms=USUAL)
+        found.other = [replace(found.gated[0], seal_ms=ms) for ms in other_seals_ms]
+        return found
+
+    trusted = [timed([0.98, 0.89])]
+    first = sampling.excesses(timed([1.34, 5.37]), trusted)
+    assert first["seal, other"].over_ms == pytest.approx(0.36) and sampling.marginal(first)
+    assert sampling.disagreement(timed([1.34, 5.37]), trusted)
+    assert sampling.disagreement(timed([0.9, 1.0]), trusted, before=first) == ""
+    assert "longer to seal" in sampling.disagreement(timed([1.34, 1.5]), trusted, before=first), "long again"
+    many = sampling.excesses(timed([1.34] * 3), [timed([0.98] * 3)])
+    assert not sampling.marginal(many), "three calls and more have a median"
+
+
 def test_without_trusted_variants_there_is_no_disagreement() -> None:
     assert sampling.disagreement(Series(), TRUSTED) == "" == sampling.disagreement(series([0.1] * 40, way_ms=9.0), [])
 
