@@ -44,7 +44,7 @@ AT_WORK = --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
 # What this job's environment must hold: the host of containers needs no torch.
 NEEDS = $(if $(filter docker,$(CHOSEN)),host,local)
 
-.PHONY: help setup image doctor fixtures run benchmark claims report verify test test-all test-slow test-docker test-clock test-gpu check docs clean requirements
+.PHONY: help setup image doctor fixtures run benchmark claims report verify test test-all test-slow test-docker test-clock test-gpu check docs ptx clean requirements
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -168,6 +168,10 @@ check: $(VENV)/.dev
 # Writes the generated parts of the documents and the published report again.
 docs: $(VENV)/.dev
 	REPRO_UPDATE_DOCS=1 $(VENV)/bin/python -m pytest -q tests/docs/test_docs.py tests/knowledge/test_knowledge.py -k "generated or figures"
+
+# Compiles the judge's CUDA kernels to the PTX that is shipped beside them, by torch's NVRTC, without a GPU.
+ptx: $(VENV)/.local
+	PYTHONPATH=. $(PY) tests/compile_ptx.py
 
 requirements: $(VENV)/.uv
 	for set in core host image agents leeroopedia dev uv; do \

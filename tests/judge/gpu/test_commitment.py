@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import compile_ptx
 import pytest
 import torch
 import triton
@@ -226,15 +227,15 @@ def test_dimensions_of_one_element_lie_anywhere() -> None:
 
 # -- the kernel, without a GPU -----------------------------------------------------------------------------------------
 
-PTX = {name: Path(driver.__file__).with_name(f"{name}.ptx").read_text() for name in ("digest", "gate")}
-INSTRUCTION = re.compile(r"^(?:@(?P<not>!?)(?P<if>%\w+) )?(?P<op>[\w.]+)(?: (?P<rest>.*))?;$")
+PTX = {name: (compile_ptx.FOLDER / f"{name}.ptx").read_text() for name in compile_ptx.KERNELS}
+INSTRUCTION = re.compile(r"^(?:@(?P<not>!?)(?P<if>%\w+)\s+)?(?P<op>[\w.]+)(?:\s+(?P<rest>.*))?;$")
 COMPUTED: dict[str, Callable[..., int]] = {
-    "mov": lambda a: a, "cvta": lambda a: a, "add": lambda a, b: a + b, "xor": lambda a, b: a ^ b,
+    "mov": lambda a: a, "cvt": lambda a: a, "cvta": lambda a: a, "add": lambda a, b: a + b, "xor": lambda a, b: a ^ b,
     "or": lambda a, b: a | b, "and": lambda a, b: a & b, "shr": lambda a, b: a >> b, "shl": lambda a, b: a << b,
     "mul": lambda a, b: a * b, "mad": lambda a, b, c: a * b + c,
 }  # fmt: skip
 COMPARED: dict[str, Callable[[int, int], bool]] = {
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "ge": lambda a, b: a >= b, "le": lambda a, b: a <= b,
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "ge": lambda a, b: a >= b, "gt": lambda a, b: a > b,
     "lt": lambda a, b: a < b,
 }  # fmt: skip
 
@@ -243,7 +244,8 @@ def program(name: str) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
     """A kernel's instructions, and where its labels are."""
     lines: list[tuple[Any, ...]] = []
     labels: dict[str, int] = {}
-    for line in (line.split("//")[0].strip() for line in PTX[name].split("{", 1)[1].rsplit("}", 1)[0].splitlines()):
+    body = PTX[name].split("{", 1)[1].rsplit("}", 1)[0]
+    for line in (line.split("//")[0].strip() for line in body.splitlines()):
         if line.endswith(":"):
             labels[line[:-1]] = len(lines)
         elif line and not line.startswith("."):
@@ -262,7 +264,9 @@ class Thread:
         self.registers: dict[str, int] = dict(values)
 
     def of(self, name: str) -> int:
-        return self.registers[name] if name in self.registers else int(name, 0)
+        """The value of a register, a number, or a register plus a number."""
+        name, _, more = name.partition("+")
+        return (self.registers[name] if name in self.registers else int(name, 0)) + int(more or 0)
 
     def run(self) -> Iterator[None]:
         at = 0
@@ -273,7 +277,7 @@ class Thread:
                 continue
             if op == "ret":
                 return
-            if op == "bra":
+            if op in ("bra", "bra.uni"):
                 at = self.labels[names[0]]
             elif op == "bar.sync":
                 yield
@@ -297,13 +301,14 @@ class Thread:
                     assert isinstance(space, bytearray)
                     space[place : place + size] = self.of(word).to_bytes(size, "little")
         elif kind == "setp":
+            assert op[1] in ("eq", "ne") or op[2].startswith("u"), "the registers hold unsigned numbers"
             self.registers[names[0]] = COMPARED[op[1]](self.of(names[1]), self.of(names[2]))
         elif kind == "shf":
             low, high, by = (self.of(name) for name in names[1:])
             assert op[1:] == ["l", "wrap", "b32"] and low == high
             self.registers[names[0]] = turned(low, by)
         else:
-            wide = 64 if "wide" in op else bits
+            wide = 2 * bits if "wide" in op else int(op[1][1:]) if kind == "cvt" else bits
             self.registers[names[0]] = COMPUTED[kind](*(self.of(name) for name in names[1:])) % (1 << wide)
 
 
@@ -311,8 +316,9 @@ def followed(memory: bytes, turns: int, first: int, key: bytes) -> bytes:
     """What the kernel writes, thread by thread."""
     code, blocks = program("digest"), -(-len(memory) // (turns * commitment.TURN_BYTES))
     out = bytearray(16 * blocks)
-    k = {f"k{i}": int.from_bytes(key[4 * i : 4 * i + 4], "little") for i in range(4)}
-    values = k | {"data": 0, "bytes": len(memory), "turns": turns, "first": first & WORD, "states": 0, "shared": 0}
+    words = [int.from_bytes(key[4 * i : 4 * i + 4], "little") for i in range(4)]
+    parameters = (0, len(memory), turns, first & WORD, *words, 0)  # memory and states begin at address 0
+    values = {f"digest_param_{i}": value for i, value in enumerate(parameters)} | {"_ZZ6digestE6shared": 0}
     for block in range(blocks):
         shared = bytearray(4096)
         threads = [Thread(code, values | {"%ctaid.x": block, "%tid.x": lane}, memory, shared, out).run()
@@ -325,10 +331,15 @@ def followed(memory: bytes, turns: int, first: int, key: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("count, turns, first", [(1, 1, 0), (4099, 1, 3), (8190, 2, 0), (8216, 2, WORD - 1)])
-def test_the_kernel_as_written_computes_the_states(count: int, turns: int, first: int) -> None:
+def test_the_kernel_as_shipped_computes_the_states(count: int, turns: int, first: int) -> None:
     """Every instruction of it, by all threads of each block: whole and partial loads, several turns, an edge."""
     values = drawn("uint8", count)
     assert followed(raw(values), turns, first, KEY) == commitment.states(values, turns, first, KEY)
+
+
+@pytest.mark.parametrize("name", PTX)
+def test_the_ptx_that_is_shipped_is_made_from_the_source_beside_it(name: str) -> None:
+    assert compile_ptx.compile_ptx(compile_ptx.FOLDER / f"{name}.cu") == PTX[name]
 
 
 @pytest.mark.parametrize("name", PTX)
