@@ -468,7 +468,7 @@ def test_one_clock_that_is_far_off_is_no_bad_luck() -> None:
 
 
 def test_two_slow_seals_alone_are_measured_again_before_they_reject() -> None:
-    """Seen on an H100: of an honest kernel's ten gated seals none was long, and both of those with other inputs were."""
+    """Seen on an H100: none of an honest kernel's ten gated seals was long; both of those with other inputs were."""
 
     def timed(other_seals_ms: list[float]) -> Series:
         found = series([10.6] * 10, way_ms=USUAL)
