@@ -315,26 +315,19 @@ def command_line() -> str:
 
 
 def rooms() -> str:
-    """Every package of the tool with its purpose and modules, then the modules beside them, from their docstrings."""
-    packages, modules = [], []
-    for path in sorted((config.ROOT / "repro").iterdir()):
-        if (path / "__init__.py").exists():
-            names = sorted(file.stem for file in path.glob("*.py") if not file.stem.startswith("__"))
-            inside = sorted(folder.name + "/" for folder in path.iterdir() if (folder / "__init__.py").exists())
-            packages.append([f"`{path.name}/`", _purpose(path / "__init__.py"), " ".join(names + inside)])
-        elif path.suffix == ".py" and not path.stem.startswith("__"):
-            modules.append([f"`{path.name}`", _purpose(path)])
-    judge = [
-        [f"`judge/{file.name}`", _purpose(file)]
-        for file in sorted((config.ROOT / "repro" / "judge").glob("*.py"))
-        if not file.stem.startswith("__")
+    """Every folder of the tool with its purpose, then every file of each, from their docstrings."""
+    package = config.ROOT / "repro"
+    folders = sorted(init.parent for init in package.rglob("__init__.py") if init.parent != package)
+    names = {folder: f"{folder.relative_to(package)}/" for folder in folders}
+    parts = [
+        table([[f"`{names[folder]}`", _purpose(folder / "__init__.py")] for folder in folders], ["room", "purpose"])
     ]
-    tables = [
-        table(packages, ["room", "purpose", "modules"]),
-        table(modules, ["file", "purpose"]),
-        table(judge, ["file of the judge", "purpose"]),
-    ]
-    return "\n\n".join(tables)
+    for folder in (package, *folders):
+        files = [file for file in sorted(folder.glob("*.py")) if not file.stem.startswith("__")]
+        if files:
+            rows = [[f"`{file.name}`", _purpose(file)] for file in files]
+            parts.append(table(rows, [f"`{names.get(folder, 'repro/')}`", "purpose"]))
+    return "\n\n".join(parts)
 
 
 def _purpose(file: Path) -> str:
