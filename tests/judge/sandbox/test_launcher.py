@@ -109,9 +109,9 @@ class ModelNew:
 REACH = """
 import os
 
-tries = [lambda: os.kill({fork server}, 9), lambda: os.kill(-{fork server}, 9), lambda: os.kill({fork server}, 0),
-         lambda: open("/proc/{fork server}/mem", "rb"), lambda: open("/proc/{fork server}/mem", "r+b"),
-         lambda: os.readlink("/proc/{fork server}/fd/0"), lambda: open("/proc/{fork server}/environ", "rb").read()]
+tries = [lambda: os.kill({forkserver}, 9), lambda: os.kill(-{forkserver}, 9), lambda: os.kill({forkserver}, 0),
+         lambda: open("/proc/{forkserver}/mem", "rb"), lambda: open("/proc/{forkserver}/mem", "r+b"),
+         lambda: os.readlink("/proc/{forkserver}/fd/0"), lambda: open("/proc/{forkserver}/environ", "rb").read()]
 for number, attempt in enumerate(tries):
     try:
         attempt()

@@ -445,17 +445,17 @@ def test_a_cell_finds_the_state_of_the_machine(monkeypatch: pytest.MonkeyPatch) 
 
 SHAPES = """
 import sys
-from repro import inputs, problems
+from repro.problems import catalogue, plan
 from repro.problems.meta import output_spec
 
-problem = problems.load("L1_36", size="smoke")
-plan = inputs.plan(problem)
-first = output_spec(plan, inputs.weights(problem, plan.module))
+problem = catalogue.load("L1_36", size="smoke")
+planned = plan.plan(problem)
+first = output_spec(planned, plan.weights(problem, planned.module))
 assert "torch._dynamo" not in sys.modules, "the stand-in is gone, and nothing imported the real one"
 import torch
 import torch._dynamo
 
-assert output_spec(plan, inputs.weights(problem, plan.module)) == first
+assert output_spec(planned, plan.weights(problem, planned.module)) == first
 square = lambda x: torch.mean(x**2)
 assert float(torch.compile(square, backend="eager")(torch.ones(3))) == 1.0
 """
