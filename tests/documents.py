@@ -14,6 +14,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,15 @@ from repro.cli.main import GROUPS, parser
 from repro.judge.timing import intervals
 from repro.problems import catalogue
 from repro.records import wording
+from repro.records.base import NON_FINITE, Record
+from repro.records.fingerprint import Fingerprint
+from repro.records.fixture import FixtureRecord
+from repro.records.manifest import Manifest
+from repro.records.profile import ProfileResult
+from repro.records.result import JudgeResult
+from repro.records.row import Row
+from repro.records.statement import Statement
+from repro.records.verdict import Verdict
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
 RUN = PUBLISHED / "h200-pinned" / "20261123T130313Z-run"
@@ -338,18 +348,40 @@ def _purpose(file: Path) -> str:
 
 # -- JSON -----------------------------------------------------------------------------------------------------------
 
-SCHEMAS = config.ROOT / "repro" / "bundle" / "schemas"
+# Files of a bundle and results of jobs: the record of each, and what it is called.
+RECORDS: dict[str, tuple[type[Record], str]] = {
+    "manifest": (Manifest, "manifest.json of a bundle"),
+    "row": (Row, "one line of rows.jsonl"),
+    "judge-result": (JudgeResult, "`result` of a row that judged solutions"),
+    "fixture": (FixtureRecord, "`result` of a row of `fixtures`, and the file below fixtures/"),
+    "profile-result": (ProfileResult, "`result` of a row of `benchmark --profile`"),
+    "fingerprint": (Fingerprint, "one file of fingerprints/"),
+    "statement": (Statement, "statement.json of a bundle"),
+}
+SCHEMAS = config.ROOT / "docs" / "schemas"
+
+
+def schema(name: str) -> str:
+    """The JSON schema of a record. What relates several fields is checked by `repro verify` and not in it."""
+    found = RECORDS[name][0].model_json_schema()
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:repro:schema:{name}:2"}
+    return json.dumps(head | found, indent=1, ensure_ascii=False) + "\n"
 
 
 def schema_tables() -> str:
-    """Every schema of a bundle's files as a table of fields."""
+    """Every record as a table of fields."""
     parts = []
-    for file in sorted(SCHEMAS.glob("*.json")):
-        schema = json.loads(file.read_text())
-        about = f"{schema.get('description', '')} Schema: [{file.name}]({link(file, config.ROOT / 'docs')})."
-        rows = list(_fields(schema, schema, ""))
-        parts.append(f"### {schema['title']}\n\n{about}\n\n{table(rows, ['field', 'type', 'required', 'meaning'])}")
+    for name, (model, title) in RECORDS.items():
+        found = model.model_json_schema()
+        told = " ".join(found["description"].split())
+        about = f"{told} Schema: [{name}.json](schemas/{name}.json)."
+        rows = list(_fields(found, found, ""))
+        parts.append(f"### {title}\n\n{about}\n\n{table(rows, ['field', 'type', 'required', 'meaning'])}")
     return "\n\n".join(parts)
+
+
+# Records within these have tables of their own.
+ELSEWHERE = ("Verdict", "JudgeResult", "ProfileResult", "FixtureRecord", "Observed")
 
 
 def _fields(schema: dict[str, Any], root: dict[str, Any], path: str, depth: int = 0) -> Any:
@@ -361,13 +393,15 @@ def _fields(schema: dict[str, Any], root: dict[str, Any], path: str, depth: int 
         where = f"{path}{name}"
         yield [f"`{where}`", _type(each, root), "yes" if name in required else "", _cell(each.get("description", ""))]
         inner = _inner(each, root)
-        if inner is not None and depth < 4:
+        if inner is not None and depth < 3 and inner[1]["title"] not in ELSEWHERE:
             yield from _fields(inner[1], root, f"{where}{inner[0]}", depth + 1)
 
 
 def _inner(schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
     for option in [schema, *schema.get("anyOf", [])]:
         option = _resolved(option, root)
+        if "oneOf" in option:
+            return None
         if option.get("properties"):
             return ".", option
         for key, sign in (("items", "[]."), ("additionalProperties", ".*.")):
@@ -389,8 +423,11 @@ def _type(schema: dict[str, Any], root: dict[str, Any]) -> str:
         return f"`{json.dumps(schema['const'])}`"
     if "enum" in schema:
         return " ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
-    if "anyOf" in schema:
-        return " or ".join(_type(_resolved(option, root), root) for option in schema["anyOf"])
+    if {"enum": list(NON_FINITE)} in schema.get("anyOf", []):
+        return "number"  # the page's head says how a number is written that is not finite
+    if "anyOf" in schema or "oneOf" in schema:
+        options = [_type(_resolved(option, root), root) for option in schema.get("anyOf", []) + schema.get("oneOf", [])]
+        return " or ".join(dict.fromkeys(options))
     if isinstance(schema.get("type"), list):
         return " or ".join(schema["type"])
     if schema.get("type") == "array" and "items" in schema:
@@ -402,40 +439,6 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-# What one result says, by name; a field that a result has and this table lacks fails the test, and the other way round.
-RESULT = {
-    "problem": "the problem's id; `@bf16` for the artifact study",
-    "solution": "the solution's file name without its suffix",
-    "verdict": "`correct` `incorrect` `rejected` `error` `timeout` `inconclusive`",
-    "reasons": "list of `{code, detail, trial}`; codes: [judging.md](judging.md#reason-codes)",
-    "precision_class": "`fp32`, `tf32` or `bf16`, as measured; null unless correct",
-    "rel_l2": "the largest relative L2 distance to the fp64 reference over all trials",
-    "legacy": "`allclose_1e-2` and `allclose_1e-4`: whether the published comparison would pass",
-    "distances": "trial kind -> list of `{rel_l2, max, row}`",
-    "neighbour": "the verdict at the neighbouring shape; informs only",
-    "time_ms": "device time: `{median, ci95, iqr, n}`; null with `time_reason`",
-    "time_reason": "why there is no time",
-    "latency_ms": "from a waiting host to a finished result: `{median, ci95, iqr, n}`",
-    "hot_ms": "calls back to back on the same inputs",
-    "speedup": "`eager`, `compile`, `best_same_class`, each `{ratio, ci95, at_least, word, …}`",
-    "speedup_all": "the same for every baseline",
-    "word": "`FAST` `SLOW` `SAME` `AMBIGUOUS` `UNCONFIRMED`: against the best baseline of the same class",
-    "floor_ms": "the time that this GPU's measured ceilings allow",
-    "floor_fraction": "`floor_ms` over the median time",
-    "floor_reason": "why there is no floor",
-    "own_kernel_share": "share of GPU time in kernels that the source defines, 0 to 1",
-    "own_kernel_share_reason": "why it is not known",
-    "kernel_shares": "share of GPU time by kind of kernel",
-    "labels": "what the source uses: `triton`, `cuda_graph`, `torch_fallback`, …",
-    "trust": "`audited` or `dev`",
-    "separation": "`user`, `process` or `none`: what lay between judge and solution",
-    "confined": "restriction -> `applied`, or why the kernel refused it",
-    "measurement": "whether times are measurements; false on the CPU",
-    "memory": "peak memory of the solution's process and of the GPU, bytes",
-    "modes": "global torch modes before and after the call, as the solution's process reports them",
-}
-
-
 def reason_table() -> str:
     """Every reason code with what is printed for it and what to do."""
     rows = []
@@ -445,15 +448,10 @@ def reason_table() -> str:
     return table(rows, ["code", "printed", "what to do"])
 
 
-def result_fields() -> set[str]:
-    """The fields of every result in the published run."""
-    return {name for row in Bundle.open(RUN).rows.values() for entry in row["result"]["results"] for name in entry}
-
-
 def result_table() -> str:
     """The fields of one result of `evaluate --json`."""
-    found = result_fields()
-    return table([[f"`{name}`", text] for name, text in RESULT.items() if name in found], ["field", "meaning"])
+    found = Verdict.model_fields.items()
+    return table([[f"`{name}`", str(field.description)] for name, field in found], ["field", "meaning"])
 
 
 # -- the picture ----------------------------------------------------------------------------------------------------
@@ -523,7 +521,10 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/judging.md": {"reasons": reason_table},
     "docs/json.md": {"result": result_table, "schemas": schema_tables},
 }
-FILES: dict[str, Callable[[], str]] = {"docs/speedups.svg": picture}
+FILES: dict[str, Callable[[], str]] = {
+    "docs/speedups.svg": picture,
+    **{f"docs/schemas/{name}.json": partial(schema, name) for name in RECORDS},
+}
 
 
 def block(name: str) -> re.Pattern[str]:

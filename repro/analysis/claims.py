@@ -18,6 +18,8 @@ from repro.analysis.records import Extra, Interval, Measured, Record, interval, 
 from repro.artifacts import layout
 from repro.judge.timing import intervals
 from repro.records import wording
+from repro.records.benchmark import Round
+from repro.records.profile import Profile
 
 SCHEMA_VERSION = 2
 REPRODUCED, DIFFERS, AMBIGUOUS = "REPRODUCED", "DIFFERS", "AMBIGUOUS"
@@ -283,7 +285,7 @@ def _by_protocol(claim: Claim, record: Record, band: Band) -> Side:
     ms = {name: record.published_ms.get(name) for name in (claim.variant, claim.over) if name}
     missing = next((name for name, value in ms.items() if not value), None)
     if missing is not None:
-        why = record.parity.get("reasons", {}).get(missing, f"no time of {TORCH.get(missing, missing)}")
+        why = record.parity.reasons.get(missing, f"no time of {TORCH.get(missing, missing)}")
         return Side(NOT_COMPARABLE, f"not measured by the published protocol: {why}")
     own = ms[claim.variant]
     assert own is not None
@@ -326,7 +328,8 @@ def _why(claim: Claim, record: Record, published: Side, judged: Side) -> str:
     if not shares:
         return ""
     name = max(shares, key=lambda each: abs(math.log(shares[each])))
-    grads = ", which leaves gradients on" if record.parity.get("grad") and name in ("eager", "compile") else ""
+    on = record.parity is not None and record.parity.grad and name in ("eager", "compile")
+    grads = ", which leaves gradients on" if on else ""
     times = f"{shares[name]:.2f} times as long" if shares[name] > 1 else f"{100 * shares[name]:.0f} % of the time"
     return f"by the published protocol{grads}, {TORCH.get(name, name)} takes {times}"
 
@@ -362,10 +365,12 @@ def _extra(claim: Claim, bundle: Measured) -> Trial | None:
     why_not = "its kernels are those that ship here, not the published ones" if bundle.shipped else found.why_not
     if why_not:
         return _untried(claim, bundle, found, why_not)
-    return _running_best(claim, bundle, found) if rounds else _profiled(claim, bundle, found)
+    if rounds:
+        return _running_best(claim, bundle, bundle.rounds[claim.number or 0])
+    return _profiled(claim, bundle, bundle.profiles[claim.number or 0])
 
 
-def _running_best(claim: Claim, bundle: Measured, found: Extra) -> Trial:
+def _running_best(claim: Claim, bundle: Measured, found: Extra[Round]) -> Trial:
     """Judge the fastest kernel by the end of a round: its time, or on another machine its speedup over the input's."""
     until = int(claim.part.removeprefix("round "))
     away = claim.elsewhere(_values(bundle, found.fingerprint))
@@ -374,30 +379,31 @@ def _running_best(claim: Claim, bundle: Measured, found: Extra) -> Trial:
         assert claim.base is not None
         ratio = claim.base / claim.value
         band = Band(ratio, "x", ratio * (1 - claim.ratio_tolerance), ratio * (1 + claim.ratio_tolerance))
-    entries = [each for each in found.entries if 0 < each["round"] <= until]
-    given = next((each for each in found.entries if each["round"] == 0), None)
-    theirs = {each["round"]: each["published_protocol_ms"] for each in entries if each["published_protocol_ms"]}
-    base = given["published_protocol_ms"] if given else None
+    entries = [each for each in found.entries if 0 < each.round <= until]
+    given = next((each for each in found.entries if each.round == 0), None)
+    theirs = {each.round: each.published_protocol_ms for each in entries if each.published_protocol_ms}
+    base = given.published_protocol_ms if given else None
     if not theirs or (away and not base):
         published = Side(NOT_COMPARABLE, "not measured by the published protocol: --parity was not given, or no time")
     else:
         best = min(theirs, key=lambda number: theirs[number])
         value = base / theirs[best] if away and base else theirs[best]
         published = _compared(_exactly(value), band, f"round {best}: ")
-    own = {each["round"]: each for each in entries if each["verdict"] == "correct" and each["time_ms"]}
-    wrong = [each for each in entries if each["verdict"] in WRONG]
-    difference = f"round {wrong[0]['round']} is {wrong[0]['why']}" if wrong else ""
-    if given and given["verdict"] in WRONG:
-        difference = f"the input kernel is {given['why']}"
+    own = {each.round: each for each in entries if each.verdict == "correct" and each.time_ms}
+    ms = {number: each.time_ms.median for number, each in own.items() if each.time_ms}
+    wrong = [each for each in entries if each.verdict in WRONG]
+    difference = f"round {wrong[0].round} is {wrong[0].why}" if wrong else ""
+    if given and given.verdict in WRONG:
+        difference = f"the input kernel is {given.why}"
     if not own:
         judged = Side(DIFFERS, f"no kernel is correct by round {until}: {difference or 'none was judged'}") if wrong \
             else Side(NOT_COMPARABLE, "not measured: no round has a time")  # fmt: skip
-    elif away and given and given["verdict"] in WRONG:
-        reason = f"on another machine a ratio to the input kernel is compared, and that kernel is {given['why']}"
+    elif away and given and given.verdict in WRONG:
+        reason = f"on another machine a ratio to the input kernel is compared, and that kernel is {given.why}"
         judged = Side(NOT_COMPARABLE, reason)
     else:
-        best = min(own, key=lambda number: own[number]["time_ms"]["median"])
-        value_of = interval(own[best]["over_input"], "ratio") if away else interval(own[best]["time_ms"], "median")
+        best = min(ms, key=lambda number: ms[number])
+        value_of = interval(own[best].over_input) if away else interval(own[best].time_ms)
         judged = Side(NOT_COMPARABLE, "not measured: no ratio to the input kernel") if value_of is None \
             else _compared(value_of, band, f"round {best}: ")  # fmt: skip
     notes = [f"kernels of the folder {bundle.parameters.get('artifacts')}, taken for the published ones"]
@@ -406,18 +412,16 @@ def _running_best(claim: Claim, bundle: Measured, found: Extra) -> Trial:
     return _trial_of(claim, bundle, found, band, published, judged, difference, notes)
 
 
-def _profiled(claim: Claim, bundle: Measured, found: Extra) -> Trial:
+def _profiled(claim: Claim, bundle: Measured, found: Extra[Profile]) -> Trial:
     """Judge a profiler's figure: in the dtype that fits as published, in the timed dtype as judged."""
     kernel = PROFILED[claim.part]
     band = _band(claim)
-    of = {each["dtype"]: each for each in found.entries if each["kernel"] == kernel}
-    totals = {dtype: of[dtype]["totals"] for dtype in DTYPES if dtype in of and of[dtype]["state"] == "profiled"}
+    of: dict[str, Profile] = {each.dtype: each for each in found.entries if each.kernel == kernel}
+    totals = {dtype: told.totals for dtype in DTYPES if (told := of.get(dtype)) and told.state == "profiled"}
     values = {
-        dtype: told[claim.metric] * claim.scale for dtype, told in totals.items() if told[claim.metric] is not None
+        dtype: figure * claim.scale for dtype, told in totals.items() if (figure := told[claim.metric]) is not None
     }
-    failed = [
-        f"{told['state'].replace('_', ' ')}: {told['why']}" for told in of.values() if told["state"] != "profiled"
-    ]
+    failed = [f"{told.state.replace('_', ' ')}: {told.why}" for told in of.values() if told.state != "profiled"]
     why = failed[0] if failed else "the profiler gave no value"
     published = judged = Side(NOT_COMPARABLE, f"not profiled: {why}")
     if values:
@@ -538,14 +542,14 @@ def _values(bundle: Measured, fingerprint: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _untried(claim: Claim, bundle: Measured, found: Record | Extra | None, reason: str) -> Trial:
+def _untried(claim: Claim, bundle: Measured, found: Record | Extra[Any] | None, reason: str) -> Trial:
     side = Side(NOT_COMPARABLE, reason)
     found = found or next(iter(bundle.records.values()), None)
     return _trial_of(claim, bundle, found, _band(claim), side, side)
 
 
 def _trial_of(
-    claim: Claim, bundle: Measured, found: Record | Extra | None, band: Band, published: Side, judged: Side,
+    claim: Claim, bundle: Measured, found: Record | Extra[Any] | None, band: Band, published: Side, judged: Side,
     difference: str = "", notes: Iterable[str] = (),
 ) -> Trial:  # fmt: skip
     if found is None:

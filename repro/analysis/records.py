@@ -7,19 +7,25 @@ a throttled GPU are not measurements: each record says so, with the reason.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 from repro import fingerprint
 from repro.artifacts import layout
 from repro.bundle.write import Bundle
 from repro.errors import BundleError, UsageError
 from repro.judge.timing.speedups import noise
+from repro.records.benchmark import Round
+from repro.records.profile import Profile
+from repro.records.result import JudgeResult, Parity
+from repro.records.row import Row
+from repro.records.verdict import Ratio, Summary
 from repro.studies import artifact_study, evaluation
 
 VERBS = ("run", "evaluate", "benchmark")
 # The edges of an interval of zero width may differ from its value by some roundings.
 ROUNDING = 1e-9
+E = TypeVar("E", Round, Profile)
 
 
 @dataclass(frozen=True)
@@ -45,18 +51,15 @@ class Interval:
         return {"value": self.value, "ci95": [self.low, self.high]}
 
 
-def interval(found: dict[str, Any] | None, name: str) -> Interval | None:
-    """Return the interval of an entry's `median` (ms) or `ratio`; None without an entry.
+def interval(found: Summary | Ratio | None) -> Interval | None:
+    """Return the interval of a time (ms) or a ratio; None without one.
 
     Raises BundleError if it is not three positive numbers in order.
     """
-    if not found:
+    if found is None:
         return None
-    try:
-        low, high = map(float, found["ci95"])
-        value = float(found[name])
-    except (KeyError, TypeError, ValueError) as error:
-        raise BundleError(f"a {name} without an interval", str(error)) from error
+    value, name = (found.median, "median") if isinstance(found, Summary) else (found.ratio, "ratio")
+    low, high = found.ci95
     if not (0 < low <= value * (1 + ROUNDING) and value <= high * (1 + ROUNDING) and math.isfinite(high)):
         raise BundleError(f"a {name} outside of its interval", f"{value} in [{low}, {high}]")
     return Interval(value, min(low, value), max(high, value))
@@ -69,7 +72,7 @@ class Record:
     key: equal for the same thing in two bundles. problem: the problem's key (`L1_36@bf16`). verdict: "" for a baseline.
     speedups: baseline -> solution's speedup over it. words: baseline -> the judge's word. best: the baseline of
     `best_same_class`. noise: how far from 1 the row's A/A control reaches, as a log. parity: what the published
-    protocol gave in this row (`judge.timing.published_protocol.measure`), or {}. judged_ms: median time (ms) of every
+    protocol gave in this row (`judge.timing.published_protocol.measure`), or None. judged_ms: median time (ms) of every
     variant of the row.
     why_not: why its times are not a measurement, or "".
     """
@@ -89,7 +92,7 @@ class Record:
     number: int | None = None
     noise: float = 0.0
     converged: bool = True
-    parity: dict[str, Any] = field(default_factory=dict)
+    parity: Parity | None = None
     judged_ms: dict[str, float] = field(default_factory=dict)
     fingerprint: str = ""
     why_not: str = ""
@@ -97,18 +100,17 @@ class Record:
     @property
     def published_ms(self) -> dict[str, float | None]:
         """Return the row's times (ms) by the published protocol, of each variant."""
-        found: dict[str, float | None] = self.parity.get("times_ms", {})
-        return found
+        return self.parity.times_ms if self.parity else {}
 
 
 @dataclass(frozen=True)
-class Extra:
+class Extra(Generic[E]):
     """What `benchmark` measured of an artifact beside its kernels: its rounds, or its profiles.
 
-    entries: of `benchmark.rounds`, or a row's `profiles`. why_not: why nothing in it is a measurement, or "".
+    why_not: why nothing in it is a measurement, or "".
     """
 
-    entries: list[dict[str, Any]]
+    entries: list[E]
     fingerprint: str = ""
     why_not: str = ""
 
@@ -130,8 +132,8 @@ class Measured:
     unmeasured: dict[str, str]
     fingerprints: dict[str, dict[str, Any]]
     why_not: str
-    rounds: dict[int, Extra] = field(default_factory=dict)
-    profiles: dict[int, Extra] = field(default_factory=dict)
+    rounds: dict[int, Extra[Round]] = field(default_factory=dict)
+    profiles: dict[int, Extra[Profile]] = field(default_factory=dict)
 
     @property
     def shipped(self) -> bool:
@@ -150,36 +152,43 @@ def read(bundle: Bundle) -> Measured:
         )  # fmt: skip
     records: dict[tuple[str, str], Record] = {}
     unmeasured: dict[str, str] = {}
-    rounds: dict[int, Extra] = {}
-    profiles: dict[int, Extra] = {}
+    rounds: dict[int, Extra[Round]] = {}
+    profiles: dict[int, Extra[Profile]] = {}
     why_not = _no_measurement(parameters)
+    rows = _rows(bundle)
     for name in manifest["plan"]:
-        row = bundle.rows.get(name)
+        row = rows.get(name)
         if row is None:
             number = layout.number(name) if manifest["verb"] == "benchmark" else None
             unmeasured[name if number is None else str(number)] = str(
                 manifest.get("error") or "the run ended before it"
             )
-        elif row["status"] != "done":
-            unmeasured[_key(row)] = f"{row['status']}: {row['error']}"
+        elif row.status != "done":
+            unmeasured[_key(row)] = f"{row.status}: {row.error}"
+        elif row.profiled and row.number is not None:
+            profiles[row.number] = Extra(row.profiled.profiles, row.fingerprint_id or "", why_not)
+        elif row.judged is None:
+            raise BundleError(f"row {name} of {bundle.path} is damaged", "it is done and holds no verdict")
+        elif row.rounds is not None and row.number is not None:
+            told = why_not or row.judged.no_measurement
+            rounds[row.number] = Extra(artifact_study.rounds(row), row.fingerprint_id or "", told)
         else:
             try:
-                result, where = row["result"], row["fingerprint_id"] or ""
-                if "profile" in row:
-                    profiles[row["number"]] = Extra(result["profiles"], where, why_not)
-                elif "rounds" in row:
-                    told = why_not or str(result.get("no_measurement", ""))
-                    rounds[row["number"]] = Extra(artifact_study.rounds(row), where, told)
-                else:
-                    records |= {record.key: record for record in _records(row, why_not)}
-            except (BundleError, KeyError, TypeError, AttributeError) as error:
-                raise BundleError(
-                    f"row {name} of {bundle.path} is damaged", f"{type(error).__name__}: {error}"
-                ) from error
+                records |= {record.key: record for record in _records(row, row.judged, why_not)}
+            except BundleError as error:
+                raise BundleError(f"row {name} of {bundle.path} is damaged", str(error)) from error
     return Measured(
         bundle.name, manifest["verb"], parameters, str(manifest.get("started", "")), manifest["status"], records,
         unmeasured, bundle.fingerprints(), why_not, rounds, profiles,
     )  # fmt: skip
+
+
+def _rows(bundle: Bundle) -> dict[str, Row]:
+    """Return the rows of a bundle. Raises BundleError, which names the bundle, if one is damaged."""
+    try:
+        return bundle.records()
+    except BundleError as error:
+        raise BundleError(f"{error.what} in {bundle.path}", error.why) from error
 
 
 def _no_measurement(parameters: dict[str, Any]) -> str:
@@ -192,61 +201,50 @@ def _no_measurement(parameters: dict[str, Any]) -> str:
     return ""
 
 
-def _key(row: dict[str, Any]) -> str:
+def _key(row: Row) -> str:
     """Return the key of a row. Folders of artifacts are equal if their numbers are: `04_Matrix...`, `4_Matrix...`."""
-    alone = row.get("number") is not None and artifact_study.own(row)
-    return str(row["number"]) if alone else str(row["row"])
+    alone = row.number is not None and artifact_study.own(row)
+    return str(row.number) if alone else row.row
 
 
-def _records(row: dict[str, Any], why_not: str) -> list[Record]:
-    result = row["result"]
-    key, control = _key(row), bool(row.get("control"))
-    shared = {
-        "row": row["row"],
-        "arm": row.get("arm", ""),
-        "control": control,
-        "number": row.get("number"),
-        "noise": noise(result["timing"].get("aa")),
-        "converged": result["timing"].get("status") != "not_converged",
-        "parity": result.get("parity") or {},
-        "judged_ms": _medians(result),
-        "fingerprint": row["fingerprint_id"] or "",
-    }
-    no_measurement = str(result.get("no_measurement", ""))
+def _records(row: Row, result: JudgeResult, why_not: str) -> list[Record]:
+    key, aa = _key(row), result.timing.aa
+    shared = Record(
+        (key, ""), row.row, row.problem, "", arm=row.arm or "", control=row.control, number=row.number,
+        noise=noise(aa.to_json() if aa else None), converged=result.timing.status != "not_converged",
+        parity=result.parity, judged_ms=_medians(result), fingerprint=row.fingerprint_id or "",
+    )  # fmt: skip
     found = []
-    for entry in result["results"]:
+    for entry in result.results:
         # There is one solution a row, except for artifacts; where the row identifies it, its name is left out of the
         # key.
-        variant = entry["solution"] if len(result["results"]) > 1 or row.get("number") is not None else ""
-        untold = "" if entry.get("measurement") else no_measurement or "the row is not a measurement"
-        dev = "it was judged with --trust dev, whose results are no verdicts" if entry["trust"] == "dev" else ""
-        speedups = {name: interval(ratio, "ratio") for name, ratio in entry["speedup"].items()}
-        found.append(Record(
-            (key, variant), problem=entry["problem"], variant=entry["solution"], verdict=entry["verdict"],
-            why="" if entry["verdict"] == "correct" else evaluation.line(entry),
-            time_ms=interval(entry["time_ms"], "median"),
+        variant = entry.solution if len(result.results) > 1 or row.number is not None else ""
+        untold = "" if entry.measurement else result.no_measurement or "the row is not a measurement"
+        dev = "it was judged with --trust dev, whose results are no verdicts" if entry.trust == "dev" else ""
+        speedups = {name: interval(ratio) for name, ratio in entry.speedup.items()}
+        best = entry.speedup.get("best_same_class")
+        found.append(replace(
+            shared, key=(key, variant), problem=entry.problem, variant=entry.solution, verdict=entry.verdict,
+            why="" if entry.verdict == "correct" else evaluation.line(entry), time_ms=interval(entry.time_ms),
             speedups={name: ratio for name, ratio in speedups.items() if ratio is not None},
-            words={name: ratio["word"] for name, ratio in entry["speedup"].items() if ratio.get("word")},
-            best=entry["speedup"].get("best_same_class", {}).get("baseline", ""),
-            why_not=why_not or untold or dev, **shared,
+            words={name: ratio.word for name, ratio in entry.speedup.items() if ratio.word},
+            best=(best.baseline or "") if best else "", why_not=why_not or untold or dev,
         ))  # fmt: skip
-    problem = result["results"][0]["problem"] if result["results"] else row["problem"]
-    whole = found[0].why_not if found else why_not or no_measurement
-    for name, baseline in result["baselines"].items():
-        found.append(
-            Record((key, name), problem=problem, variant=name, time_ms=interval(baseline["time_ms"], "median"),
-                   why_not=whole, **shared)
-        )  # fmt: skip
+    problem = result.results[0].problem if result.results else row.problem
+    whole = found[0].why_not if found else why_not or result.no_measurement
+    for name, baseline in result.baselines.items():
+        found.append(replace(shared, key=(key, name), problem=problem, variant=name,
+                             time_ms=interval(baseline.time_ms), why_not=whole))  # fmt: skip
     return found
 
 
-def _medians(result: dict[str, Any]) -> dict[str, float]:
+def _medians(result: JudgeResult) -> dict[str, float]:
     """Return the median time (ms) of every solution and baseline of a row that has one."""
-    entries = [(entry["solution"], entry) for entry in result["results"]] + list(result["baselines"].items())
-    return {name: float(entry["time_ms"]["median"]) for name, entry in entries if entry["time_ms"]}
+    ours = {entry.solution: entry.time_ms.median for entry in result.results if entry.time_ms}
+    return ours | {name: baseline.time_ms.median for name, baseline in result.baselines.items()}
 
 
-def stack(measured: Measured, record: Record | Extra) -> dict[str, Any]:
+def stack(measured: Measured, record: Record | Extra[Any]) -> dict[str, Any]:
     """Return `fingerprint.stack` of the machine that measured a record, or a label that it was not recorded."""
     found = measured.fingerprints.get(record.fingerprint)
     if found is None:

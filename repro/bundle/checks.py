@@ -8,16 +8,19 @@ from collections.abc import Callable
 from typing import Any
 
 from repro import fingerprint
-from repro.bundle import schema, seal
+from repro.bundle import seal
 from repro.bundle.evidence import Evidence
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.storage import Archive
 from repro.bundle.write import CLAIMS, FINGERPRINTS, INPUTS, ROWS, SCHEMA_VERSION, plan_digest
 from repro.fingerprint import state
 from repro.fingerprint.telemetry import WINDOWS
+from repro.records import migrate
 from repro.system import jsonio
 
 SOLUTIONS = "solutions"
+# Parts that bundles of an earlier schema never had: their absence is no damage.
+LACKS = {1: ("statement", "bundle id", "inputs of rows", "origin")}
 
 
 class Skip(Exception):
@@ -45,9 +48,7 @@ def known_schema(found: Evidence) -> list[str]:
 
 
 def _by_schema(name: str, values: dict[str, Any]) -> list[str]:
-    if why := schema.missing():
-        raise Skip(why)
-    return [f"{label}: {told}" for label, value in values.items() for told in schema.complaints(name, value)]
+    return [f"{label}: {told}" for label, value in values.items() for told in migrate.complaints(name, value)]
 
 
 def manifest_schema(found: Evidence) -> list[str]:
@@ -67,9 +68,14 @@ def statement_schema(found: Evidence) -> list[str]:
     return _by_schema("statement", {STATEMENT: found.statement or {}})
 
 
+def _lacks(version: int, what: str) -> str:
+    """Returns why a bundle of this schema has no `what`, or the empty string where it must have one."""
+    return f"no {what}: written by schema {version}" if what in LACKS.get(version, ()) else ""
+
+
 def _written(found: Evidence, what: str) -> None:
     """Raises Skip where a bundle of this schema has no `what`, unless the manifest has fields of a later schema."""
-    why = schema.lacks(found.version, what)
+    why = _lacks(found.version, what)
     if why and not {"bundle_id", "origin", "attempts"} & found.manifest.keys():
         raise Skip(why)
     _closed(found, what)
@@ -205,7 +211,7 @@ def _solutions_of_1(found: Evidence) -> list[str]:
     """Schema 1: a row of the agent study has the hash of its one solution, and the row gives its place."""
     kept = {n: found.bytes_of(n) or b"" for n in found.files if n.startswith(f"{SOLUTIONS}/")}
     if not kept:
-        raise Skip(schema.lacks(found.version, "inputs of rows") or "no row has a solution")
+        raise Skip(_lacks(found.version, "inputs of rows") or "no row has a solution")
     wrong = []
     for name, row in found.rows.items():
         folder = f"{SOLUTIONS}/{row.get('arm')}/{row.get('repeat')}/{row.get('problem')}_"

@@ -19,6 +19,8 @@ from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import Storage
 from repro.bundle.validity import settled
 from repro.errors import BundleError, PrerequisiteError, UsageError
+from repro.records import migrate
+from repro.records.row import Row
 from repro.system import jsonio, signals
 
 # 1: no inputs a row, no statement, no bundle id. 2: these.
@@ -47,6 +49,7 @@ class Bundle:
         self.path, self.name, self.packed = files.path, files.name, files.packed
         self._files, self.manifest = files, manifest
         self.rows: dict[str, dict[str, Any]] = {}
+        self._records: dict[str, tuple[dict[str, Any], Row]] = {}
         self._touched: set[str] = set()
         self._kept: dict[str, str] = {}
         self._release: Callable[[], Any] = lambda: None
@@ -207,6 +210,14 @@ class Bundle:
         except OSError as error:
             kept = f"{len(self.rows)} rows written before are kept; free space and repeat with --resume."
             raise BundleError(f"cannot write to {self.path}", error.strerror or str(error), kept) from error
+
+    def records(self) -> dict[str, Row]:
+        """Returns the last row of every id as a record. Raises BundleError where one is damaged."""
+        for name, plain in self.rows.items():
+            known = self._records.get(name)
+            if known is None or known[0] is not plain:
+                self._records[name] = (plain, migrate.row(plain))
+        return {name: self._records[name][1] for name in self.rows}
 
     def done(self, row: str, content: str | None = None) -> bool:
         """Returns whether a row was measured. content: the hash of the inputs that it must be the result of."""

@@ -262,7 +262,7 @@ def _draw(bundle: Bundle, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _conclude(
-    args: argparse.Namespace, bundle: Bundle, value: Any = None, judged: Iterable[dict[str, Any]] = ()
+    args: argparse.Namespace, bundle: Bundle, value: Any = None, judged: Iterable[wording.Judged] = ()
 ) -> int:
     """Draws a bundle, writes the JSON file that was asked for, and returns the exit code. Every verb that measures ends
     with it.
@@ -274,7 +274,7 @@ def _conclude(
     return _exit_code(bundle, judged if getattr(args, "strict", False) else ())
 
 
-def _exit_code(bundle: Bundle, judged: Iterable[dict[str, Any]]) -> int:
+def _exit_code(bundle: Bundle, judged: Iterable[wording.Judged]) -> int:
     """Where rows were not measured, says why and returns 1 (a prerequisite) or 2 (the tool). Else 3 where a verdict is
     not correct, or 0. A solution that this machine cannot judge because it needs CUDA counts neither way."""
     missing = [bundle.rows[name] for name in bundle.manifest["plan"] if not bundle.done(name)]
@@ -283,7 +283,7 @@ def _exit_code(bundle: Bundle, judged: Iterable[dict[str, Any]]) -> int:
         again = "Mend that and repeat with --resume."
         print(f"repro: {count}, first {missing[0]['row']}: {missing[0]['error'].rstrip('.')}. {again}", file=sys.stderr)
         return 1 if all(row["status"] == "unmet" for row in missing) else 2
-    return 3 if any(entry["verdict"] != "correct" and not wording.not_judged(entry) for entry in judged) else 0
+    return 3 if any(entry.verdict != "correct" and not wording.not_judged(entry) for entry in judged) else 0
 
 
 def _short(value: Any) -> str:
@@ -371,8 +371,8 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
             plan, args.problem, size, args.results, engine, _options(args), pace, progress, controls=controls,
             resume=args.resume,
         )  # fmt: skip
-    judged = [row["result"]["results"] for row in rows
-              if row["status"] == "done" and not (row["control"] or row.get("torch_control"))]  # fmt: skip
+    records = [bundle.records()[row["row"]] for row in rows]
+    judged = [row.judged.results for row in records if row.judged and not (row.control or row.torch_control)]
     return _conclude(args, bundle, judged=itertools.chain(*judged))
 
 
@@ -393,7 +393,8 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
         args.path, args.problem, size, args.dtype, args.results, engine, _options(args), progress, resume=args.resume,
         overrides=constants.given(args.overrides),
     )  # fmt: skip
-    value = {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path), "results": results}
+    value = {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path),
+             "results": [result.to_json() for result in results]}  # fmt: skip
     return _conclude(args, bundle, value, results)
 
 
@@ -429,8 +430,9 @@ def _benchmark(args: argparse.Namespace, progress: Progress) -> int:
         args.artifacts, args.name, size, args.results, engine, _options(args), progress,
         resume=args.resume, with_rounds=args.rounds, with_profiles=args.profile,
     )  # fmt: skip
-    judged = [kernel for entry in entries for kernel in entry["kernels"].values()]
-    return _conclude(args, bundle, entries, judged or [{"verdict": "none"}])
+    judged: list[wording.Judged] = [kernel for entry in entries for kernel in entry.kernels.values()]
+    value = [entry.to_json() for entry in entries]
+    return _conclude(args, bundle, value, judged or [wording.Told("none", [])])
 
 
 def _claims(args: argparse.Namespace, progress: Progress) -> int:

@@ -25,12 +25,12 @@ from repro.fingerprint.telemetry import Telemetry
 from repro.judge.sandbox import launcher, pool
 from repro.problems import catalogue, constants
 from repro.problems.catalogue import Problem
-from repro.records.job import ENDED, JOBS, OUTCOMES, Job, Outcome
 from repro.system import jsonio, stopwatch
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
 if TYPE_CHECKING:
     from repro.judge.implementation import Options
+    from repro.records.job import Job
 
 # Workers of this many further jobs start while a job is judged: their compilers take a second to start.
 AHEAD = 2
@@ -167,6 +167,8 @@ def begin(folder: Path, temporary: Path | None = None) -> list[Job]:
     # SIGCHLD may be inherited as ignored, and then exit codes of children are lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     launcher.divide(temporary)  # returns in the judge; only the judge may be able to read the folder
+    from repro.records.job import JOBS, Job  # the launcher needs no pydantic
+
     config.own_caches(folder)
     return [Job.from_json(json.loads(line)) for line in (folder / JOBS).read_text().splitlines()]
 
@@ -174,6 +176,9 @@ def begin(folder: Path, temporary: Path | None = None) -> list[Job]:
 def serve(folder: Path) -> None:
     """Run the jobs of a folder; a failed job does not stop the next one."""
     jobs = begin(folder)
+    from repro.records.job import ENDED, OUTCOMES, Outcome
+    from repro.records.row import checked
+
     start_s = stopwatch.age_s(os.getppid())  # the parent is the launcher, the process that was started
 
     def progress(line: str) -> None:
@@ -206,7 +211,7 @@ def serve(folder: Path) -> None:
             if judges:
                 pool.prepare(_workers(jobs[at:]), job.device)
                 watch.lap("workers begun")
-            outcome.result = run(job, folder, progress, observed.mark)
+            outcome.result = checked(job.verb, run(job, folder, progress, observed.mark))
             outcome.status = "done"
         except ReproError as error:
             outcome.status = "unmet" if isinstance(error, PrerequisiteError | UsageError) else "failed"

@@ -23,15 +23,17 @@ import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from repro import config, fingerprint
 from repro.engines import job as jobs
 from repro.engines.session import ANSWER
 from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.judge.sandbox import launcher, pool
-from repro.records.job import Job
 from repro.system import jsonio
+
+if TYPE_CHECKING:
+    from repro.records.job import Job
 
 
 class Wire:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, field, replace
+from typing import Any, Literal
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 
 JOBS, OUTCOMES = "jobs.jsonl", "outcomes.jsonl"
 # The line by which a job process reports a new outcome.
 ENDED = "\x1eended"
+_REFUSES_UNKNOWN = ConfigDict(extra="forbid")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_REFUSES_UNKNOWN)
 class Job:
     """One unit of work.
 
@@ -57,21 +61,21 @@ class Job:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Job:
-        """Return a job as `to_json` wrote it, without files."""
-        known = {k: v for k, v in data.items() if k != "files"}
-        known["solutions"] = tuple(tuple(s) for s in known["solutions"])
-        return Job(**known)
+        """Return a job as `to_json` wrote it, without files. Raises ValidationError if it is none."""
+        return Job(**{k: v for k, v in data.items() if k != "files"})
 
 
-@dataclass
+@dataclass(config=_REFUSES_UNKNOWN)
 class Outcome:
     """The outcome of a job.
 
-    status: done, failed (the tool or the problem), unmet (a prerequisite), lost (the engine) or interrupted.
+    status: done, failed (the tool or the problem), unmet (a prerequisite), lost (the engine) or interrupted. result:
+    plain data of `records.result`, `records.fixture` or `records.profile`, by the job's verb. fingerprint: plain data
+    of `records.fingerprint`.
     """
 
     job: str
-    status: str
+    status: Literal["done", "failed", "unmet", "lost", "interrupted"]
     result: dict[str, Any] | None = None
     error: str = ""
     wall_s: float = 0.0

@@ -7,11 +7,12 @@ number and its limit, and what to do. A test collects the codes of the code base
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from repro.errors import printable
+from repro.records import verdict as records
 
 NEEDS_CUDA = "needs_cuda"
 NOT_JUDGED = "not judged"
@@ -154,22 +155,21 @@ REASONS: dict[str, Reason] = {
 OTHER = Reason("stopped with an error{where}: {detail}", REASONS["exception"].remedy)
 
 
-def reason(entry: dict[str, Any]) -> str:
-    """One reason of a verdict as a sentence. entry: {"code", "trial", "detail", and of a distance "value", "limit",
-    "class"}; bundles written before those numbers were kept have the detail alone."""
-    known = REASONS.get(str(entry.get("code")), OTHER)
-    detail = str(entry.get("detail") or "").strip().rstrip(".")
-    where = CASES.get(str(entry.get("trial") or ""), "")
+def reason(given: records.Reason) -> str:
+    """One reason of a verdict as a sentence. Bundles written before its numbers were kept have the detail alone."""
+    known = REASONS.get(given.code, OTHER)
+    detail = given.detail.strip().rstrip(".")
+    where = CASES.get(given.trial, "")
     where = f" {where}" if where else ""
-    if "limit" in entry:
-        detail = f"{_number(entry['value'])}"
-        where += f"; even {entry['class']} allows {_number(entry['limit'])}"
+    if given.limit is not None:
+        detail = _number(given.value)
+        where += f"; even {given.klass} allows {_number(given.limit)}"
     return printable(known.text.format(detail=detail, where=where)).replace(" ()", "").rstrip(": ")
 
 
-def remedy(entry: dict[str, Any]) -> str:
+def remedy(given: records.Reason) -> str:
     """What the author of a solution can do about a reason, or the empty string."""
-    return REASONS.get(str(entry.get("code")), OTHER).remedy
+    return REASONS.get(given.code, OTHER).remedy
 
 
 def unused(arm: str, names: list[str]) -> str:
@@ -178,37 +178,62 @@ def unused(arm: str, names: list[str]) -> str:
     return printable(f"{arm}: not used, no solution of a problem of the study: {', '.join(names[:NAMED])}{more}")
 
 
-def _number(value: Any) -> str:
-    """Three digits, two where they are small; JSON has a string where a number is not finite."""
-    return f"{value:.{2 if abs(value) < 0.1 else 3}g}" if isinstance(value, int | float) else str(value)
+def _number(value: float | None) -> str:
+    """Three digits, two where they are small."""
+    return "" if value is None else f"{value:.{2 if abs(value) < 0.1 else 3}g}"
 
 
-def not_judged(entry: dict[str, Any]) -> bool:
+class Judged(Protocol):
+    """What has a verdict with reasons."""
+
+    @property
+    def verdict(self) -> str:
+        """Return a verdict of the JSON."""
+
+    @property
+    def reasons(self) -> Sequence[records.Reason]:
+        """Return why it is what it is."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """An entry of a report as JSON has it, whose verdict may also be `not measured`."""
+
+    verdict: str
+    reasons: list[records.Reason]
+
+    @staticmethod
+    def of(entry: Mapping[str, Any]) -> Told:
+        """Return what an entry {"verdict", "reasons"} says."""
+        return Told(entry["verdict"], [records.Reason.model_validate(each) for each in entry.get("reasons") or []])
+
+
+def not_judged(entry: Judged) -> bool:
     """Whether a verdict says only that this machine lacks what the solution needs."""
-    return entry["verdict"] == "error" and any(r.get("code") == NEEDS_CUDA for r in entry.get("reasons", []))
+    return entry.verdict == "error" and any(r.code == NEEDS_CUDA for r in entry.reasons)
 
 
-def word(entry: dict[str, Any]) -> str:
+def word(entry: Judged) -> str:
     """A verdict as one or two words, as a narrow column shows it."""
-    if any(r.get("code") == MISSING for r in entry.get("reasons", [])):
+    if any(r.code == MISSING for r in entry.reasons):
         return MISSING
-    return NOT_JUDGED if not_judged(entry) else VERDICTS.get(entry["verdict"], str(entry["verdict"]))
+    return NOT_JUDGED if not_judged(entry) else VERDICTS.get(entry.verdict, entry.verdict)
 
 
-def why(entry: dict[str, Any]) -> str:
+def why(entry: Judged) -> str:
     """Why a verdict is not `correct`, from its first reason; the empty string where it is."""
-    reasons = [r for r in entry.get("reasons", []) if r.get("code") == NEEDS_CUDA] or entry.get("reasons", [])
-    if entry["verdict"] == "correct" or not reasons:
+    reasons = [r for r in entry.reasons if r.code == NEEDS_CUDA] or entry.reasons
+    if entry.verdict == "correct" or not reasons:
         return ""
     return reason(reasons[0])
 
 
-def sentence(entry: dict[str, Any]) -> str:
+def sentence(entry: Judged) -> str:
     """A verdict with its first reason, on one line."""
     return why(entry) or word(entry)
 
 
-def counted(entries: Iterable[dict[str, Any]]) -> str:
+def counted(entries: Iterable[Judged]) -> str:
     """`9 of 10 correct (1 wrong), 2 not judged: need CUDA`: verdicts of several solutions."""
     words = Counter(word(entry) for entry in entries)
     left_out = words.pop(NOT_JUDGED, 0)

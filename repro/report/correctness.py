@@ -31,10 +31,11 @@ def section(sources: list[Source]) -> Element:
 
 def _line(each: Judged) -> list[Any]:
     entry, legacy = each.entry, each.entry.get("legacy", {})
-    why = "" if entry["verdict"] == "correct" else wording.why(entry)
+    told = wording.Told.of(entry)
+    why = "" if told.verdict == "correct" else wording.why(told)
     if each.control:
         why = f"a negative control, which must be wrong: {why}"
-    return [each.problem, each.variant, each.source.letter, wording.word(entry), entry["precision_class"],
+    return [each.problem, each.variant, each.source.letter, wording.word(told), entry["precision_class"],
             *(_worst(entry, name) for name in ("rel_l2", "max", "row")), sum(map(len, entry["distances"].values())),
             each.result.get("margin"), *(_yes(legacy.get(f"allclose_{at}")) for at in ("1e-2", "1e-4")),
             ", ".join(entry.get("labels", [])), why]  # fmt: skip
@@ -62,7 +63,7 @@ def _fixtures(sources: list[Source]) -> list[Element]:
 
 
 def _cases(sources: list[Source]) -> list[Element]:
-    rows = [[case["case"], source.letter, case["problem"], wording.word(case),
+    rows = [[case["case"], source.letter, case["problem"], wording.word(wording.Told.of(case)),
              "; ".join(case["complaints"]) or "as expected"]
             for source in sources for case in source.report.get("cases", [])]  # fmt: skip
     columns = [("case", "text"), ("bundle", "text"), ("problem", "text"), ("verdict", "text"), ("judged", "verdict")]

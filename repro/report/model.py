@@ -8,6 +8,8 @@ from repro import fingerprint
 from repro.bundle.write import Bundle
 from repro.judge.timing import intervals
 from repro.records import wording
+from repro.records.benchmark import Entry, Times
+from repro.records.verdict import Verdict
 from repro.report import study
 from repro.studies import artifact_study, self_test
 
@@ -36,7 +38,8 @@ def build(bundle: Bundle) -> dict[str, Any]:
     if manifest["verb"] == "self-test":
         return report | {"cases": self_test.outcomes(bundle), "skipped": manifest["parameters"]["skipped"]}
     if manifest["verb"] == "benchmark":
-        entries = artifact_study.entries(rows)
+        records = bundle.records()
+        entries = artifact_study.entries(records[row["row"]] for row in rows)
         return report | {"artifacts": [_artifact(entry) for entry in entries], "benchmark": _benchmark_means(entries)}
     arms = [_arm(name, label, rows) for name, label in manifest["parameters"].get("arms", {"": ""}).items()]
     told = study.build(bundle, rows)
@@ -104,14 +107,14 @@ def _arm(name: str, label: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _solution(row: dict[str, Any], verdict: dict[str, Any]) -> dict[str, Any]:
     baselines = row["result"]["baselines"]
-    time = verdict["time_ms"]
+    time, told = verdict["time_ms"], wording.Told.of(verdict)
     return {
         "problem": verdict["problem"],
         "solution": row.get("file", verdict["solution"]),
         "repeat": row.get("repeat", 0),
         "verdict": verdict["verdict"],
-        "outcome": wording.word(verdict),
-        "why": wording.why(verdict),
+        "outcome": wording.word(told),
+        "why": wording.why(told),
         "reasons": verdict["reasons"],
         "precision_class": verdict["precision_class"],
         "rel_l2": verdict["rel_l2"],
@@ -156,21 +159,8 @@ def _means(entries: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _artifact(entry: dict[str, Any]) -> dict[str, Any]:
-    kernels = {
-        name: {
-            "verdict": verdict["verdict"],
-            "outcome": wording.word(verdict),
-            "why": wording.why(verdict),
-            "reasons": verdict["reasons"],
-            "ms": verdict["time_ms"]["median"] if verdict["time_ms"] else None,
-            "ci95_ms": verdict["time_ms"]["ci95"] if verdict["time_ms"] else None,
-            "n": verdict["time_ms"]["n"] if verdict["time_ms"] else None,
-            "speedup": verdict["speedup"],
-            "floor_fraction": verdict["floor_fraction"],
-        }
-        for name, verdict in entry["kernels"].items()
-    }
+def _artifact(entry: Entry) -> dict[str, Any]:
+    plain = entry.to_json()
     keys = (
         "problem",
         "eager_ms",
@@ -182,35 +172,50 @@ def _artifact(entry: dict[str, Any]) -> dict[str, Any]:
         "no_measurement",
         "reasons",
     )
-    return {key: entry[key] for key in keys} | {
-        "kernels": kernels,
+    return {key: plain[key] for key in keys} | {
+        "kernels": {name: _kernel(verdict) for name, verdict in entry.kernels.items()},
         "line": artifact_study.published_line(entry),
         "parity": _parity(entry),
-        "rounds": entry.get("rounds", []),
-        "profiles": [{k: v for k, v in each.items() if k != "launches"} for each in entry.get("profiles", [])],
-        "floor_ms": next((v["floor_ms"] for v in entry["kernels"].values() if v["floor_ms"]), None),
+        "rounds": [each.to_json() for each in entry.rounds],
+        "profiles": [{k: v for k, v in each.to_json().items() if k != "launches"} for each in entry.profiles],
+        "floor_ms": next((v.floor_ms for v in entry.kernels.values() if v.floor_ms), None),
     }
 
 
-def _parity(entry: dict[str, Any]) -> dict[str, Any] | None:
+def _kernel(verdict: Verdict) -> dict[str, Any]:
+    time, plain = verdict.time_ms, verdict.to_json()
+    return {
+        "verdict": verdict.verdict,
+        "outcome": wording.word(verdict),
+        "why": wording.why(verdict),
+        "reasons": plain["reasons"],
+        "ms": time.median if time else None,
+        "ci95_ms": time.ci95 if time else None,
+        "n": time.n if time else None,
+        "speedup": plain.get("speedup", {}),
+        "floor_fraction": verdict.floor_fraction,
+    }
+
+
+def _parity(entry: Entry) -> dict[str, Any] | None:
     """The published protocol's times beside ours: {"ms": {key: [theirs, ours]}, "speedup": [theirs, ours], "line",
     "reasons"}; None where it was not asked for."""
-    theirs = entry["parity"]
+    theirs = entry.parity
     if theirs is None:
         return None
     return {
-        "ms": {key: [theirs[key], entry[key]] for key in artifact_study.published_keys({})},
-        "speedup": [artifact_study.published_speedup(theirs), artifact_study.published_speedup(entry)],
+        "ms": {key: [getattr(theirs, key), getattr(entry, key)] for key in Times.model_fields},
+        "speedup": [theirs.speedup, entry.speedup],
         "line": artifact_study.published_line(theirs),
-        "protocol": theirs["protocol"],
-        "grad": theirs["grad"],
-        "measurement": theirs["measurement"],
-        "reasons": theirs["reasons"],
+        "protocol": theirs.protocol,
+        "grad": theirs.grad,
+        "measurement": theirs.measurement,
+        "reasons": theirs.reasons,
     }
 
 
-def _benchmark_means(entries: list[dict[str, Any]]) -> dict[str, Any]:
+def _benchmark_means(entries: list[Entry]) -> dict[str, Any]:
     """Geometric mean of the optimised kernels' speedups, with how many of all folders it covers."""
-    means = _means([e["kernels"]["optimized"] | {"no_measurement": e["no_measurement"]}
-                    for e in entries if "optimized" in e["kernels"]])  # fmt: skip
+    means = _means([e.kernels["optimized"].to_json() | {"no_measurement": e.no_measurement}
+                    for e in entries if "optimized" in e.kernels])  # fmt: skip
     return {name: mean | {"of": len(entries)} for name, mean in means.items()}

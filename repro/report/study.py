@@ -152,7 +152,7 @@ def _arm(arm: str, every: list[dict[str, Any]], rows: list[dict[str, Any]]) -> d
 
 def _verdicts(arm: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """How many solutions of an arm were judged, and with which verdicts; a missing one is among them."""
-    words = [wording.word(entry) for row in rows if row.get("arm") == arm and row["status"] == "done"
+    words = [wording.word(wording.Told.of(entry)) for row in rows if row.get("arm") == arm and row["status"] == "done"
              for entry in row["result"]["results"]]  # fmt: skip
     return {"verdicts": dict(Counter(words)), "judged": len(words), "judged_correct": words.count("correct")}
 

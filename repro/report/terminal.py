@@ -13,6 +13,7 @@ from typing import Any
 from rich.text import Text
 
 from repro.records import wording
+from repro.records.profile import Profile
 from repro.report import cells, output, parity, study
 from repro.report.summary import named
 from repro.studies import artifact_study
@@ -66,13 +67,13 @@ def _verdict(facts: Facts) -> Iterator[str]:
         yield _judged(facts)
     elif "artifacts" in facts:
         kernels = [kernel for artifact in facts["artifacts"] for kernel in artifact["kernels"].values()]
-        yield wording.counted(kernels).replace(" correct", " kernels correct", 1)
+        yield wording.counted(map(wording.Told.of, kernels)).replace(" correct", " kernels correct", 1)
         yield _means(facts["benchmark"]) if facts["measurement"] else ""
     else:
         arms = [arm for arm in facts["arms"] if not (arm["control"] or arm["torch_control"])] or facts["arms"]
         for arm in arms:
             name = f"{arm['name']}: " if len(arms) > 1 else ""
-            yield name + wording.counted(arm["entries"])
+            yield name + wording.counted(map(wording.Told.of, arm["entries"]))
             if (means := _means(arm["geometric_mean"])) and facts["measurement"]:
                 yield name + means
         for arm in facts["arms"] if facts["measurement"] else []:
@@ -224,7 +225,7 @@ def _short(ratio: float) -> str:
 
 
 def _word(entry: Facts) -> Text:
-    word = wording.word(entry)
+    word = wording.word(wording.Told.of(entry))
     tone = GOOD if word == "correct" else OPEN if word in (wording.NOT_JUDGED, "not measured", "inconclusive") else BAD
     return Text(f"{SIGNS[tone]} {word}", tone)
 
@@ -235,10 +236,10 @@ def _why(name: str, entry: Facts, screen: Screen) -> None:
         screen.item(f"{name}: times are no measurement: {entry['no_measurement']}", Text(SIGNS[OPEN], OPEN))
     if entry["verdict"] in ("correct", "not measured"):
         return
-    reasons = entry.get("reasons") or []
-    advice = wording.remedy(reasons[0]) if reasons else ""
-    told = wording.why(entry) or entry["why"]
-    tone = OPEN if wording.not_judged(entry) else BAD
+    of = wording.Told.of(entry)
+    advice = wording.remedy(of.reasons[0]) if of.reasons else ""
+    told = wording.why(of) or entry["why"]
+    tone = OPEN if wording.not_judged(of) else BAD
     screen.item(f"{name}: {told}." + (f" {advice}" if advice else ""), Text(SIGNS[tone], tone))
 
 
@@ -314,7 +315,8 @@ def _profiles(artifacts: list[Facts], screen: Screen) -> None:
         screen.item(f"profiles: {taken} of {len(every)} taken; the report has them")
         return
     for number, of in found.items():
-        if line := artifact_study.profiles_line(of):
+        profiles = [Profile.model_validate({"launches": []} | each) for each in of]
+        if line := artifact_study.profiles_line(profiles):
             screen.item(f"profiles of {number}: {line}")
 
 
@@ -381,7 +383,7 @@ def _cases(facts: Facts, screen: Screen) -> None:
         screen.item(f"{count} skipped: {why}", Text(SIGNS[OPEN], OPEN))
     if screen.verbose:
         every = [[c["case"], c["problem"], "; ".join(c["complaints"]) or c["outcome"],
-                  "; ".join(map(wording.reason, c["reasons"][:1]))] for c in cases]  # fmt: skip
+                  "; ".join(map(wording.reason, wording.Told.of(c).reasons[:1]))] for c in cases]  # fmt: skip
         columns = (Column("case", least=24), Column("problem", 2, whole=True), Column("outcome"), Column("reason", 1))
         screen.table(columns, every, "Every case")
 

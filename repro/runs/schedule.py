@@ -21,6 +21,7 @@ from repro.engines.base import Progress as Step
 from repro.errors import EngineError, EngineGone, ReproError
 from repro.records import wording
 from repro.records.job import Job, Outcome
+from repro.records.verdict import Reason
 from repro.runs.progress import Progress
 from repro.runs.rows import Row, keep
 from repro.system import signals
@@ -164,7 +165,7 @@ class Schedule:
             kept = keep(self.bundle, row, outcome)
             self._ended.add(row.id)
             self.progress.at(len(self._ended), len(self._plan))
-            why = wording.reason({"code": outcome.status, "detail": outcome.error})
+            why = wording.reason(Reason(code=outcome.status, detail=outcome.error))
             self.progress.done(f"{row.id}: {self.summarise(kept) if outcome.status == 'done' else why}")
             self._at_next()
 

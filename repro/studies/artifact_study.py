@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,13 @@ from repro.errors import UsageError
 from repro.judge.timing import speedups
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
+from repro.records import migrate
+from repro.records import row as record
+from repro.records.benchmark import Entry, ParityTimes, Round, Times
 from repro.records.job import Job
+from repro.records.profile import Profile
+from repro.records.result import JudgeResult
+from repro.records.verdict import Ratio
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
 from repro.runs.progress import Progress
@@ -118,120 +125,96 @@ def profile_row(artifact: Artifact, size: str, engine: Engine) -> Row:
     return replace(row, grouped=True)  # every kernel has a process of its own below ncu
 
 
-def own(row: dict[str, Any]) -> bool:
+def own(row: record.Row) -> bool:
     """Return whether a row has an artifact's own kernels judged, and is not one of its rounds or profiles."""
-    return "rounds" not in row and "profile" not in row
+    return row.rounds is None and row.profile is None
 
 
-def profiles(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the profiles of a row: kernel, dtype, state, reason, launches and totals (`judge.timing.counters`)."""
-    found: list[dict[str, Any]] = row["result"]["profiles"] if row["status"] == "done" else []
-    return found
+def profiles(row: record.Row) -> list[Profile]:
+    """Return the profiles of a row; none if it is not done."""
+    return row.profiled.profiles if row.profiled else []
 
 
-def rounds(row: dict[str, Any]) -> list[dict[str, Any]]:
+def rounds(row: record.Row) -> list[Round]:
     """Return the results of the input kernel (round 0) and of each round.
 
-    Each has a verdict with its reason, its time (ms) here, as published, and here by the published protocol, and its
-    paired speedup over the input kernel. `best` marks a correct kernel that is faster than every correct one before it;
-    times that are not a measurement are never best.
+    Times that are not a measurement are never best.
     """
-    result = row["result"] if row["status"] == "done" else {"results": [], "samples_ms": {}}
-    judged = {verdict["solution"]: verdict for verdict in result["results"]}
-    samples = {name: told["gated"]["device_ms"] for name, told in result["samples_ms"].items()}
-    parity = (result.get("parity") or {}).get("times_ms", {})
+    result = row.judged or JudgeResult(results=[])
+    judged = {verdict.solution: verdict for verdict in result.results}
+    samples = {name: told.gated.device_ms for name, told in result.samples_ms.items()}
     fastest_ms, found = math.inf, []
-    for number, published_ms in row["rounds"].items():
+    for number, published_ms in (row.rounds or {}).items():
         name = f"round_{number}" if int(number) else "input_kernel"
         verdict = judged.get(name)
-        told: dict[str, Any] = {
-            "round": int(number),
-            "verdict": "not measured",
-            "why": row["error"] or f"{name} has no {KERNEL}",
-            "time_ms": None,
-            "published_ms": published_ms,
-            "published_protocol_ms": parity.get(name),
-            "over_input": None,
-            "best": False,
-        }
-        if verdict is not None:
-            why = "" if verdict["verdict"] == "correct" else evaluation.line(verdict)
-            told |= {"verdict": verdict["verdict"], "why": why, "time_ms": verdict["time_ms"]}
-            if verdict["measurement"] and verdict["time_ms"] and verdict["time_ms"]["median"] < fastest_ms:
-                told["best"], fastest_ms = True, verdict["time_ms"]["median"]
-            if {name, "input_kernel"} <= samples.keys() and int(number):
-                told["over_input"] = speedups.speedup(samples["input_kernel"], samples[name], trusted=False)
-        found.append(told)
+        time = verdict.time_ms if verdict else None
+        best = bool(verdict and verdict.measurement and time and time.median < fastest_ms)
+        if best and time:
+            fastest_ms = time.median
+        ratio = None
+        if verdict and {name, "input_kernel"} <= samples.keys() and int(number):
+            paired = speedups.speedup(samples["input_kernel"], samples[name], trusted=False)
+            ratio = Ratio.model_validate(paired)
+        why = row.error or f"{name} has no {KERNEL}"
+        if verdict:
+            why = "" if verdict.verdict == "correct" else evaluation.line(verdict)
+        found.append(Round(
+            round=int(number), verdict=verdict.verdict if verdict else "not measured", why=why, time_ms=time,
+            published_ms=published_ms, published_protocol_ms=result.parity_ms.get(name), over_input=ratio, best=best,
+        ))  # fmt: skip
     return found
 
 
-def entry(row: dict[str, Any]) -> dict[str, Any]:
+def entry(row: record.Row) -> Entry:
     """Return an entry of `--json`: the published script's keys, with verdicts, intervals and fingerprint."""
-    found: dict[str, Any] = {
-        "problem": row["problem"],
-        "eager_ms": None,
-        "compile_ms": None,
-        "input_kernel_ms": None,
-        "optimized_ms": None,
-        "status": row["status"],
-        "fingerprint_id": row["fingerprint_id"],
-        "times_ms": {},
-        "best_baseline": None,
-        "floor_ms": None,
-        "floor_fraction": None,
-        "kernels": {},
-        "baselines": {},
-        "samples_ms": {},
-        "parity": None,
-        "no_measurement": "",
-        "reasons": [f"{name} is missing" for name in row.get("missing", [])],
-    }
-    if row["status"] != "done":
-        return found | {"reasons": [*found["reasons"], row["error"]]}
-    result = row["result"]
-    if why := result.get("no_measurement", ""):
-        found |= {"no_measurement": why, "reasons": [*found["reasons"], f"times are no measurement: {why}"]}
-    found["times_ms"] = {name: baseline["time_ms"] for name, baseline in result["baselines"].items()}
-    for verdict in result["results"]:
-        found["kernels"][verdict["solution"]] = verdict
-        if verdict["time_ms"] is not None:
-            found["times_ms"][verdict["solution"]] = verdict["time_ms"]
-        if verdict["verdict"] != "correct":
-            found["reasons"].append(f"{verdict['solution']}: {evaluation.line(verdict)}")
-    found["reasons"] += [f"{name} is left out: {why}" for name, why in result["timing"].get("left_out", {}).items()]
-    for name in (*BASELINES, *KERNELS):
-        found[f"{name}_ms"] = found["times_ms"].get(name, {}).get("median")
-    optimized = found["kernels"].get("optimized", {})
-    found["best_baseline"] = optimized.get("speedup", {}).get("best_same_class")
-    found |= {name: optimized.get(name) for name in ("floor_ms", "floor_fraction")}
-    if "parity" in result:
-        found["parity"] = result["parity"] | published_keys(result["parity"]["times_ms"])
-    keep = ("ceilings", "timing", "trials", "margin", "wall_s")
-    return found | {"baselines": result["baselines"], "samples_ms": result["samples_ms"]} | {k: result[k] for k in keep}
+    reasons = [f"{name} is missing" for name in row.missing]
+    result = row.judged
+    if result is None:
+        return Entry(
+            problem=row.problem, eager_ms=None, compile_ms=None, input_kernel_ms=None, optimized_ms=None,
+            status=row.status, fingerprint_id=row.fingerprint_id, times_ms={}, best_baseline=None, floor_ms=None,
+            floor_fraction=None, kernels={}, baselines={}, samples_ms={}, parity=None, no_measurement="",
+            reasons=[*reasons, row.error],
+        )  # fmt: skip
+    if result.no_measurement:
+        reasons.append(f"times are no measurement: {result.no_measurement}")
+    times_ms = {name: baseline.time_ms for name, baseline in result.baselines.items()}
+    times_ms |= {verdict.solution: verdict.time_ms for verdict in result.results if verdict.time_ms}
+    reasons += [f"{v.solution}: {evaluation.line(v)}" for v in result.results if v.verdict != "correct"]
+    reasons += [f"{name} is left out: {why}" for name, why in result.timing.left_out.items()]
+    kernels = {verdict.solution: verdict for verdict in result.results}
+    optimized = kernels.get("optimized")
+    parity = None
+    if result.parity:
+        parity = ParityTimes.model_validate(result.parity.to_json() | published_keys(result.parity.times_ms))
+    medians = {name: time.median for name, time in times_ms.items()}
+    return Entry(
+        problem=row.problem, eager_ms=medians.get("eager"), compile_ms=medians.get("compile"),
+        input_kernel_ms=medians.get("input_kernel"), optimized_ms=medians.get("optimized"),
+        status=row.status, fingerprint_id=row.fingerprint_id, times_ms=times_ms,
+        best_baseline=optimized.speedup.get("best_same_class") if optimized else None,
+        floor_ms=optimized.floor_ms if optimized else None,
+        floor_fraction=optimized.floor_fraction if optimized else None,
+        kernels=kernels, baselines=result.baselines, samples_ms=result.samples_ms, parity=parity,
+        no_measurement=result.no_measurement, reasons=reasons, ceilings=result.ceilings, timing=result.timing,
+        trials=result.trials, margin=result.margin, wall_s=result.wall_s,
+    )  # fmt: skip
 
 
-def published_keys(times_ms: dict[str, float | None]) -> dict[str, float | None]:
+def published_keys(times_ms: Mapping[str, float | None]) -> dict[str, float | None]:
     """Return times by the published script's keys, None for missing ones."""
     return {f"{name}_ms": times_ms.get(name) for name in (*BASELINES, *KERNELS)}
 
 
-def published_line(found: dict[str, Any]) -> str:
+def published_line(found: Times) -> str:
     """Return the published script's line: times in ms and the speedup over torch.compile, else over eager."""
 
-    def ms(name: str) -> str:
-        value = found[name]
+    def ms(value: float | None) -> str:
         return "N/A" if value is None else f"{value:.3f}"
 
-    ratio = published_speedup(found)
-    speedup = f"{ratio:.2f}x" if ratio else "N/A"
-    times = f"eager={ms('eager_ms')} compile={ms('compile_ms')} input={ms('input_kernel_ms')} opt={ms('optimized_ms')}"
-    return f"{times} {speedup}"
-
-
-def published_speedup(found: dict[str, Any]) -> float | None:
-    """Return the published script's speedup: torch.compile, else eager, over the optimised kernel."""
-    base = found["compile_ms"] or found["eager_ms"]
-    return base / found["optimized_ms"] if base and found["optimized_ms"] else None
+    speedup = f"{found.speedup:.2f}x" if found.speedup else "N/A"
+    times = f"eager={ms(found.eager_ms)} compile={ms(found.compile_ms)}"
+    return f"{times} input={ms(found.input_kernel_ms)} opt={ms(found.optimized_ms)} {speedup}"
 
 
 def ships(artifact: Artifact) -> bool:
@@ -240,73 +223,75 @@ def ships(artifact: Artifact) -> bool:
     return any(text == our.text(file) for our in ours for file in KERNELS.values() if (text := artifact.text(file)))
 
 
-def entries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def entries(rows: Iterable[record.Row]) -> list[Entry]:
     """Return `--json`: one entry for each folder, with its rounds and profiles if they were requested."""
     more: dict[str, dict[str, Any]] = {}
+    rows = list(rows)
     for row in rows:
-        if "rounds" in row:
-            more.setdefault(row["problem"], {})["rounds"] = rounds(row)
-        if "profile" in row:
-            more.setdefault(row["problem"], {})["profiles"] = profiles(row)
+        if row.rounds is not None:
+            more.setdefault(row.problem, {})["rounds"] = rounds(row)
+        if row.profile:
+            more.setdefault(row.problem, {})["profiles"] = profiles(row)
     found = [entry(row) for row in rows if own(row)]
-    return [each | more.get(each["problem"], {}) for each in found]
+    return [each.model_copy(update=more.get(each.problem, {})) for each in found]
 
 
-def _rounds_line(row: dict[str, Any]) -> str:
+def _rounds_line(row: record.Row) -> str:
     """Return how many rounds are correct, and which was the last to be the fastest."""
-    found = [each for each in rounds(row) if each["round"]]
-    right = sum(each["verdict"] == "correct" for each in found)
-    best = [each for each in found if each["best"]]
+    found = [each for each in rounds(row) if each.round]
+    right = sum(each.verdict == "correct" for each in found)
+    best = [each for each in found if each.best]
     line = f"{right} of {len(found)} rounds correct"
-    if best:
-        line += f", fastest: round {best[-1]['round']}, {best[-1]['time_ms']['median']:.4g} ms"
+    if best and best[-1].time_ms:
+        line += f", fastest: round {best[-1].round}, {best[-1].time_ms.median:.4g} ms"
     return line
 
 
-def profiles_line(entries: list[dict[str, Any]]) -> str:
+def profiles_line(entries: list[Profile]) -> str:
     """Return how long the profiled calls took and at which share of the DRAM's bandwidth, and why others have none."""
     words = []
     for each in entries:
-        if each["state"] != "profiled":
+        if each.state != "profiled":
             continue
-        ns, share = each["totals"]["duration_ns"], each["totals"]["dram_pct"]
-        told = f"{KERNEL_WORDS[each['kernel']]} {each['dtype']}"
+        ns, share = each.totals["duration_ns"], each.totals["dram_pct"]
+        told = f"{KERNEL_WORDS[each.kernel]} {each.dtype}"
         told += f" {ns / 1e6:.4g} ms" if ns is not None else " of unknown time"
         words.append(told + (f" at {share:.0f} % of DRAM" if share is not None else ""))
     whys: dict[str, list[str]] = {}
     for each in entries:
-        if each["state"] != "profiled":
-            why = f"{each['state'].replace('_', ' ')}: {each['why']}"
-            whys.setdefault(why, []).append(f"{KERNEL_WORDS[each['kernel']]} {each['dtype']}")
+        if each.state != "profiled":
+            why = f"{each.state.replace('_', ' ')}: {each.why}"
+            whys.setdefault(why, []).append(f"{KERNEL_WORDS[each.kernel]} {each.dtype}")
     for why, names in whys.items():
         words.append(f"not profiled: {why}" if len(names) == len(entries) else f"{', '.join(names)}: {why}")
     return "; ".join(words)
 
 
-def summary(row: dict[str, Any]) -> str:
-    """Return a finished folder's line.
+def summary(plain: dict[str, Any]) -> str:
+    """Return a finished folder's line. plain: its row as a bundle holds it.
 
     It is the published script's line with additions, and with `--parity` the same line by the published protocol. Where
     times are not a measurement it has the verdicts.
     """
-    if "rounds" in row:
+    row = migrate.row(plain)
+    if row.rounds is not None:
         return _rounds_line(row)
-    if "profile" in row:
+    if row.profile:
         return profiles_line(profiles(row))
     found = entry(row)
-    if any(kernel["measurement"] for kernel in found["kernels"].values()):
-        own = found["times_ms"].get("optimized")
-        best = found["best_baseline"]
+    if any(kernel.measurement for kernel in found.kernels.values()):
+        own = found.times_ms.get("optimized")
+        best = found.best_baseline
         line = published_line(found)
         if own and best:
-            line += f" | n={own['n']} 95% [{own['ci95'][0]:.4g}, {own['ci95'][1]:.4g}] ms"
-            line += f", {best['ratio']:.2f}x [{best['ci95'][0]:.2f}, {best['ci95'][1]:.2f}] over {best['baseline']}"
-        if found["floor_fraction"]:
-            line += f", {100 * found['floor_fraction']:.0f} % of floor"
-        if found["parity"]:
-            line += f"\n  by the published protocol: {published_line(found['parity'])}"
+            line += f" | n={own.n} 95% [{own.ci95[0]:.4g}, {own.ci95[1]:.4g}] ms"
+            line += f", {best.ratio:.2f}x [{best.ci95[0]:.2f}, {best.ci95[1]:.2f}] over {best.baseline}"
+        if found.floor_fraction:
+            line += f", {100 * found.floor_fraction:.0f} % of floor"
+        if found.parity:
+            line += f"\n  by the published protocol: {published_line(found.parity)}"
         return line
-    return "; ".join(f"{name} {evaluation.line(kernel)}" for name, kernel in found["kernels"].items())
+    return "; ".join(f"{name} {evaluation.line(kernel)}" for name, kernel in found.kernels.items())
 
 
 def run(
@@ -321,7 +306,7 @@ def run(
     resume: bool,
     with_rounds: bool = False,
     with_profiles: bool = False,
-) -> tuple[Bundle, list[dict[str, Any]]]:
+) -> tuple[Bundle, list[Entry]]:
     """Judge and time every folder, with its rounds and profiles if requested; return the bundle and the entries of
     `--json`.
 
@@ -354,4 +339,4 @@ def run(
     shared = root.resolve() == config.ARTIFACTS_DIR.resolve() and options.trust == "audited"
     judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS if shared else 1)
     bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
-    return bundle, entries(judged)
+    return bundle, entries(map(migrate.row, judged))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from repro.errors import PrerequisiteError, UsageError
 from repro.fixtures import store
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
-from repro.records import wording
+from repro.records import migrate, wording
+from repro.records import row as record
 from repro.records.job import Job
+from repro.records.verdict import Reason, Verdict
 from repro.runs import fixtures
 from repro.runs.loop import execute, open_bundle
 from repro.runs.progress import Progress
@@ -230,34 +232,34 @@ def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
 
 def summary(row: dict[str, Any]) -> str:
     """One line for a judged row, with the sizes at which it was judged where they are not the published ones."""
-    text = "; ".join(line(entry) for entry in row["result"]["results"])
-    sizes = row["result"].get("sizes", {})
-    return f"{text} [{sizes['stamp']}]" if sizes.get("overrides") else text
+    result = migrate.row(row).judged
+    assert result is not None, "only finished rows have a line"
+    text = "; ".join(line(entry) for entry in result.results)
+    return f"{text} [{result.sizes.stamp}]" if result.sizes and result.sizes.overrides else text
 
 
-def line(entry: dict[str, Any]) -> str:
+def line(entry: Verdict) -> str:
     """One line for one verdict: class, time and speedups, or the first reason."""
     text = wording.sentence(entry)
-    if entry["verdict"] == "correct":
-        text += f" ({entry['precision_class']}, relative L2 error {entry['rel_l2']:.1e})"
-        if entry["time_ms"] and entry["measurement"]:
-            text += f", {entry['time_ms']['median']:.4g} ms"
-            text += "".join(f", {v['ratio']:.2f}x {k}" for k, v in entry["speedup"].items() if k != "best_same_class")
+    if entry.verdict == "correct":
+        text += f" ({entry.precision_class}, relative L2 error {entry.rel_l2:.1e})"
+        if entry.time_ms and entry.measurement:
+            text += f", {entry.time_ms.median:.4g} ms"
+            text += "".join(f", {v.ratio:.2f}x {k}" for k, v in entry.speedup.items() if k != "best_same_class")
     return text
 
 
-def results_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def results_of(rows: Iterable[record.Row]) -> list[Verdict]:
     """The flat list of verdicts; a row that did not run gives an `error` entry with its reason."""
-    flat: list[dict[str, Any]] = []
+    flat: list[Verdict] = []
     for row in rows:
-        if row["status"] == "done":
-            more = {"sizes": row["result"]["sizes"]["stamp"]} if "sizes" in row["result"] else {}
-            entries = row["result"]["results"]
-            flat += [entry | {"solution": row.get("file", entry["solution"])} | more for entry in entries]
+        if row.judged is not None:
+            more = {"sizes": row.judged.sizes.stamp} if row.judged.sizes else {}
+            for entry in row.judged.results:
+                flat.append(entry.model_copy(update={"solution": row.file or entry.solution} | more))
         else:
-            reason = {"code": row["status"], "detail": row["error"]}
-            flat.append({"problem": row["problem"], "solution": row.get("file", row["row"]),
-                         "verdict": "error", "reasons": [reason]})  # fmt: skip
+            reasons = [Reason(code=row.status, detail=row.error)]
+            flat.append(Verdict(problem=row.problem, solution=row.file or row.row, verdict="error", reasons=reasons))
     return flat
 
 
@@ -273,7 +275,7 @@ def evaluate(
     *,
     resume: bool,
     overrides: dict[str, Any] | None = None,
-) -> tuple[Bundle, list[dict[str, Any]]]:
+) -> tuple[Bundle, list[Verdict]]:
     """Judges every solution in a job of its own; returns the bundle and the flat verdicts.
 
     overrides: constants of the problem files that `--set` gave. Raises UsageError where a file has no such constant.
@@ -303,4 +305,4 @@ def evaluate(
     bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
     judged = execute(rows, engine, bundle, progress, summary)
     bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
-    return bundle, results_of(judged)
+    return bundle, results_of(map(migrate.row, judged))

@@ -32,7 +32,9 @@ from repro.bundle.write import Bundle
 from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.problems import catalogue
-from repro.records import wording
+from repro.records import migrate, wording
+from repro.records import row as record
+from repro.records.verdict import Reason, Verdict
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
 from repro.runs.progress import Progress
@@ -145,11 +147,11 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
     return found
 
 
-def complaints(case: Case, entry: dict[str, Any]) -> list[str]:
+def complaints(case: Case, entry: Verdict) -> list[str]:
     """Return the differences between one verdict (`entry`) and the file's header."""
     found = []
-    verdict, reasons = entry["verdict"], [reason["code"] for reason in entry["reasons"]]
-    missing = sorted(set(case.meta.get("labels", [])) - set(entry.get("labels", [])))
+    verdict, reasons = entry.verdict, [reason.code for reason in entry.reasons]
+    missing = sorted(set(case.meta.get("labels", [])) - set(entry.labels))
     if missing:
         found.append(f"label {', '.join(missing)} is missing")
     if case.suite == "honest":
@@ -157,8 +159,8 @@ def complaints(case: Case, entry: dict[str, Any]) -> list[str]:
         wanted = [classes] if isinstance(classes, str) else classes
         if verdict != "correct":
             found.append(f"false reject: {evaluation.line(entry)}")
-        elif wanted and entry["precision_class"] not in wanted:
-            found.append(f"class {entry['precision_class']} instead of {' or '.join(wanted)}")
+        elif wanted and entry.precision_class not in wanted:
+            found.append(f"class {entry.precision_class} instead of {' or '.join(wanted)}")
         return found
     expect = case.meta["expect"]
     if verdict not in expect["verdict"]:
@@ -167,10 +169,11 @@ def complaints(case: Case, entry: dict[str, Any]) -> list[str]:
     elif verdict != "correct" and expect.get("reasons") and not set(reasons) & set(expect["reasons"]):
         found.append(f"reason {', '.join(reasons)} instead of {', '.join(expect['reasons'])}")
     classes = case.meta.get("precision_class", [])
-    if verdict == "correct" and classes and entry["precision_class"] not in classes:
-        found.append(f"class {entry['precision_class']} instead of {' or '.join(classes)}")
-    if verdict == "correct" and case.meta.get("unbought") and entry.get("measurement"):
-        ratio = entry["speedup"].get("eager", {}).get("at_least")
+    if verdict == "correct" and classes and entry.precision_class not in classes:
+        found.append(f"class {entry.precision_class} instead of {' or '.join(classes)}")
+    if verdict == "correct" and case.meta.get("unbought") and entry.measurement:
+        eager = entry.speedup.get("eager")
+        ratio = eager.at_least if eager else None
         limit = case.meta["max_speedup"]
         if ratio is not None and ratio > limit:
             found.append(f"bought time: at least {ratio:.3g}x eager, at most {limit}x was due")
@@ -216,7 +219,7 @@ def run(
     known = {case.id: case for case in able}
 
     def summary(row: dict[str, Any]) -> str:
-        wrong = [entry for entry in _outcomes(known, row) if entry["complaints"]]
+        wrong = [entry for entry in _outcomes(known, migrate.row(row)) if entry["complaints"]]
         told = "; ".join(f"{entry['case']}: {', '.join(entry['complaints'])}" for entry in wrong)
         return f"{len(row['cases'])} as expected" if not wrong else f"WRONG: {told}"
 
@@ -270,29 +273,29 @@ def _size(case: Case, engine: Engine) -> str:
     return str(case.meta.get("size", "smoke")) if engine.device == "cuda" else "smoke"
 
 
-def _outcomes(known: dict[str, Case], row: dict[str, Any]) -> list[dict[str, Any]]:
+def _outcomes(known: dict[str, Case], row: record.Row) -> list[dict[str, Any]]:
     """Return one entry for each case of a row."""
-    entries = {e["solution"]: e for e in row["result"]["results"]} if row["status"] == "done" else {}
-    return [_outcome(known[name], entries.get(name), row) for name in row["cases"] if name in known]
+    entries = {entry.solution: entry for entry in row.judged.results} if row.judged else {}
+    return [_outcome(known[name], entries.get(name), row) for name in row.cases or [] if name in known]
 
 
-def _outcome(case: Case, entry: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any]:
+def _outcome(case: Case, entry: Verdict | None, row: record.Row) -> dict[str, Any]:
     facts = {"case": case.id, "problem": case.meta["problem"], "catalogue": case.meta.get("id", "")}
     if entry is None:
-        told = [wording.reason({"code": row["status"], "detail": row["error"]})]
+        told = [wording.reason(Reason(code=row.status, detail=row.error))]
         return facts | {"verdict": "not measured", "reasons": [], "outcome": "not measured", "complaints": told}
     found = complaints(case, entry)
     return facts | {
-        "verdict": entry["verdict"],
-        "reasons": entry["reasons"],
-        "precision_class": entry["precision_class"],
-        "labels": entry["labels"],
+        "verdict": entry.verdict,
+        "reasons": [reason.to_json() for reason in entry.reasons],
+        "precision_class": entry.precision_class,
+        "labels": entry.labels,
         "outcome": "wrong" if found else outcome(case, entry),
         "complaints": found,
     }
 
 
-def outcome(case: Case, entry: dict[str, Any]) -> str:
+def outcome(case: Case, entry: Verdict) -> str:
     """Return the outcome of a case that was judged as expected, in words for people.
 
     An honest solution is `accepted` and a cheat `caught`. A cheat with right output gained no time; without a GPU its
@@ -300,13 +303,14 @@ def outcome(case: Case, entry: dict[str, Any]) -> str:
     """
     if case.suite == "honest":
         return "accepted"
-    if entry["verdict"] != "correct":
+    if entry.verdict != "correct":
         return "caught"
-    return NO_TIME if entry.get("measurement") else RIGHT
+    return NO_TIME if entry.measurement else RIGHT
 
 
 def outcomes(bundle: Bundle) -> list[dict[str, Any]]:
     """Return the entries of a self-test's bundle, by suite and name."""
     known = {case.id: case for case in cases(list(SUITES), [])}
-    rows = [bundle.rows[name] for name in bundle.manifest["plan"] if name in bundle.rows]
+    found = bundle.records()
+    rows = [found[name] for name in bundle.manifest["plan"] if name in found]
     return sorted((entry for row in rows for entry in _outcomes(known, row)), key=lambda entry: str(entry["case"]))

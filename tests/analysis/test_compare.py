@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import CPU, ROOT, Done, Tool, strict_json
+from pydantic import ValidationError
 from test_report import artifacts, bundle_of, result, study
 from test_terminal import line_with
 
@@ -19,6 +20,7 @@ from repro.analysis import compare, records
 from repro.analysis.records import Interval
 from repro.bundle.write import Bundle, latest
 from repro.errors import BundleError
+from repro.records.verdict import Ratio
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
 H200 = {"gpu_name": "NVIDIA H200", "bandwidth_signature_gb_s": 4814.304, "mig_mode": 0, "gpu_uuid_hash": "aa"}
@@ -329,13 +331,13 @@ def test_quotients_carry_both_intervals() -> None:
 
 @pytest.mark.parametrize("ci95", [[2.0, 1.0], [0.0, 3.0], [1.0, "inf"], [3.0, 4.0], None])
 def test_an_interval_is_three_positive_numbers_in_order(ci95: Any) -> None:
-    with pytest.raises(BundleError):
-        records.interval({"ratio": 2.0, "ci95": ci95}, "ratio")
-    assert records.interval(None, "ratio") is None
+    with pytest.raises((BundleError, ValidationError)):
+        records.interval(Ratio.model_validate({"ratio": 2.0, "ci95": ci95}))
+    assert records.interval(None) is None
 
 
 def test_an_interval_of_no_width_may_be_a_rounding_off() -> None:
-    found = records.interval({"ratio": 2.0, "ci95": [2.0 + 1e-15, 2.0 + 1e-15]}, "ratio")
+    found = records.interval(Ratio(ratio=2.0, ci95=[2.0 + 1e-15, 2.0 + 1e-15]))
     assert found == Interval(2.0, 2.0, 2.0 + 1e-15)
 
 

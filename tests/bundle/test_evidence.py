@@ -17,9 +17,10 @@ from conftest import CPU, ROOT, Tool, manifest, rows
 from sampled import seen
 
 from repro import config
-from repro.bundle import evidence, schema, seal, verify
+from repro.bundle import evidence, seal, verify
 from repro.bundle.write import Bundle, plan_digest
 from repro.fingerprint import digest
+from repro.records import migrate
 from repro.records.job import Outcome
 from repro.runs.rows import Row, _result
 from repro.system import jsonio
@@ -262,16 +263,9 @@ def test_a_folder_that_is_no_bundle_is_wrong_use(tool: Tool) -> None:
 # -- schemas ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", schema.NAMES)
-def test_every_schema_is_one_and_refuses_an_empty_object(name: str) -> None:
-    assert schema.complaints(name, {})
-
-
-def test_without_jsonschema_the_other_checks_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path)
-    monkeypatch.setattr(schema, "missing", lambda: "the package jsonschema is not installed")
-    found = states(path)
-    assert found["schema of rows"] == "skipped" and found["hashes"] == "ok"
+@pytest.mark.parametrize("name", migrate.FILES)
+def test_every_record_refuses_an_empty_object(name: str) -> None:
+    assert migrate.complaints(name, {})
 
 
 def test_an_unfinished_bundle_of_schema_1_is_gone_on_with_as_schema_2(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from repro import config, fingerprint
-from repro.bundle import schema
 from repro.fingerprint import classes, difference, git, gpu, state
 from repro.fingerprint.entry import entry, hashed
+from repro.records import migrate
 
 
 def test_an_empty_value_is_never_ok():
@@ -74,7 +74,7 @@ def test_every_field_of_a_gpu_has_a_value_or_the_reason_why_not(of_fake):
     assert told["memory_temperature_c"].startswith("not_supported") and values["power_instant_w"]["value"] == 345.0
     assert values["clock_event_reasons"]["source"].endswith("ThrottleReasons")  # the name before driver 535
     assert values["bandwidth_signature_gb_s"]["value"] == 2 * 3201 * 6144 / 8000
-    assert schema.complaints("fingerprint", of_fake) == []
+    assert migrate.complaints("fingerprint", of_fake) == []
 
 
 def test_no_identity_is_stored_as_it_is(of_fake):

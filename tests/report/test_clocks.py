@@ -19,6 +19,7 @@ from repro import config
 from repro.analysis import compare, records
 from repro.bundle.write import Bundle
 from repro.fingerprint import series
+from repro.records import migrate
 from repro.report import clocks, latex, markdown, page, plots
 from repro.report import document as documents
 from repro.report.clocks import BINS, FEWEST
@@ -140,7 +141,7 @@ def test_a_row_that_is_throttled_says_so_as_it_ends(tmp_path: Path) -> None:
 
     (row,) = Bundle.open(theirs(tmp_path, {"hw_thermal": DURING})).rows.values()
     assert " ms" not in artifact_study.summary(row) and "correct" in artifact_study.summary(row)
-    entry = artifact_study.entry(row)
+    entry = artifact_study.entry(migrate.row(row)).to_json()
     assert entry["no_measurement"].startswith("throttled: ") and entry["optimized_ms"] == pytest.approx(3.525)
 
 

@@ -425,7 +425,7 @@ def test_the_line_of_a_problem_is_the_published_scripts_with_what_it_leaves_out(
 
 
 def test_an_artifacts_entry_has_its_numbers_ready(tmp_path: Path) -> None:
-    entry = artifact_study.entry(by_both_protocols(tmp_path).rows["36_RMSNorm"])
+    entry = artifact_study.entry(by_both_protocols(tmp_path).records()["36_RMSNorm"]).to_json()
     assert entry["times_ms"]["optimized"].keys() >= {"median", "ci95", "iqr", "n"}
     assert entry["best_baseline"]["baseline"] == "compile" and 0 < entry["floor_fraction"] < 1
     assert entry["parity"]["optimized_ms"] == 2.05 and entry["parity"]["compile_ms"] is None

@@ -19,6 +19,7 @@ from repro.cli import main
 from repro.doctor import finding
 from repro.judge.worker import no_gpu
 from repro.records import wording
+from repro.records.verdict import Reason
 from repro.report import document, terminal
 from repro.runs import progress
 from repro.system.screen import Column, Screen, broken, fitting, good
@@ -94,18 +95,19 @@ def test_computed_codes_are_those_of_the_judge() -> None:
     ],
 )  # fmt: skip
 def test_a_reason_is_a_sentence(reason: dict[str, Any], sentence: str) -> None:
-    assert wording.reason(reason) == sentence
+    assert wording.reason(Reason.model_validate(reason)) == sentence
 
 
 def test_every_sentence_stands_without_a_detail() -> None:
     for code in wording.REASONS:
-        text = wording.reason({"code": code})
+        text = wording.reason(Reason(code=code))
         assert text and "{" not in text and "()" not in text and not text.endswith((":", " ")), (code, text)
 
 
 def test_a_solution_that_needs_cuda_is_counted_apart() -> None:
     needs = {"verdict": "error", "reasons": [{"code": "needs_cuda", "detail": "AssertionError"}]}
-    entries = [{"verdict": "correct", "reasons": []}, {"verdict": "incorrect", "reasons": []}, needs]
+    needs = wording.Told.of(needs)
+    entries = [wording.Told("correct", []), wording.Told("incorrect", []), needs]
     assert wording.word(needs) == "not judged" and wording.not_judged(needs)
     assert wording.counted(entries) == "1 of 2 correct (1 wrong), 1 not judged: needs CUDA"
     assert wording.counted([needs]) == "1 not judged: needs CUDA"
@@ -413,6 +415,6 @@ def test_an_assertion_about_the_device_asks_for_a_gpu(tmp_path: Path) -> None:
 
 def test_strict_leaves_out_what_needs_cuda(tmp_path: Path) -> None:
     bundle: Any = type("Told", (), {"manifest": {"plan": []}})()
-    needs = {"verdict": "error", "reasons": [{"code": "needs_cuda"}]}
-    assert main._exit_code(bundle, [{"verdict": "correct"}, needs]) == 0
-    assert main._exit_code(bundle, [{"verdict": "incorrect"}, needs]) == 3
+    needs = wording.Told("error", [Reason(code="needs_cuda")])
+    assert main._exit_code(bundle, [wording.Told("correct", []), needs]) == 0
+    assert main._exit_code(bundle, [wording.Told("incorrect", []), needs]) == 3

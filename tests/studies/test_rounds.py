@@ -14,6 +14,8 @@ from test_artifact_study import NOT_PYTHON, shipped
 
 from repro.artifacts import sources
 from repro.cli import main
+from repro.records import migrate
+from repro.records.row import Row
 from repro.studies import artifact_study
 
 pytestmark = pytest.mark.slow
@@ -59,7 +61,7 @@ def test_every_round_has_its_verdict_reason_and_published_time(judged: Any) -> N
     _, good, wrong, not_python, missing = (each["why"] for each in entry["rounds"])
     assert good == "" and wrong and not_python and "round_4 has no kernel.py" in missing
     assert entry["kernels"]["optimized"]["verdict"] == "correct"
-    assert not any(each["best"] for each in entry["rounds"]), "times on a CPU are not measurements"
+    assert not any(each.best for each in entry["rounds"]), "times on a CPU are not measurements"
 
 
 def test_a_bundle_holds_hashes_and_no_text_of_a_source_without_a_licence(judged: Any) -> None:
@@ -120,31 +122,34 @@ def test_claims_fetches_measures_and_judges_with_one_command(
         assert not file.is_file() or MARK.encode() not in file.read_bytes(), file
 
 
-def row(times: dict[str, float | None]) -> dict[str, Any]:
+def row(times: dict[str, float | None]) -> Row:
     """A finished row of rounds on a GPU. times: solution -> ms; None: it is incorrect."""
     results = [
-        {"solution": name, "verdict": "incorrect" if ms is None else "correct", "measurement": ms is not None,
-         "reasons": [{"code": "rel_l2", "detail": "too far"}], "time_ms": ms and {"median": ms, "ci95": [ms, ms]}}
+        {"problem": NAME, "solution": name, "verdict": "incorrect" if ms is None else "correct",
+         "measurement": ms is not None,
+         "reasons": [{"code": "rel_l2", "detail": "too far"}],
+         "time_ms": ms and {"median": ms, "ci95": [ms, ms], "iqr": 0.0, "n": 20}}
         for name, ms in times.items()
     ]  # fmt: skip
     samples = {name: {"gated": {"device_ms": [ms] * 20}} for name, ms in times.items() if ms}
     published = {str(at): 1.0 for at in range(len(times))}
     result = {"results": results, "samples_ms": samples}
-    return {"row": "x", "status": "done", "error": "", "problem": NAME, "rounds": published, "result": result}
+    return migrate.row({"row": "x", "status": "done", "error": "", "problem": NAME, "rounds": published,
+                        "content": "0" * 16, "wall_s": 1.0, "fingerprint_id": None, "result": result})  # fmt: skip
 
 
 def test_the_running_best_is_the_fastest_correct_kernel_so_far() -> None:
     found = artifact_study.rounds(
         row({"input_kernel": 4.0, "round_1": 5.0, "round_2": None, "round_3": 2.0, "round_4": 3.0})
     )
-    assert [each["best"] for each in found] == [True, False, False, True, False]
-    assert found[3]["over_input"]["ratio"] == pytest.approx(2.0) and found[2]["over_input"] is None
+    assert [each.best for each in found] == [True, False, False, True, False]
+    assert found[3].over_input.ratio == pytest.approx(2.0) and found[2].over_input is None
 
 
 def test_rounds_of_an_input_kernel_that_is_wrong_are_compared_with_each_other() -> None:
     found = artifact_study.rounds(row({"input_kernel": None, "round_1": 5.0, "round_2": 4.0}))
-    assert [each["best"] for each in found] == [False, True, True]
-    assert all(each["over_input"] is None for each in found)
+    assert [each.best for each in found] == [False, True, True]
+    assert all(each.over_input is None for each in found)
 
 
 def test_rounds_of_a_folder_without_a_trace_are_refused(tmp_path: Any) -> None:

@@ -26,6 +26,7 @@ from repro.engines.base import Engine
 from repro.engines.local import LocalEngine
 from repro.errors import UsageError
 from repro.problems import catalogue
+from repro.records.verdict import Verdict
 from repro.studies import self_test
 from repro.studies.evaluation import JudgeOptions
 from repro.studies.self_test import Case
@@ -248,14 +249,15 @@ def test_cases_about_time_run_at_full_size_on_a_gpu() -> None:
 def entry(verdict: str = "correct", code: str = "", **facts: Any) -> dict[str, Any]:
     """One verdict as the judge writes it."""
     reasons = [{"code": code, "trial": "native", "detail": "why"}] if code else []
-    found = {"verdict": verdict, "reasons": reasons, "precision_class": "fp32" if verdict == "correct" else None,
+    found = {"problem": "P", "solution": "mine", "verdict": verdict, "reasons": reasons,
+             "precision_class": "fp32" if verdict == "correct" else None,
              "rel_l2": 1e-6, "time_ms": None, "measurement": False, "labels": ["triton"], "speedup": {}}  # fmt: skip
     return found | facts
 
 
 WRONG = {"expect": {"verdict": ["incorrect", "rejected"], "reasons": ["rel_l2", "row"]}}
 UNBOUGHT = {"expect": {"verdict": ["correct"]}, "unbought": True, "max_speedup": 1.3}
-FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "at_least": 1.5}}}
+FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "ci95": [1.8, 2.0], "at_least": 1.5}}}
 
 
 @pytest.mark.parametrize(
@@ -279,7 +281,7 @@ FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "at_least": 1
     ],
 )
 def test_wrong_adversarial_verdicts_are_complaints(meta: dict[str, Any], given: dict[str, Any], complaint: str) -> None:
-    found = self_test.complaints(case(**meta), given)
+    found = self_test.complaints(case(**meta), Verdict.model_validate(given))
     assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
 
 
@@ -295,12 +297,14 @@ def test_wrong_adversarial_verdicts_are_complaints(meta: dict[str, Any], given: 
     ],
 )
 def test_wrong_honest_verdicts_are_complaints(meta: dict[str, Any], given: dict[str, Any], complaint: str) -> None:
-    found = self_test.complaints(case("honest", **meta), given)
+    found = self_test.complaints(case("honest", **meta), Verdict.model_validate(given))
     assert not found if not complaint else len(found) == 1 and found[0].startswith(complaint), found
 
 
 def test_two_complaints_are_both_reported() -> None:
-    found = self_test.complaints(case("honest", labels=["autotuned"]), entry("error", "exception"))
+    found = self_test.complaints(
+        case("honest", labels=["autotuned"]), Verdict.model_validate(entry("error", "exception"))
+    )
     assert len(found) == 2
 
 

@@ -27,6 +27,7 @@ from repro.judge.sandbox import launcher as launch
 from repro.judge.sandbox import uids
 from repro.judge.timing import counters
 from repro.problems import catalogue
+from repro.records import migrate
 from repro.report import results
 from repro.studies import artifact_study
 
@@ -475,9 +476,11 @@ def test_profiles_of_a_source_without_a_licence_leave_no_text_in_the_bundle(judg
 
 def row(*entries: dict[str, Any]) -> dict[str, Any]:
     """A finished row of profiles."""
-    plain = {"state": "profiled", "why": "", "launches": [], "totals": counters.total([])}
+    plain = {"kernel": "optimized", "dtype": "float32", "ncu": "", "clock_control": "none", "state": "profiled",
+             "why": "", "launches": [], "totals": counters.total([])}  # fmt: skip
     result = {"profiles": [plain | each for each in entries]}
-    return {"row": f"{NAME}/profile", "problem": NAME, "profile": True, "status": "done", "error": "", "result": result}
+    return {"row": f"{NAME}/profile", "problem": NAME, "profile": True, "status": "done", "error": "",
+            "content": "0" * 16, "wall_s": 1.0, "fingerprint_id": None, "result": result}  # fmt: skip
 
 
 def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
@@ -490,7 +493,8 @@ def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
     )
     line = artifact_study.summary(found)
     assert line == "input bfloat16 3 ms at 80 % of DRAM; optimised float32: not run: it was killed after 120 s"
-    report = {"artifacts": [{"problem": NAME, "profiles": artifact_study.profiles(found)}]}
+    plain = [each.to_json() for each in artifact_study.profiles(migrate.row(found))]
+    report = {"artifacts": [{"problem": NAME, "profiles": plain}]}
     section: Any = results.profiles([SimpleNamespace(letter="A", report=report)])  # type: ignore[list-item]
     (table,) = section["tables"]
     lines = [dict(zip([head["title"] for head in table["columns"]], line, strict=True)) for line in table["rows"]]
@@ -499,7 +503,10 @@ def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
 
 
 def test_a_row_of_profiles_is_not_taken_for_the_artifact_itself() -> None:
+    judged = row() | {"profile": None, "result": {"results": []}}
     assert (
-        not artifact_study.own(row()) and not artifact_study.own({"rounds": {}}) and artifact_study.own({"row": NAME})
+        not artifact_study.own(migrate.row(row()))
+        and not artifact_study.own(migrate.row(judged | {"rounds": {}}))
+        and artifact_study.own(migrate.row(judged))
     )
-    assert artifact_study.profiles(row() | {"status": "lost", "result": None}) == []
+    assert artifact_study.profiles(migrate.row(row() | {"status": "lost", "result": None})) == []

@@ -1,0 +1,62 @@
+"""The base of all records: pydantic models of what crosses a process or a file.
+
+Fields are strict: a number in a string is no number. A key that a model does not know is kept when a file is read,
+because a newer release may have added it. It is refused when we write (`written`). A number that JSON cannot hold is
+stored as "inf", "-inf" or "nan" (`system.jsonio`); a `Number` reads these as floats.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+
+from repro.system import jsonio
+
+NON_FINITE = ("inf", "-inf", "nan")
+SHOWN = 5
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, str) and value in NON_FINITE else value
+
+
+Number = Annotated[
+    float,
+    BeforeValidator(_number),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": list(NON_FINITE)}]}),
+]
+Time = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+ShortHash = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+Pair = Annotated[list[Number], Field(min_length=2, max_length=2)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Record(BaseModel):
+    """A record. Equal records have equal fields; none can be changed."""
+
+    model_config = ConfigDict(
+        strict=True, extra="allow", frozen=True, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+    )
+
+    @classmethod
+    def written(cls, data: Any) -> Self:
+        """Return the record of plain data that we are about to write, as a reader will see it.
+
+        Raises ValidationError if a key is unknown, or a value is not of its field's type.
+        """
+        return cls.model_validate(jsonio.strict(data), extra="forbid")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data with the keys that the record was made with."""
+        return self.model_dump(exclude_unset=True)
+
+
+def faults(error: ValidationError) -> list[str]:
+    """Return the faults of a record: at most SHOWN, each with the path of its field, and how many more there are."""
+    told = [
+        f"{'/'.join(str(part) for part in fault['loc']) or error.title}: {fault['msg']}"
+        for fault in error.errors(include_url=False, include_input=False)
+    ]
+    return told[:SHOWN] + ([f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else [])

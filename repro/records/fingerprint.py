@@ -1,0 +1,58 @@
+"""A fingerprint: the description of the machine that produced rows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from repro.records.base import Record, Text
+
+Id = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
+Device = Literal["cuda", "cpu"]
+
+
+class Found(Record):
+    """One value of a fingerprint."""
+
+    value: Any = Field(description="Null where there is none.")
+    source: str = Field(description="Where the value comes from: nvml, torch, host, …")
+    status: Text = Field(description="ok, or why there is no value.")
+
+
+class Value(Found):
+    """One value with its class."""
+
+    klass: Literal["I", "H", "C", "D", "V"] = Field(
+        alias="class", description="What a difference means: identity, hard, configuration, dynamic, version."
+    )
+
+
+class Known(Found):
+    """A value of a manifest, which is never empty and ok."""
+
+    @model_validator(mode="after")
+    def _no_empty_ok(self) -> Self:
+        if self.value is None and self.status == "ok":
+            raise ValueError("an empty value is ok")
+        return self
+
+
+class Fingerprint(Record):
+    """GPU, driver, software and container of the rows that name it.
+
+    Bundles of schema 1 may hold an empty value that says ok.
+    """
+
+    schema_version: int = Field(ge=1, description="Layout of the fingerprint.")
+    taken: str = Field(description="When it was taken, UTC.")
+    device: Device = Field(description="Where solutions ran.")
+    sku_id: Id = Field(description="Over the values of class H.")
+    fingerprint_id: Id = Field(description="Over classes H, C and V.")
+    off_pin: dict[str, str] = Field(description="Package -> version that differs from the pinned stack.")
+    values: dict[str, Value] = Field(description="Field -> what was found.")
+
+    def value(self, name: str) -> Any:
+        """Return the value of a field; None if there is none."""
+        found = self.values.get(name)
+        return found.value if found else None

@@ -1,0 +1,100 @@
+"""manifest.json: what a bundle was planned to hold, by which code, and the hash of every file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from repro.records.base import Record, Sha256, ShortHash, Text, Time
+from repro.records.fingerprint import Device, Known
+
+
+class EngineFacts(Record):
+    """Where the jobs ran. Each engine adds facts of its own."""
+
+    engine: str | None = Field(None, description="Its name.")
+    device: Device | None = Field(None, description="Where solutions ran.")
+
+
+class Origin(Record):
+    """The code of the first attempt that recorded it."""
+
+    code_sha256: Sha256 = Field(description="Hash of the source of repro.")
+    requirements: dict[str, Sha256] = Field(description="Requirement file -> its hash.")
+    git_commit: Known = Field(description="The checkout's commit.")
+    git_dirty: Known = Field(description="Whether the checkout had changes.")
+
+
+class Attempt(Record):
+    """One process that wrote rows."""
+
+    started: Time = Field(description="When it began, UTC.")
+    tool: str = Field(description="Name and version of the program.")
+    code_sha256: Sha256 | None = Field(None, description="Hash of its source, since schema 2.")
+
+
+class Declared(Record):
+    """The claims that a run was held to, declared before its first row."""
+
+    file: str = Field(description="Its name in the bundle.")
+    sha256: Sha256 = Field(description="Its hash.")
+    declared: Time = Field(description="When it was stored, UTC.")
+
+
+class Manifest(Record):
+    """What was planned, by which code, and the hash of every file.
+
+    Fields that schema 1 did not write are required of schema 2 alone.
+    """
+
+    schema_version: Literal[1, 2] = Field(description="Layout of the bundle.")
+    tool: Annotated[str, Field(pattern=r"^repro \S+$")] = Field(
+        description="Name and version of the program that wrote it."
+    )
+    verb: Text = Field(description="The command: run, evaluate, benchmark, fixtures or self-test.")
+    parameters: dict[str, Any] = Field(description="What, besides the plan, two runs share if one continues the other.")
+    plan: list[str] = Field(description="Row ids in order.")
+    plan_digest: ShortHash = Field(description="Of plan and parameters.")
+    started: Time = Field(description="When the run started, UTC.")
+    finished: Time | None = Field(description="Null while it is written.")
+    status: Literal["running", "complete", "incomplete", "interrupted", "failed"] = Field(
+        description="`complete`: every planned row is done."
+    )
+    error: str | None = Field(None, description="Why the run ended early.")
+    engine: EngineFacts | None = Field(None, description="Where the jobs ran.")
+    origin: Origin | None = Field(None, description="The code of the first attempt that recorded it.")
+    attempts: list[Attempt] | None = Field(
+        None, min_length=1, description="Every process that wrote rows, oldest first."
+    )
+    claims: Declared | None = Field(
+        None, description="The claims that the run was held to, declared before its first row."
+    )
+    shared: dict[str, Any] | None = Field(None, description="What `repro bundle share` rewrote and left out.")
+    unused_files: dict[str, list[str]] | None = Field(
+        None, description="Arm -> files of its folder that are no solution."
+    )
+    files: dict[str, Sha256] | None = Field(None, description="Every file but the manifest.")
+    bundle_id: Sha256 | None = Field(None, description="Of this manifest without its bundle_id.")
+
+    @model_validator(mode="after")
+    def _plan_is_unique(self) -> Self:
+        if len(set(self.plan)) < len(self.plan):
+            raise ValueError("the plan names a row twice")
+        return self
+
+    @model_validator(mode="after")
+    def _closed(self) -> Self:
+        """A bundle that is written has no end, a closed one has it, its files, and since schema 2 its id."""
+        if self.status == "running":
+            lacks = [] if self.finished is None else ["no end"]
+        else:
+            lacks = [name for name in ("finished", "files") if getattr(self, name) is None]
+        if self.schema_version == 2:
+            lacks += [name for name in ("origin", "attempts") if getattr(self, name) is None]
+            if self.status != "running":
+                lacks += ["bundle_id"] if self.bundle_id is None else []
+                lacks += ["files/statement.json"] if "statement.json" not in (self.files or {}) else []
+        if lacks:
+            raise ValueError(f"a manifest of schema {self.schema_version}, {self.status}, needs {', '.join(lacks)}")
+        return self

@@ -1,0 +1,164 @@
+"""One solution as the judge sees it: its verdict with reasons, its distances, times and speedups."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from repro.records.base import Number, Pair, Record, Text
+
+VerdictWord = Literal["correct", "incorrect", "rejected", "error", "timeout", "inconclusive"]
+SpeedWord = Literal["FAST", "SLOW", "SAME", "AMBIGUOUS", "UNCONFIRMED"]
+PrecisionClass = Literal["fp32", "tf32", "bf16"]
+
+
+class Reason(Record):
+    """Why a verdict is what it is. A worker may add facts of its own error."""
+
+    code: Text = Field(description="A reason code: judging.md lists them.")
+    detail: str = Field("", description="The number and its limit, or the solution's own message.")
+    trial: str = Field("", description="Kind of the input case, `import` or `timing`.")
+    value: Number | None = Field(None, description="The distance that is over its limit.")
+    limit: Number | None = Field(None, description="That limit, of the loosest precision class.")
+    klass: str | None = Field(None, alias="class", description="The precision class of the limit.")
+
+
+class Summary(Record):
+    """A time in milliseconds: median of samples with its 95 % interval."""
+
+    median: float = Field(description="ms.")
+    ci95: Pair = Field(description="95 % interval of the median, ms.")
+    iqr: float = Field(description="Interquartile range of the samples, ms.")
+    n: int = Field(ge=1, description="Number of samples.")
+
+
+class Ratio(Record):
+    """A ratio of two paired series of samples, with its 95 % interval."""
+
+    ratio: Number = Field(description="Geometric mean over blocks.")
+    ci95: Pair = Field(description="95 % interval of the ratio.")
+    blocks: int | None = Field(None, description="Number of paired blocks.")
+    at_least: Number | None = Field(None, description="The ratio that the judge's own clock confirms.")
+    capped_blocks: int | None = Field(
+        None, description="Blocks whose reported time was raised to the least that the judge's clock allows."
+    )
+    host_term: Number | None = Field(None, description="Part of the interval that the host's variation causes, a log.")
+    blocks_ci95: Pair | None = Field(None, description="The interval without the host's part.")
+
+
+class Speedup(Ratio):
+    """A speedup over one torch baseline: time of the baseline over time of the solution."""
+
+    inputs: Literal["published", "other"] | None = Field(
+        None, description="`other`: the solution is slower on inputs other than the published ones, and that counts."
+    )
+    other_inputs: Ratio | None = Field(None, description="The speedup on other inputs.")
+    published_inputs: Speedup | None = Field(None, description="The speedup on published inputs, where `other` counts.")
+    latency: Ratio | None = Field(None, description="The ratio of latencies: launch included.")
+    word: SpeedWord | None = Field(None, description="Against the noise of the A/A control.")
+    baseline: str | None = Field(None, description="In `best_same_class`: the baseline that is the best.")
+
+
+class Distances(Record):
+    """Distances of one call's output to the fp64 reference."""
+
+    rel_l2: Number = Field(description="Relative L2 distance.")
+    max: Number = Field(description="Largest distance of one element, over the root mean square of the reference.")
+    row: Number = Field(description="Relative L2 distance of the worst row.")
+    zero: Number | None = Field(None, description="Distance where the reference is exactly 0.")
+
+
+class Neighbour(Record):
+    """The verdict at a neighbouring shape. It informs only."""
+
+    verdict: str | None = Field(None, description="A verdict, or `not_run`.")
+    rel_l2: Number | None = Field(None, description="Relative L2 distance there.")
+    reason: str | None = Field(None, description="Why there is no distance.")
+
+
+class KernelTime(Record):
+    """One kernel of a profiled call."""
+
+    name: str = Field(description="The kernel's name, cut.")
+    klass: str = Field(alias="class", description="`own`, `other_triton`, or the library that it is of.")
+    us: float = Field(description="GPU time of the call in it, microseconds.")
+    count: int | None = Field(description="Launches.")
+
+
+class KernelShares(Record):
+    """Shares of GPU time by kind of kernel, as the profiler in the solution's process reports them."""
+
+    own: float | None = Field(description="Share in kernels that the source defines, 0 to 1.")
+    by_class: dict[str, float] = Field(description="Kind of kernel -> share, 0 to 1.")
+    kernels: list[KernelTime] = Field(description="The longest kernels.")
+    inconsistent: list[str] = Field(description="Where source and profile contradict each other.")
+
+
+class Verdict(Record):
+    """One solution: an entry of `results` of `evaluate --json` and of a row's `result`."""
+
+    problem: str = Field(description="the problem's id; `@bf16` for the artifact study")
+    solution: str = Field(description="the solution's file name without its suffix")
+    verdict: VerdictWord = Field(description="`correct` `incorrect` `rejected` `error` `timeout` `inconclusive`")
+    reasons: list[Reason] = Field(
+        description="list of `{code, detail, trial}`; codes: [judging.md](judging.md#reason-codes)"
+    )
+    precision_class: PrecisionClass | None = Field(
+        None, description="`fp32`, `tf32` or `bf16`, as measured; null unless correct"
+    )
+    rel_l2: Number | None = Field(
+        None, description="the largest relative L2 distance to the fp64 reference over all trials"
+    )
+    legacy: dict[str, bool] = Field(
+        default_factory=dict,
+        description="`allclose_1e-2` and `allclose_1e-4`: whether the published comparison would pass",
+    )
+    distances: dict[str, list[Distances]] = Field(
+        default_factory=dict, description="trial kind -> list of `{rel_l2, max, row}`"
+    )
+    neighbour: Neighbour | None = Field(None, description="the verdict at the neighbouring shape; informs only")
+    time_ms: Summary | None = Field(None, description="device time: `{median, ci95, iqr, n}`; null with `time_reason`")
+    time_reason: str | None = Field(None, description="why there is no time")
+    latency_ms: Summary | None = Field(
+        None, description="from a waiting host to a finished result: `{median, ci95, iqr, n}`"
+    )
+    hot_ms: float | None = Field(None, description="calls back to back on the same inputs")
+    speedup: dict[str, Speedup] = Field(
+        default_factory=dict,
+        description="`eager`, `compile`, `best_same_class`, each `{ratio, ci95, at_least, word, …}`",
+    )
+    speedup_all: dict[str, Speedup] = Field(default_factory=dict, description="the same for every baseline")
+    word: SpeedWord | None = Field(
+        None,
+        description="`FAST` `SLOW` `SAME` `AMBIGUOUS` `UNCONFIRMED`: against the best baseline of the same class",
+    )
+    floor_ms: float | None = Field(None, description="the time that this GPU's measured ceilings allow")
+    floor_fraction: float | None = Field(None, description="`floor_ms` over the median time")
+    floor_reason: str | None = Field(None, description="why there is no floor")
+    own_kernel_share: float | None = Field(
+        None, description="share of GPU time in kernels that the source defines, 0 to 1"
+    )
+    own_kernel_share_reason: str | None = Field(None, description="why it is not known")
+    kernel_shares: KernelShares | None = Field(None, description="share of GPU time by kind of kernel")
+    labels: list[str] = Field(
+        default_factory=list, description="what the source uses: `triton`, `cuda_graph`, `torch_fallback`, …"
+    )
+    trust: Literal["audited", "dev", "isolated"] | None = Field(
+        None, description="`audited` or `dev`; schema 1 wrote `isolated`: a process of its own, and no more"
+    )
+    separation: Literal["user", "process", "none"] | None = Field(
+        None, description="`user`, `process` or `none`: what lay between judge and solution"
+    )
+    confined: dict[str, str] = Field(
+        default_factory=dict, description="restriction -> `applied`, or why the kernel refused it"
+    )
+    measurement: bool = Field(False, description="whether times are measurements; false on the CPU")
+    memory: dict[str, Any] = Field(
+        default_factory=dict, description="peak memory of the solution's process and of the GPU, bytes"
+    )
+    modes: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="global torch modes before and after the call, as the solution's process reports them",
+    )
+    sizes: str | None = Field(None, description="the sizes at which it was judged, in `--json`")
