@@ -178,6 +178,7 @@ requirements: $(VENV)/.uv
 	  $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --custom-compile-command "make requirements" requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
 	done
+	$(PY) requirements/linux_hashes.py $(VENV)/bin/uv requirements/*.txt
 
 # Bundles stay: they are results.
 clean:

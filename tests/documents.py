@@ -365,7 +365,7 @@ def schema(name: str) -> str:
     """The JSON schema of a record. What relates several fields is checked by `repro verify` and not in it."""
     found = RECORDS[name][0].model_json_schema()
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:repro:schema:{name}:2"}
-    return json.dumps(head | found, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(head | found, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
 def schema_tables() -> str:

@@ -195,8 +195,8 @@ class Measurement:
         if experiment.series:
             samples = {name: found.to_json() for name, found in experiment.series.items()}
             late = sorted(experiment.launching.late)
-            reason = {"solution": solution.name, "code": code, "detail": detail}
-            self.discarded.append(reason | {"launched_late": late, "samples_ms": samples})
+            told = {"solution": solution.name, "code": code, "detail": detail}
+            self.discarded.append(told | {"launched_late": late, "samples_ms": samples})
 
     def _timed_again(self) -> dict[str, Any]:
         return {"timed_again": "; ".join(self.again)} if self.again else {}

@@ -19,7 +19,7 @@ from conftest import CPU, Tool, strict_json
 
 from repro import config
 from repro.cli import main
-from repro.engines.base import inbox
+from repro.engines.base import Slots, inbox
 from repro.errors import UsageError
 from repro.records import wording
 from repro.records.job import JOBS, Job, Outcome
@@ -247,6 +247,9 @@ class Batches:
 
     def describe(self) -> dict[str, Any]:
         return {}
+
+    def capacity(self) -> Slots:
+        return Slots()
 
     def run(self, jobs: list[Job], progress: Any) -> Iterator[Outcome]:
         self.folders.append(inbox(jobs))
