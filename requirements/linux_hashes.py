@@ -1,7 +1,7 @@
 """Drop the hashes of files that no supported machine installs: `python requirements/linux_hashes.py UV FILE...`.
 
-uv writes the hash of every file of a release. repro runs on Linux with Python 3.11 or 3.12, so most of them are of wheels
-for other systems and Pythons. uv's lock of the same file names the file of each hash.
+uv writes the hash of every file of a release. repro runs on Linux with Python 3.11 or 3.12, so most of them are of
+wheels for other systems and Pythons. uv's lock of the same file names the file of each hash.
 """
 
 from __future__ import annotations
