@@ -69,7 +69,10 @@ def add(run: argparse.ArgumentParser) -> None:
     )
     study.add_argument("--bedrock", action="store_true", help="the same as --upstream bedrock")
     study.add_argument(
-        "--jobs", type=int, default=1, help="jobs at the same time: agents, and judging without a GPU; a GPU serves one at a time"
+        "--jobs",
+        type=int,
+        default=1,
+        help="jobs at the same time: agents, and judging without a GPU; a GPU serves one at a time",
     )
     study.add_argument(
         "--order", choices=ORDERS, default="abba", help="the order in which arms start; recorded in the bundle"
