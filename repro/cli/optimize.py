@@ -62,6 +62,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 0 whether or not a faster kernel was found."""
     from repro.optimize import runner
     from repro.optimize.kernel_source import sha256
+    from repro.optimize.proposers.base import Proposer
     from repro.optimize.proposers.replay import Recorded
     from repro.optimize.state import Options
 
@@ -69,7 +70,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
         options, kernel = runner.recorded(args.replay)
         spec = options.problem if args.problem is None else args.problem
         problem = _problem(spec, options.size, options.dtype)
-        told = [Recorded(name) for name in options.proposers]
+        told: list[Proposer] = [Recorded(name) for name in options.proposers]
         finished = runner.optimize(problem, kernel, options, told, args.results, None, progress, replay=args.replay)
         return _conclude(finished, args)
     _check(args)
