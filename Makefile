@@ -44,12 +44,12 @@ AT_WORK = --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
 # What this job's environment must hold: the host of containers needs no torch.
 NEEDS = $(if $(filter docker,$(CHOSEN)),host,local)
 
-.PHONY: help setup image doctor fixtures run benchmark claims report verify test test-all test-slow test-docker test-clock test-gpu check docs ptx clean requirements
+.PHONY: help setup image doctor fixtures run benchmark claims optimize report verify test test-all test-slow test-docker test-clock test-gpu check docs ptx clean requirements
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
 	@echo
-	@echo "targets    setup image doctor fixtures run benchmark claims report verify test test-all test-gpu check docs clean requirements"
+	@echo "targets    setup image doctor fixtures run benchmark claims optimize report verify test test-all test-gpu check docs clean requirements"
 	@echo "variables  ENGINE=auto|docker|local GPUS=all|none|0,1 DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
 	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code|replay ARMS='baseline with_kb'"
 	@echo "           KB=local|leeroopedia|placebo MODE=problem|suite MODEL= JOBS=1 REPEATS=1"
@@ -71,7 +71,9 @@ endef
 $(VENV)/.local: requirements/host.txt requirements/agents.txt
 	$(INSTALL)
 
-$(VENV)/.dev: $(VENV)/.local
+$(VENV)/.dev: $(VENV)/.local $(VENV)/.search
+
+$(VENV)/.search: $(VENV)/.local
 
 $(VENV)/.%: requirements/%.txt
 	$(INSTALL)
@@ -126,6 +128,10 @@ benchmark: ready
 claims: ready
 	$(REPRO) claims $(PROBLEMS) $(if $(FROM),--from $(FROM)) $(COMMON) $(ARGS)
 
+# A search from the input kernel of each of PROBLEMS, such as L1_36; without a key.
+optimize: ready $(VENV)/.search
+	$(foreach p,$(or $(PROBLEMS),L1_36),$(REPRO) optimize $(p) $(COMMON) $(ARGS) &&) true
+
 report: setup
 	$(REPRO) report --results $(RESULTS)
 
@@ -174,7 +180,7 @@ ptx: $(VENV)/.local
 	PYTHONPATH=. $(PY) tests/compile_ptx.py
 
 requirements: $(VENV)/.uv
-	for set in core host image agents leeroopedia dev uv; do \
+	for set in core host image agents search leeroopedia dev uv; do \
 	  $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --custom-compile-command "make requirements" requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
 	done

@@ -14,7 +14,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,8 @@ from repro.cli.main import GROUPS, parser
 from repro.judge.timing import intervals
 from repro.problems import catalogue
 from repro.records import wording
-from repro.records.base import NON_FINITE, Record
-from repro.records.fingerprint import Fingerprint
-from repro.records.fixture import FixtureRecord
-from repro.records.manifest import Manifest
-from repro.records.profile import ProfileResult
-from repro.records.result import JudgeResult
-from repro.records.row import Row
-from repro.records.statement import Statement
+from repro.records.base import NON_FINITE
+from repro.records.schema import RECORDS
 from repro.records.verdict import Verdict
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
@@ -348,25 +341,6 @@ def _purpose(file: Path) -> str:
 
 # -- JSON -----------------------------------------------------------------------------------------------------------
 
-# Files of a bundle and results of jobs: the record of each, and what it is called.
-RECORDS: dict[str, tuple[type[Record], str]] = {
-    "manifest": (Manifest, "manifest.json of a bundle"),
-    "row": (Row, "one line of rows.jsonl"),
-    "judge-result": (JudgeResult, "`result` of a row that judged solutions"),
-    "fixture": (FixtureRecord, "`result` of a row of `fixtures`, and the file below fixtures/"),
-    "profile-result": (ProfileResult, "`result` of a row of `benchmark --profile`"),
-    "fingerprint": (Fingerprint, "one file of fingerprints/"),
-    "statement": (Statement, "statement.json of a bundle"),
-}
-SCHEMAS = config.ROOT / "docs" / "schemas"
-
-
-def schema(name: str) -> str:
-    """The JSON schema of a record. What relates several fields is checked by `repro verify` and not in it."""
-    found = RECORDS[name][0].model_json_schema()
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:repro:schema:{name}:2"}
-    return json.dumps(head | found, separators=(",", ":"), ensure_ascii=False) + "\n"
-
 
 def schema_tables() -> str:
     """Every record as a table of fields."""
@@ -374,7 +348,7 @@ def schema_tables() -> str:
     for name, (model, title) in RECORDS.items():
         found = model.model_json_schema()
         told = " ".join(found["description"].split())
-        about = f"{told} Schema: [{name}.json](schemas/{name}.json)."
+        about = f"{told} Schema: `python -m repro.records {name}`."
         rows = list(_fields(found, found, ""))
         parts.append(f"### {title}\n\n{about}\n\n{table(rows, ['field', 'type', 'required', 'meaning'])}")
     return "\n\n".join(parts)
@@ -523,7 +497,6 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 }
 FILES: dict[str, Callable[[], str]] = {
     "docs/speedups.svg": picture,
-    **{f"docs/schemas/{name}.json": partial(schema, name) for name in RECORDS},
 }
 
 

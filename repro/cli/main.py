@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import functools
 import importlib.util
 import itertools
 import math
@@ -14,7 +15,7 @@ from typing import Any, NoReturn
 
 from repro import __version__, config
 from repro.bundle.write import Bundle
-from repro.cli import ending, offline
+from repro.cli import ending, offline, optimize
 from repro.engines import choose, names
 from repro.engines.base import Engine
 from repro.errors import ReproError, UsageError
@@ -26,7 +27,7 @@ SHOWN = 100
 # The verbs, as the help groups them.
 GROUPS = {
     "judge": ("evaluate", "fixtures", "problems"),
-    "studies": ("run", "benchmark", "claims", "fetch", "artifacts"),
+    "studies": ("run", "benchmark", "claims", "optimize", "fetch", "artifacts"),
     "evidence": ("report", "compare", "verify", "bundle"),
     "machine": ("doctor", "fingerprint", "gc"),
 }
@@ -39,6 +40,7 @@ EXAMPLES = """examples:
   repro benchmark 36 --json out.json             time one problem of the artifact study
   repro claims                                   test every published figure of the artifact study
   repro benchmark --artifacts DIR --parity       time any folder in the published layout, by both protocols
+  repro optimize L1_36 --minutes 10              search a faster kernel, from the one that ships or --from FILE
   repro artifacts lint DIR                       check such a folder without running it
   repro report                                   draw the newest bundle again
   repro report A B -o DIR                        draw bundles side by side: one HTML file, markdown, LaTeX
@@ -187,6 +189,7 @@ def parser() -> argparse.ArgumentParser:
     _common(claims, problem=False)
     claims.add_argument("--json", type=Path, metavar="FILE", help="write every claim with its verdicts as JSON")
     claims.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced")
+    optimize.add(verb, functools.partial(_common, problem=False))
     offline.add(verb)
     report = verb("report", "draw bundles as markdown, one HTML file, LaTeX", _report)
     report.add_argument("bundle", type=Path, nargs="*", help="bundles to draw (default: the newest)")

@@ -56,10 +56,11 @@ def facts(bundle: Bundle) -> dict[str, str]:
 
 
 def figures(bundle: Bundle) -> list[dict[str, str]]:
-    """The lines of a bundle in history.csv: one a solution that is no negative control. Self-tests have none."""
+    """The lines of a bundle in history.csv: one a solution that is no negative control and no round."""
     found = []
     for row in bundle.rows.values() if bundle.manifest["verb"] in ("run", "benchmark", "evaluate") else ():
-        result = row["result"] if row["status"] == "done" and not row.get("control") else {"results": []}
+        counts = row["status"] == "done" and not row.get("control") and "rounds" not in row
+        result = row["result"] if counts else {"results": []}
         for entry in result.get("results", []):
             found.append(line(f"{bundle.path.parent.name}/{bundle.name}", row, result, entry))
     return found

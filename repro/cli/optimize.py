@@ -1,0 +1,174 @@
+"""The verb `optimize`: its arguments, and the run that they make."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from repro import config
+from repro.cli.offline import Run, write_json
+from repro.engines import choose
+from repro.errors import UsageError
+from repro.runs.progress import Progress
+from repro.system.screen import Column, Screen, shortest
+
+PROPOSERS = ("search", "inbox")
+# Candidates screened a round: on the CPU each takes seconds in Triton's interpreter.
+SCREEN_GPU, SCREEN_CPU = 40, 6
+NOT_MEASURED = "times on the CPU are not a measurement"
+
+
+def add(
+    verb: Callable[[str, str, Run], argparse.ArgumentParser], common: Callable[[argparse.ArgumentParser], None]
+) -> None:
+    """Add the verb to a command line. common: adds the arguments that every verb that measures has."""
+    parser = verb("optimize", "search a faster kernel: rewrite, judge, time, keep what is faster", _optimize)
+    parser.add_argument("problem", nargs="?", metavar="PROBLEM", help="a shipped id (L1_36) or a KernelBench file")
+    parser.add_argument(
+        "--from", dest="kernel", type=Path, metavar="KERNEL",
+        help="the kernel to start from (default: the input kernel that ships for the problem)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dtype", choices=("float32", "bfloat16"), default=None,
+        help="dtype of model and inputs (default: bfloat16 for a kernel_function, float32 for a ModelNew)",
+    )  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=8, help="most rounds")
+    parser.add_argument("--beam", type=int, default=2, help="programs that are expanded in a round")
+    parser.add_argument("--directions", type=int, default=2, help="rewrites that are tried of each in a round")
+    parser.add_argument(
+        "--screen", type=int, default=None,
+        help=f"candidates that are judged quickly in a round (default: {SCREEN_GPU}, on the CPU {SCREEN_CPU})",
+    )  # fmt: skip
+    parser.add_argument("--finalists", type=int, default=4, help="candidates that are judged in full in a round")
+    parser.add_argument("--minutes", type=float, default=10.0, help="the search ends after this time")
+    parser.add_argument("--patience", type=int, default=3, help="the search ends after this many rounds without a gain")
+    parser.add_argument(
+        "--proposer", default="search", metavar="P,P", help=f"where candidates come from: {', '.join(PROPOSERS)}"
+    )
+    parser.add_argument("--inbox", type=Path, metavar="DIR", help="the folder in which candidates of `inbox` appear")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the search")
+    parser.add_argument(
+        "--replay", type=Path, metavar="DIR", help="repeat the decisions of a run's folder, without judging anything"
+    )
+    parser.add_argument("--trust", choices=("audited", "dev"), default="audited", help="as of `repro evaluate`")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every program with its verdict as JSON")
+    common(parser)
+
+
+def _optimize(args: argparse.Namespace, progress: Progress) -> int:
+    """Exit 0 whether or not a faster kernel was found."""
+    from repro.optimize import runner
+    from repro.optimize.kernel_source import sha256
+    from repro.optimize.proposers.base import Proposer
+    from repro.optimize.proposers.replay import Recorded
+    from repro.optimize.state import Options
+
+    if args.replay is not None:
+        options, kernel = runner.recorded(args.replay)
+        spec = options.problem if args.problem is None else args.problem
+        problem = _problem(spec, options.size, options.dtype)
+        told: list[Proposer] = [Recorded(name) for name in options.proposers]
+        finished = runner.optimize(problem, kernel, options, told, args.results, None, progress, replay=args.replay)
+        return _conclude(finished, args)
+    _check(args)
+    names = tuple(args.proposer.split(","))
+    proposers = [_proposer(name, args) for name in names]
+    kernel = runner.read_kernel(args.kernel or _shipped(args.problem))
+    dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
+    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say)
+    size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
+    if engine.device == "cpu":
+        progress.say(f"no GPU: small shapes in Triton's interpreter; correctness is real, {NOT_MEASURED}")
+    problem = _problem(args.problem, size, dtype)
+    screen = args.screen or (SCREEN_GPU if engine.device == "cuda" else SCREEN_CPU)
+    options = Options(
+        problem.key if not args.problem.endswith(".py") else args.problem, size, problem.dtype, engine.device,
+        sha256(kernel.source.decode()), names, args.rounds, args.beam, args.directions, screen, args.finalists,
+        args.minutes, args.patience, args.seed,
+    )  # fmt: skip
+    with progress.live():
+        finished = runner.optimize(
+            problem, kernel, options, proposers, args.results, engine, progress, resume=args.resume, trust=args.trust
+        )
+    return _conclude(finished, args)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises UsageError for wrong use, before any line on an engine."""
+    if args.problem is None:
+        raise UsageError("no problem", "", "Name a shipped id or a KernelBench file, or --replay DIR.")
+    for name in ("rounds", "beam", "directions", "finalists", "patience"):
+        if getattr(args, name) < 1:
+            raise UsageError(f"--{name} must be at least 1")
+    if not args.minutes > 0 or (args.screen is not None and args.screen < 1):
+        raise UsageError("--minutes must be positive, and --screen at least 1")
+    for name in args.proposer.split(","):
+        if name not in PROPOSERS:
+            raise UsageError(f"no proposer {name!r}", f"there are {', '.join(PROPOSERS)}")
+    if ("inbox" in args.proposer.split(",")) != (args.inbox is not None):
+        raise UsageError("the proposer inbox and --inbox DIR need each other")
+
+
+def _proposer(name: str, args: argparse.Namespace) -> Any:
+    from repro.optimize.proposers.inbox import Inbox
+    from repro.optimize.proposers.search import Search
+
+    return Inbox(args.inbox) if name == "inbox" else Search()
+
+
+def _problem(spec: str, size: str, dtype: str) -> Any:
+    from repro.problems import catalogue
+
+    return catalogue.resolve(spec, size=size, dtype=dtype)
+
+
+def _shipped(spec: str) -> Path:
+    """Return the input kernel that ships for a problem. Raises UsageError if there is none."""
+    from repro.artifacts import layout
+
+    bare = spec.partition("@")[0]
+    found = [a for a in layout.find(config.ARTIFACTS_DIR) if a.known == bare]
+    if not found:
+        raise UsageError(f"no input kernel ships for {spec}", "", "Name one by --from KERNEL.")
+    return found[0].path / layout.KERNELS["input_kernel"]
+
+
+def _conclude(finished: Any, args: argparse.Namespace) -> int:
+    """Print the accepted programs, the confirmation and the last line; write --json."""
+    state, screen = finished.state, Screen.of(args)
+    rows = []
+    for program in state.programs.values():
+        if program.accepted or program.id == "input":
+            gain = f"{program.ratio:.2f}x" if program.gain and program.id != "input" else ""
+            time = f"{program.time_ms:.4g}" if program.time_ms else ""
+            rows.append([program.id, program.parent or "", program.strategy, time, gain, program.why])
+    columns = (Column("program", whole=True), Column("of", whole=True), Column("strategy"), Column("ms", whole=True),
+               Column("gain", whole=True), Column("why", 1))  # fmt: skip
+    screen.table(columns, rows)
+    counts: dict[str, int] = {}
+    for program in state.programs.values():
+        counts[program.verdict] = counts.get(program.verdict, 0) + 1
+    screen.line(f"{len(state.programs)} programs: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
+    if finished.baselines_ms:
+        screen.line("baselines: " + ", ".join(f"{n} {ms:.4g} ms" for n, ms in finished.baselines_ms.items()))
+    if finished.confirmed is not None:
+        verdict = (finished.confirmed.get("best") or {}).get("verdict", finished.confirmed.get("error"))
+        ratio = finished.confirmed_ratio
+        screen.line(
+            f"confirmed in fresh processes: {verdict}" + (f", {ratio['ratio']:.2f}x the input" if ratio else "")
+        )
+    facts = {
+        "schema_version": 1, "folder": str(finished.folder), "stopped": finished.stopped, "best": state.best,
+        "measurement": finished.measured, "options": vars(state.options), "confirmed": finished.confirmed,
+        "programs": [p.facts() for p in state.programs.values()],
+        "diagnoses": {name: asdict(each) for name, each in state.diagnoses.items()},
+    }  # fmt: skip
+    write_json(args.json, facts)
+    best = state.programs[state.best]
+    found = f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
+    stamp = "" if finished.measured else NOT_MEASURED
+    screen.last(found, stamp, finished.stopped, shortest(finished.exported or finished.folder))
+    return 0

@@ -1,0 +1,120 @@
+"""The published layout of a run: ten files a round where they exist, and a manifest with the reason for each absence.
+
+A round publishes its fastest candidate that was timed in full, as the published folders do. Rounds without one are not
+exported. The shipped kernel is the accepted best.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from repro.artifacts import layout
+from repro.artifacts.layout import KERNEL, KERNELS, PROFILES, ROUND_FILES, TIMES, TRACE
+from repro.optimize.state import INPUT, Program, State
+from repro.system import jsonio
+
+MANIFEST = "manifest.json"
+MANIFEST_VERSION = 1
+PROTOCOL = "repro: paired samples behind a gate, cold L2, median of the device times"
+NO_MODEL = "no language model took part: the candidate came from the proposer {proposer}"
+NO_PROFILE = "this kernel was not profiled by Nsight Compute"
+
+
+def export(
+    state: State, problem: Path, name: str, folder: Path, *, measured: bool, counters: dict[str, Any] | None,
+    fingerprint: dict[str, Any] | None, confirmed: dict[str, Any] | None, journal_sha256: str,
+) -> Path | None:  # fmt: skip
+    """Write the folder `NAME` below `folder`; return its path, or None if no candidate was accepted.
+
+    name: `NN_Name`. counters: what `EngineJudge.profile` said of the input kernel.
+    """
+    if state.best == INPUT or not state.programs[state.best].accepted:
+        return None
+    root = folder / name
+    files: dict[str, bytes] = {
+        "problem.py": problem.read_bytes(),
+        KERNELS["input_kernel"]: state.source(INPUT).encode(),
+        KERNELS["optimized"]: state.source(state.best).encode(),
+    }
+    rounds = []
+    for number in range(1, state.round + 1):
+        chosen = published(state, number)
+        if chosen is None:
+            rounds.append({"round": number, "exported": False, "why": "no candidate of this round was timed in full"})
+            continue
+        whole, absent = _round(state, chosen, counters if number == 1 else None)
+        files |= {f"{TRACE}/round_{number}/{file}": content for file, content in whole.items()}
+        rounds.append({"round": number, "exported": True, "absent": absent} | chosen.facts())
+    manifest = {
+        "schema_version": MANIFEST_VERSION, "problem": state.options.problem, "options": vars(state.options),
+        "measurement": measured, "protocol": PROTOCOL, "input": state.programs[INPUT].facts(),
+        "best": state.programs[state.best].facts(), "lineage": lineage(state, state.best), "rounds": rounds,
+        "confirmed": confirmed, "counters_of_the_input": counters, "fingerprint": fingerprint,
+        "journal_sha256": journal_sha256, "spent": state.spent,
+    }  # fmt: skip
+    files[MANIFEST] = jsonio.render(manifest)
+    for file, content in files.items():
+        jsonio.replace(root / file, content)
+    return root
+
+
+def published(state: State, number: int) -> Program | None:
+    """Return the candidate that a round publishes: the fastest that was timed in full; the best itself first."""
+    timed = [p for p in state.programs.values() if p.round == number and p.gain and p.correct and p.time_ms]
+    return min(timed, key=lambda p: (p.id != state.best, p.time_ms), default=None)
+
+
+def lineage(state: State, name: str) -> list[str]:
+    """Return a program and its parents, the input kernel last."""
+    found, program = [name], state.programs[name]
+    while program.parent:
+        found.append(program.parent)
+        program = state.programs[program.parent]
+    return found
+
+
+def _round(state: State, chosen: Program, counters: dict[str, Any] | None) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Return the files of a round, and the reason for each one that is absent."""
+    dtype = f"torch.{state.options.dtype}"
+    times = {
+        "problem": "problem.py", "device": state.options.device, "dtype": dtype, "warmup": None, "repeat": None,
+        "protocol": PROTOCOL,
+        "kernels": {"kernel_round_1": {"time_ms": chosen.time_ms, "path": KERNEL}},
+    }  # fmt: skip
+    diagnosis = state.diagnoses.get(chosen.parent or INPUT)
+    strategy = [{
+        "category": diagnosis.bound if diagnosis else "unknown",
+        "summary": chosen.why,
+        "reasoning": diagnosis.sentence() if diagnosis else "",
+        "root_causes": [],
+        "recommended_fixes": [{"fix": chosen.strategy, "rationale": chosen.why, "knobs": chosen.params}],
+    }]  # fmt: skip
+    files = {
+        TIMES: jsonio.render(times), KERNEL: state.source(chosen.id).encode(), "strategy.json": jsonio.render(strategy),
+    }  # fmt: skip
+    files |= {name: text.encode() for name, text in chosen.transcript.items() if name in ROUND_FILES}
+    if counters and counters.get("state") == "profiled":
+        metrics = {"input_kernel": _metrics(counters["totals"])}
+        files[PROFILES["input"]] = jsonio.render({"metrics": metrics, "metadata": {"dtype": state.options.dtype}})
+    why = {name: NO_PROFILE for name in PROFILES.values()}
+    absent = {name: why.get(name, NO_MODEL.format(proposer=chosen.proposer)) for name in ROUND_FILES
+              if name not in files}  # fmt: skip
+    return files, absent
+
+
+def _metrics(totals: dict[str, Any]) -> dict[str, float]:
+    """Return counters by ncu's names, as the published profiles hold them."""
+    from repro.judge.timing.counters import METRICS
+
+    return {METRICS[name][0]: value for name, value in totals.items() if name in METRICS and value is not None}
+
+
+def compare(root: Path) -> list[dict[str, Any]]:
+    """Read a folder in the published layout; return round, time (ms) and running best, for a comparison with a run."""
+    from repro.artifacts import trace
+
+    artifact = layout.Artifact(root)
+    own = trace.times(artifact)
+    best = trace.running_best(own)
+    return [{"round": n, "time_ms": own[n], "running_best_ms": best[n]} for n in sorted(own)]

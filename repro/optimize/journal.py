@@ -1,0 +1,147 @@
+"""The journal of a run: one JSON line for everything that came from outside, and for every decision.
+
+An `effect` is something that the loop asked for: verdicts, times, candidates, a model's reply, elapsed time. Its line
+holds the question and the answer. A `note` is a decision of the loop. A run that reads a journal takes the recorded
+answers in order, so it makes the same decisions; each is compared with the recorded one. After the last line a resumed
+run asks for real, and a replayed run ends.
+
+Kernels lie beside the journal in `kernels/`, named by the SHA-256 of their text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from repro.errors import BundleError, ReproError, UsageError
+from repro.optimize.kernel_source import sha256
+from repro.system import jsonio
+
+FILE, KERNELS = "journal.jsonl", "kernels"
+SCHEMA_VERSION = 1
+
+
+class ReplayEnded(ReproError):
+    """A replay reached the end of its journal: the recorded run had been interrupted there."""
+
+
+class Journal:
+    """The journal of one run folder.
+
+    recorded: the lines of an earlier run to take answers from. live: whether it may ask for real after them.
+    on_disk: how many lines the folder holds already.
+    """
+
+    def __init__(self, folder: Path, recorded: list[dict[str, Any]], *, live: bool, on_disk: int) -> None:
+        self.folder, self._recorded, self._live = folder, recorded, live
+        self._at, self._lines, self._on_disk = 0, 0, on_disk
+        (folder / KERNELS).mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    def new(cls, folder: Path) -> Journal:
+        """Begin a run in an empty folder. Raises UsageError if it holds a journal."""
+        if (folder / FILE).exists():
+            raise UsageError(f"{folder} holds a run", "", "Continue it with --resume, or name another folder.")
+        return cls(folder, [], live=True, on_disk=0)
+
+    @classmethod
+    def resume(cls, folder: Path) -> Journal:
+        """Continue the run of a folder. A last line that was cut short is removed. Raises BundleError."""
+        jsonio.mend(folder / FILE)
+        recorded = read(folder)
+        return cls(folder, recorded, live=True, on_disk=len(recorded))
+
+    @classmethod
+    def replay(cls, origin: Path, folder: Path) -> Journal:
+        """Repeat the run of `origin` into an empty folder, without asking for anything. Raises BundleError."""
+        if (folder / FILE).exists():
+            raise UsageError(f"{folder} holds a run", "", "Name another folder.")
+        journal = cls(folder, read(origin), live=False, on_disk=0)
+        for file in (origin / KERNELS).glob("*.py"):
+            jsonio.replace(folder / KERNELS / file.name, file.read_bytes())
+        return journal
+
+    @property
+    def replays(self) -> bool:
+        """Return whether the next line comes from a recording."""
+        return self._at < len(self._recorded)
+
+    def effect(self, kind: str, request: Any, perform: Callable[[], Any]) -> Any:
+        """Return the recorded answer to a request, or ask for it and record it.
+
+        Raises BundleError if the recording holds another request here, ReplayEnded if a replay has no more lines.
+        """
+        request = json.loads(jsonio.dumps(request))
+        line = self._next(kind)
+        if line is not None:
+            if line.get("request") != request:
+                raise BundleError("the journal is of another run", f"line {self._at} holds another request of {kind}")
+            result = line["result"]
+        else:
+            result = json.loads(jsonio.dumps(perform()))
+        self._write({"kind": kind, "request": request, "result": result})
+        return result
+
+    def note(self, kind: str, facts: dict[str, Any]) -> None:
+        """Record a decision. Raises BundleError if the recording holds another one here."""
+        facts = json.loads(jsonio.dumps(facts))
+        line = self._next(kind)
+        if line is not None and line.get("facts") != facts:
+            raise BundleError("the journal is of another run", f"line {self._at} holds another decision ({kind})")
+        self._write({"kind": kind, "facts": facts})
+
+    def keep(self, source: str) -> str:
+        """Store a kernel by its content; return its address."""
+        address = sha256(source)
+        file = self.folder / KERNELS / f"{address}.py"
+        if not file.exists():
+            jsonio.replace(file, source.encode())
+        return address
+
+    def kernel(self, address: str) -> str:
+        """Return a stored kernel. Raises BundleError if it is missing or was changed."""
+        try:
+            text = (self.folder / KERNELS / f"{address}.py").read_bytes().decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BundleError(f"the kernel {address[:12]} cannot be read", str(error)) from None
+        if sha256(text) != address:
+            raise BundleError(f"the kernel {address[:12]} was changed", "its text has another hash")
+        return text
+
+    def _next(self, kind: str) -> dict[str, Any] | None:
+        if self._at >= len(self._recorded):
+            if not self._live:
+                raise ReplayEnded("the journal ends here", "the recorded run was interrupted", "Use --resume on it.")
+            return None
+        line = self._recorded[self._at]
+        self._at += 1
+        if line.get("kind") != kind:
+            raise BundleError("the journal is of another run", f"line {self._at} is {line.get('kind')}, not {kind}")
+        return line
+
+    def _write(self, line: dict[str, Any]) -> None:
+        """Append a line that is not on disk yet. Raises BundleError if it cannot be written."""
+        self._lines += 1
+        if self._lines <= self._on_disk:
+            return
+        try:
+            jsonio.append(self.folder / FILE, {"n": self._lines} | line)
+        except OSError as error:
+            raise BundleError("the journal cannot be written", error.strerror or str(error)) from error
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of a run's journal. Raises BundleError if there is none or it is broken."""
+    file = folder / FILE
+    if not file.is_file():
+        raise BundleError(f"no journal in {folder}", f"{FILE} is missing")
+    try:
+        lines = jsonio.lines(file)
+    except (OSError, ValueError) as error:
+        raise BundleError(f"{file} cannot be read", str(error)) from error
+    start: dict[str, Any] = next((line["facts"] for line in lines if line.get("kind") == "start"), {})
+    if start.get("schema_version") != SCHEMA_VERSION:
+        raise BundleError(f"{file} is no journal of this version", "")
+    return lines

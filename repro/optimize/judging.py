@@ -1,0 +1,81 @@
+"""The judge as the loop uses it: a session that checks and times candidates, and comparisons of what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from repro.judge.timing import speedups
+from repro.studies.evaluation import Submission
+
+# Most candidates that have workers at once.
+BATCH = 8
+REASONS = 3
+# A ratio needs this many samples of both.
+LEAST_SAMPLES = 3
+
+
+class Judge(Protocol):
+    """A warm judge of one problem. opened: the machine's fingerprint and the GPU's ceilings (None on the CPU)."""
+
+    @property
+    def opened(self) -> dict[str, Any]: ...
+
+    def check(self, submissions: Sequence[Submission]) -> list[dict[str, Any]]:
+        """Return one verdict each, as in the results of `repro evaluate`."""
+
+    def time(self, submissions: Sequence[Submission], tier: str) -> dict[str, Any]:
+        """Return times beside each other and the baselines. tier: quick or full."""
+
+
+def check(judge: Judge, submissions: list[Submission]) -> dict[str, Any]:
+    """Return name -> what the loop keeps of each verdict.
+
+    distances: the distances of every output from the reference, in every trial. Two solutions of one request get the
+    same inputs, so equal outputs have equal distances.
+    """
+    found = {}
+    for entry in judge.check(submissions):
+        found[entry["solution"]] = {
+            "verdict": entry["verdict"],
+            "reasons": [f"{r.get('code', '')}: {r.get('detail', '')}" for r in entry["reasons"][:REASONS]],
+            "precision_class": entry.get("precision_class"),
+            "rel_l2": entry.get("rel_l2"),
+            "labels": entry.get("labels", []),
+            "distances": entry.get("distances", {}),
+        }
+    return found
+
+
+def time(judge: Judge, submissions: list[Submission], tier: str) -> dict[str, Any]:
+    """Return what the loop keeps of a contest: samples, intervals and verdicts by name, the baselines' medians."""
+    told = judge.time(submissions, tier)
+    samples = told.get("samples_ms", {})
+    found: dict[str, Any] = {}
+    for entry in told["results"]:
+        name = entry["solution"]
+        found[name] = {
+            "verdict": entry["verdict"],
+            "reasons": [f"{r.get('code', '')}: {r.get('detail', '')}" for r in entry["reasons"][:REASONS]],
+            "time_ms": entry.get("time_ms"),
+            "floor_ms": entry.get("floor_ms"),
+            "measurement": bool(entry.get("measurement")),
+            "samples_ms": samples.get(name, {}).get("gated", {}).get("device_ms", []),
+        }
+    baselines = {name: each["time_ms"]["median"] for name, each in told.get("baselines", {}).items()}
+    return {"programs": found, "baselines_ms": baselines, "clock": told.get("timing", {}).get("clock", "")}
+
+
+def ratio(contest: dict[str, Any], base: str, ours: str) -> dict[str, Any] | None:
+    """Return the speedup of one program over another in a contest, with its interval; None without samples of both."""
+    samples = [contest["programs"].get(name, {}).get("samples_ms", []) for name in (base, ours)]
+    if any(len(each) < LEAST_SAMPLES for each in samples):
+        return None
+    found = speedups.speedup(*samples)
+    return {"ratio": found["ratio"], "ci95": found["ci95"], "n": min(map(len, samples))}
+
+
+def equal_outputs(told: dict[str, Any], parent: str, candidate: str) -> bool:
+    """Return whether a candidate's outputs had the distances of its parent's in every trial of one check."""
+    mine, theirs = told.get(candidate, {}).get("distances"), told.get(parent, {}).get("distances")
+    return bool(mine) and mine == theirs

@@ -1,0 +1,277 @@
+"""A solution's source as a rewrite sees it: its Triton kernels, their launches, and edits of exact spans.
+
+Positions are byte offsets. Nothing outside an edited span changes, so comments and formatting survive.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from repro.artifacts import layout
+from repro.judge.source import provenance
+
+Function = ast.FunctionDef
+POINTER = re.compile(r"ptrs?$")
+MEMORY = ("load", "store")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replacement of the bytes from start to end."""
+
+    start: int
+    end: int
+    text: str
+
+
+class NotApplicable(Exception):  # noqa: N818 (it ends one rewrite, and is no failure)
+    """A rewrite does not fit this source."""
+
+
+def sha256(text: str) -> str:
+    """Return the address of a source: the SHA-256 of its bytes."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def ast_hash(text: str) -> str:
+    """Return a hash that ignores comments, formatting and docstrings; "" if the text is not Python."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+
+def refusal(text: str) -> str:
+    """Return why a source may not be judged: it does not parse, or it uses what the judge bans. "" if it may."""
+    if layout.program(text) is None:
+        return "the source is not Python"
+    with tempfile.TemporaryDirectory(prefix="repro-optimize-") as folder:
+        file = Path(folder) / "candidate.py"
+        file.write_text(text)
+        found = provenance.bans(file)
+    return found[0]["detail"] if found else ""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch `kernel[grid](arguments)`. callee: the name of the kernel that runs where every guard holds."""
+
+    call: ast.Call
+    callee: ast.Name
+    grid: ast.expr
+    function: Function
+
+    @property
+    def kernel(self) -> str:
+        return self.callee.id
+
+    def keyword(self, name: str) -> ast.keyword | None:
+        """Return a keyword argument of the launch."""
+        return next((k for k in self.call.keywords if k.arg == name), None)
+
+
+class KernelSource:
+    """A parsed source. Raises NotApplicable if it is not Python."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        try:
+            self.tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise NotApplicable(f"the source is not Python: {error}") from None
+        self._lines = [0]
+        for line in text.encode().split(b"\n"):
+            self._lines.append(self._lines[-1] + len(line) + 1)
+
+    # -- positions ---------------------------------------------------------------------------------------------------
+
+    def start(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> int:
+        """Return where a node begins."""
+        return self._lines[node.lineno - 1] + node.col_offset
+
+    def end(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> int:
+        """Return where a node ends."""
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return self._lines[node.end_lineno - 1] + node.end_col_offset
+
+    def of(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> str:
+        """Return the text of a node."""
+        return self.text.encode()[self.start(node) : self.end(node)].decode()
+
+    def replace(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword, text: str) -> Edit:
+        """Return the edit that puts a text in the place of a node."""
+        return Edit(self.start(node), self.end(node), text)
+
+    def apply(self, edits: list[Edit]) -> str:
+        """Return the text after some edits. Raises NotApplicable if they overlap or the result does not parse."""
+        raw = self.text.encode()
+        before = len(raw) + 1
+        for edit in sorted(edits, key=lambda e: (e.start, e.end), reverse=True):
+            if edit.end > before:
+                raise NotApplicable("two edits of one place")
+            raw = raw[: edit.start] + edit.text.encode() + raw[edit.end :]
+            before = edit.start
+        text = raw.decode()
+        try:
+            ast.parse(text)
+        except SyntaxError as error:
+            raise NotApplicable(f"the rewritten source does not parse: {error}") from None
+        return text
+
+    # -- kernels -----------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def kernels(self) -> dict[str, Function]:
+        """Return the jitted functions of the module by name."""
+        return {
+            node.name: node
+            for node in self.tree.body
+            if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list)
+        }
+
+    @functools.cached_property
+    def launches(self) -> list[Launch]:
+        """Return the launches of the module's kernels, in order."""
+        found = []
+        for function in ast.walk(self.tree):
+            if not isinstance(function, ast.FunctionDef) or function.name in self.kernels:
+                continue
+            for call in ast.walk(function):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Subscript):
+                    callee = call.func.value
+                    while isinstance(callee, ast.IfExp):
+                        callee = callee.body
+                    if isinstance(callee, ast.Name) and callee.id in self.kernels:
+                        found.append(Launch(call, callee, call.func.slice, function))
+        return found
+
+    def only_launch(self, kernel: str) -> Launch:
+        """Return the one launch of a kernel. Raises NotApplicable if there is not exactly one."""
+        found = [launch for launch in self.launches if launch.kernel == kernel]
+        if len(found) != 1:
+            raise NotApplicable(f"{kernel} has {len(found)} launches, one is needed")
+        return found[0]
+
+    def fresh(self, name: str) -> str:
+        """Return a name that the source does not use, beginning with `name`."""
+        used = set(re.findall(r"\w+", self.text))
+        return next(n for n in (name, *(f"{name}_{i}" for i in range(2, 1000))) if n not in used)
+
+    def argument(self, launch: Launch, parameter: str) -> str | None:
+        """Return the text of what a launch passes for a parameter; None if a starred argument hides it."""
+        keyword = launch.keyword(parameter)
+        if keyword is not None:
+            return self.of(keyword.value)
+        names = parameters(self.kernels[launch.kernel])
+        for name, value in zip(names, launch.call.args, strict=False):
+            if isinstance(value, ast.Starred):
+                return None
+            if name == parameter:
+                return self.of(value)
+        return None
+
+    def grid_parts(self, launch: Launch) -> list[str]:
+        """Return the texts of the grid's dimensions. Raises NotApplicable if the grid is no tuple."""
+        grid = launch.grid
+        if isinstance(grid, ast.Name):
+            values = assigned(launch.function, grid.id)
+            grid = values[0] if len(values) == 1 else grid
+        if not isinstance(grid, ast.Tuple) or any(isinstance(e, ast.Starred) for e in grid.elts):
+            raise NotApplicable("the grid is not written as a tuple")
+        return [self.of(element) for element in grid.elts]
+
+
+def parameters(function: Function) -> list[str]:
+    """Return the names of a kernel's parameters, in order."""
+    return [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+
+
+def constexprs(function: Function) -> set[str]:
+    """Return the parameters that are compile-time constants."""
+    every = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    return {a.arg for a in every if a.annotation is not None and "constexpr" in ast.unparse(a.annotation)}
+
+
+def is_tl(node: ast.AST, *names: str) -> bool:
+    """Return whether a node is a call of `tl.NAME`."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "tl"
+        and node.func.attr in names
+    )
+
+
+def calls(function: ast.AST, *names: str) -> list[ast.Call]:
+    """Return the calls of `tl.NAME` in a function, in order of the text."""
+    found = [node for node in ast.walk(function) if isinstance(node, ast.Call) and is_tl(node, *names)]
+    return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+
+def assigned(function: ast.AST, name: str) -> list[ast.expr]:
+    """Return the values that are assigned to a name in a function, through tuples too."""
+    found: list[ast.expr] = []
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            found += list(_pairs(target, node.value, name))
+    return found
+
+
+def _pairs(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.expr]:
+    if isinstance(target, ast.Name) and target.id == name:
+        yield value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for one, other in zip(target.elts, value.elts, strict=True):
+            yield from _pairs(one, other, name)
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """Return the names that an expression reads."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def reaches(function: Function, node: ast.AST) -> tuple[set[str], set[str]]:
+    """Return (the names, the `tl` functions) on which an expression depends, through the kernel's assignments."""
+    seen: set[str] = set()
+    functions: set[str] = set()
+    pending: list[ast.AST] = [node]
+    while pending:
+        current = pending.pop()
+        for part in ast.walk(current):
+            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "tl":
+                functions.add(part.attr)
+            if isinstance(part, ast.Name) and part.id not in seen:
+                seen.add(part.id)
+                pending += assigned(function, part.id)
+    return seen, functions
+
+
+def pointers(function: Function) -> set[str]:
+    """Return the parameters that are addresses: named so, or the leftmost term of a loaded or stored address."""
+    found = {name for name in parameters(function) if POINTER.search(name)}
+    for call in calls(function, *MEMORY):
+        node: ast.expr = call.args[0]
+        while isinstance(node, ast.BinOp):
+            node = node.left
+        if isinstance(node, ast.Name) and node.id in parameters(function):
+            found.add(node.id)
+    return found
+
+
+def body_of(function: Function) -> list[ast.stmt]:
+    """Return a function's statements without its docstring."""
+    return function.body[1:] if ast.get_docstring(function) is not None else function.body

@@ -1,0 +1,370 @@
+"""The search: rounds of proposals, screening, a contest in full, and the choice of the next beam.
+
+Every decision follows from the options and from what the journal holds, so a replay makes the same ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from repro.optimize import judging, rewrites, roofline
+from repro.optimize.journal import SCHEMA_VERSION, Journal
+from repro.optimize.judging import Judge
+from repro.optimize.kernel_source import KernelSource, NotApplicable, ast_hash, refusal, sha256
+from repro.optimize.proposers.base import Proposer
+from repro.optimize.state import DUPLICATE, INPUT, REFUSED, Options, Program, Proposal, State
+from repro.problems.catalogue import Work
+from repro.studies.evaluation import Submission
+
+# How often a folder is looked at while nothing else is left to do.
+POLL_S = 1.0
+# A bound on one request for candidates: between two, screening results reach the proposers.
+ASKED = 10
+# Labels of a source that lets torch do the work. A candidate may have those of the input kernel, and no others.
+FOREIGN = {"no_custom_kernel", "torch_fallback", "torch_compile", "exception_fallback", "inherits_model"}
+
+
+class View(Protocol):
+    """What a person sees of a run."""
+
+    def step(self, line: str) -> None:
+        """Show what happens now."""
+
+    def done(self, line: str) -> None:
+        """Show a line that stays."""
+
+
+class Search:
+    """One run. judge: called once something must be judged for real, never in a replay."""
+
+    def __init__(
+        self,
+        options: Options,
+        source: str,
+        entry: str,
+        journal: Journal,
+        judge: Callable[[], Judge],
+        proposers: list[Proposer],
+        view: View,
+        *,
+        work: Work | None = None,
+        counters: dict[str, Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.journal, self.proposers, self.view, self._judge = journal, proposers, view, judge
+        self._work, self._counters, self._clock, self._sleep = work, counters, clock, sleep
+        self.state = State(options)
+        self.ceilings: dict[str, Any] | None = None
+        self.fingerprint: dict[str, Any] | None = None
+        self.baselines_ms: dict[str, float] = {}
+        self.measured = False
+        self._began, self._before_s = clock(), 0.0
+        self._source, self._entry, self._without_gain = source, entry, 0
+        self._latest: dict[str, Any] = {"programs": {}}
+        self._foreign: set[str] = set()
+        self._exhausted, self.stopped = False, ""
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> State:
+        """Search until a budget, the floor, or nothing is left; return the state. Raises ReproError."""
+        options = self.state.options
+        self.journal.note("start", {"schema_version": SCHEMA_VERSION} | vars(options) | {"entry": self._entry})
+        self.journal.keep(self._source)
+        opened = self.journal.effect("opened", {}, lambda: self._judge().opened)
+        self.ceilings, self.fingerprint = opened.get("ceilings"), opened.get("fingerprint")
+        self._add(Proposal(self._source, self._entry, "", "input kernel", why="the kernel to start from"), "", INPUT)
+        self.stopped = self._begin()
+        while not self.stopped:
+            self.state.round += 1
+            self._round()
+            self.stopped = self._stop()
+        self.journal.note("stopped", {"why": self.stopped, "best": self.state.best, "rounds": self.state.round})
+        self.view.done(f"stopped: {self.stopped}")
+        return self.state
+
+    def _begin(self) -> str:
+        """Judge and time the input kernel. Return why the search cannot begin, or ""."""
+        self.view.step("judging the input kernel")
+        first = self.state.programs[INPUT]
+        told = self._check([first])
+        self._verdict(first, told)
+        if not first.correct and not self._mend(first):
+            return f"the input kernel is not correct: {first.reason}"
+        self._contest([self.state.programs[self.state.best]])
+        base = self.state.programs[self.state.best]
+        if base.time_ms is None:
+            return f"the input kernel could not be timed: {base.reason}"
+        self.view.done(f"input kernel: correct, {base.time_ms:.4g} ms{self._stamp()}")
+        return ""
+
+    def _mend(self, first: Program) -> bool:
+        """Give an input kernel that writes into its input an output of its own; it becomes the kernel to start from."""
+        try:
+            text = rewrites.BY_NAME["own_output"].apply(KernelSource(self._source))
+        except NotApplicable:
+            return False
+        found = self._add(Proposal(text, self._entry, INPUT, "own_output", why="the input kernel is refused"), "search")
+        self._verdict(found, self._check([found]))
+        if found.correct:
+            self.state.best = found.id
+            found.accepted = True
+        return found.correct
+
+    def _round(self) -> None:
+        state = self.state
+        state.beam = state.choose_beam()
+        for name in state.beam:
+            if name not in state.diagnoses:
+                state.diagnoses[name] = self._diagnose(state.programs[name])
+        bounds = {name: state.diagnoses[name].to_json() for name in state.beam}
+        self.journal.note("round", {"round": state.round, "beam": state.beam, "diagnoses": bounds})
+        for name in state.beam:
+            self.view.step(f"round {state.round}: {name} is {state.diagnoses[name].sentence()}")
+        pool: list[Program] = []
+        while len(pool) < state.options.screen and not self._late():
+            batch = self._propose(min(ASKED, state.options.screen - len(pool)))
+            if not batch:
+                break
+            pool += batch
+            self._screen(batch)
+        self._exhausted = not pool
+        chosen = self._finalists(pool)
+        before = state.best
+        if chosen:
+            self._final_round(chosen)
+        gained = state.best != before
+        self._without_gain = 0 if gained else self._without_gain + 1
+        best = state.programs[state.best]
+        facts = {"round": state.round, "proposed": len(pool), "finalists": [p.id for p in chosen], "best": best.id,
+                 "best_ms": best.time_ms, "gain": best.gain,
+                 "accepted": [p.id for p in chosen if p.accepted]}  # fmt: skip
+        self.journal.note("selected", facts)
+        self.view.done(self._line(len(pool), chosen, gained))
+
+    def _stop(self) -> str:
+        """Return why the search ends after this round, or ""."""
+        options, best = self.state.options, self.state.programs[self.state.best]
+        if best.floor_ms and best.time_ms and best.floor_ms / best.time_ms >= roofline.REACHED:
+            return f"the floor is reached: {best.floor_ms / best.time_ms:.0%} of it"
+        if self._late():
+            return f"the time is used up: {options.minutes:g} minutes"
+        for name, limit in (("usd", options.usd), ("tokens", options.tokens)):
+            if limit is not None and self.state.spent[name] >= limit and options.proposers == ("anthropic",):
+                return f"the budget of {limit:g} {name} is used up"
+        if self.state.round >= options.rounds:
+            return f"{options.rounds} rounds are done"
+        if self._exhausted:
+            return "nothing is left to expand"
+        if self._without_gain >= options.patience:
+            return f"no gain in {options.patience} rounds"
+        return ""
+
+    def _late(self) -> bool:
+        minutes = self.state.options.minutes
+        if minutes is None:
+            return False
+        replays = self.journal.replays
+        elapsed = self.journal.effect("clock", {}, self.elapsed_s)
+        if replays:  # a resumed run goes on from there
+            self._before_s, self._began = float(elapsed), self._clock()
+        return bool(elapsed >= 60 * minutes)
+
+    def elapsed_s(self) -> float:
+        """Return the seconds of this run, with those before it was killed and resumed."""
+        return round(self._before_s + self._clock() - self._began, 3)
+
+    # -- candidates ---------------------------------------------------------------------------------------------------
+
+    def _propose(self, count: int) -> list[Program]:
+        """Return new programs of all proposers; wait while a proposer may still get some."""
+        while True:
+            found: list[Program] = []
+            for at, proposer in enumerate(self.proposers):
+                share = -(-(count - len(found)) // (len(self.proposers) - at))
+                found += self._asked(proposer, share)
+            if found or not any(p.waits for p in self.proposers) or self._late():
+                return found
+            self.view.step("waiting for candidates in the inbox")
+            if not self.journal.replays:
+                self._sleep(POLL_S)
+
+    def _asked(self, proposer: Proposer, count: int) -> list[Program]:
+        def perform() -> dict[str, Any]:
+            self.view.step(f"round {self.state.round}: {proposer.name} proposes")
+            made = proposer.propose(self.state, count)
+            kept = [vars(p) | {"source": self.journal.keep(p.source)} for p in made]
+            return {"proposals": kept, "spent": getattr(proposer, "spent", {})}
+
+        if count <= 0:
+            return []
+        request = {"proposer": proposer.name, "round": self.state.round, "count": count}
+        told = self.journal.effect("proposed", request, perform)
+        for name, value in told["spent"].items():
+            self.state.spent[name] = value
+        return [
+            self._add(Proposal(**(p | {"source": self.journal.kernel(p["source"])})), proposer.name)
+            for p in told["proposals"]
+        ]
+
+    def _add(self, proposal: Proposal, proposer: str, name: str = "") -> Program:
+        """Enter a candidate as a program; one that is known or may not be judged gets that verdict at once."""
+        state = self.state
+        number = sum(p.round == state.round for p in state.programs.values()) + 1
+        address, tree = sha256(proposal.source), ast_hash(proposal.source)
+        twin = state.known(address, tree)
+        program = Program(
+            name or f"r{state.round}.c{number:02d}", address, tree, proposal.entry, proposal.parent or None, proposer,
+            proposal.strategy, proposal.kind, proposal.params, proposal.why, state.round,
+            transcript=proposal.transcript,
+        )  # fmt: skip
+        if twin is not None:
+            program.verdict, program.reason = DUPLICATE, f"the same program as {twin.id}"
+        elif why := refusal(proposal.source):
+            program.verdict, program.reason = REFUSED, why
+        state.programs[program.id] = program
+        state.sources[address] = proposal.source
+        return program
+
+    # -- judging ------------------------------------------------------------------------------------------------------
+
+    def _submission(self, program: Program) -> Submission:
+        return Submission(program.id, self.state.sources[program.address].encode(), program.entry)
+
+    def _check(self, programs: list[Program]) -> dict[str, Any]:
+        request = {p.id: p.address for p in programs}
+        told: dict[str, Any] = self.journal.effect(
+            "checked", request, lambda: judging.check(self._judge(), [self._submission(p) for p in programs])
+        )
+        return told
+
+    def _time(self, programs: list[Program], tier: str) -> dict[str, Any]:
+        request = {"tier": tier, "programs": {p.id: p.address for p in programs}}
+        told: dict[str, Any] = self.journal.effect(
+            "timed", request, lambda: judging.time(self._judge(), [self._submission(p) for p in programs], tier)
+        )
+        self.measured = all(each["measurement"] for each in told["programs"].values())
+        return told
+
+    def _verdict(self, program: Program, told: dict[str, Any]) -> None:
+        entry = told.get(program.id, {"verdict": "error", "reasons": ["the judge gave no verdict"]})
+        program.verdict = entry["verdict"]
+        program.reason = "; ".join(entry["reasons"])
+        labels = FOREIGN & set(entry.get("labels", []))
+        if program.id == INPUT:
+            self._foreign = labels
+        elif program.correct and (more := sorted(labels - self._foreign)):
+            program.verdict, program.reason = REFUSED, f"it is no kernel of the input's kind: {', '.join(more)}"
+
+    def _screen(self, batch: list[Program]) -> None:
+        """Check candidates, compare exact ones with their parents, and time the rest beside their parents, quickly."""
+        state = self.state
+        new = [p for p in batch if p.verdict not in (DUPLICATE, REFUSED)]
+        by_parent: dict[str, list[Program]] = {}
+        for program in new:
+            by_parent.setdefault(program.parent or INPUT, []).append(program)
+        for name, group in by_parent.items():
+            parent = state.programs[name]
+            for start in range(0, len(group), judging.BATCH - 1):
+                some = group[start : start + judging.BATCH - 1]
+                self.view.step(f"round {state.round}: screening {len(some)} candidates of {name}")
+                told = self._check([parent, *some])
+                for program in some:
+                    self._verdict(program, told)
+                    if program.correct and program.kind == "E" and not judging.equal_outputs(told, name, program.id):
+                        program.verdict, program.reason = REFUSED, f"its outputs are not those of {name}, bit for bit"
+                good = [p for p in some if p.correct]
+                if not good or told.get(name, {}).get("verdict") != "correct":
+                    continue
+                contest = self._time([parent, *good], "quick")
+                for program in good:
+                    found = judging.ratio(contest, name, program.id)
+                    program.quick = found["ratio"] if found else None
+                    self._timed(program, contest)
+
+    def _timed(self, program: Program, contest: dict[str, Any]) -> None:
+        """Take a program's time and what timing found wrong with it."""
+        entry = contest["programs"].get(program.id)
+        if entry is None:
+            return
+        if entry["verdict"] != "correct":
+            program.verdict, program.reason, program.quick = entry["verdict"], "; ".join(entry["reasons"]), None
+        if entry["time_ms"]:
+            program.time_ms, program.floor_ms = entry["time_ms"]["median"], entry["floor_ms"]
+
+    def _finalists(self, pool: list[Program]) -> list[Program]:
+        """Return the candidates that are judged in full: the fastest by their parent's speedup times their own."""
+        good = [p for p in pool if p.correct and p.quick]
+        order = {p.id: at for at, p in enumerate(pool)}
+
+        def expected(program: Program) -> float:
+            return (self.state.programs[program.parent or INPUT].ratio or 1.0) * (program.quick or 0.0)
+
+        return sorted(good, key=lambda p: (-expected(p), order[p.id]))[: self.state.options.finalists]
+
+    def _final_round(self, chosen: list[Program]) -> None:
+        """Time finalists in full beside their parents and the best, and accept those whose interval excludes 1."""
+        state = self.state
+        rivals = dict.fromkeys([self._base(), state.best, *(p.parent or INPUT for p in chosen)])
+        others = [state.programs[name] for name in rivals]
+        self.view.step(f"round {state.round}: {len(chosen)} finalists in full")
+        told = self._check([*others, *chosen])
+        good = []
+        for program in chosen:
+            self._verdict(program, told)
+            good += [program] if program.correct else []
+        if good:
+            self._contest([*others, *good])
+        before = state.best
+        for program in good:
+            program.accepted = bool(program.correct and program.better and program.better["ci95"][0] > 1)
+        faster = [p for p in good if p.accepted and self._beats(p, before)]
+        if faster:
+            state.best = min(faster, key=lambda p: p.time_ms or float("inf")).id
+
+    def _base(self) -> str:
+        """Return the kernel that gains are over: the input kernel, or its mended copy where that is refused."""
+        first = self.state.programs[INPUT]
+        if first.correct:
+            return INPUT
+        return next((p.id for p in self.state.programs.values() if p.strategy == "own_output" and p.correct), INPUT)
+
+    def _beats(self, program: Program, best: str) -> bool:
+        found = judging.ratio(self._latest, best, program.id)
+        return found is not None and found["ci95"][0] > 1
+
+    def _contest(self, programs: list[Program]) -> None:
+        """Time programs in full beside each other."""
+        contest = self._time(programs, "full")
+        self._latest, self.baselines_ms = contest, contest["baselines_ms"] or self.baselines_ms
+        for program in programs:
+            self._timed(program, contest)
+            if program.round == self.state.round or program.id == self._base():
+                program.gain = judging.ratio(contest, self._base(), program.id)
+                program.better = judging.ratio(contest, program.parent or INPUT, program.id)
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    def _diagnose(self, program: Program) -> roofline.Diagnosis:
+        counters = self._counters if program.id == INPUT else None
+        dtype = self.state.options.dtype
+        return roofline.diagnose(self._work, dtype, program.time_ms, program.floor_ms, self.ceilings, counters)
+
+    def _stamp(self) -> str:
+        return "" if self.measured else " (not a measurement)"
+
+    def _line(self, proposed: int, chosen: list[Program], gained: bool) -> str:
+        state, best = self.state, self.state.programs[self.state.best]
+        correct = sum(p.correct for p in state.programs.values() if p.round == state.round)
+        words = [f"round {state.round}: {proposed} proposed, {correct} correct, {len(chosen)} in full"]
+        low, high = best.gain["ci95"] if best.gain else (1.0, 1.0)
+        told = f"best {best.id} {best.time_ms:.4g} ms, {best.ratio or 1.0:.2f}x the input [{low:.2f}, {high:.2f}]"
+        words.append(told + ("" if gained else ", no gain") + self._stamp())
+        if best.floor_ms and best.time_ms:
+            words.append(f"{best.floor_ms / best.time_ms:.0%} of the floor")
+        if state.spent["tokens"]:
+            words.append(f"{state.spent['usd']:.2f} USD, {state.spent['tokens']:.0f} tokens")
+        return "; ".join(words)

@@ -1,0 +1,1 @@
+"""Where candidates come from. A run may mix proposers."""

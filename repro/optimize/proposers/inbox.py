@@ -1,0 +1,48 @@
+"""Candidates from a folder, as they appear: of a person, or of an agent outside.
+
+A file `NAME.py` is a candidate, made of the best program. It is read once it is older than a moment, so that it is
+whole; a file that is written again with another text is another candidate.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from repro.errors import UsageError
+from repro.optimize.kernel_source import ast_hash, sha256
+from repro.optimize.state import Proposal, State
+from repro.studies.evaluation import entry_of
+
+SETTLED_S = 0.5
+LARGEST_BYTES = 1 << 20
+
+
+class Inbox:
+    """One folder. Raises UsageError if there is none."""
+
+    name, waits = "inbox", True
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise UsageError(f"no such folder: {folder}", "--inbox names the folder in which candidates appear")
+        self.folder = folder
+
+    def propose(self, state: State, count: int) -> list[Proposal]:
+        """See Proposer.propose."""
+        found: list[Proposal] = []
+        for file in sorted(self.folder.glob("*.py")):
+            try:
+                facts = file.stat()
+                if not file.is_file() or facts.st_size > LARGEST_BYTES or time.time() - facts.st_mtime < SETTLED_S:
+                    continue
+                raw = file.read_bytes()
+            except OSError:  # it was taken away
+                continue
+            text = raw.decode(errors="replace")
+            if state.seen(sha256(text)) or any(text == p.source for p in found):
+                continue
+            entry = entry_of(raw, state.programs[state.best].entry)
+            kind = "E" if ast_hash(text) == state.programs[state.best].ast else "P"
+            found.append(Proposal(text, entry, state.best, file.stem, kind, why=f"{file.name} in the inbox"))
+        return found[:count]

@@ -1,0 +1,183 @@
+"""The proposer that needs no model: rewrites of the catalogue, with knobs that Optuna samples.
+
+A direction is one rewrite of a program, or none, with all knobs of the result. The diagnosis of the program orders its
+directions, and each is taken once. The sampler is made anew for each batch, with a seed that depends on the run's seed,
+the direction, and the number of its trials: Optuna resumed from a store continues otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import random
+import warnings
+from dataclasses import dataclass
+
+from repro.optimize import knobs, rewrites
+from repro.optimize.kernel_source import KernelSource, NotApplicable, refusal
+from repro.optimize.knobs import Knob, Params
+from repro.optimize.state import DUPLICATE, INPUT, Proposal, State
+
+KNOBS = "knobs"
+STARTUP_TRIALS = 6
+# What a configuration counts that was refused or failed: slower than any that works.
+FAILED = 0.0
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One strategy for one program: the text to start from, its knobs, and whether it keeps every bit."""
+
+    parent: str
+    strategy: str
+    text: str
+    knobs: tuple[Knob, ...]
+    exact: bool
+    why: str
+
+
+class Search:
+    """See the module."""
+
+    name, waits = "search", False
+
+    def __init__(self) -> None:
+        self.sampler = "optuna" if importlib.util.find_spec("optuna") else "coordinate sweep"
+        self._made: dict[str, list[Direction]] = {}
+
+    def propose(self, state: State, count: int) -> list[Proposal]:
+        """See Proposer.propose."""
+        chosen = [d for parent in state.beam for d in self._chosen(state, parent)]
+        found: list[Proposal] = []
+        for at, direction in enumerate(chosen):
+            share = count // len(chosen) + (at < count % len(chosen))
+            found += self._configurations(state, direction, share)
+        return found
+
+    def _chosen(self, state: State, parent: str) -> list[Direction]:
+        """Return the directions of a program in this round: those begun in it, then untried ones by their rank."""
+        tried = {p.strategy: p.round for p in state.of(parent) if p.proposer == self.name}
+        ordered = self._ordered(state, parent)
+        begun = [d for d in ordered if tried.get(d.strategy) == state.round]
+        fresh = [d for d in ordered if d.strategy not in tried]
+        return [*begun, *fresh][: state.options.directions]
+
+    def _ordered(self, state: State, parent: str) -> list[Direction]:
+        address = state.programs[parent].address
+        if address not in self._made:
+            self._made[address] = directions(parent, state.source(parent))
+        diagnosis = state.diagnoses.get(parent)
+        bound = diagnosis.bound if diagnosis else "unknown"
+
+        def rank(direction: Direction) -> tuple[bool, bool]:
+            rewrite = rewrites.BY_NAME.get(direction.strategy)
+            tuned = rewrite is None and parent != INPUT  # its knobs were turned when it was made
+            return tuned, rewrite is not None and bound not in rewrite.helps and bound != "unknown"
+
+        return sorted(self._made[address], key=rank)
+
+    def _configurations(self, state: State, direction: Direction, count: int) -> list[Proposal]:
+        """Return up to `count` configurations of a direction that were not tried; the first is its own numbers."""
+        past = state.of(direction.parent, direction.strategy)
+        now = {knob.name: knob.now for knob in direction.knobs}
+        trials = [(now | p.params, p.quick or FAILED) for p in past if p.verdict != DUPLICATE]
+        seen = [now | p.params for p in past]
+        asked: list[Params] = []
+        if not past and direction.strategy != KNOBS and count:
+            asked.append(now)
+        if direction.strategy == KNOBS and now not in seen:
+            trials, seen = [(now, 1.0), *trials], [now, *seen]
+        seed = seed_of(state.options.seed, state.programs[direction.parent].address, direction.strategy, len(past))
+        asked += ask(direction.knobs, trials, count - len(asked), seed, self.sampler, [*seen, *asked])
+        source, found = KernelSource(direction.text), []
+        for params in asked:
+            turned = {name: value for name, value in params.items() if value != now[name]}
+            exact = direction.exact and all(knob.exact for knob in direction.knobs if knob.name in turned)
+            try:
+                text = knobs.apply(source, turned)
+            except NotApplicable:
+                continue
+            entry = state.programs[direction.parent].entry
+            kind = rewrites.EXACT if exact else rewrites.REASSOCIATES
+            found.append(Proposal(text, entry, direction.parent, direction.strategy, kind, turned, direction.why))
+        return found
+
+
+def directions(parent: str, text: str) -> list[Direction]:
+    """Return every direction of a program, in the order of the catalogue. A source without kernels has none."""
+    try:
+        source = KernelSource(text)
+    except NotApplicable:
+        return []
+    if not source.launches:
+        return []
+    found = [Direction(parent, KNOBS, text, tuple(knobs.find(source)), True, "the same kernel with other numbers")]
+    for name, rewritten in rewrites.applicable(source).items():
+        rewrite = rewrites.BY_NAME[name]
+        if not refusal(rewritten):
+            turned = tuple(knobs.find(KernelSource(rewritten)))
+            exact = rewrite.kind == rewrites.EXACT
+            found.append(Direction(parent, name, rewritten, turned, exact, f"{rewrite.id}: {rewrite.what}"))
+    return found
+
+
+def seed_of(*parts: object) -> int:
+    """Return a seed that depends on all parts."""
+    return int.from_bytes(hashlib.sha256("|".join(map(str, parts)).encode()).digest()[:4])
+
+
+def ask(
+    space: tuple[Knob, ...], trials: list[tuple[Params, float]], count: int, seed: int, sampler: str, seen: list[Params]
+) -> list[Params]:
+    """Return up to `count` new configurations. trials: configurations with their speedups, larger is better."""
+    if count <= 0 or not space:
+        return []
+    if sampler == "optuna":
+        return _asked_of_optuna(space, trials, count, seed, seen)
+    return _swept(space, trials, count, seed, seen)
+
+
+def _asked_of_optuna(
+    space: tuple[Knob, ...], trials: list[tuple[Params, float]], count: int, seed: int, seen: list[Params]
+) -> list[Params]:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {
+        k.name: optuna.distributions.IntDistribution(0, len(k.values) - 1) for k in space
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        own = optuna.samplers.TPESampler(
+            seed=seed, multivariate=True, constant_liar=True, n_startup_trials=STARTUP_TRIALS
+        )
+        study = optuna.create_study(direction="maximize", sampler=own)
+        for params, value in trials:
+            at = {k.name: k.values.index(params[k.name]) for k in space if params[k.name] in k.values}
+            if len(at) == len(space):
+                study.add_trial(optuna.create_trial(params=at, distributions=distributions, value=value))
+        found: list[Params] = []
+        for _ in range(4 * count):  # some are known already
+            told = study.ask(distributions).params
+            params = {k.name: k.values[told[k.name]] for k in space}
+            if params not in seen and params not in found:
+                found.append(params)
+            if len(found) == count:
+                break
+    return found
+
+
+def _swept(
+    space: tuple[Knob, ...], trials: list[tuple[Params, float]], count: int, seed: int, seen: list[Params]
+) -> list[Params]:
+    """Return neighbours of the best configuration: one knob at a time, the nearest values first."""
+    now = {knob.name: knob.now for knob in space}
+    best = max(trials, key=lambda t: t[1])[0] if trials else now
+    steps = []
+    for knob in space:
+        at = knob.values.index(best[knob.name]) if best[knob.name] in knob.values else 0
+        steps += [(abs(i - at), knob.name, value) for i, value in enumerate(knob.values) if i != at]
+    random.Random(seed).shuffle(steps)  # noqa: S311 (not used for secrets)
+    steps.sort(key=lambda step: step[0])
+    found = [params for _, name, value in steps if (params := best | {name: value}) not in seen]
+    return found[:count]

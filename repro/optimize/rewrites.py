@@ -1,0 +1,660 @@
+"""The catalogue of rewrites: each takes a kernel's source, finds where it fits, and returns another source.
+
+kind E: every output keeps its bits, which the loop checks before it times the result; R: sums have another order.
+A rewrite that is right for some shapes only keeps the original kernel beside the new one and chooses at the launch, so
+that other shapes still pass. Names and numbers (T0 to T20) are those of docs/optimise.md.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from repro.optimize.kernel_source import (
+    MEMORY,
+    Edit,
+    Function,
+    KernelSource,
+    Launch,
+    NotApplicable,
+    assigned,
+    body_of,
+    calls,
+    constexprs,
+    is_tl,
+    names_in,
+    parameters,
+    pointers,
+    reaches,
+)
+from repro.optimize.knobs import append_arguments
+
+EXACT, REASSOCIATES = "E", "R"
+# Offsets up to here fit into 32 bits with a block's overshoot.
+SMALL_ELEMENTS = 2**31 - 2**20
+# A register tile of more rows would spill.
+MOST_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One entry of the catalogue. helps: the diagnoses under which it is tried first (see roofline.py)."""
+
+    id: str
+    name: str
+    kind: str
+    helps: tuple[str, ...]
+    apply: Callable[[KernelSource], str]
+    what: str
+
+
+def _each(source: KernelSource, change: Callable[[KernelSource, str], str]) -> str:
+    """Apply a change to every kernel with a launch that it fits. Raises NotApplicable if it fits none."""
+    text, why = source.text, "there is no kernel"
+    for name in [launch.kernel for launch in source.launches]:
+        try:
+            text = change(KernelSource(text), name)
+        except NotApplicable as error:
+            why = str(error)
+    if text == source.text:
+        raise NotApplicable(why)
+    return text
+
+
+def _guarded(source: KernelSource, kernel: str, suffix: str, edits: list[Edit], guard: str, more: str = "") -> str:
+    """Return the source with an edited copy of a kernel, launched where a guard holds, and else the original.
+
+    more: further arguments of the launch, which the copy alone must not need.
+    """
+    launch, function = source.only_launch(kernel), source.kernels[kernel]
+    decorator = min(function.decorator_list, key=source.start)
+    begin, end = source.start(decorator) - 1, source.end(function)  # the decorator's `@`
+    copy = KernelSource(source.text).apply(edits).encode()
+    length = end - begin + len(copy) - len(source.text.encode())
+    new = source.fresh(f"{kernel}_{suffix}")
+    text = copy[begin : begin + length].decode().replace(f"def {kernel}(", f"def {new}(", 1)
+    placed = [
+        Edit(end, end, f"\n\n\n{text}"),
+        source.replace(launch.callee, f"({new} if {guard} else {kernel})"),
+    ]
+    if more:
+        placed.append(append_arguments(source, launch, more))
+    return source.apply(placed)
+
+
+# -- T0 ---------------------------------------------------------------------------------------------------------------
+
+
+def _own_output(source: KernelSource) -> str:
+    edits = []
+    for launch in source.launches:
+        kernel = source.kernels[launch.kernel]
+        stored = {_base(kernel, call) for call in calls(kernel, "store")} - {None}
+        inputs = {a.arg for a in launch.function.args.args}
+        for parameter in stored:
+            name = source.argument(launch, parameter or "")
+            for node in ast.walk(launch.function):
+                if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+                    edits += [source.replace(part, f"torch.empty_like({part.id})") for part in _aliases(node.value)
+                              if part.id in inputs and part.id != "out"]  # fmt: skip
+    if not edits:
+        raise NotApplicable("the kernel writes into no input")
+    return source.apply(edits)
+
+
+def _aliases(value: ast.expr) -> list[ast.Name]:
+    if isinstance(value, ast.IfExp):
+        return [*_aliases(value.body), *_aliases(value.orelse)]
+    return [value] if isinstance(value, ast.Name) else []
+
+
+def _base(kernel: Function, call: ast.Call) -> str | None:
+    """Return the pointer parameter of a load or store."""
+    found = sorted(reaches(kernel, call.args[0])[0] & pointers(kernel))
+    return found[0] if len(found) == 1 else None
+
+
+# -- T9 ---------------------------------------------------------------------------------------------------------------
+
+
+def _cache_hints(source: KernelSource) -> str:
+    edits = []
+    for kernel in source.kernels.values():
+        for call in calls(kernel, *MEMORY):
+            if any(k.arg in ("eviction_policy", "cache_modifier") for k in call.keywords):
+                continue
+            if is_tl(call, "store"):
+                hint = 'cache_modifier=".cs"'
+            else:
+                streams = "program_id" in reaches(kernel, call.args[0])[1]
+                hint = f'eviction_policy="{"evict_first" if streams else "evict_last"}"'
+            last = max([*map(source.end, call.args), *map(source.end, call.keywords)])
+            edits.append(Edit(last, last, f", {hint}"))
+    if not edits:
+        raise NotApplicable("every access has a hint")
+    return source.apply(edits)
+
+
+# -- T10 --------------------------------------------------------------------------------------------------------------
+
+
+def _no_masks(source: KernelSource) -> str:
+    return _each(source, _no_masks_of)
+
+
+def _no_masks_of(source: KernelSource, name: str) -> str:
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    bounds = {}  # text of a comparison that is always true -> its guard
+    for node in ast.walk(kernel):
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Lt):
+            guard = _covered(source, kernel, launch, node)
+            if guard:
+                bounds[ast.unparse(node)] = guard
+    edits, guards = [], []
+    for call in calls(kernel, *MEMORY):
+        mask = next((k for k in call.keywords if k.arg == "mask"), None)
+        if mask is None:
+            continue
+        kept, used = _without(kernel, mask.value, bounds)
+        if not used:
+            continue
+        guards += used
+        drop = ("mask", "other") if not kept else ()
+        for keyword in call.keywords:
+            if keyword.arg in drop:
+                edits.append(_removed(source, keyword))
+            elif keyword.arg == "mask":
+                edits.append(source.replace(keyword.value, " & ".join(kept)))
+    if not edits:
+        raise NotApplicable("no mask is of a size that the grid or a loop covers exactly")
+    return _guarded(source, name, "whole", edits, " and ".join(dict.fromkeys(guards)))
+
+
+def _removed(source: KernelSource, keyword: ast.keyword) -> Edit:
+    start = source.text.encode().rindex(b",", 0, source.start(keyword))
+    return Edit(start, source.end(keyword), "")
+
+
+def _without(kernel: Function, mask: ast.expr, bounds: dict[str, str]) -> tuple[list[str], list[str]]:
+    """Return the parts of a mask that remain, and the guards under which the others are always true."""
+    if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
+        left, right = _without(kernel, mask.left, bounds), _without(kernel, mask.right, bounds)
+        return left[0] + right[0], left[1] + right[1]
+    bare = mask.value if isinstance(mask, ast.Subscript) else mask
+    if isinstance(bare, ast.Name):
+        values = _values(kernel, bare.id)
+        if len(values) == 1:
+            kept, used = _without(kernel, values[0], bounds)
+            if used and not kept:
+                return [], used
+    if ast.unparse(bare) in bounds:
+        return [], [bounds[ast.unparse(bare)]]
+    text = ast.unparse(mask)
+    return [f"({text})" if isinstance(mask, ast.Compare | ast.BinOp) else text], []
+
+
+def _values(kernel: Function, name: str) -> list[ast.expr]:
+    return assigned(kernel, name)
+
+
+def _covered(source: KernelSource, kernel: Function, launch: Launch, compare: ast.Compare) -> str | None:
+    """Return the guard under which `index < size` always holds, or None if that is not known.
+
+    The index is a program's block of a grid dimension of cdiv(size, block) programs, or a step of a loop over size.
+    """
+    size, index = compare.comparators[0], compare.left
+    if isinstance(index, ast.Subscript):
+        index = index.value
+    if isinstance(index, ast.Name):
+        values = _values(kernel, index.id)
+        if len(values) != 1:
+            return None
+        index = values[0]
+    match index:
+        case ast.BinOp(
+            left=first, op=ast.Add(), right=ast.Call(args=[ast.Constant(value=0), ast.Name(id=block)]) as lanes
+        ):
+            if not is_tl(lanes, "arange"):
+                return None
+        case _:
+            return None
+    if not isinstance(size, ast.Name):
+        return None
+    size_text, block_text = source.argument(launch, size.id), source.argument(launch, block)
+    if size_text is None or block_text is None:
+        return None
+    guard = f"({size_text}) % ({block_text}) == 0"
+    if isinstance(first, ast.Name):
+        return guard if _loops(kernel, first.id, size.id, block) else None
+    axis = _program_axis(first, block)
+    if axis is None:
+        return None
+    try:
+        parts = source.grid_parts(launch)
+    except NotApplicable:
+        return None
+    due = ast.dump(ast.parse(f"triton.cdiv({size_text}, {block_text})", mode="eval"))
+    return guard if axis < len(parts) and ast.dump(ast.parse(parts[axis], mode="eval")) == due else None
+
+
+def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:
+    """Return whether a variable's only meaning is that of a loop `for variable in range(0, size, block)`."""
+    loops = [n for n in ast.walk(kernel) if isinstance(n, ast.For) and ast.unparse(n.target) == variable]
+    wanted = (f"range(0, {size}, {block})", f"tl.range(0, {size}, {block})")
+    return bool(loops) and all(ast.unparse(loop.iter) in wanted for loop in loops) and not _values(kernel, variable)
+
+
+def _program_axis(node: ast.expr, block: str) -> int | None:
+    """Return the axis of `tl.program_id(axis) * BLOCK`, with or without a cast to int64."""
+    match node:
+        case ast.BinOp(left=left, op=ast.Mult(), right=ast.Name(id=name)) if name == block:
+            if isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and left.func.attr == "to":
+                left = left.func.value
+            if isinstance(left, ast.Call) and is_tl(left, "program_id") and isinstance(left.args[0], ast.Constant):
+                return int(left.args[0].value)  # type: ignore[arg-type]
+    return None
+
+
+# -- T11 --------------------------------------------------------------------------------------------------------------
+
+
+def _constant_sizes(source: KernelSource) -> str:
+    """Sizes become constexpr. Another shape compiles another kernel, so no guard is needed."""
+    edits = []
+    for name in {launch.kernel for launch in source.launches}:
+        kernel = source.kernels[name]
+        known = constexprs(kernel) | pointers(kernel)
+        for argument in kernel.args.args:
+            if argument.arg not in known and argument.annotation is None and _is_size(kernel, argument.arg):
+                edits.append(source.replace(argument, f"{argument.arg}: tl.constexpr"))
+    if not edits:
+        raise NotApplicable("no size is an argument at run time")
+    return source.apply(edits)
+
+
+def _is_size(kernel: Function, name: str) -> bool:
+    """Return whether a parameter is used as an integer: as a divisor, a bound of a loop or of an index, or a stride."""
+    for node in ast.walk(kernel):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod | ast.FloorDiv):
+            if name in names_in(node.right):
+                return True
+        elif isinstance(node, ast.For) and name in names_in(node.iter):
+            return True
+        elif isinstance(node, ast.Compare) and any(isinstance(c, ast.Name) and c.id == name for c in node.comparators):
+            return True
+    integers = {p for p in parameters(kernel) if p == name}
+    for call in calls(kernel, *MEMORY):
+        if integers & reaches(kernel, call.args[0])[0] and name not in names_in(call):
+            return any(
+                isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Sub) and name in names_in(node)
+                for node in ast.walk(kernel)
+            )
+    return False
+
+
+# -- T12 --------------------------------------------------------------------------------------------------------------
+
+
+def _small_offsets(source: KernelSource) -> str:
+    return _each(source, _small_offsets_of)
+
+
+def _small_offsets_of(source: KernelSource, name: str) -> str:
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    edits = []
+    for node in ast.walk(kernel):
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr="to"), args=[target]) if (
+                ast.unparse(target) == "tl.int64"
+            ):
+                edits.append(Edit(source.end(value), source.end(node), ""))
+            case ast.Call(args=[value, target]) if is_tl(node, "cast") and ast.unparse(target) == "tl.int64":
+                edits.append(source.replace(node, source.of(value)))
+    if not edits:
+        raise NotApplicable("no offset is of 64 bits")
+    tensors = [source.argument(launch, p) for p in parameters(kernel) if p in pointers(kernel)]
+    if not tensors or None in tensors:
+        raise NotApplicable("a tensor of the launch is not known")
+    sizes = ", ".join(f"{tensor}.numel()" for tensor in tensors)
+    largest = f"max({sizes})" if len(tensors) > 1 else sizes
+    return _guarded(source, name, "int32", edits, f"{largest} <= {SMALL_ELEMENTS}")
+
+
+# -- T5, T8, T6 -------------------------------------------------------------------------------------------------------
+
+
+def _programs(source: KernelSource, kernel: Function, axis: int) -> list[ast.Call]:
+    return [c for c in calls(kernel, "program_id") if c.args and ast.unparse(c.args[0]) == str(axis)]
+
+
+def _several_blocks(source: KernelSource) -> str:
+    """Each program makes several neighbouring blocks of the first grid dimension."""
+
+    def change(source: KernelSource, name: str) -> str:
+        turns, programs = source.fresh("TURNS"), source.fresh("programs")
+        loop = [f"for turn in range(0, {turns}):", f"    program = tl.program_id(0) * {turns} + turn"]
+        return _looped(source, name, loop, programs, f"{turns}: tl.constexpr", "triton.cdiv({first}, 4)", f"{turns}=4")
+
+    return _each(source, change)
+
+
+def _persistent(source: KernelSource) -> str:
+    """As many programs as the GPU can run at once, each of which walks over blocks of the first grid dimension."""
+
+    def change(source: KernelSource, name: str) -> str:
+        launch = source.only_launch(name)
+        tensor = next((source.argument(launch, p) for p in parameters(source.kernels[name])
+                       if p in pointers(source.kernels[name])), None)  # fmt: skip
+        if tensor is None:
+            raise NotApplicable("a tensor of the launch is not known")
+        programs = source.fresh("programs")
+        loop = [
+            f"for turn in range(0, tl.cdiv({programs} - tl.program_id(0), tl.num_programs(0))):",
+            "    program = tl.program_id(0) + turn * tl.num_programs(0)",
+        ]
+        units = (
+            f"torch.cuda.get_device_properties({tensor}.device).multi_processor_count * 4 if {tensor}.is_cuda else 3"
+        )
+        return _looped(source, name, loop, programs, "", "min({first}, " + units + ")", "")
+
+    return _each(source, change)
+
+
+def _looped(
+    source: KernelSource, name: str, loop: list[str], programs: str, parameter: str, grid: str, argument: str
+) -> str:
+    """Wrap a kernel's body into a loop over `program`, which takes the place of tl.program_id(0)."""
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    ids = _programs(source, kernel, 0)
+    used = names_in(kernel)
+    if not ids or {"turn", "program"} & used or calls(kernel, "num_programs"):
+        raise NotApplicable("the kernel has no program id of its first axis, or a loop over it")
+    if any(isinstance(node, ast.Return) for node in ast.walk(kernel)):
+        raise NotApplicable("the kernel returns early")
+    if _chosen(launch):
+        raise NotApplicable("the launch chooses between kernels")
+    parts, body = source.grid_parts(launch), body_of(kernel)
+    first = _first_statement(source, body[0])
+    moved = KernelSource(source.text).apply([source.replace(call, "program") for call in ids]).encode()
+    grown = len(moved) - len(source.text.encode())
+    block = moved[first : source.end(kernel) + grown].decode()
+    lines = [*loop, f"    if program < {programs}:"]
+    text = "\n".join(f"    {line}" for line in lines) + "\n"
+    text += "\n".join(f"        {line}" if line.strip() else line for line in block.split("\n"))
+    last = kernel.args.args[-1]
+    added = ", ".join(filter(None, (programs, parameter)))
+    if _defaults(kernel):
+        raise NotApplicable("the kernel has parameters with defaults")
+    edits = [
+        Edit(first, source.end(kernel), text),
+        Edit(source.end(last), source.end(last), f", {added}"),
+        source.replace(launch.grid, f"({grid.format(first=f'({parts[0]})')}, {''.join(p + ', ' for p in parts[1:])})"),
+        append_arguments(source, launch, ", ".join(filter(None, (f"{programs}={parts[0]}", argument)))),
+    ]
+    return source.apply(edits)
+
+
+def _defaults(kernel: Function) -> bool:
+    return bool(kernel.args.defaults or kernel.args.kwonlyargs)
+
+
+def _chosen(launch: Launch) -> bool:
+    return isinstance(launch.call.func, ast.Subscript) and isinstance(launch.call.func.value, ast.IfExp)
+
+
+def _first_statement(source: KernelSource, statement: ast.stmt) -> int:
+    """Return where the line of a kernel's first statement begins, so that its indentation moves with it."""
+    return source.text.encode().rfind(b"\n", 0, source.start(statement)) + 1
+
+
+def _flattened(source: KernelSource) -> str:
+    """The first two grid dimensions become one, with the second one fastest."""
+    return _each(source, _flattened_of)
+
+
+def _flattened_of(source: KernelSource, name: str) -> str:
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    if _chosen(launch) or calls(kernel, "num_programs") or _defaults(kernel):
+        raise NotApplicable("the launch chooses between kernels, or the kernel asks for its grid")
+    parts = source.grid_parts(launch)
+    zero, one, two = (_programs(source, kernel, axis) for axis in range(3))
+    if len(parts) < 2 or not zero or not one:
+        raise NotApplicable("the grid has one dimension")
+    width = source.fresh("programs_1")
+    edits = [source.replace(call, f"(tl.program_id(0) // {width})") for call in zero]
+    edits += [source.replace(call, f"(tl.program_id(0) % {width})") for call in one]
+    edits += [source.replace(call, "tl.program_id(1)") for call in two]
+    last = kernel.args.args[-1]
+    rest = "".join(f", {p}" for p in parts[2:])
+    edits += [
+        Edit(source.end(last), source.end(last), f", {width}"),
+        source.replace(launch.grid, f"(({parts[0]}) * ({parts[1]}){rest or ','})"),
+        append_arguments(source, launch, f"{width}={parts[1]}"),
+    ]
+    return source.apply(edits)
+
+
+# -- T14 --------------------------------------------------------------------------------------------------------------
+
+
+def _ranges(kernel: Function) -> list[tuple[ast.For, ast.Call]]:
+    return [
+        (n, n.iter) for n in ast.walk(kernel)
+        if isinstance(n, ast.For) and isinstance(n.iter, ast.Call) and ast.unparse(n.iter.func) == "range"
+    ]  # fmt: skip
+
+
+def _unrolled(source: KernelSource) -> str:
+    """Loops whose bounds are compile-time constants are unrolled, except those that walk in steps of a block."""
+    edits = []
+    for kernel in source.kernels.values():
+        constant = constexprs(kernel)
+        for _, call in _ranges(kernel):
+            free = names_in(call) - {"range"}
+            if len(call.args) < 3 and free <= constant:
+                edits.append(source.replace(call.func, "tl.static_range"))
+    if not edits:
+        raise NotApplicable("no loop has constant bounds")
+    return source.apply(edits)
+
+
+def _unroll_factor(source: KernelSource) -> str:
+    """Innermost loops are unrolled four times."""
+    edits = []
+    for kernel in source.kernels.values():
+        for loop, call in _ranges(kernel):
+            if not any(isinstance(node, ast.For) for child in loop.body for node in ast.walk(child)):
+                last = source.end(call.args[-1])
+                edits += [source.replace(call.func, "tl.range"), Edit(last, last, ", loop_unroll_factor=4")]
+    if not edits:
+        raise NotApplicable("there is no loop")
+    return source.apply(edits)
+
+
+# -- T17 --------------------------------------------------------------------------------------------------------------
+
+
+def _vector_accumulator(source: KernelSource) -> str:
+    """`acc += tl.sum(...)` in a loop becomes a sum of vectors that is reduced once, after the loop."""
+    return _each(source, _vector_accumulator_of)
+
+
+def _vector_accumulator_of(source: KernelSource, name: str) -> str:
+    kernel = source.kernels[name]
+    for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
+        if not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 3:
+            continue
+        width = source.of(loop.iter.args[2])
+        for node in loop.body:
+            match node:
+                case ast.AugAssign(target=ast.Name(id=acc), op=ast.Add(), value=ast.Call() as total) if is_tl(
+                    total, "sum"
+                ):
+                    return source.apply(_widened(source, kernel, loop, acc, total, width))
+    raise NotApplicable("no loop adds up reductions")
+
+
+def _widened(
+    source: KernelSource, kernel: Function, loop: ast.For, acc: str, total: ast.Call, width: str
+) -> list[Edit]:
+    axis = next((ast.unparse(k.value) for k in total.keywords if k.arg == "axis"), None)
+    if axis is None and len(total.args) == 2:
+        axis = ast.unparse(total.args[1])
+    begun = _values(kernel, acc)
+    if axis is None or not axis.isdigit() or len(begun) != 1:
+        raise NotApplicable("the reduction's axis, or the accumulator's start, is not plain")
+    match begun[0]:
+        case ast.Call(args=[ast.List() | ast.Tuple() as shape, *_]) if is_tl(begun[0], "zeros"):
+            sizes = [source.of(element) for element in shape.elts]
+        case _:
+            raise NotApplicable("the accumulator does not begin with zeros of a known shape")
+    sizes.insert(int(axis), width)
+    after, indent = source.end(loop), " " * loop.col_offset
+    return [
+        source.replace(shape, f"[{', '.join(sizes)}]"),
+        source.replace(total, source.of(total.args[0])),
+        Edit(after, after, f"\n{indent}{acc} = tl.sum({acc}, axis={axis})"),
+    ]
+
+
+# -- T16 --------------------------------------------------------------------------------------------------------------
+
+
+def _register_tile(source: KernelSource) -> str:
+    """Two loops over the same rows become one tile of all rows, which is read once and stays in registers."""
+    return _each(source, _register_tile_of)
+
+
+def _register_tile_of(source: KernelSource, name: str) -> str:
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    body = body_of(kernel)
+    loops = [n for n in body if isinstance(n, ast.For)]
+    if len(loops) != 2 or ast.unparse(loops[0].iter) != ast.unparse(loops[1].iter):
+        raise NotApplicable("there are not two equal loops")
+    first, second = loops
+    match first.iter:
+        case ast.Call(args=[ast.Constant(value=0), ast.Name(id=rows)]) if ast.unparse(first.target) == ast.unparse(
+            second.target
+        ):
+            count = source.argument(launch, rows)
+        case _:
+            count = None
+    if count is None or _chosen(launch) or any(isinstance(n, ast.For) for n in ast.walk(ast.Module(first.body, []))):
+        raise NotApplicable("the loops do not count the rows of one argument")
+    row, tile = ast.unparse(first.target), source.fresh("TILE")
+    loads = [c for c in calls(first, "load")]
+    again = [c for c in calls(second, "load")]
+    if len(loads) != 1 or len(again) != 1 or not calls(second, "store"):
+        raise NotApplicable("the loops do not read one tensor each")
+    kept, repeated = _holder(first, loads[0]), _holder(second, again[0])
+    if (
+        kept is None
+        or repeated is None
+        or kept[0] != repeated[0]
+        or _address(first, loads[0]) != _address(second, again[0])
+    ):
+        raise NotApplicable("the loops read different addresses")
+    inside = f"({row} < {rows})"
+    lines = [f"    {row} = tl.arange(0, {tile})[:, None]"]
+    lines += _tiled(source, first, inside, None)
+    between = source.text.encode()[source.end(first) : source.start(second)].decode()
+    lines += [between.strip("\n").rstrip()]
+    lines += _tiled(source, second, inside, repeated[1])
+    text = "\n".join(lines)
+    begin = _first_statement(source, first)
+    edits = [Edit(begin, source.end(second), text)]
+    last = kernel.args.args[-1]
+    edits.append(Edit(source.end(last), source.end(last), f", {tile}: tl.constexpr"))
+    return _copied(source, name, "tile", edits, f"({count}) <= {MOST_ROWS}", f"{tile}=triton.next_power_of_2({count})")
+
+
+def _copied(source: KernelSource, name: str, suffix: str, edits: list[Edit], guard: str, more: str) -> str:
+    """Like `_guarded`, for a copy with a parameter that the original lacks: the original gets it too, unused."""
+    kernel = source.kernels[name]
+    parameter = edits[-1]
+    text = _guarded(source, name, suffix, edits, guard, more)
+    position = parameter.start - source.start(kernel)
+    changed = KernelSource(text)
+    at = changed.start(changed.kernels[name]) + position
+    return changed.apply([Edit(at, at, parameter.text)])
+
+
+def _holder(loop: ast.For, load: ast.Call) -> tuple[str, ast.Assign] | None:
+    """Return the name that holds a load at the end of a loop's body, and the statement that loads."""
+    for statement in loop.body:
+        if isinstance(statement, ast.Assign) and any(node is load for node in ast.walk(statement)):
+            target = statement.targets[0]
+            return (target.id, statement) if isinstance(target, ast.Name) else None
+    return None
+
+
+def _address(loop: ast.For, load: ast.Call) -> str:
+    """Return the address of a load with the loop's own names put in, and sums in one order."""
+    address: ast.expr = load.args[0]
+    names = {
+        t.id: s.value for s in loop.body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)
+    }
+
+    def terms(node: ast.expr) -> list[str]:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return terms(node.left) + terms(node.right)
+        inner = names.get(node.id) if isinstance(node, ast.Name) else None
+        if inner is not None and not any(is_tl(n, "load") for n in ast.walk(inner)):
+            return terms(inner)
+        return [ast.unparse(node)]
+
+    return " + ".join(sorted(terms(address)))
+
+
+def _tiled(source: KernelSource, loop: ast.For, inside: str, dropped: ast.stmt | None) -> list[str]:
+    """Return a loop's body as statements over a tile of all rows."""
+    lines = []
+    for statement in loop.body:
+        if statement is dropped:
+            continue
+        if isinstance(statement, ast.AugAssign):
+            if not isinstance(statement.op, ast.Add):
+                raise NotApplicable("the loop does more than add up")
+            lines.append(f"    {source.of(statement.target)} += tl.sum({source.of(statement.value)}, axis=0)")
+            continue
+        edits = []
+        for call in calls(statement, *MEMORY):
+            mask = next((k for k in call.keywords if k.arg == "mask"), None)
+            if mask is None:
+                raise NotApplicable("an access has no mask")
+            edits.append(source.replace(mask.value, f"{inside} & ({source.of(mask.value)})"))
+        whole = source.apply(edits).encode() if edits else source.text.encode()
+        grown = len(whole) - len(source.text.encode())
+        text = whole[source.start(statement) : source.end(statement) + grown].decode()
+        lines.append("    " + text)
+    return lines
+
+
+CATALOGUE: tuple[Rewrite, ...] = (
+    Rewrite("T0", "own_output", EXACT, (), _own_output, "allocate the output, where the wrapper writes into an input"),
+    Rewrite("T5", "several_blocks", EXACT, ("compute",), _several_blocks, "several blocks a program"),
+    Rewrite("T6", "flattened_grid", EXACT, ("compute", "latency"), _flattened, "one grid dimension of two"),
+    Rewrite("T8", "persistent", EXACT, ("memory", "latency"), _persistent, "programs that stay and walk over blocks"),
+    Rewrite("T9", "cache_hints", EXACT, ("memory",), _cache_hints, "evict streams first, keep what is read again"),
+    Rewrite("T10", "no_masks", EXACT, ("memory", "compute"), _no_masks, "no masks where blocks divide the size"),
+    Rewrite("T11", "constant_sizes", EXACT, ("compute", "latency"), _constant_sizes, "sizes as compile-time constants"),
+    Rewrite("T12", "small_offsets", EXACT, ("compute",), _small_offsets, "32-bit offsets where tensors are small"),
+    Rewrite("T14", "unrolled", EXACT, ("compute", "latency"), _unrolled, "loops with constant bounds unrolled"),
+    Rewrite("T14f", "unroll_factor", EXACT, ("latency",), _unroll_factor, "innermost loops unrolled four times"),
+    Rewrite("T16", "register_tile", REASSOCIATES, ("memory",), _register_tile, "two passes over memory become one"),
+    Rewrite("T17", "vector_accumulator", REASSOCIATES, ("latency", "memory"), _vector_accumulator,
+            "vectors are added up, and reduced once"),
+)  # fmt: skip
+BY_NAME = {rewrite.name: rewrite for rewrite in CATALOGUE}
+
+
+def applicable(source: KernelSource) -> dict[str, str]:
+    """Return name -> rewritten text of every rewrite that fits a source."""
+    found = {}
+    for rewrite in CATALOGUE:
+        try:
+            found[rewrite.name] = rewrite.apply(source)
+        except NotApplicable:
+            continue
+    return found

@@ -1,0 +1,76 @@
+"""What bounds a program: its shares of memory bandwidth and arithmetic, from hardware counters or computed.
+
+Without counters the shares are those of the problem's compulsory bytes and operations over the measured time. They do
+not see bytes that a kernel moves twice, so a kernel far from both bounds is `latency`: it waits, or works in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from repro.problems.catalogue import ITEMSIZE, Work
+
+# A program at this share of a bound is held by it.
+HELD = 0.6
+# The search ends at this fraction of the floor: no kernel was seen nearer to it than 0.92 (docs/optimise.md).
+REACHED = 0.92
+FLOP_RATE = {"float32": "fp32_tflop_s", "bfloat16": "bf16_tflop_s", "float16": "fp16_tflop_s"}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """bound: memory, compute, latency or unknown. Shares are 0 to 1, None if unknown. source: where they come from."""
+
+    bound: str
+    source: str
+    dram: float | None = None
+    l1: float | None = None
+    l2: float | None = None
+    sm: float | None = None
+    tensor: float | None = None
+    floor_ms: float | None = None
+    floor_fraction: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields."""
+        return asdict(self)
+
+    def sentence(self) -> str:
+        """Return one line for a person."""
+        shares = [f"{name} {value:.0%}" for name, value in
+                  (("DRAM", self.dram), ("L1", self.l1), ("L2", self.l2), ("SM", self.sm), ("tensor", self.tensor))
+                  if value is not None]  # fmt: skip
+        floor = [f"{self.floor_fraction:.0%} of the floor"] if self.floor_fraction is not None else []
+        return f"{self.bound} ({', '.join([*shares, *floor, self.source])})"
+
+
+def diagnose(
+    work: Work | None,
+    dtype: str,
+    time_ms: float | None,
+    floor_ms: float | None,
+    ceilings: Mapping[str, Any] | None,
+    counters: Mapping[str, Any] | None = None,
+) -> Diagnosis:
+    """Return what bounds a program of this time. counters: totals of `counters.measure`, in per cent."""
+    fraction = floor_ms / time_ms if floor_ms and time_ms else None
+    told = {name: counters.get(f"{name}_pct") for name in ("dram", "l1", "l2", "sm", "tensor")} if counters else {}
+    if told.get("dram") is not None and told.get("sm") is not None:
+        share = {name: value / 100 for name, value in told.items() if value is not None}
+        if share["dram"] >= HELD:
+            bound = "memory"
+        else:
+            bound = "compute" if max(share.get("sm", 0.0), share.get("l1", 0.0)) >= HELD else "latency"
+        return Diagnosis(bound, "hardware counters", **share, floor_ms=floor_ms, floor_fraction=fraction)
+    if work is None or not time_ms or not ceilings:
+        why = "no GPU" if not ceilings else "the problem's work at this size is unknown"
+        return Diagnosis("unknown", why, floor_ms=floor_ms, floor_fraction=fraction)
+    moved = (work.read_elements + work.written_elements) * ITEMSIZE[dtype]
+    dram = moved / time_ms / 1e9 / float(ceilings["copy_tb_s"])
+    arithmetic = work.flop / time_ms / 1e9 / float(ceilings[FLOP_RATE[dtype]])
+    bound = "memory" if dram >= HELD else "compute" if arithmetic >= HELD else "latency"
+    return Diagnosis(
+        bound, "computed, no counters", dram=dram, sm=arithmetic, floor_ms=floor_ms, floor_fraction=fraction
+    )

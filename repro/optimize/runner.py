@@ -1,0 +1,188 @@
+"""`repro optimize` from the kernel's file to the exported folder: journal, judge, search, confirmation, export."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from repro import config
+from repro.artifacts import layout
+from repro.engines.base import Engine
+from repro.errors import BundleError, UsageError
+from repro.optimize import bench, export, journal
+from repro.optimize.journal import Journal
+from repro.optimize.kernel_source import sha256
+from repro.optimize.loop import Search
+from repro.optimize.proposers.base import Proposer
+from repro.optimize.state import INPUT, Options, State
+from repro.problems.catalogue import Problem
+from repro.runs.progress import Progress
+from repro.studies import evaluation
+from repro.studies.evaluation import Submission
+
+BEST = "best.py"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A run's lines on a progress display, without the count of jobs that its parts have."""
+
+    progress: Progress
+
+    def step(self, line: str) -> None:
+        """Show what happens now."""
+        self.progress.step(line)
+
+    def done(self, line: str) -> None:
+        """Show a line that stays."""
+        self.progress.say(line)
+
+
+@dataclass
+class Finished:
+    """A run that ended. exported: the folder in the published layout, or None without a gain."""
+
+    state: State
+    folder: Path
+    stopped: str
+    measured: bool
+    confirmed: dict[str, Any] | None
+    exported: Path | None
+    baselines_ms: dict[str, float]
+
+    @property
+    def confirmed_ratio(self) -> dict[str, Any] | None:
+        """Return the confirmed speedup of the best over the input kernel, by the medians; None if either failed."""
+        told = self.confirmed or {}
+        first, best = ((told.get(role) or {}).get("time_ms") for role in ("input", "best"))
+        return {"ratio": first["median"] / best["median"]} if first and best else None
+
+
+def optimize(
+    problem: Problem,
+    kernel: Submission,
+    options: Options,
+    proposers: list[Proposer],
+    results: Path,
+    engine: Engine | None,
+    progress: Progress,
+    *,
+    resume: bool = False,
+    replay: Path | None = None,
+    trust: str = "audited",
+) -> Finished:
+    """Search from a kernel, confirm the winner in fresh processes, and export the run.
+
+    engine: None for a replay, which asks for nothing. Raises ReproError.
+    """
+    record = _journal(problem, options, results, resume=resume, replay=replay)
+    progress.say(f"journal: {record.folder}")
+    source = kernel.source.decode()
+    judge = bench.EngineJudge(problem, results, engine, progress, trust=trust) if engine is not None else None
+
+    def asked() -> bench.EngineJudge:
+        if judge is None:
+            raise BundleError("a replay asks for nothing", "the journal lacks an answer")
+        return judge
+
+    try:
+        if judge is not None and not record.replays:
+            bench.ensure_fixture(problem, results, judge.engine, progress)
+        counters = record.effect("profiled", {"kernel": options.kernel}, lambda: _profile(asked(), kernel))
+        search = Search(
+            options, source, kernel.entry, record, asked, proposers, Lines(progress), work=problem.work,
+            counters=counters["totals"] if counters["state"] == "profiled" else None,
+        )  # fmt: skip
+        state = search.run()
+    finally:
+        if judge is not None:
+            judge.close()
+    best = state.programs[state.best]
+    confirmed = None
+    if best.id != INPUT:
+        kernels = {"input": kernel, "best": _archived(record.folder, state, kernel)}
+        progress.step("confirming the winner in fresh processes")
+        confirmed = record.effect(
+            "confirmed",
+            {role: sha256(each.source.decode()) for role, each in kernels.items()},
+            lambda: bench.confirm(problem, results, asked().engine, progress, kernels, trust),
+        )
+    name = export_name(problem)
+    exported = export.export(
+        state, problem.path, name, record.folder, measured=search.measured, counters=counters,
+        fingerprint=search.fingerprint, confirmed=confirmed,
+        journal_sha256=hashlib.sha256((record.folder / journal.FILE).read_bytes()).hexdigest(),
+    )  # fmt: skip
+    return Finished(state, record.folder, search.stopped, search.measured, confirmed, exported, search.baselines_ms)
+
+
+def _profile(judge: bench.EngineJudge, kernel: Submission) -> dict[str, Any]:
+    if judge.engine.device != "cuda":
+        return {"state": "no_gpu", "why": "hardware counters need an NVIDIA GPU", "totals": {}}
+    return judge.profile(kernel.source, kernel.entry)
+
+
+def _archived(folder: Path, state: State, kernel: Submission) -> Submission:
+    """Write the winner to its file and read it back: what is confirmed is what is kept."""
+    file = folder / BEST
+    file.write_text(state.source(state.best))
+    return replace(kernel, name="best", source=file.read_bytes(), entry=state.programs[state.best].entry)
+
+
+def export_name(problem: Problem) -> str:
+    """Return the name of the exported folder: the shipped artifact's, else the problem's number and name."""
+    number = re.search(r"(?:^|_)0*(\d+)", problem.id.partition("_")[2] or problem.id)
+    wanted = int(number.group(1)) if number else 0
+    for folder in sorted(config.ARTIFACTS_DIR.glob("[0-9]*_*")):
+        if layout.number(folder.name) == wanted and problem.id == f"L1_{wanted:02d}":
+            return folder.name
+    return f"{wanted:02d}_{re.sub(r'^[0-9_]+', '', problem.name) or 'problem'}"
+
+
+def _journal(problem: Problem, options: Options, results: Path, *, resume: bool, replay: Path | None) -> Journal:
+    folders = f"*-optimize-{problem.key}*"
+    if resume:
+        for folder in sorted(results.glob(folders), reverse=True):
+            if started(folder).get("kernel") == options.kernel:
+                return Journal.resume(folder)
+        raise UsageError(f"nothing to resume in {results}", f"no run of {problem.key} from this kernel")
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    base = results / f"{stamp}-optimize-{problem.key}"
+    folder = next(
+        f for n in range(1, 1000) if not (f := base if n == 1 else base.with_name(f"{base.name}-{n}")).exists()
+    )
+    return Journal.replay(replay, folder) if replay is not None else Journal.new(folder)
+
+
+def started(folder: Path) -> dict[str, Any]:
+    """Return what the first note of a run's journal says; empty if there is no readable journal."""
+    try:
+        lines = journal.read(folder)
+    except BundleError:
+        return {}
+    return next((line["facts"] for line in lines if line["kind"] == "start"), {})
+
+
+def recorded(folder: Path) -> tuple[Options, Submission]:
+    """Return the options and the input kernel of a recorded run. Raises BundleError."""
+    facts = started(folder)
+    known = {name: value for name, value in facts.items() if name in Options.__dataclass_fields__}
+    if not known:
+        raise BundleError(f"no journal in {folder}", f"{journal.FILE} is missing or broken")
+    options = Options(**(known | {"proposers": tuple(known["proposers"])}))
+    text = (folder / journal.KERNELS / f"{options.kernel}.py").read_bytes()
+    return options, Submission("input", text, facts["entry"])
+
+
+def read_kernel(path: Path) -> Submission:
+    """Return the kernel of a file. Raises UsageError if it cannot be read or is no text."""
+    kernel = evaluation.read(path)
+    try:
+        kernel.source.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no text", str(error)) from None
+    return kernel

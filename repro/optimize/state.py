@@ -1,0 +1,152 @@
+"""What a run knows: its options, the programs that it has seen with their verdicts and times, and the beam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from repro.optimize.roofline import Diagnosis
+
+INPUT = "input"
+NOT_JUDGED, DUPLICATE, REFUSED = "not judged", "duplicate", "refused"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The choices that decide a run.
+
+    problem: key, such as `L1_36@bf16`; kernel: address of the input kernel; rounds, beam (programs that are expanded),
+    directions (rewrites tried of each in a round), screen (candidates judged quickly in a round), finalists (judged in
+    full); minutes, usd and tokens: budgets, None without a limit; patience: rounds without a gain after which it ends.
+    """
+
+    problem: str
+    size: str
+    dtype: str
+    device: str
+    kernel: str
+    proposers: tuple[str, ...] = ("search",)
+    rounds: int = 8
+    beam: int = 2
+    directions: int = 2
+    screen: int = 40
+    finalists: int = 4
+    minutes: float | None = 10.0
+    patience: int = 3
+    seed: int = 0
+    model: str = ""
+    usd: float | None = None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A candidate as a proposer gives it.
+
+    kind: E if it must keep every bit of its parent's outputs, else R or P. params: knobs that were turned. transcript:
+    file name of the published layout -> text of a prompt or reply that led to it.
+    """
+
+    source: str
+    entry: str
+    parent: str
+    strategy: str
+    kind: str = "P"
+    params: dict[str, int] = field(default_factory=dict)
+    why: str = ""
+    transcript: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Program:
+    """A kernel that the run has seen, accepted or not.
+
+    id: `input`, or round and number (`r2.c07`); address: SHA-256 of its source; ast: hash without formatting. quick:
+    its speedup over its parent in the screening. gain and better: its speedups over the input kernel and over its
+    parent in full, with intervals.
+    """
+
+    id: str
+    address: str
+    ast: str
+    entry: str
+    parent: str | None = None
+    proposer: str = ""
+    strategy: str = ""
+    kind: str = ""
+    params: dict[str, int] = field(default_factory=dict)
+    why: str = ""
+    round: int = 0
+    verdict: str = NOT_JUDGED
+    reason: str = ""
+    quick: float | None = None
+    time_ms: float | None = None
+    gain: dict[str, Any] | None = None
+    better: dict[str, Any] | None = None
+    floor_ms: float | None = None
+    accepted: bool = False
+    transcript: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def correct(self) -> bool:
+        return self.verdict == "correct"
+
+    @property
+    def ratio(self) -> float:
+        """Return its speedup over the input kernel, 0 if it was not timed in full."""
+        return float(self.gain["ratio"]) if self.gain else 0.0
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the journal and the manifest keep of it."""
+        return {name: value for name, value in asdict(self).items() if name != "transcript"}
+
+
+@dataclass
+class State:
+    """The programs of a run by id, in the order of their proposal, and where the run stands."""
+
+    options: Options
+    programs: dict[str, Program] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
+    beam: list[str] = field(default_factory=list)
+    best: str = INPUT
+    round: int = 0
+    spent: dict[str, float] = field(default_factory=lambda: {"usd": 0.0, "tokens": 0.0})
+
+    def source(self, program: str) -> str:
+        """Return the text of a program."""
+        return self.sources[self.programs[program].address]
+
+    def known(self, address: str, ast: str) -> Program | None:
+        """Return the program with this text, or this syntax tree."""
+        return next((p for p in self.programs.values() if p.address == address or (ast and p.ast == ast)), None)
+
+    def seen(self, address: str) -> bool:
+        """Return whether a text was proposed before, also if it was a duplicate."""
+        return any(p.address == address for p in self.programs.values())
+
+    def of(self, parent: str, strategy: str | None = None) -> list[Program]:
+        """Return the candidates that were made of a program, by one strategy or by all."""
+        return [
+            p for p in self.programs.values() if p.parent == parent and (strategy is None or p.strategy == strategy)
+        ]
+
+    def choose_beam(self) -> list[str]:
+        """Return the programs to expand: accepted ones by their speedup, then the fastest others; no text twice.
+
+        A program that nothing can be made of still counts; the proposers say when nothing is left.
+        """
+        timed = [p for p in self.programs.values() if p.correct and (p.gain or p.id == INPUT)]
+        order = {p.id: at for at, p in enumerate(self.programs.values())}
+        timed.sort(key=lambda p: (not (p.accepted or p.id == INPUT), -(p.ratio or 1.0), order[p.id]))
+        return [p.id for p in _distinct(timed)][: self.options.beam]
+
+
+def _distinct(programs: Iterable[Program]) -> Iterable[Program]:
+    seen: set[str] = set()
+    for program in programs:
+        if program.ast not in seen:
+            seen.add(program.ast)
+            yield program

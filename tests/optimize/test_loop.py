@@ -1,0 +1,270 @@
+"""The search with a judge whose verdicts and times follow from the source: journal, replay, resume, export."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro import config
+from repro.artifacts import lint
+from repro.errors import BundleError, EngineError
+from repro.optimize import export, journal
+from repro.optimize.journal import Journal, ReplayEnded
+from repro.optimize.kernel_source import ast_hash, sha256
+from repro.optimize.loop import Search as Loop
+from repro.optimize.proposers.base import Proposer
+from repro.optimize.proposers.inbox import Inbox
+from repro.optimize.proposers.replay import Recorded
+from repro.optimize.proposers.search import Search, ask, directions
+from repro.optimize.state import DUPLICATE, INPUT, REFUSED, Options, State
+from repro.problems import catalogue
+from repro.studies.evaluation import Submission
+
+FOLDER = next(config.ARTIFACTS_DIR.glob("82_*"))
+KERNEL = (FOLDER / "input_kernel.py").read_text()
+
+
+class ToldJudge:
+    """Judges by the source: `wrong` anywhere in it is incorrect, and its hash decides its time."""
+
+    def __init__(self, *, dies_after: int | None = None) -> None:
+        self.asked = 0
+        self.dies_after = dies_after
+
+    @property
+    def opened(self) -> dict[str, Any]:
+        return {"fingerprint": {"values": {}}, "ceilings": None}
+
+    def _count(self) -> None:
+        self.asked += 1
+        if self.dies_after is not None and self.asked > self.dies_after:
+            raise EngineError("killed")
+
+    def check(self, submissions: Sequence[Submission]) -> list[dict[str, Any]]:
+        self._count()
+        return [
+            {"solution": s.name, "verdict": "incorrect" if b"wrong" in s.source else "correct", "labels": ["triton"],
+             "reasons": [{"code": "rel_l2", "detail": "off"}] if b"wrong" in s.source else [],
+             "distances": {"native": [{"rel_l2": 0.5 if b"other bits" in s.source else 0.25}]}}
+            for s in submissions
+        ]  # fmt: skip
+
+    def time(self, submissions: Sequence[Submission], tier: str) -> dict[str, Any]:
+        self._count()
+        results, samples = [], {}
+        for s in submissions:
+            ms = time_of(s.source.decode())
+            device = [ms * (1 + 0.001 * (i % 3)) for i in range(24)]
+            samples[s.name] = {"gated": {"device_ms": device}}
+            results.append({"solution": s.name, "verdict": "correct", "reasons": [], "time_ms": {"median": ms},
+                            "floor_ms": None, "measurement": False})  # fmt: skip
+        return {"results": results, "samples_ms": samples, "baselines": {"eager": {"time_ms": {"median": 2.0}}},
+                "timing": {"clock": "told"}}  # fmt: skip
+
+
+def time_of(source: str) -> float:
+    """A time in ms between 1 and 3, from the program alone; the input kernel takes 3."""
+    if source == KERNEL:
+        return 3.0
+    return 1.0 + 2.0 * int.from_bytes(hashlib.sha256(ast_hash(source).encode()).digest()[:2]) / 65536
+
+
+class Silent:
+    def step(self, line: str) -> None: ...
+    def done(self, line: str) -> None: ...
+
+
+def options(**changed: Any) -> Options:
+    usual = {"rounds": 3, "screen": 12, "minutes": 10.0}
+    return Options("L1_82@bf16", "smoke", "bfloat16", "cpu", sha256(KERNEL), **(usual | changed))
+
+
+def search(
+    record: Journal, judge: Callable[[], Any], *proposers: Proposer, chosen: Options | None = None, **more: Any
+) -> Loop:
+    return Loop(chosen or options(), KERNEL, "kernel_function", record, judge, list(proposers), Silent(),
+                clock=lambda: 0.0, **more)  # fmt: skip
+
+
+def ended(folder: Path, **changed: Any) -> tuple[State, Loop]:
+    judge = ToldJudge()
+    loop = search(Journal.new(folder), lambda: judge, Search(), chosen=options(**changed))
+    return loop.run(), loop
+
+
+def unasked() -> Any:
+    raise AssertionError("the judge was asked")
+
+
+def test_keeps_what_is_faster_and_records_every_program(tmp_path: Path) -> None:
+    state, loop = ended(tmp_path / "run")
+    best = state.programs[state.best]
+    assert best.accepted and best.gain is not None and best.gain["ci95"][0] > 1.5
+    assert loop.stopped == "3 rounds are done"
+    timed = [p for p in state.programs.values() if p.gain and p.id != INPUT]
+    assert best.time_ms == min(p.time_ms for p in timed if p.time_ms)
+    assert {p.strategy for p in timed} <= {d.strategy for d in directions(INPUT, KERNEL)} | {"knobs"}
+    asts = [p.ast for p in state.programs.values() if p.verdict != DUPLICATE]
+    assert len(asts) == len(set(asts))
+    for program in state.programs.values():
+        assert (tmp_path / "run" / "kernels" / f"{program.address}.py").is_file()
+
+
+def test_two_programs_of_the_beam_differ_and_directions_are_taken_once(tmp_path: Path) -> None:
+    state, _ = ended(tmp_path / "run", rounds=4)
+    assert len({state.programs[name].ast for name in state.beam}) == len(state.beam) == 2
+    rounds: dict[tuple[str | None, str], set[int]] = {}
+    for program in state.programs.values():
+        if program.id != INPUT:
+            rounds.setdefault((program.parent, program.strategy), set()).add(program.round)
+    assert all(len(each) == 1 for each in rounds.values())
+
+
+def test_the_same_seed_gives_the_same_journal_and_another_does_not(tmp_path: Path) -> None:
+    texts = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        ended(tmp_path / name, seed=seed, rounds=1)
+        texts.append((tmp_path / name / journal.FILE).read_bytes())
+    assert texts[0] == texts[1] != texts[2].replace(b'"seed": 1', b'"seed": 0')
+
+
+def test_a_replay_asks_for_nothing_and_writes_the_same_bytes(tmp_path: Path) -> None:
+    state, _ = ended(tmp_path / "run")
+    again = search(Journal.replay(tmp_path / "run", tmp_path / "again"), unasked, Recorded("search"))
+    assert again.run().best == state.best
+    assert (tmp_path / "again" / journal.FILE).read_bytes() == (tmp_path / "run" / journal.FILE).read_bytes()
+
+
+def test_a_replay_with_other_times_or_kernels_is_refused(tmp_path: Path) -> None:
+    ended(tmp_path / "run", rounds=1)
+    file = tmp_path / "run" / journal.FILE
+    text = file.read_text()
+    assert '"best_ms": ' in text
+    file.write_text(text.replace('"best_ms": ', '"best_ms": 1', 1))
+    loop = search(Journal.replay(tmp_path / "run", tmp_path / "x"), unasked, Search(), chosen=options(rounds=1))
+    with pytest.raises(BundleError, match="another decision"):
+        loop.run()
+    file.write_text(text)
+    kernel = next(k for k in (tmp_path / "run" / "kernels").glob("*.py") if k.stem != sha256(KERNEL))
+    kernel.write_text("# another\n")
+    loop = search(Journal.replay(tmp_path / "run", tmp_path / "y"), unasked, Search(), chosen=options(rounds=1))
+    with pytest.raises(BundleError, match="was changed"):
+        loop.run()
+
+
+def test_a_run_killed_at_any_line_resumes_to_the_same_journal(tmp_path: Path) -> None:
+    state, _ = ended(tmp_path / "run", rounds=2)
+    whole = (tmp_path / "run" / journal.FILE).read_bytes()
+    lines = whole.splitlines(keepends=True)
+    for kept in range(1, len(lines), max(1, len(lines) // 20)):
+        folder = tmp_path / f"killed-{kept}"
+        (folder / "kernels").mkdir(parents=True)
+        for file in (tmp_path / "run" / "kernels").glob("*.py"):
+            (folder / "kernels" / file.name).write_bytes(file.read_bytes())
+        (folder / journal.FILE).write_bytes(b"".join(lines[:kept]) + lines[kept][: len(lines[kept]) // 2])
+        judge = ToldJudge()
+        loop = search(Journal.resume(folder), lambda j=judge: j, Search(), chosen=options(rounds=2))
+        assert loop.run().best == state.best
+        assert (folder / journal.FILE).read_bytes() == whole, kept
+
+
+def test_a_judge_that_fails_leaves_a_journal_that_resumes(tmp_path: Path) -> None:
+    broken = ToldJudge(dies_after=7)
+    with pytest.raises(EngineError):
+        search(Journal.new(tmp_path / "run"), lambda: broken, Search()).run()
+    with pytest.raises(ReplayEnded):
+        search(Journal.replay(tmp_path / "run", tmp_path / "x"), unasked, Recorded("search")).run()
+    state = search(Journal.resume(tmp_path / "run"), ToldJudge, Search()).run()
+    assert state.best == ended(tmp_path / "other")[0].best
+
+
+def test_the_exported_folder_has_no_error_of_lint(tmp_path: Path) -> None:
+    state, _ = ended(tmp_path / "run")
+    root = export.export(
+        state, catalogue.load("L1_82").path, FOLDER.name, tmp_path, measured=False, counters=None, fingerprint=None,
+        confirmed=None, journal_sha256="0",
+    )  # fmt: skip
+    assert root is not None
+    report = lint.lint(root)
+    assert report["errors"] == 0, report["findings"]
+    assert report["artifacts"][0]["shipped_round"] is not None
+    rounds = export.compare(root)
+    assert [r["round"] for r in rounds] == [1, 2, 3]
+    assert rounds[-1]["running_best_ms"] == state.programs[state.best].time_ms
+
+
+def test_without_a_gain_nothing_is_exported(tmp_path: Path) -> None:
+    state = State(options())
+    assert export.export(state, FOLDER, "82_x", tmp_path, measured=False, counters=None, fingerprint=None,
+                         confirmed=None, journal_sha256="0") is None  # fmt: skip
+
+
+def test_candidates_of_the_inbox_are_judged_and_bad_ones_never_become_parents(tmp_path: Path) -> None:
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    texts = {
+        "banned.py": KERNEL + "\ntorch.cuda.Event.record = print\n",
+        "broken.py": "def kernel_function(:",
+        "wrong.py": KERNEL.replace("block = 256", "block = 64") + "\nwrong = 1\n",
+        "copy.py": KERNEL + "\n# the same\n",
+        "good.py": KERNEL.replace("block = 256", "block = 128"),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    clock = iter([0.0] * 8 + [1e6] * 100)
+    judge = ToldJudge()
+    loop = Loop(options(proposers=("inbox",)), KERNEL, "kernel_function", Journal.new(tmp_path / "run"),
+                lambda: judge, [Inbox(folder)], Silent(), clock=lambda: next(clock), sleep=lambda _: None)  # fmt: skip
+    for file in folder.iterdir():
+        os.utime(file, (1, 1))
+    state = loop.run()
+    found = {p.strategy: p for p in state.programs.values() if p.id != INPUT}
+    assert found["banned"].verdict == REFUSED and "torch.cuda.Event.record" in found["banned"].reason
+    assert found["broken"].verdict == REFUSED and found["copy"].verdict == DUPLICATE
+    assert found["wrong"].verdict == "incorrect" and "rel_l2" in found["wrong"].reason
+    assert found["good"].verdict == "correct"
+    parents = {p.parent for p in state.programs.values()}
+    assert not parents & {found[name].id for name in ("banned", "broken", "copy", "wrong")}
+
+
+def test_an_exact_rewrite_with_other_bits_is_refused_before_it_is_timed(tmp_path: Path) -> None:
+    class Other(Search):
+        def propose(self, state: State, count: int) -> list[Any]:
+            found = super().propose(state, count)
+            return [replace(p, source=p.source + "\n# other bits\n") for p in found]
+
+    state = search(Journal.new(tmp_path / "run"), ToldJudge, Other(), chosen=options(rounds=1)).run()
+    exact = [p for p in state.programs.values() if p.kind == "E"]
+    assert exact and all(p.verdict in (REFUSED, DUPLICATE) and p.quick is None for p in exact)
+    assert any("bit for bit" in p.reason for p in exact)
+
+
+@pytest.mark.parametrize("sampler", ["optuna", "coordinate sweep"])
+def test_samplers_ask_for_new_configurations_and_repeat_themselves(sampler: str) -> None:
+    if sampler == "optuna":
+        pytest.importorskip("optuna")
+    space = directions(INPUT, KERNEL)[0].knobs
+    now = {k.name: k.now for k in space}
+    first = ask(space, [(now, 1.0)], 5, 7, sampler, [now])
+    assert len(first) == 5 and now not in first
+    assert first == ask(space, [(now, 1.0)], 5, 7, sampler, [now])
+    trials = [(now, 1.0), *((params, 0.5) for params in first)]
+    assert not [p for p in ask(space, trials, 5, 8, sampler, [now, *first]) if p in first]
+
+
+def test_nothing_left_to_expand_ends_the_search(tmp_path: Path) -> None:
+    class Once:
+        name, waits = "once", False
+
+        def propose(self, state: State, count: int) -> list[Any]:
+            return []
+
+    loop = search(Journal.new(tmp_path / "run"), ToldJudge, Once())
+    loop.run()
+    assert loop.stopped == "nothing is left to expand"

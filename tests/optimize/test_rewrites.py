@@ -1,0 +1,211 @@
+"""Rewrites of our own kernels in Triton's interpreter: exact ones keep every bit, whether or not guards hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro import config
+from repro.optimize import knobs, rewrites
+from repro.optimize.kernel_source import KernelSource, NotApplicable, ast_hash, refusal
+
+INPUTS = {path.parent.name[:2]: path.read_text() for path in sorted(config.ARTIFACTS_DIR.glob("*/input_kernel.py"))}
+ORACLE = {path.stem: path.read_text() for path in sorted(config.ORACLE_DIR.glob("*.py"))}
+# Of each kernel: shapes that blocks divide, and shapes that they do not.
+SHAPES: dict[str, list[tuple[list[list[int]], dict[str, Any]]]] = {
+    "04": [([[32, 512], [512, 1]], {}), ([[19, 300], [300, 1]], {})],
+    "36": [([[2, 8, 16, 32], ], {}), ([[2, 7, 9, 31]], {})],
+    "43": [
+        ([[1, 2, 9, 18, 34]], {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 1}),
+        ([[2, 2, 7, 8, 9]], {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 3}),
+    ],
+    "77": [
+        ([[1, 32, 3, 4, 4], [32, 32, 3, 3, 3]], {"stride": 2, "padding": 1, "dilation": 2}),
+        ([[2, 5, 2, 3, 3], [5, 7, 3, 3, 3]], {"stride": 2, "padding": 1, "dilation": 2}),
+    ],
+    "82": [([[2, 4, 18, 34], [4, 1, 3, 3]], {"stride": 1}), ([[1, 3, 11, 13], [3, 1, 3, 3]], {"padding": 1})],
+}  # fmt: skip
+PROGRAM = """
+import importlib.util, json, os, sys, traceback, warnings
+import torch, triton
+from repro.judge.worker import triton_interpreter
+from repro.problems import catalogue, plan as inputs
+
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+triton_interpreter.mend()
+
+
+def entry(file):
+    spec = importlib.util.spec_from_file_location(os.path.basename(file)[:-3], file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def result(case, file, seed):
+    torch.manual_seed(seed)
+    module = entry(file)
+    if "problem" in case:
+        problem = catalogue.load(case["problem"], size="smoke")
+        own = problem.module()
+        model = module.ModelNew(*own.get_init_inputs()).eval()
+        tensors = own.get_inputs()
+        with torch.no_grad():
+            return model(*tensors)
+    dtype = getattr(torch, case["dtype"])
+    tensors = [torch.randn(shape).to(dtype) for shape in case["shapes"]]
+    if seed:
+        tensors[0].view(-1)[::97] *= 1000
+    return module.kernel_function(*tensors, **case["given"])
+
+
+for case in json.load(sys.stdin):
+    if os.fork() == 0:
+        try:
+            said = "equal"
+            for seed in (0, 1):
+                a, b = (result(case, file, seed) for file in case["files"])
+                assert a.shape == b.shape and a.dtype == b.dtype, (a.shape, b.shape, a.dtype, b.dtype)
+                if not torch.equal(a.nan_to_num(7), b.nan_to_num(7)):
+                    said = f"relative difference {float((a.double() - b.double()).norm() / a.double().norm()):.2e}"
+        except BaseException:
+            said = traceback.format_exc()[-1500:]
+        print(json.dumps(said), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def run(cases: list[dict[str, Any]]) -> list[str]:
+    """What each case says: `equal`, a difference, or a traceback."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(config.ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], input=json.dumps(cases), capture_output=True, text=True, env=environment,
+        check=True,
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def pairs(folder: Path, number: str, texts: dict[str, str], dtype: str = "float32") -> list[dict[str, Any]]:
+    """Cases of one input kernel: each text beside the original, on each of its shapes."""
+    original = folder / f"kernel_{number}.py"
+    original.write_text(INPUTS[number])
+    cases = []
+    for name, text in texts.items():
+        file = folder / f"kernel_{number}_{name.replace('.', '_').replace('=', '_')}.py"
+        file.write_text(text)
+        cases += [{"name": name, "files": [str(original), str(file)], "shapes": shapes, "given": given, "dtype": dtype}
+                  for shapes, given in SHAPES[number]]  # fmt: skip
+    return cases
+
+
+@pytest.mark.parametrize("number", SHAPES)
+def test_exact_rewrites_keep_every_bit(number: str, tmp_path: Path) -> None:
+    source = KernelSource(INPUTS[number])
+    texts = {name: text for name, text in rewrites.applicable(source).items()
+             if rewrites.BY_NAME[name].kind == rewrites.EXACT}  # fmt: skip
+    assert len(texts) >= 6
+    cases = pairs(tmp_path, number, texts)
+    said = run(cases)
+    assert len(said) == len(cases)
+    assert {c["name"]: s for c, s in zip(cases, said, strict=True) if s != "equal"} == {}
+
+
+@pytest.mark.parametrize("number", SHAPES)
+def test_exact_rewrites_stack_and_keep_every_bit_in_bfloat16(number: str, tmp_path: Path) -> None:
+    text, applied = INPUTS[number], []
+    for name in ("several_blocks", "flattened_grid", "constant_sizes", "unrolled", "cache_hints", "small_offsets",
+                 "no_masks"):  # fmt: skip
+        found = rewrites.applicable(KernelSource(text))
+        if name in found:
+            text, applied = found[name], [*applied, name]
+    assert len(applied) >= 5, applied
+    said = run(pairs(tmp_path, number, {"all": text}, "bfloat16"))
+    assert said == ["equal", "equal"], applied
+
+
+def test_reassociating_rewrites_stay_near(tmp_path: Path) -> None:
+    for number, name in (("04", "vector_accumulator"), ("36", "register_tile")):
+        text = rewrites.applicable(KernelSource(INPUTS[number]))[name]
+        for said in run(pairs(tmp_path, number, {name: text})):
+            assert said == "equal" or float(said.removeprefix("relative difference ")) < 1e-6, said
+
+
+def test_exact_knobs_keep_every_bit(tmp_path: Path) -> None:
+    for number in ("36", "43", "82"):
+        source = KernelSource(INPUTS[number])
+        texts = {}
+        for knob in knobs.find(source):
+            if knob.exact:
+                value = next(v for v in knob.values if v not in (knob.now, 0))
+                texts[f"{knob.name}={value}"] = knobs.apply(source, {knob.name: value})
+        assert any(".BLOCK=" in name for name in texts) and any("maxnreg" in name for name in texts)
+        assert set(run(pairs(tmp_path, number, texts))) == {"equal"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stem", ORACLE)
+def test_exact_rewrites_of_the_oracle_keep_every_bit(stem: str, tmp_path: Path) -> None:
+    original = tmp_path / "original.py"
+    original.write_text(ORACLE[stem])
+    cases = []
+    for name, text in rewrites.applicable(KernelSource(ORACLE[stem])).items():
+        if rewrites.BY_NAME[name].kind == rewrites.EXACT:
+            file = tmp_path / f"{name}.py"
+            file.write_text(text)
+            problem = "_".join(stem.split("_")[:2])
+            cases.append({"name": name, "files": [str(original), str(file)], "problem": problem})
+    assert cases
+    said = run(cases)
+    assert {c["name"]: s for c, s in zip(cases, said, strict=True) if s != "equal"} == {}
+
+
+def test_every_rewrite_changes_the_program_and_passes_the_ban_list() -> None:
+    for text in INPUTS.values():
+        for name, rewritten in rewrites.applicable(KernelSource(text)).items():
+            assert ast_hash(rewritten) not in ("", ast_hash(text)), name
+            assert refusal(rewritten) == "", name
+
+
+def test_a_knob_changes_one_literal_and_nothing_else() -> None:
+    source = KernelSource(INPUTS["43"])
+    text = knobs.apply(source, {"max_pool_kernel.BLOCK": 512, "max_pool_kernel.num_warps": 8})
+    assert text == INPUTS["43"].replace("block = 256", "block = 512").replace("num_warps=4", "num_warps=8")
+    with pytest.raises(NotApplicable, match="no knob"):
+        knobs.apply(source, {"max_pool_kernel.TILE": 2})
+
+
+def test_an_output_in_place_is_given_memory_of_its_own() -> None:
+    text = """
+import torch, triton
+import triton.language as tl
+
+
+@triton.jit
+def double(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def kernel_function(x, out=None):
+    y = x if out is None else out
+    double[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)
+    return y
+"""
+    assert "y = torch.empty_like(x) if out is None else out" in rewrites.applicable(KernelSource(text))["own_output"]
+
+
+def test_hashes_ignore_comments_and_docstrings() -> None:
+    text = INPUTS["36"]
+    assert ast_hash(text) == ast_hash(text.replace('"""Normalises', '"""Says otherwise') + "\n# a comment\n")
+    assert ast_hash(text) != ast_hash(text.replace("256", "128"))
+    assert ast_hash("def f(:") == ""
+    assert "not Python" in refusal("def f(:")
+    assert "line 2" in refusal("import torch\ntorch.cuda.Event.record = print\n")
