@@ -90,7 +90,10 @@ def test_pyproject_names_the_same_packages_and_pins() -> None:
     assert {"docker", "jinja2", "numpy"} < names <= host.keys()
     (numpy,) = [Requirement(name) for name in needed if name.startswith("numpy")]
     assert host["numpy"][0] in numpy.specifier and "2.4.0" not in numpy.specifier, "Triton's interpreter breaks on 2.4"
-    everything = host | locked(ROOT / "requirements" / "agents.txt") | locked(ROOT / "requirements" / "dev.txt")
+    files = ("agents", "search", "dev")
+    everything = host.copy()
+    for name in files:
+        everything |= locked(ROOT / "requirements" / f"{name}.txt")
     named = {re.split(r"[=<>]", name)[0] for extra in (*extras.values(), needed) for name in extra}
     assert named <= everything.keys()
 

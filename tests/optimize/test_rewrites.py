@@ -106,7 +106,7 @@ def pairs(folder: Path, number: str, texts: dict[str, str], dtype: str = "float3
     return cases
 
 
-@pytest.mark.parametrize("number", SHAPES)
+@pytest.mark.parametrize("number", [pytest.param(n, marks=pytest.mark.slow) if n == "77" else n for n in SHAPES])
 def test_exact_rewrites_keep_every_bit(number: str, tmp_path: Path) -> None:
     source = KernelSource(INPUTS[number])
     texts = {name: text for name, text in rewrites.applicable(source).items()
@@ -118,6 +118,7 @@ def test_exact_rewrites_keep_every_bit(number: str, tmp_path: Path) -> None:
     assert {c["name"]: s for c, s in zip(cases, said, strict=True) if s != "equal"} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SHAPES)
 def test_exact_rewrites_stack_and_keep_every_bit_in_bfloat16(number: str, tmp_path: Path) -> None:
     text, applied = INPUTS[number], []
@@ -138,6 +139,7 @@ def test_reassociating_rewrites_stay_near(tmp_path: Path) -> None:
             assert said == "equal" or float(said.removeprefix("relative difference ")) < 1e-6, said
 
 
+@pytest.mark.slow
 def test_exact_knobs_keep_every_bit(tmp_path: Path) -> None:
     for number in ("36", "43", "82"):
         source = KernelSource(INPUTS[number])
