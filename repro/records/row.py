@@ -46,7 +46,7 @@ class Sitting(Record):
 def kind_of(result: Any) -> str:
     """Return which result a row holds: of `evaluate`, `profile` or `fixture` jobs, or only what a job observes."""
     keys = result if isinstance(result, dict) else set(getattr(result, "model_fields_set", ()))
-    return next((name for name in ("results", "profiles", "problem_sha256") if name in keys), "observed")
+    return next((name for name in ("profiles", "results", "problem_sha256") if name in keys), "observed")
 
 
 Result = Annotated[

@@ -477,7 +477,8 @@ def profile(
     """A row of profiles. values: kernel and dtype -> share of the peak bandwidth, and rate in GB/s ten times it."""
     entries = [
         {"kernel": kernel, "dtype": dtype, "state": state, "why": "" if state == "profiled" else "because", "ncu": "",
-         "launches": [], "totals": {"dram_pct": value, "dram_bytes_per_s": 1e10 * value, "sm_pct": None}}
+         "clock_control": "none", "launches": [],
+         "totals": {"dram_pct": value, "dram_bytes_per_s": 1e10 * value, "sm_pct": None}}
         for (kernel, dtype), value in values.items()
     ]  # fmt: skip
     return {"profile": (both_ways(THEIRS) | {"profiles": entries}, {"profile": True})}
