@@ -40,11 +40,11 @@ RUN if [ -n "${LEEROOPEDIA}" ]; then \
             --require-hashes --requirement /opt/repro/requirements/leeroopedia.txt; \
     fi
 
-# A volume mounted at /cell takes this folder's owner and mode: the judge's alone, workers are of other users; so do a
+# A volume mounted at /job takes this folder's owner and mode: the judge's alone, workers are of other users; so do a
 # gateway's folder and that of its socket. /results is where a plain `docker run repro benchmark` leaves its bundle.
 RUN groupadd --gid 10001 repro \
     && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin repro \
-    && install --directory --owner 10001 --group 10001 --mode 0700 /cell \
+    && install --directory --owner 10001 --group 10001 --mode 0700 /job \
     && install --directory --owner 10001 --group 10001 --mode 0700 /gateway \
     && install --directory --owner 10001 --group 10001 --mode 0755 /gateway-sock \
     && install --directory --owner 10001 --group 10001 --mode 0777 /results

@@ -88,9 +88,9 @@ def kind(found: Verdict) -> tuple[str, str]:
 # What broke the session from within was an infrastructure failure, which bought another attempt.
 BREAKS = {
     "a signal": "kill -TERM 1; sleep 5",
-    "a folder in the outcome's place": "mkdir -p /cell/agent-outcome.json",
-    "a folder that cannot be written": "chmod 555 /cell",
-    "a log that cannot be written": "rm -f /cell/events.jsonl; ln -s /dev/full /cell/events.jsonl",
+    "a folder in the outcome's place": "mkdir -p /job/agent-outcome.json",
+    "a folder that cannot be written": "chmod 555 /job",
+    "a log that cannot be written": "rm -f /job/events.jsonl; ln -s /dev/full /job/events.jsonl",
     "descriptors closed": "python -c 'import os; [os.kill(1, n) for n in (1, 3, 6, 10, 12, 15)]'; sleep 5",
 }
 
@@ -154,7 +154,7 @@ def test_names_and_links_of_an_agent_lead_nowhere() -> None:
         "ln -s /etc/passwd link.py; ln -s /opt/repro/artifacts/oracle/L1_82_conv_depthwise_2D.py "
         "L1_82_conv_depthwise_2D.py; "
         f"ln {NAME} hard.py; mkdir folder.py; ln -s /gateway ../../transcript/gw; ln -s / ../../transcript/root; "
-        "touch $'/cell/transcript/\\x1b[31m'"
+        "touch $'/job/transcript/\\x1b[31m'"
     )
     assert sittings.judge(left).status == "completed"
     kept = {name for name in left.agent_files if name.startswith("work/")}
@@ -167,7 +167,7 @@ def test_names_and_links_of_an_agent_lead_nowhere() -> None:
 def test_a_link_in_a_folders_place_does_not_choose_what_is_read() -> None:
     """The engine follows links in the path that it is asked for, and the masks are gone when the agent is."""
     place = "/opt/repro/artifacts/oracle"
-    left = attack(f"mv /cell/work /cell/other; ln -s {place} /cell/work; ls -la /cell/work")
+    left = attack(f"mv /job/work /job/other; ln -s {place} /job/work; ls -la /job/work")
     assert "work/solutions" in left.cut and not sittings.solutions(left)
     assert sittings.judge(left).klass == "agent"
 
@@ -178,8 +178,8 @@ def test_files_without_end_are_read_in_bounded_time_and_space() -> None:
     begin = time.monotonic()
     left = attack(
         SOLVES + f"cd {SOLUTIONS}; for n in 1 2 3 4; do truncate -s 8G z$n.py; done; truncate -s 1T huge.py; "
-        "truncate -s 8G /cell/transcript/t; yes | head -c 300M >> /cell/events.jsonl",
-        "mkdir /cell/transcript/many; cd /cell/transcript/many; "
+        "truncate -s 8G /job/transcript/t; yes | head -c 300M >> /job/events.jsonl",
+        "mkdir /job/transcript/many; cd /job/transcript/many; "
         "python -c \"for n in range(20000): open(str(n), 'w').close()\"; " + f"ls -s {SOLUTIONS}",
     )
     assert time.monotonic() - begin < 120
@@ -228,8 +228,8 @@ def test_no_page_of_the_knowledge_base_is_in_an_agents_container() -> None:
     pages = sorted((ROOT / "repro" / "knowledge").rglob("*.md"))
     line = max(pages[0].read_text().splitlines(), key=len)[:60]
     left = attack(
-        f"grep -rlF -- {json.dumps(line)} /opt /usr/share /etc /var /tmp /cell /srv /home 2>/dev/null | "
-        "grep -v '^/cell/\\(outputs\\|events\\)'; find / -xdev -name '*oracle*' -path '*artifacts*' 2>/dev/null; "
+        f"grep -rlF -- {json.dumps(line)} /opt /usr/share /etc /var /tmp /job /srv /home 2>/dev/null | "
+        "grep -v '^/job/\\(outputs\\|events\\)'; find / -xdev -name '*oracle*' -path '*artifacts*' 2>/dev/null; "
         "find /proc/[0-9]*/roo?/opt/repro/tests -type f 2>/dev/null | head -3; echo looked",
         "umount /opt/repro/artifacts; mount -o remount,rw /opt/repro/artifacts; "
         "unshare -Urm umount /opt/repro/artifacts; ls /opt/repro/artifacts /gateway; echo nothing",

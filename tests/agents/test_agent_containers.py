@@ -202,7 +202,7 @@ def test_an_agent_has_no_rights_and_writes_only_its_own_folder(probe: Any) -> No
     assert int(probe["CapEff"], 16) == int(probe["CapBnd"], 16) == 0 and probe["NoNewPrivs"] == "1"
     assert not probe["docker_sock"]
     allowed = {path for path, found in probe["write"].items() if found == "done"}
-    assert allowed == {"/cell/problems/x", "/tmp/x"}  # noqa: S108
+    assert allowed == {"/job/problems/x", "/tmp/x"}  # noqa: S108
     for name in ("marked", "raw", "unshare_user", "unshare_net", "mount", "unmask"):
         assert probe[name] != "done", name
 
@@ -316,7 +316,7 @@ def test_a_key_goes_to_the_provider_and_nowhere_else(
 ) -> None:
     """It is in no environment, file, log, journal, inspect output or image; the provider did get it."""
     tool = fresh(tmp_path, smoke_results)
-    hunt = "env; cat /proc/*/environ /proc/*/cmdline; grep -rs sk-ant /cell /tmp /gateway /gateway-sock; sleep 6; date"
+    hunt = "env; cat /proc/*/environ /proc/*/cmdline; grep -rs sk-ant /job /tmp /gateway /gateway-sock; sleep 6; date"
     server = provider(bash(hunt), solves(), END)
     command = ["env", "PYTHONPATH=" + str(ROOT), settings_python(), "-c", DRIVER, f"base_url={server.url}", *STUDY,
                "--arms", "baseline", "--results", str(tool.results)]  # fmt: skip
@@ -338,7 +338,7 @@ def test_a_key_goes_to_the_provider_and_nowhere_else(
     for name in (agent, gateway):
         done = subprocess.run(["docker", "logs", name], capture_output=True, text=True, check=True)
         seen += done.stdout + done.stderr + ask("top", name)
-        files = "cat /proc/*/environ /proc/*/cmdline 2>/dev/null; grep -rs . /gateway /gateway-sock /cell /tmp || true"
+        files = "cat /proc/*/environ /proc/*/cmdline 2>/dev/null; grep -rs . /gateway /gateway-sock /job /tmp || true"
         seen += ask("exec", name, "sh", "-c", files)
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
@@ -521,7 +521,7 @@ def test_a_provider_that_stays_away_is_no_failure_of_the_agent(study_tool: Tool)
 
 def test_ten_cells_at_once_stay_apart_and_within_the_machines_memory(study_tool: Tool) -> None:
     names = [(arm, repeat) for arm in ("baseline", "with_kb") for repeat in range(5)]
-    scripts = {f"L1_36__{arm}__{n}": [bash(f"hostname; sleep 3; echo cell-{arm}-{n} > mine; cat mine; ls /cell/work"),
+    scripts = {f"L1_36__{arm}__{n}": [bash(f"hostname; sleep 3; echo cell-{arm}-{n} > mine; cat mine; ls /job/work"),
                                      solves(f"cell-{arm}-{n}"), END] for arm, n in names}  # fmt: skip
     folder = write(study_tool.folder / "scripts", **scripts)
     process = study_tool.start(*STUDY, "--upstream", f"replay:{folder}", "--repeats", 5, "--jobs", 10)
