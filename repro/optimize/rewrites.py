@@ -316,9 +316,15 @@ def _small_offsets_of(source: KernelSource, name: str) -> str:
     tensors = [source.argument(launch, p) for p in parameters(kernel) if p in pointers(kernel)]
     if not tensors or None in tensors:
         raise NotApplicable("a tensor of the launch is not known")
-    sizes = ", ".join(f"{tensor}.numel()" for tensor in tensors)
+    sizes = ", ".join(f"{_operand(tensor)}.numel()" for tensor in tensors if tensor)
     largest = f"max({sizes})" if len(tensors) > 1 else sizes
     return _guarded(source, name, "int32", edits, f"{largest} <= {SMALL_ELEMENTS}")
+
+
+def _operand(text: str) -> str:
+    """Return the text of an argument so that an attribute of it can follow."""
+    plain = isinstance(ast.parse(text, mode="eval").body, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
+    return text if plain else f"({text})"
 
 
 # -- T5, T8, T6 -------------------------------------------------------------------------------------------------------
@@ -370,6 +376,10 @@ def _looped(
     used = names_in(kernel)
     if not ids or {"turn", "program"} & used or calls(kernel, "num_programs"):
         raise NotApplicable("the kernel has no program id of its first axis, or a loop over it")
+    if set(parameters(kernel)) & {
+        n.id for n in ast.walk(kernel) if isinstance(n, ast.Name) and type(n.ctx) is ast.Store
+    }:
+        raise NotApplicable("the kernel changes a parameter, which a second block would see")
     if any(isinstance(node, ast.Return) for node in ast.walk(kernel)):
         raise NotApplicable("the kernel returns early")
     if _chosen(launch):

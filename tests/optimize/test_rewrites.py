@@ -79,7 +79,8 @@ for case in json.load(sys.stdin):
             said = traceback.format_exc()[-1500:]
         print(json.dumps(said), flush=True)
         os._exit(0)
-    os.wait()
+    if code := os.waitstatus_to_exitcode(os.wait()[1]):
+        print(json.dumps(f"it ended with {code}"), flush=True)
 """
 
 
@@ -211,3 +212,10 @@ def test_hashes_ignore_comments_and_docstrings() -> None:
     assert ast_hash("def f(:") == ""
     assert "not Python" in refusal("def f(:")
     assert "line 2" in refusal("import torch\ntorch.cuda.Event.record = print\n")
+
+
+def test_a_kernel_that_moves_its_pointers_gets_no_loop_over_blocks() -> None:
+    source = ORACLE["L2_34_ConvTranspose3d_LayerNorm_GELU_Scaling"]
+    assert "x_ptr += " in source
+    rewritten = rewrites.applicable(KernelSource(source))["several_blocks"]  # of its other kernel
+    assert rewritten.count("if program < ") == 1
