@@ -181,7 +181,7 @@ ptx: $(VENV)/.local
 
 requirements: $(VENV)/.uv
 	for set in core host image agents search leeroopedia dev uv; do \
-	  $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
 	    --custom-compile-command "make requirements" requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
 	done
 	$(PY) requirements/linux_hashes.py $(VENV)/bin/uv requirements/*.txt
