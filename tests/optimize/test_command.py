@@ -42,7 +42,7 @@ def test_attacks_in_the_inbox_never_become_parents(judge_tool: Tool) -> None:
     for name in names:
         (inbox / f"{name}.py").write_bytes((ADVERSARIAL / f"{name}.py").read_bytes())
     done = judge_tool("optimize", "L1_82", *CPU, "--dtype", "float32", "--proposer", "inbox", "--inbox", inbox,
-                      "--minutes", 1, "--screen", 10, "--json",
+                      "--rounds", 1, "--screen", len(names), "--json",
                       "out.json")  # fmt: skip
     assert done.code == 0, done.err
     told = json.loads((judge_tool.folder / "out.json").read_text())
