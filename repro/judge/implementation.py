@@ -15,7 +15,6 @@ from repro.judge.gpu.shared_memory import Gate, SharedBuffer
 from repro.judge.sandbox.client import Asked
 
 Progress = Callable[[str], None]
-TRUSTS = ("audited", "dev")
 # The detail of a rejection when a stopped solution is not at rest.
 RUNS = "the solution keeps running while the judge has it stopped"
 # The A/A control, calls back to back (hot), and the profile of each solution's kernels. None of them decides a verdict.
