@@ -148,7 +148,7 @@ test-all: test test-slow $(if $(filter local,$(ENGINE)),,test-docker) test-clock
 
 # pytest exits with 5 where ARGS leaves no test.
 test-slow: $(VENV)/.dev
-	$(PYTEST) --dist worksteal -m "slow and not (docker or clock or gpu)" $(ARGS) || [ $$? -eq 5 ]
+	$(PYTEST) --dist loadgroup -m "slow and not (docker or clock or gpu)" $(ARGS) || [ $$? -eq 5 ]
 
 # One process tests the containers of a file, because `repro gc` in one test may remove those of another.
 test-docker: $(VENV)/.dev image

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
+
+from repro.judge.timing.intervals import student
 
 RESAMPLES = 10_000
 SEED = 20251121
@@ -42,7 +46,7 @@ class Observation:
 
 def geometric_mean(values: list[float]) -> float | None:
     """Return the geometric mean, or None without values. Raises ValueError for one that is not positive."""
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+    return statistics.geometric_mean(values) if values else None
 
 
 def by_problem(observations: list[Observation], arm: str) -> dict[str, list[Observation]]:
@@ -116,7 +120,7 @@ def paired(observations: list[Observation], base: str, other: str) -> dict[str, 
         "needed": {},
     }
     if spread is not None:
-        half = t_quantile(1 - LEVEL / 2, len(shared) - 1) * spread / math.sqrt(len(shared))
+        half = student(1 - LEVEL / 2, len(shared) - 1) * spread / math.sqrt(len(shared))
         found["t_ci95"] = [math.exp(mean - half), math.exp(mean + half)]
         found["detectable"] = detectable(spread, len(shared))
         found["needed"] = {f"{ratio:.2f}": needed(spread, ratio) for ratio in ASKED}
@@ -148,7 +152,7 @@ def bootstrap(pairs: list[tuple[list[float], list[float]]]) -> list[float] | Non
         table[at] = theirs - ours
     chosen = generator.integers(0, n, (RESAMPLES, n))
     means = table[chosen, np.arange(RESAMPLES)[:, None], np.arange(n)[None, :]].mean(1)
-    tail = normal_cdf(-t_quantile(1 - LEVEL / 2, n - 1) * math.sqrt(n / (n - 1)))
+    tail = special.ndtr(-student(1 - LEVEL / 2, n - 1) * math.sqrt(n / (n - 1)))
     low, high = np.percentile(means, [100 * tail, 100 * (1 - tail)])
     return [math.exp(low), math.exp(high)]
 
@@ -167,51 +171,11 @@ def sign_flip(differences: list[float]) -> dict[str, Any]:
 
 def detectable(deviation: float, n: int) -> float:
     """Return the ratio that n problems with this spread would find at the 5 % level with a chance of 80 %."""
-    quantiles = t_quantile(1 - LEVEL / 2, n - 1) + t_quantile(POWER, n - 1)
+    quantiles = student(1 - LEVEL / 2, n - 1) + student(POWER, n - 1)
     return math.exp(quantiles * deviation / math.sqrt(n))
 
 
 def needed(deviation: float, ratio: float) -> int:
     """Return how many problems would find `ratio` at the 5 % level with a chance of 80 %."""
-    quantiles = normal_quantile(1 - LEVEL / 2) + normal_quantile(POWER)
+    quantiles = float(special.ndtri(1 - LEVEL / 2) + special.ndtri(POWER))
     return math.ceil((quantiles * deviation / math.log(ratio)) ** 2)
-
-
-def normal_cdf(x: float) -> float:
-    """Return the standard normal distribution function at x."""
-    return math.erfc(-x / math.sqrt(2)) / 2
-
-
-def normal_quantile(p: float) -> float:
-    """Return the p-quantile of the standard normal distribution."""
-    return _invert(normal_cdf, p, 40.0)
-
-
-def t_quantile(p: float, freedom: int) -> float:
-    """Return the p-quantile of Student's t."""
-    return _invert(lambda t: _t_cdf(t, freedom), p, 1e6)
-
-
-def _invert(rising: Any, p: float, far: float) -> float:
-    low, high = -far, far
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rising(middle) < p else (low, middle)
-    return (low + high) / 2
-
-
-def _t_cdf(t: float, freedom: int) -> float:
-    """Return Student's distribution function by closed sums (Abramowitz and Stegun 26.7.3, 26.7.4)."""
-    angle = math.atan2(t, math.sqrt(freedom))
-    cosine, term = math.cos(angle), 1.0
-    if freedom % 2:
-        total, factor = 0.0, cosine
-        for k in range(1, freedom - 1, 2):
-            total += factor
-            factor *= cosine * cosine * (k + 1) / (k + 2)
-        return 0.5 + (angle + math.sin(angle) * total) / math.pi
-    total = 0.0
-    for k in range(0, freedom - 1, 2):
-        total += term
-        term *= cosine * cosine * (k + 1) / (k + 2)
-    return 0.5 + math.sin(angle) * total / 2

@@ -133,6 +133,8 @@ for name, module in list(sys.modules.items()):
 """
 # It leaves a file in its scratch folder, the one place where it may write.
 HANG_AND_TELL = rms_norm("open('hangs', 'w').close(); time.sleep(600)")
+# It says that it works, and its only call takes long enough for a signal to arrive.
+UNHURRIED = rms_norm("open('hangs', 'w').close(); time.sleep(6); raise ValueError('at last')")
 
 
 @dataclass(frozen=True)
@@ -759,11 +761,14 @@ def test_whoever_ignores_the_end_of_children_gets_the_same_verdicts(judge_tool: 
 def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool: Tool) -> None:
     """Ctrl-C in the second row of two exits with 130 and leaves neither a process nor a temporary folder. Resumed and
     killed in the second row, then resumed to its end, the run has measured each row once."""
-    tool, command = judge_tool, ("run", "--problem", "L1_36", *JUDGE)
+    tool = judge_tool
+    for arm, source in (("quick", GOOD), ("unhurried", UNHURRIED)):
+        (tool.folder / arm).mkdir()
+        (tool.folder / arm / "L1_36.py").write_text(source)
+    command = ("run", "--problem", "L1_36", *JUDGE, "--solutions", "quick=quick", "--solutions", "unhurried=unhurried")
     process = tool.start(*command)
-    wait_for("the first row", lambda: lines(tool), process)
-    forked = lambda: sum("-m repro.judge" in line for line in tool.processes()) > 1  # noqa: E731  beside the fork server
-    wait_for("the second row's worker", forked, process)
+    wait_for("the second row's solution", lambda: hangs(tool), process)
+    assert lines(tool) == 1
     os.killpg(process.pid, signal.SIGINT)
     stopped = tool.finish(process)
     assert not tool.processes() and not list(tool.tmp.glob("repro-*"))
@@ -774,7 +779,7 @@ def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool:
     assert manifest(bundle)["status"] == "interrupted"
 
     process = tool.start(*command, "--resume")
-    wait_for("the second row's job", lambda: any(" job " in line for line in tool.processes()), process)
+    wait_for("the second row's solution", lambda: hangs(tool), process)
     process.kill()
     tool.finish(process)
     assert manifest(bundle)["status"] == "running"
@@ -783,9 +788,9 @@ def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool:
     assert again.code == 0, again.err
     found, facts = rows(bundle), manifest(bundle)
     assert tool.bundles() == [bundle] and facts["status"] == "complete"
-    assert list(found) == facts["plan"] == ["L1_36/oracle/0", "L1_36/nop/0"]
-    assert found["L1_36/oracle/0"] == first["L1_36/oracle/0"], "it was measured before"
-    assert [row["result"]["results"][0]["verdict"] for row in found.values()] == ["correct", "incorrect"]
+    assert list(found) == facts["plan"] == ["L1_36/quick/0", "L1_36/unhurried/0"]
+    assert found["L1_36/quick/0"] == first["L1_36/quick/0"], "it was measured before"
+    assert [row["result"]["results"][0]["verdict"] for row in found.values()] == ["correct", "error"]
 
 
 @pytest.mark.slow

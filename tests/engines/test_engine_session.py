@@ -50,9 +50,14 @@ def engine(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> LocalEngine:
 def left(tool: Tool, timeout_s: float = 20.0) -> list[str]:
     """Processes and folders of a session that are still there when the time is up."""
     deadline = time.monotonic() + timeout_s
-    while (found := [*tool.processes(), *map(str, tool.tmp.glob("repro-*"))]) and time.monotonic() < deadline:
+    while (found := [*tool.processes(), *map(str, _folders(tool))]) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return [each for each in found if "repro-state" not in each]
+    return found
+
+
+def _folders(tool: Tool) -> list[Path]:
+    """Temporary folders of sessions. What outlives them on purpose, leases and caches, is not one."""
+    return [each for each in tool.tmp.glob("repro-*") if "repro-state" not in each.name]
 
 
 def test_a_session_answers_until_it_is_closed(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:

@@ -107,15 +107,6 @@ def test_the_published_table_gives_its_own_numbers() -> None:
     assert found["needed"] == {"1.10": pytest.approx(84, abs=1), "1.17": pytest.approx(31, abs=1)}
 
 
-@pytest.mark.parametrize(
-    ("p", "freedom", "value"),
-    [(0.975, 1, 12.7062), (0.975, 2, 4.30265), (0.975, 9, 2.26216), (0.8, 9, 0.88340), (0.975, 30, 2.04227)],
-)
-def test_students_quantiles_are_those_of_tables(p: float, freedom: int, value: float) -> None:
-    assert statistics.t_quantile(p, freedom) == pytest.approx(value, rel=1e-5)
-    assert statistics.t_quantile(1 - p, freedom) == pytest.approx(-value, rel=1e-5)
-
-
 def simulated(generator: np.random.Generator, gain: float, n: int, repeats: int) -> list[Observation]:
     """A study whose true gain is known: problems differ in it by 0.3, sittings by 0.15, as logs."""
     found = []

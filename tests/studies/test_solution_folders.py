@@ -207,6 +207,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, smoke_results: Path) -> tuple[
     return tool, done.out, done.err
 
 
+@pytest.mark.slow
 def test_each_problem_of_each_arm_is_a_row_with_a_verdict(ran: tuple[Tool, str, str]) -> None:
     tool, out, err = ran
     bundle = tool.bundles()[-1]
@@ -223,11 +224,13 @@ def test_each_problem_of_each_arm_is_a_row_with_a_verdict(ran: tuple[Tool, str, 
     assert "no controls tf32 and tf32_compile: TF32 does not exist on the CPU" in err
 
 
+@pytest.mark.slow
 def test_the_order_of_the_arms_is_reversed_from_problem_to_problem(ran: tuple[Tool, str, str]) -> None:
     arms = [name.split("/")[1] for name in manifest(ran[0].bundles()[-1])["plan"]]
     assert arms == ["baseline", "with_kb", "with_kb", "baseline", "baseline", "with_kb"]
 
 
+@pytest.mark.slow
 def test_the_bundle_says_where_the_solutions_came_from_and_nothing_of_an_agent(ran: tuple[Tool, str, str]) -> None:
     tool, out, _ = ran
     bundle = tool.bundles()[-1]
@@ -242,6 +245,7 @@ def test_the_bundle_says_where_the_solutions_came_from_and_nothing_of_an_agent(r
     assert done.code == 0, done.out
 
 
+@pytest.mark.slow
 def test_a_row_can_be_run_again_from_the_bundle(ran: tuple[Tool, str, str]) -> None:
     bundle = model.Bundle.open(ran[0].bundles()[-1])
     told_ = document.build([bundle])

@@ -13,25 +13,20 @@ SEED = 20251121
 TELLING = 12
 # A larger autocorrelation does not widen intervals further: such data is known to a few permille at best.
 MOST_CORRELATED = 0.6
-NORMAL = 1.959964
 # How far below its median a solution's time counts: 5 %, or CAP_DEVIATIONS median deviations (3.4 standard deviations
 # of a normal distribution).
 CAP, CAP_DEVIATIONS = 0.05, 5.0
-# 97.5 % points of Student's t with 1 to 4 degrees of freedom; above these a series is accurate to a permille.
-STUDENT = (12.706205, 4.302653, 3.182446, 2.776445)
 
 
 def _drawn(count: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(SEED).integers(0, count, (RESAMPLES, count))
 
 
-def student(freedom: int) -> float:
-    """Return the 97.5 % point of Student's t with `freedom` degrees of freedom."""
-    if freedom <= len(STUDENT):
-        return STUDENT[freedom - 1]
-    z = NORMAL
-    terms = (z, (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
-    return math.fsum(term / freedom**power for power, term in enumerate(terms))
+def student(p: float, freedom: int) -> float:
+    """Return the p-quantile of Student's t with `freedom` degrees of freedom."""
+    from scipy import special  # a job that times nothing starts without it
+
+    return float(special.stdtrit(freedom, p))
 
 
 def inflation(values: np.ndarray[Any, Any]) -> float:
@@ -81,7 +76,7 @@ def mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:
     spread = float(values.std(ddof=1)) if count > 1 else 0.0
     if spread <= 1e-12 * max(1.0, abs(mean)):
         return mean, mean
-    below = above = student(count - 1)
+    below = above = student(0.975, count - 1)
     if count >= TELLING:
         drawn = values[_drawn(count)]
         errors = drawn.std(axis=1, ddof=1)

@@ -195,6 +195,7 @@ def profiled(ncu: str, source: str, timeout_s: float = 240.0) -> tuple[dict[str,
     return found, profiler
 
 
+@pytest.mark.slow
 def test_a_kernel_is_called_on_the_published_inputs_under_no_grad_after_warm_calls(fake: Fake) -> None:
     checked = GOOD.replace(
         "def kernel_function(",
@@ -243,6 +244,7 @@ def test_a_kernel_below_ncu_is_confined(fake: Fake) -> None:
     assert f"ValueError: {expected} PermissionError PermissionError" in found["why"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source, words",
     [
@@ -258,6 +260,7 @@ def test_a_kernel_that_fails_is_not_run_and_says_why(fake: Fake, source: str, wo
     assert found["state"] == "not_run" and words in found["why"]
 
 
+@pytest.mark.slow
 def test_a_kernel_that_hangs_is_killed_with_all_that_runs_below_it(fake: Fake, folder: Path) -> None:
     pids = folder / "pids"
     body = (
@@ -282,6 +285,7 @@ def _command(process: Path) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_what_ncu_says_of_a_failure_is_the_reason(fake: Fake) -> None:
     found, _ = profiled(fake("print('==ERROR== Failed to connect.', file=sys.stderr)\nsys.exit(1)"), GOOD)
     assert (found["state"], found["why"]) == ("failed", "==ERROR== Failed to connect.")
@@ -309,9 +313,8 @@ KERNELS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (len(KERNELS[name][1]) > 1)) for name in KERNELS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
 def test_one_process_profiles_both_dtypes_unless_one_disturbs_the_other(
     name: str, fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,6 +378,7 @@ def test_counters_that_this_user_may_not_read(fake: Fake) -> None:
     assert profiler.own_user
 
 
+@pytest.mark.slow
 def test_kernels_run_as_the_launcher_if_only_its_user_may_read_counters(
     fake: Fake, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -443,6 +447,7 @@ def test_without_ncu_the_reason_says_where_it_comes_from(tmp_path: Path, monkeyp
 NAME, MARK = "36_RMSNorm", "this_name_stands_in_no_other_file"
 
 
+@pytest.mark.slow
 def test_on_the_cpu_every_profile_says_that_there_is_no_gpu(judge_tool: Tool) -> None:
     done = judge_tool("benchmark", "36", "--profile", "--no-timing", *CPU, "--json", "out.json")
     assert done.code == 0, done.err

@@ -105,8 +105,10 @@ def test_over_all_kinds_of_noise_19_of_20_intervals_hold_the_truth(monkeypatch: 
 
 
 def test_students_t_is_that_of_the_tables() -> None:
-    for freedom, point in {1: 12.7062, 4: 2.7764, 5: 2.5706, 16: 2.1199, 24: 2.0639, 96: 1.9850}.items():
-        assert intervals.student(freedom) == pytest.approx(point, rel=2e-3)
+    points = {(0.975, 1): 12.7062, (0.975, 2): 4.30265, (0.975, 9): 2.26216, (0.8, 9): 0.88340, (0.975, 96): 1.98498}
+    for (p, freedom), point in points.items():
+        assert intervals.student(p, freedom) == pytest.approx(point, rel=1e-5)
+        assert intervals.student(1 - p, freedom) == pytest.approx(-point, rel=1e-5)
 
 
 def test_correlated_samples_widen_intervals() -> None:
