@@ -10,8 +10,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repro.artifacts import layout, trace
-from repro.artifacts import readme as tables
+from repro.artifacts import layout, readme, trace
 from repro.errors import PrerequisiteError, UsageError
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def draw(root: Path, names: list[str], out: Path | None) -> tuple[list[Path], di
     Raises UsageError where there is nothing to draw or nowhere to write.
     """
     found = layout.find(root, names)
-    published = tables.read(*layout.readme(root)).artifacts
+    published = readme.read(*layout.readme(root)).artifacts
     left_out = {a.name: f"no round in {layout.TRACE} has a time" for a in found if not trace.times(a)}
     if len(left_out) == len(found):
         raise UsageError(f"nothing to draw in {root}", next(iter(left_out.values())))

@@ -22,7 +22,7 @@ HEX = "[0-9a-fA-F]"
 UUID = rf"{HEX}{{8}}(?:-{HEX}{{4}}){{3}}-{HEX}{{12}}"
 PART, IS = r"[\w.@+~%=-]", r"[\"']?\s*[=:]\s*[\"']?"
 # Folders that are the same on every machine, and of this project's image.
-COMMON_ROOTS = r"(?:usr|proc|dev|sys|etc|lib|lib64|bin|sbin|cell|results|opt/(?:repro|venv|nvidia|conda))\b"
+COMMON_ROOTS = r"(?:usr|proc|dev|sys|etc|lib|lib64|bin|sbin|cell|job|results|opt/(?:repro|venv|nvidia|conda))\b"
 PRIVATE_IP = r"(?:10|127|169\.254|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){2,3}"
 
 # kind -> patterns. A group named `it` is what is replaced, else the whole match.

@@ -116,5 +116,5 @@ def disk(setting: Setting) -> Finding:
         return fail(seen, "Free disk space, or choose other folders with --results and TMPDIR.")
     if setting.engine == "docker" and setting.image is None and min(free.values()) < IMAGE_BYTES:
         return warn(seen, f"Building the image needs {IMAGE_BYTES // GIB} GiB where Docker stores its layers.")
-    remedy = "Cells put compiled kernels there while they run, and a full disk ends them."
+    remedy = "Jobs put compiled kernels there while they run, and a full disk ends them."
     return ok(seen) if min(free.values()) >= GOOD_BYTES else warn(seen, remedy)

@@ -109,7 +109,7 @@ class Engine(abc.ABC):
                 return
             pending = list(left.values())
             if pending:
-                yield Outcome(pending.pop(0).id, "failed", error=ending or "the cell left no outcome")
+                yield Outcome(pending.pop(0).id, "failed", error=ending or "the job left no outcome")
 
     @staticmethod
     def _first(attempt: Attempt, left: dict[str, Job]) -> Attempt:

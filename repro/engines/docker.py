@@ -248,14 +248,14 @@ class DockerEngine(Engine):
         try:
             yield
         except GONE as error:
-            raise EngineGone("the Docker engine went away in the middle of a cell", type(error).__name__,
+            raise EngineGone("the Docker engine went away in the middle of a job", type(error).__name__,
                              "Start it again and repeat the command with --resume.") from error  # fmt: skip
         except APIError as error:
             text = str(error.explanation or error)
             if "could not select device driver" in text:
                 raise PrerequisiteError("the Docker engine cannot hand out a GPU", text,
                                         "Install the NVIDIA Container Toolkit.") from error  # fmt: skip
-            raise EngineError("the Docker engine refused a cell", text) from error
+            raise EngineError("the Docker engine refused a job", text) from error
 
     def _run(self, jobs: list[Job], lease: Lease, timeout_s: float, progress: Progress) -> Attempt:
         name = f"repro-{self.run_id}-{uuid.uuid4().hex[:8]}"

@@ -93,7 +93,7 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
             verdicts = {entry["solution"]: entry["verdict"] for entry in result["results"]}
             result["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
         return result
-    raise UsageError(f"no cell verb {job.verb!r}")
+    raise UsageError(f"no verb of jobs {job.verb!r}")
 
 
 def require_device(job: Job) -> None:
@@ -220,7 +220,7 @@ def serve(folder: Path) -> None:
             where = traceback.extract_tb(error.__traceback__)[-1]
             outcome.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
             traceback.print_exc()
-        watch.lap("cell")
+        watch.lap("job")
         if at + 1 == len(jobs) or not launcher.apart():
             pool.close()
         watch.lap("workers ended")

@@ -75,7 +75,7 @@ class LocalEngine(Engine):
         """Make a folder with the files of some jobs, and hold a GPU for them."""
         try:
             # only the job's process may read its files; workers of any user write their temporary files beside them
-            root = Path(tempfile.mkdtemp(prefix="repro-cell-"))
+            root = Path(tempfile.mkdtemp(prefix="repro-job-"))
             folder, scratch = root / "job", root / "tmp"
             folder.mkdir(0o700)
             scratch.mkdir()
@@ -204,7 +204,7 @@ def _ending(child: subprocess.Popen[str], folder: Path) -> str:
         tail = [f"No space left in {folder.parent}"]
     signals = {s.value: s.name for s in signal.Signals}  # real-time ones have no name
     how = f"signal {signals.get(-code, -code)}" if code < 0 else f"exit code {code}"
-    return f"the cell's process ended with {how}" + (f": {tail[0]}" if tail else "")
+    return f"the job's process ended with {how}" + (f": {tail[0]}" if tail else "")
 
 
 def _kill(child: subprocess.Popen[str]) -> None:

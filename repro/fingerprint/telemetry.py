@@ -17,7 +17,7 @@ from repro.fingerprint import classes, gpu, host, nvml, series, state
 from repro.fingerprint.entry import entry
 
 # window -> the snapshots at its begin and end
-WINDOWS = {"cell": ("before", "after"), "timing": ("warm", "timed")}
+WINDOWS = {"job": ("before", "after"), "timing": ("warm", "timed")}
 # Memory that other programs may hold of the GPU before ours begins: more than the driver needs means another user.
 FOREIGN_BYTES = 1 << 30
 
@@ -102,7 +102,7 @@ class Telemetry:
             "sampler": sampler,
             "marks": self.marks,
             "windows": windows,
-            "warnings": self._foreign() + series.warnings(windows.get("timing", windows["cell"]), self._fastest()),
+            "warnings": self._foreign() + series.warnings(windows.get("timing", windows["job"]), self._fastest()),
         }
         if taken.n:
             found["series"] = taken.to_json(self.begin_s)
@@ -126,7 +126,7 @@ class Telemetry:
         if not self.fresh or used <= FOREIGN_BYTES:
             return []
         count = values.get("compute_processes", {}).get("value")
-        seen = f"{used / 2**30:.1f} GiB of the GPU were in use before the cell began; {count} processes seen"
+        seen = f"{used / 2**30:.1f} GiB of the GPU were in use before the job began; {count} processes seen"
         return [
             {"code": "foreign_memory", "seen": seen, "remedy": "End other users of the GPU, or name another in GPUS."}
         ]

@@ -120,9 +120,7 @@ def read(folder: Path) -> Config:
     try:
         told = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{path} cannot be read", str(error), "`repro gateway` takes the folder of one cell."
-        ) from None
+        raise UsageError(f"{path} cannot be read", str(error), "`repro gateway` takes the folder of one job.") from None
     if not isinstance(told, dict) or told.get("schema_version") != SCHEMA_VERSION:
         raise _wrong(f"schema_version is not {SCHEMA_VERSION}")
     if unknown := sorted(set(told) - set(KNOWN)):

@@ -41,6 +41,9 @@ def _result(result: dict[str, Any]) -> dict[str, Any]:
         found["timing"] = renamed | {k: v for k, v in timing.items() if k != "launches_outlast_gate"}
     if isinstance(result["results"], list):
         found["results"] = [_without_host(entry) for entry in result["results"]]
+    if isinstance(telemetry := result.get("telemetry"), dict) and "cell" in (telemetry.get("windows") or ()):
+        windows = {"job" if name == "cell" else name: window for name, window in telemetry["windows"].items()}
+        found["telemetry"] = telemetry | {"windows": windows}
     if isinstance(baselines := result.get("baselines"), dict):
         found["baselines"] = {name: _without_host(each) for name, each in baselines.items()}
     return found

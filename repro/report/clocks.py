@@ -114,7 +114,7 @@ def _windows(source: Source) -> list[tuple[str, dict[str, Any], bool]]:
     for row in source.done:
         windows = _told(row).get("windows") or {}
         timed = bool((windows.get("timing") or {}).get("samples"))
-        window = windows["timing"] if timed else windows.get("cell") or {}
+        window = windows["timing"] if timed else windows.get("job") or {}
         if window.get("samples"):
             found.append((row["row"], window, timed))
     return found

@@ -26,7 +26,7 @@ class ModelNew(torch.nn.Module):
         return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
 """
 try:
-    if Path(__file__).name.startswith("solution_"):  # a copy in a cell's folder, never the original
+    if Path(__file__).name.startswith("solution_"):  # a copy in a job's folder, never the original
         Path(__file__).write_text(HONEST)
 except OSError:
     pass

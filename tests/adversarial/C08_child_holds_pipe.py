@@ -7,7 +7,7 @@
 #: timeout_s = 6
 """Ends, while a child that holds the pipe to the judge sleeps on.
 
-Buys: a judge that waits without a bound, and a cell that blocks all others.
+Buys: a judge that waits without a bound, and a job that blocks all others.
 """
 
 import os

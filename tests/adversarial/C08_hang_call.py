@@ -7,7 +7,7 @@
 #: timeout_s = 6
 """Sleeps for an hour in its first call.
 
-Buys: a judge that waits without a bound, and a cell that blocks all others.
+Buys: a judge that waits without a bound, and a job that blocks all others.
 """
 
 import time

@@ -7,7 +7,7 @@
 #: timeout_s = 6
 """Spins for ever in its first call, deaf to every signal that can be ignored.
 
-Buys: a judge that waits without a bound, and a cell that blocks all others.
+Buys: a judge that waits without a bound, and a job that blocks all others.
 """
 
 import signal

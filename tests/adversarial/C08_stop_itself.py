@@ -7,7 +7,7 @@
 #: timeout_s = 6
 """Stops its own process.
 
-Buys: a judge that waits without a bound, and a cell that blocks all others.
+Buys: a judge that waits without a bound, and a job that blocks all others.
 """
 
 import os

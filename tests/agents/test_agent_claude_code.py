@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("anthropic", reason="requirements/agents.txt is not installed")
-import gateway_cell  # noqa: E402
-from agent_cell import Job  # noqa: E402
+import gateway_job  # noqa: E402
+from agent_job import Job  # noqa: E402
 from conftest import ROOT  # noqa: E402
 
 from repro.agents import claude_code  # noqa: E402
@@ -298,15 +298,15 @@ def test_the_real_cli_works_against_a_gateway_that_replays(job: Job, real: str, 
     ]
     lines += [{"content": [search], "usage": {"input_tokens": 10, "output_tokens": 20}}] if knows else []
     lines += [{"content": [{"type": "text", "text": "done"}], "usage": {"input_tokens": 100, "output_tokens": 20}}]
-    with gateway_cell.Job(lines, arm=arm, knowledge={"kind": "local" if knows else "none"}) as gateway:
+    with gateway_job.Job(lines, arm=arm, knowledge={"kind": "local" if knows else "none"}) as gateway:
         outcome = job.run(
-            agent="claude-code", arm=arm, model=gateway_cell.MODEL, socket=str(gateway.socket),
+            agent="claude-code", arm=arm, model=gateway_job.MODEL, socket=str(gateway.socket),
             knowledge="local" if knows else "none", expect_tools=TOOLS if knows else [],
         )  # fmt: skip
         gateway.end()
         meter = json.loads((gateway.journal_dir / "meter.json").read_text())
     assert outcome["status"] == "completed", outcome
-    assert outcome["agent_version"] == f"claude-code {real}" and outcome["model_seen"] == gateway_cell.MODEL
+    assert outcome["agent_version"] == f"claude-code {real}" and outcome["model_seen"] == gateway_job.MODEL
     assert outcome["turns"] == len(lines) == meter["turns"], (outcome, meter)
     assert outcome["usage"]["output_tokens"] == 20 * len(lines) == meter["tokens"]["output"]
     assert (job.folder / "work" / SOLUTION).read_text() == "x = 1\n"
@@ -316,14 +316,14 @@ def test_the_real_cli_works_against_a_gateway_that_replays(job: Job, real: str, 
 
 def test_the_real_cli_is_stopped_by_the_gateways_budget(job: Job, real: str) -> None:
     bash = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "true", "description": "x"}}
-    with gateway_cell.Job([{"content": [bash]}] * 5, budgets={"turns": 2}) as gateway:
-        outcome = job.run(agent="claude-code", model=gateway_cell.MODEL, socket=str(gateway.socket))
+    with gateway_job.Job([{"content": [bash]}] * 5, budgets={"turns": 2}) as gateway:
+        outcome = job.run(agent="claude-code", model=gateway_job.MODEL, socket=str(gateway.socket))
     assert outcome["status"] == "budget" and "budget:turns" in outcome["detail"], outcome
 
 
 def test_the_real_cli_says_what_it_used_when_it_is_stopped(job: Job, real: str) -> None:
     bash = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "sleep 100", "description": "x"}}
-    with gateway_cell.Job([{"content": [bash], "usage": {"input_tokens": 5, "output_tokens": 7}}] * 2) as gateway:
-        outcome = job.run(agent="claude-code", model=gateway_cell.MODEL, socket=str(gateway.socket),
+    with gateway_job.Job([{"content": [bash], "usage": {"input_tokens": 5, "output_tokens": 7}}] * 2) as gateway:
+        outcome = job.run(agent="claude-code", model=gateway_job.MODEL, socket=str(gateway.socket),
                            budgets={"wall_s": 6})  # fmt: skip
     assert outcome["status"] == "timeout" and outcome["usage"]["output_tokens"] == 7, outcome

@@ -458,7 +458,7 @@ def test_a_study_that_is_killed_leaves_what_gc_removes_and_resume_finishes(study
     assert [row[2] for row in table(bundle)] == ["completed"] * 2
 
 
-def test_an_engine_that_goes_away_loses_the_cell_at_work_alone(study_tool: Tool) -> None:
+def test_an_engine_that_goes_away_loses_the_job_at_work_alone(study_tool: Tool) -> None:
     """In the middle of the second arm's agent; then it is back, and the command resumed."""
     from test_failures import Proxy
 
@@ -521,8 +521,8 @@ def test_a_provider_that_stays_away_is_no_failure_of_the_agent(study_tool: Tool)
 
 def test_ten_cells_at_once_stay_apart_and_within_the_machines_memory(study_tool: Tool) -> None:
     names = [(arm, repeat) for arm in ("baseline", "with_kb") for repeat in range(5)]
-    scripts = {f"L1_36__{arm}__{n}": [bash(f"hostname; sleep 3; echo cell-{arm}-{n} > mine; cat mine; ls /job/work"),
-                                     solves(f"cell-{arm}-{n}"), END] for arm, n in names}  # fmt: skip
+    scripts = {f"L1_36__{arm}__{n}": [bash(f"hostname; sleep 3; echo job-{arm}-{n} > mine; cat mine; ls /job/work"),
+                                     solves(f"job-{arm}-{n}"), END] for arm, n in names}  # fmt: skip
     folder = write(study_tool.folder / "scripts", **scripts)
     process = study_tool.start(*STUDY, "--upstream", f"replay:{folder}", "--repeats", 5, "--jobs", 10)
     agents: set[str] = set()
@@ -550,9 +550,9 @@ def test_ten_cells_at_once_stay_apart_and_within_the_machines_memory(study_tool:
     assert len(rows(bundle)) == 10
     for arm, repeat in names:
         job = f"L1_36/{arm}/{repeat}"
-        own = f"cell-{arm}-{repeat}"
+        own = f"job-{arm}-{repeat}"
         said = " ".join(event["text"] for event in events(bundle, job, "tool_result"))
-        others = [f"cell-{a}-{r}" for a, r in names if (a, r) != (arm, repeat)]
+        others = [f"job-{a}-{r}" for a, r in names if (a, r) != (arm, repeat)]
         journal = (bundle / "agents" / job / "attempt-1" / "journal.jsonl").read_text()
         assert own in said and own in journal
         assert not [other for other in others if other in said or other in journal]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("anthropic", reason="requirements/agents.txt is not installed")
-import gateway_cell  # noqa: E402
-from agent_cell import Job  # noqa: E402
+import gateway_job  # noqa: E402
+from agent_job import Job  # noqa: E402
 from conftest import ROOT  # noqa: E402
 
 from repro.knowledge import tools  # noqa: E402
@@ -34,7 +34,7 @@ def job(tmp_path: Path, smoke_results: Path) -> Iterator[Job]:
 
 def told(arm: str) -> dict[str, Any]:
     knowledge, names = ARMS[arm]
-    return {"arm": arm, "knowledge": knowledge, "expect_tools": names, "model": gateway_cell.MODEL,
+    return {"arm": arm, "knowledge": knowledge, "expect_tools": names, "model": gateway_job.MODEL,
             "budgets": {"wall_s": 200}}  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def check(job: Job, outcome: dict[str, Any], arm: str) -> None:
 def test_the_scripted_agent_reads_its_error_fixes_it_and_ends(job: Job, arm: str) -> None:
     lines = jsonio.lines(SCRIPTS / f"L1_36.{arm}.jsonl")
     knowledge = {"kind": ARMS[arm][0]}
-    with gateway_cell.Job(lines, arm=arm, knowledge=knowledge) as gateway:
+    with gateway_job.Job(lines, arm=arm, knowledge=knowledge) as gateway:
         outcome = job.run(**told(arm), socket=str(gateway.socket))
     check(job, outcome, arm)
     assert outcome["turns"] == len(lines)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mcp", reason="requirements/agents.txt is not installed")
-from agent_cell import Job  # noqa: E402
+from agent_job import Job  # noqa: E402
 
 from repro.agents.relay import Relay  # noqa: E402
 from repro.agents.tools_knowledge import SOFT_ERROR, Knowledge, KnowledgeError  # noqa: E402

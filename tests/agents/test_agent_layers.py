@@ -157,7 +157,7 @@ def study(tool: Tool, image: str, script: list[dict[str, Any]], *more: str, fiel
     return done.stderr, tool.bundles()[-1]
 
 
-def test_a_knowledge_server_slow_limited_and_dead_costs_calls_and_not_the_cell(study_tool: Tool, knowing: str) -> None:
+def test_a_knowledge_server_slow_limited_and_dead_costs_calls_and_not_the_job(study_tool: Tool, knowing: str) -> None:
     """Each failure is an answer that says so; gateway, agent, journal and report count the same calls."""
     queries = ["tiles", "limit", "sleep", "die", "again", "more", "evenmore"]
     script = [*map(consults, queries), solves(), END]

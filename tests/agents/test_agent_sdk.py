@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("anthropic", reason="requirements/agents.txt is not installed")
-from agent_cell import Job, call, message, text  # noqa: E402
+from agent_job import Job, call, message, text  # noqa: E402
 
 from repro.agents import sdk_provider  # noqa: E402
 from repro.agents.sdk_context import KEPT_RESULTS, Conversation  # noqa: E402

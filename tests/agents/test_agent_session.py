@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("anthropic", reason="requirements/agents.txt is not installed")
-from agent_cell import Job, call, message, text  # noqa: E402
+from agent_job import Job, call, message, text  # noqa: E402
 from conftest import ROOT  # noqa: E402
 
 from repro import config  # noqa: E402

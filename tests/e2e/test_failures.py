@@ -809,7 +809,7 @@ def test_ctrl_c_keeps_the_rows_of_a_process_that_still_runs(tool: Tool) -> None:
     assert not tool.processes()
 
 
-def test_killed_tool_takes_its_cell_and_worker_with_it(judge_tool: Tool) -> None:
+def test_killed_tool_takes_its_job_and_worker_with_it(judge_tool: Tool) -> None:
     """SIGKILL for the tool while a solution hangs."""
     (judge_tool.folder / "L1_36.py").write_text(HANG_AND_TELL)
     process = judge_tool.start("evaluate", "L1_36.py", *JUDGE)
@@ -844,17 +844,17 @@ def test_two_runs_in_one_results_folder_do_not_mix(two_at_once: Any) -> None:
         assert written == ["L1_36/L1_36", "L1_82/L1_82"]
 
 
-def _hanging_cell(results: Path, engine: Any) -> Any:
+def _hanging_job(results: Path, engine: Any) -> Any:
     problem = catalogue.load("L1_36", size="smoke")
     submission = evaluation.Submission("hang", HANG.encode(), "ModelNew")
     return evaluation.job("hang", problem, [submission], results, engine, evaluation.JudgeOptions(timing=False))
 
 
 @pytest.mark.slow
-def test_cell_that_outlives_its_bound_is_killed_whole(judge_tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_that_outlives_its_bound_is_killed_whole(judge_tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(judge_tool.tmp))
     engine = local.LocalEngine(gpus="none", device="cpu")
-    outcomes, ending = attempt(engine, [_hanging_cell(judge_tool.results, engine)], 6.0)
+    outcomes, ending = attempt(engine, [_hanging_job(judge_tool.results, engine)], 6.0)
     assert not outcomes and ending == "timed out after 6 s and was killed"
     assert not judge_tool.processes() and not list(judge_tool.tmp.glob("repro-*"))
 
@@ -984,7 +984,7 @@ def test_container_reports_facts_from_its_engine(image: None, tool: Tool) -> Non
 
 
 @pytest.mark.docker
-def test_containers_and_volumes_go_with_their_cells(docker_run: Any) -> None:
+def test_containers_and_volumes_go_with_their_jobs(docker_run: Any) -> None:
     assert not docker_run.left
 
 
@@ -994,7 +994,7 @@ def test_container_that_outlives_its_bound_is_killed(image: None, judge_tool: To
 
     engine = docker.DockerEngine(gpus="none", device="cpu")
     with contextlib.closing(engine.client):
-        outcomes, ending = attempt(engine, [_hanging_cell(judge_tool.results, engine)], 8.0)
+        outcomes, ending = attempt(engine, [_hanging_job(judge_tool.results, engine)], 8.0)
     assert not outcomes and ending == "timed out after 8 s; its container was killed"
     assert not ask("ps", "--all", "--quiet", "--filter", f"label=repro.run={engine.run_id}")
     assert not ask("volume", "ls", "--quiet", "--filter", f"label=repro.run={engine.run_id}")

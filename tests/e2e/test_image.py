@@ -111,7 +111,7 @@ def check_scratch_writable():
             pass
 
 
-def check_cell_is_the_judges_alone():
+def check_job_is_the_judges_alone():
     """A job's files are in it, and workers are of other users."""
     facts = os.stat("/job")
     assert (facts.st_uid, facts.st_mode & 0o777) == (config.CONTAINER_UID, 0o700), oct(facts.st_mode)
@@ -380,7 +380,7 @@ def looked(engine, smoke_results):
 
 
 @pytest.mark.docker
-def test_every_solution_of_a_cell_has_a_user_of_its_own_and_no_right(looked):
+def test_every_solution_of_a_job_has_a_user_of_its_own_and_no_right(looked):
     """No capability, not even to be had again; no other group; the judge is another user, as every solution is."""
     found, told = looked
     me = told["itself"]
@@ -396,7 +396,7 @@ def test_every_solution_of_a_cell_has_a_user_of_its_own_and_no_right(looked):
 
 
 @pytest.mark.docker
-def test_a_solution_reads_nothing_of_the_cell_the_judge_or_the_others(looked):
+def test_a_solution_reads_nothing_of_the_job_the_judge_or_the_others(looked):
     """Fixture and other solutions; memory, environment and descriptors of judge, launcher and init; other scratch."""
     reads = looked[1]["reads"]
     assert reads["read"] == [] and reads["others"] >= 3

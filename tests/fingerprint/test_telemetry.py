@@ -93,7 +93,7 @@ def test_it_can_be_switched_off_and_costs_nothing_then(fake_gpu):
     assert found["telemetry"]["sampler"]["status"].startswith("failed: REPRO_SAMPLE_MS is 'often'")
 
 
-def test_memory_that_others_hold_before_a_cell_is_a_warning(fake_gpu):
+def test_memory_that_others_hold_before_a_job_is_a_warning(fake_gpu):
     _, found = observed(fake_gpu, 0, FAKE_NVML_USED=str(3 << 30), FAKE_NVML_PROCESSES="2")
     (warning,) = (w for w in found["telemetry"]["warnings"] if w["code"] == "foreign_memory")
     assert "3.0 GiB" in warning["seen"] and "2 processes" in warning["seen"] and warning["remedy"]
@@ -178,7 +178,7 @@ def test_the_report_tells_what_was_sampled(tmp_path):
     timing = {"samples": 40, "sm_mhz": {"min": 1400, "median": 1500.0, "max": 1980}, "deltas": {"energy_mj": 21000},
               "reasons": {"sw_power_cap": 0.5}}  # fmt: skip
     slowed = timing | {"reasons": {"hw_thermal": 0.25}}
-    done = [{"row": "r", "result": {"telemetry": {"windows": {"cell": slowed, "timing": timing}}}}]
+    done = [{"row": "r", "result": {"telemetry": {"windows": {"job": slowed, "timing": timing}}}}]
     source = SimpleNamespace(letter="A", done=done, bundle=SimpleNamespace(path=tmp_path))
     assert clocks.throttled(source).startswith("of 40 samples in 1 rows none shows the GPU slowed")
     text = json.dumps(clocks.section([source]))

@@ -20,7 +20,7 @@ from typing import Any
 import anthropic
 import httpx2
 import pytest
-from gateway_cell import BASH, HI, KEY, MODEL, ROOT, Job, chained, says
+from gateway_job import BASH, HI, KEY, MODEL, ROOT, Job, chained, says
 
 from repro.gateway import journal as journals
 

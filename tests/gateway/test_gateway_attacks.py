@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from gateway_cell import HI, KB, KB_TOOLS, MODEL, Job, chained, says
+from gateway_job import HI, KB, KB_TOOLS, MODEL, Job, chained, says
 
 from repro.gateway import journal as journals
 from repro.gateway.app import MOST_VALUES, crowded

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from gateway_cell import BASH, KB, KB_TOOLS, KEY, Job, custom
+from gateway_job import BASH, KB, KB_TOOLS, KEY, Job, custom
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -197,7 +197,7 @@ def test_failures_that_come_as_ordinary_text_are_counted_as_errors(package: Call
 
 
 @pytest.mark.slow
-def test_a_slow_knowledge_server_costs_one_call_and_not_the_cell(package: Callable[..., dict[str, str]]) -> None:
+def test_a_slow_knowledge_server_costs_one_call_and_not_the_job(package: Callable[..., dict[str, str]]) -> None:
     with remote(package(), knowledge={"timeout_s": 1}) as job:
         text, is_error = call(job, query="sleep")
         assert is_error and "timed out" in text

@@ -279,7 +279,7 @@ def conversation(seconds: str, path: str, call: str, word: str) -> dict[str, Any
 
 def test_strict_replay_overlooks_ids_paths_and_times_but_not_words() -> None:
     one = script.key(conversation("took 1.25 s", "/tmp/abc/work", "toolu_1", "ok"))
-    same = script.key(conversation("took 17.5 s", "/cell/work", "toolu_99", "ok"))
+    same = script.key(conversation("took 17.5 s", "/job/work", "toolu_99", "ok"))
     other = script.key(conversation("took 1.25 s", "/tmp/abc/work", "toolu_1", "failed"))
     assert one == same and one["turn"] == 1
     assert one["sha256"] != other["sha256"]

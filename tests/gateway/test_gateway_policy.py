@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from gateway_cell import BASH, HI, KB, MODEL, Job, custom, says
+from gateway_job import BASH, HI, KB, MODEL, Job, custom, says
 
 from repro.gateway import policy
 

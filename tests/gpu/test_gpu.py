@@ -198,7 +198,7 @@ def test_the_reference_is_the_same_on_both_devices(problem_id: str) -> None:
 # -- solutions, judged in jobs -------------------------------------------------------------------------------------
 
 
-def cell_of(key: str) -> Job:
+def job_of(key: str) -> Job:
     """The solutions of one problem: three oracles, both kernels of every artifact."""
     problem = catalogue.load(key, size="smoke")
     sources: dict[str, tuple[bytes, str]] = {}
@@ -238,7 +238,7 @@ def job(request: pytest.FixtureRequest) -> Callable[[str], dict[str, dict[str, A
     wanted = {item.callspec.params.get("key") for item in request.session.items if "job" in item.fixturenames}
     pool = ThreadPoolExecutor(max_workers=max(2, min(8, (os.cpu_count() or 2) // 2)))
     request.addfinalizer(lambda: pool.shutdown(cancel_futures=True))
-    RUNNING.update({key: pool.submit(serve, cell_of(key)) for key in KEYS if key in wanted})
+    RUNNING.update({key: pool.submit(serve, job_of(key)) for key in KEYS if key in wanted})
     return lambda key: RUNNING[key].result()
 
 

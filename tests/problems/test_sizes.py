@@ -133,7 +133,7 @@ def test_values_are_python_literals() -> None:
             constants.given([word])
 
 
-def test_a_cell_carries_overrides_through_json() -> None:
+def test_a_job_carries_overrides_through_json() -> None:
     job = Job("row", "evaluate", "problem.py", overrides={"shape": [2, 3], "n": 4})
     assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
 

@@ -75,7 +75,7 @@ def test_what_does_not_throttle_the_timed_part_leaves_times_as_they_are(
 def test_one_sample_is_enough_whatever_its_share_is_rounded_to() -> None:
     told = {"windows": {"timing": {"samples": 100_000, "reasons": {"sw_power_cap": 1.0, "hw_thermal": 0.0}}}}
     assert series.throttled(told).startswith("throttled: ")
-    for other in (None, {}, {"windows": {"cell": {"reasons": {"hw_thermal": 1.0}}}}, {"windows": {"timing": {}}}):
+    for other in (None, {}, {"windows": {"job": {"reasons": {"hw_thermal": 1.0}}}}, {"windows": {"timing": {}}}):
         assert series.throttled(other) == ""
 
 

@@ -62,7 +62,7 @@ def series(ms: float) -> Series:
 def result(
     key: str, ms: dict[str, float], *, device: str = "cuda", bad: dict[str, str] | None = None, **timing: Any
 ) -> dict[str, Any]:
-    """What a cell returns. ms: solution or baseline -> time; bad: solution -> why it is wrong (untimed)."""
+    """What a job returns. ms: solution or baseline -> time; bad: solution -> why it is wrong (untimed)."""
     problem = catalogue.load(key)
     baselines = {"eager": "fp32", "eager_tf32": "tf32", "compile": "fp32", "compile_tf32": "tf32"}
     facts = {"status": "converged", "left_out": {}, "baseline_classes": baselines} | timing
@@ -96,7 +96,7 @@ def result(
 
 
 class Scripted(Engine):
-    """Answers every cell with what `script` holds for it: a result, or an error."""
+    """Answers every job with what `script` holds for it: a result, or an error."""
 
     name = "docker"
 
@@ -108,15 +108,15 @@ class Scripted(Engine):
     def describe(self) -> dict[str, Any]:
         return {"engine": "docker", "isolation": "containers", "version": "28.0", "image_id": f"sha256:{'abc0' * 16}"}
 
-    def attempt(self, cells: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
-        (cell,) = cells
-        answer = self.script[cell.id]
+    def attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
+        (job,) = jobs
+        answer = self.script[job.id]
         if isinstance(answer, Exception):
             raise answer
         if isinstance(answer, str):
-            yield Outcome(cell.id, "failed", error=answer, fingerprint=self.machine)
+            yield Outcome(job.id, "failed", error=answer, fingerprint=self.machine)
         else:
-            yield Outcome(cell.id, "done", answer, fingerprint=self.machine)
+            yield Outcome(job.id, "done", answer, fingerprint=self.machine)
         return ""
 
 
@@ -125,7 +125,7 @@ def bundle_of(
     parameters: dict[str, Any] | None = None, unplanned: dict[str, str] | None = None,
     machine: dict[str, Any] | None = None, **off_pin: str,
 ) -> Bundle:  # fmt: skip
-    """A bundle of scripted rows, read again from disk. unplanned: row -> why it never became a cell."""
+    """A bundle of scripted rows, read again from disk. unplanned: row -> why it never became a job."""
     rows = [
         Row(name, None if unplanned and name in unplanned else Job(name, "evaluate"), columns[name],
             error=(unplanned or {}).get(name, ""))
@@ -146,7 +146,7 @@ def bundle_of(
 
 
 def study(folder: Path, device: str = "cuda", *, sampled: bool = False, **off_pin: str) -> Bundle:
-    """An agent study: two repeats, one not converged, an incorrect solution, a failed cell, a missing fixture.
+    """An agent study: two repeats, one not converged, an incorrect solution, a failed job, a missing fixture.
     sampled: with what a sampler saw, of one row a GPU that was throttled while it was timed."""
     fast = {"eager": 4.0, "eager_tf32": 2.0, "compile": 3.0, "compile_tf32": 1.5}
     script: dict[str, Any] = {
@@ -177,7 +177,7 @@ def artifacts(folder: Path, device: str = "cuda") -> Bundle:
     script: dict[str, Any] = {
         "36_RMSNorm": result("L1_36@bf16", times, device=device),
         "43_Max_Pooling_3D": result("L1_43@bf16", some, device=device, bad={"optimized": "1 over the limit 0.02"}),
-        "82_conv": "the cell's process ended with signal SIGKILL",
+        "82_conv": "the job's process ended with signal SIGKILL",
     }
     columns = {name: {"problem": name, "number": int(name[:2]), "missing": []} for name in [*script, "04_Matrix"]}
     columns["04_Matrix"]["missing"] = ["input_kernel.py", "optimized_kernel_beam_search.py"]
@@ -262,7 +262,7 @@ def test_every_artifact_that_failed_stands_there_with_its_reason(tmp_path: Path,
 
 def test_rows_that_a_lost_engine_left_out_are_named(tmp_path: Path) -> None:
     """What ran before is kept; what did not run says why."""
-    gone = "the Docker engine went away in the middle of a cell"
+    gone = "the Docker engine went away in the middle of a job"
     script = {"a": result("L1_36", {"eager": 4.0, "mine": 3.6}), "b": EngineGone(gone), "c": None}
     columns = {name: {"problem": f"P_{name}", "file": f"{name}.py"} for name in script}
     whole = document.build([bundle_of(tmp_path, "evaluate", script, columns)])
@@ -468,7 +468,7 @@ def test_a_refused_fixture_is_shown_with_its_reason(tmp_path: Path) -> None:
     line_with(text, "L1_82", "no space left on device")
 
 
-def test_outcomes_of_a_cell_carry_what_a_report_needs() -> None:
-    """The scripted engine above answers as a real one: an outcome's fields are those that a cell writes."""
+def test_outcomes_of_a_job_carry_what_a_report_needs() -> None:
+    """The scripted engine above answers as a real one: an outcome's fields are those that a job writes."""
     assert set(Outcome("a", "done").to_json()) == {"job", "status", "result", "error", "wall_s", "fingerprint"}
     assert job.OUTCOMES == "outcomes.jsonl"

@@ -283,7 +283,7 @@ def test_a_gateway_gets_the_keys_that_it_needs_and_no_other(monkeypatch: pytest.
         assert list(secrets(chosen, unit)) == names
 
 
-def test_no_file_of_a_cell_names_the_other_arm_or_a_key(smoke_results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_of_a_job_names_the_other_arm_or_a_key(smoke_results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-planted")
     engine = Stub()
     chosen = plan(upstream="anthropic")
@@ -410,7 +410,7 @@ def test_no_solution_is_a_row_with_a_verdict(stub_results: Path) -> None:
 def test_infrastructure_and_provider_failures_are_tried_again_and_recorded(stub_results: Path) -> None:
     def answers(job: str, attempt: int) -> AgentOutcome:
         if attempt == 1 and "baseline" in job:
-            raise EngineError("the Docker engine refused a cell", "no space")
+            raise EngineError("the Docker engine refused a job", "no space")
         if attempt < 3:
             meter = {"provider_errors": {"529": 9}, "failing": "529", "turns": 1, "usd": 0.25}
             return left({"status": "provider_error"}, meter)

@@ -257,7 +257,7 @@ class Batches:
 
 
 @pytest.mark.parametrize(("trust", "processes"), [("audited", 1), ("dev", 5)])
-def test_what_ships_shares_a_process_and_every_cell_its_own_files(trust: str, processes: int, tmp_path: Path) -> None:
+def test_what_ships_shares_a_process_and_every_job_its_own_files(trust: str, processes: int, tmp_path: Path) -> None:
     """A judge that is a solution's process too (dev) is not shared."""
     engine = Batches()
     asked = evaluation.JudgeOptions(trust=trust)

@@ -170,7 +170,7 @@ def run(
     schedule = Schedule(engine, bundle, progress, evaluation.summary, done, jobs=pace.jobs)
     bundle.manifest["engine"]["jobs"] = pace.jobs
     schedule.run(Campaign(plan, size, results, options, pace, schedule).work(order, more), pace.jobs)
-    progress.say(f"{len(order)} cells in {time.monotonic() - begin:.0f} s")
+    progress.say(f"{len(order)} jobs in {time.monotonic() - begin:.0f} s")
     whole = all(bundle.done(name) for name in bundle.manifest["plan"])
     bundle.finish("complete" if whole else "incomplete")
     return bundle, [bundle.rows[name] for name in bundle.manifest["plan"] if name in bundle.rows]

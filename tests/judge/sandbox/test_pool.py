@@ -135,7 +135,7 @@ def test_workers_of_the_next_cells_start_while_one_is_judged(monkeypatch: pytest
         assert job._workers(these).total() == count
 
 
-def test_of_workers_that_compile_those_of_the_next_cell_alone_start_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_workers_that_compile_those_of_the_next_job_alone_start_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a pool of processes, as many as there are cores."""
     monkeypatch.setattr(launcher, "_apart", True)
     whole = dataclasses.replace(planned(True), options=JudgeOptions().for_job("cuda"))
@@ -438,7 +438,7 @@ def test_the_judges_compiled_kernels_are_in_a_private_folder(tmp_path: Path, mon
     assert refused()
 
 
-def test_a_cell_finds_the_state_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_finds_the_state_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REPRO_STATE", raising=False)
     assert config.job_env({"TMPDIR": "/elsewhere"})["REPRO_STATE"] == str(config.state_dir().resolve())
 
