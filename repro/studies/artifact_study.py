@@ -99,7 +99,7 @@ def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, opt
     columns: dict[str, Any] = {
         "problem": artifact.name,
         "number": artifact.number,
-        "rounds": {0: None} | {r.number: r.timing.time_ms for r in artifact.rounds},
+        "rounds": {"0": None} | {str(r.number): r.timing.time_ms for r in artifact.rounds},
         "missing": missing,
     }
     return evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))

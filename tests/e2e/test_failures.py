@@ -853,6 +853,7 @@ def _hanging_job(results: Path, engine: Any) -> Any:
 @pytest.mark.slow
 def test_job_that_outlives_its_bound_is_killed_whole(judge_tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(judge_tool.tmp))
+    monkeypatch.setenv("REPRO_STATE", str(judge_tool.folder / "state"))
     engine = local.LocalEngine(gpus="none", device="cpu")
     outcomes, ending = attempt(engine, [_hanging_job(judge_tool.results, engine)], 6.0)
     assert not outcomes and ending == "timed out after 6 s and was killed"

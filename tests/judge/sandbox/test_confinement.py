@@ -15,11 +15,13 @@ import mmap
 import os
 import platform
 import pwd
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -367,6 +369,15 @@ def identity(uid: int) -> dict[str, Any]:
 Run = Callable[..., dict[str, str]]
 
 
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder that every user may reach, unlike pytest's own, which each start of pytest closes to others."""
+    found = Path(tempfile.mkdtemp(prefix="repro-confined-"))
+    found.chmod(0o755)
+    yield found
+    shutil.rmtree(found)
+
+
 @pytest.fixture(params=["root", "ordinary"] if os.getuid() == 0 else ["ordinary"])
 def confined(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
     """Runs a check as a user, in a scratch folder of its own, and returns what was applied."""
@@ -375,12 +386,6 @@ def confined(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
     if found is None:
         pytest.skip(f"user {uid} has no Python here that finds torch")
     python, env = found
-    folder = tmp_path
-    while uid != os.getuid() and folder != Path(folder.root) and folder.owner() == "root":
-        mode = folder.stat().st_mode
-        if not mode & 0o1:
-            folder.chmod(mode | 0o11)
-        folder = folder.parent
     scratch, other = tmp_path / "scratch", tmp_path / "other"
     for folder in (scratch, other):
         folder.mkdir()
