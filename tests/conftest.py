@@ -192,8 +192,8 @@ class Tool:
         signals = ["--default-signal=INT", *([f"--ignore-signal={ignoring}"] if ignoring else [])]
         command = ["env", *signals, sys.executable, str(ROOT / "entrypoint.py"), *map(str, args)]
         return subprocess.Popen(
-            command, cwd=self.folder, env=CLEAN_ENV | self.environment() | env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, process_group=0,
+            command, cwd=self.folder, env=CLEAN_ENV | self.environment() | env, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
         )  # fmt: skip
 
     def finish(self, process: subprocess.Popen[str], timeout_s: float = 240) -> Done:
