@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -43,8 +44,11 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Likewise for the mark of that plug-in."""
+    """Likewise for the mark of that plug-in. Tests of Ctrl-C need a process that heeds it."""
     config.addinivalue_line("markers", "timeout(seconds): how long this test may take")
+    # A shell's background job ignores Ctrl-C, and so would what it starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def no_gpu() -> str:
