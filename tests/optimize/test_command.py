@@ -61,5 +61,5 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
         (("optimize", "L2_37"), "no input kernel ships"),
         (("optimize", "--replay", str(tool.folder)), "no journal"),
     ):
-        done = tool(*words)
+        done = tool.within(*words)
         assert done.code in (1, 2) and what in done.complaint, (words, done.err)
