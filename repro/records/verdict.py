@@ -99,7 +99,7 @@ class Verdict(Record):
     """One solution: an entry of `results` of `evaluate --json` and of a row's `result`."""
 
     problem: str = Field(description="the problem's id; `@bf16` for the artifact study")
-    solution: str = Field(description="the solution's file name without its suffix")
+    solution: str = Field(description="the solution's file name")
     verdict: VerdictWord = Field(description="`correct` `incorrect` `rejected` `error` `timeout` `inconclusive`")
     reasons: list[Reason] = Field(
         description="list of `{code, detail, trial}`; codes: [judging.md](judging.md#reason-codes)"

@@ -284,6 +284,7 @@ USAGE: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
     "budget-infinite": (f"evaluate L1_36.py --budget-s inf {cpu}", ("--budget-s", "positive"), {}),
     "timeout-word": ("run --timeout-s soon", ("invalid float value",), {}),
     "unknown-flag": ("run --fast", ("unknown argument --fast", "repro run --help"), {}),
+    "mistyped-flag": ("run --probem L1_36", ("unknown argument --probem", "Did you mean --problem?"), {}),
     "unknown-size": ("run --size huge", ("invalid choice: 'huge'",), {}),
     "unknown-verb": ("judge", ("no verb 'judge'", "evaluate, fixtures", "repro --help"), {}),
     "mistyped-verb": ("evalute x.py", ("no verb 'evalute'", "Did you mean `repro evaluate`?"), {}),
