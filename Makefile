@@ -146,9 +146,10 @@ test: $(VENV)/.dev
 # Everything that needs no GPU. Tests in containers fail without a Docker engine; ENGINE=local leaves them out.
 test-all: test test-slow $(if $(filter local,$(ENGINE)),,test-docker) test-clock
 
-# pytest exits with 5 where ARGS leaves no test.
+# One process runs the tests of a file, because several of them look at what minutes of commands left. pytest exits with 5
+# where ARGS leaves no test.
 test-slow: $(VENV)/.dev
-	$(PYTEST) --dist loadgroup -m "slow and not (docker or clock or gpu)" $(ARGS) || [ $$? -eq 5 ]
+	$(PYTEST) --dist loadfile -m "slow and not (docker or clock or gpu)" $(ARGS) || [ $$? -eq 5 ]
 
 # One process tests the containers of a file, because `repro gc` in one test may remove those of another.
 test-docker: $(VENV)/.dev image

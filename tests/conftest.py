@@ -60,26 +60,12 @@ def no_gpu() -> str:
     return "" if torch.cuda.is_available() else "no NVIDIA GPU: torch.cuda.is_available() is false"
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked gpu are skipped with the reason where there is none. Tests that look at one fixture of their module
-    run in one process under `--dist loadgroup`, so that minutes of commands are run once."""
+    """Tests marked gpu are skipped with the reason where there is none."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = no_gpu() if marked else ""
     for item in marked if reason else []:
         item.add_marker(pytest.mark.skip(reason=reason))
-    for item in items:
-        if shared := _module_fixture(item):
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}.{shared}"))
-
-
-def _module_fixture(item: pytest.Item) -> str:
-    """The first fixture of a test that its module makes once; the empty string if there is none."""
-    for name in getattr(item, "fixturenames", ()):
-        for made in item._fixtureinfo.name2fixturedefs.get(name, ()):  # type: ignore[attr-defined]
-            if made.scope == "module":
-                return str(name)
-    return ""
 
 
 @functools.cache
