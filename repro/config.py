@@ -119,6 +119,28 @@ def state_dir() -> Path:
     return Path(os.environ.get("REPRO_STATE", Path(tempfile.gettempdir()) / "repro-state"))
 
 
+def keep_state() -> None:
+    """Keeps the state folder of this process and its children where it is, whatever becomes of temporary files."""
+    os.environ["REPRO_STATE"] = str(state_dir().resolve())
+
+
+def ray_inner() -> str:
+    """The engine that runs jobs on a node of a Ray cluster: $RAY_INNER, docker or local; empty to choose."""
+    return os.environ.get("RAY_INNER", "")
+
+
+def quiet_ray() -> None:
+    """Has Ray report nothing to anyone. Call it before Ray is imported."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+
+
+def python_path() -> str:
+    """Where this process finds its modules, for one that it starts."""
+    return _python_path()
+
+
 def image() -> str:
     """The image that the docker engine runs: $REPRO_IMAGE, else `repro`."""
     return os.environ.get("REPRO_IMAGE", IMAGE)

@@ -82,6 +82,8 @@ def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
         # Two GPUs of one kind have the same fingerprint id, which leaves identities out.
         if gpu := ((outcome.fingerprint or {}).get("values", {}).get("gpu_uuid_hash") or {}).get("value"):
             entry["gpu_uuid_hash"] = gpu
+        if outcome.node:
+            entry["node"] = outcome.node
         bundle.add(entry)
         return bundle.rows[row.id]
 
