@@ -154,7 +154,8 @@ class RayEngine(Engine):
         stacks: Counter[tuple[tuple[str, str], ...]] = Counter()
         stacks.update(tuple(sorted(one.node.stack.items())) for one in placed)
         ours = [stack for stack in stacks if dict(stack)["repro"] == code()]
-        expected = dict(max(ours, key=lambda stack: (stacks[stack], stack))) if ours else {"repro": code()}
+        common = max(ours, key=lambda stack: (stacks[stack], stack), default=(("repro", code()),))
+        expected = dict(common)
         for one in placed:
             if differs := difference(one.node.stack, expected):
                 self.left_out[one.ray_id] = f"{one.node.host}: {differs}"

@@ -78,7 +78,8 @@ class _Node:
             self.child.kill()
             self.child.wait()
         self.errors.seek(0)
-        tail = self.errors.read().decode(errors="replace").strip().splitlines()[-1:]
+        with self.errors:
+            tail = self.errors.read().decode(errors="replace").strip().splitlines()[-1:]
         return f"exit code {self.child.returncode}" + (f": {tail[0]}" if tail else "")
 
 
