@@ -224,9 +224,15 @@ class Bundle:
         found = self.rows.get(row, {})
         return found.get("status") == "done" and (content is None or found.get("content") == content)
 
+    def held(self) -> bool:
+        """Returns whether a process is writing this bundle."""
+        return not self.packed and self._files.held()
+
     def add(self, row: dict[str, Any]) -> None:
-        """Appends one row and syncs it. Raises BundleError where it cannot be written."""
+        """Appends one row and syncs it, unless the same one is there. Raises BundleError where it cannot be written."""
         with self.lock:
+            if self.done(row["row"], row.get("content")) and row.get("status") == "done":
+                return
             self._guard(lambda: jsonio.append(self.path / ROWS, row))
             self._touched.add(ROWS)
             self.rows[row["row"]] = settled(row)

@@ -29,7 +29,7 @@ SHOWN = 100
 GROUPS = {
     "judge": ("evaluate", "fixtures", "problems"),
     "studies": ("run", "benchmark", "claims", "optimize", "fetch", "artifacts"),
-    "evidence": ("report", "compare", "verify", "bundle"),
+    "evidence": ("status", "report", "compare", "verify", "bundle"),
     "machine": ("doctor", "fingerprint", "gc"),
 }
 DESCRIPTION = "Re-run, judge and publish GPU-kernel results."

@@ -1,4 +1,4 @@
-"""A node's process as a remote engine uses it, without Ray: it serves requests, and ends with who asked in every case."""
+"""A node's process as a remote engine uses it, without Ray: it serves requests, and ends with its worker in every case."""
 
 from __future__ import annotations
 
@@ -118,7 +118,10 @@ def test_a_job_waits_for_a_gpu_that_is_held_by_hand(asked: Asked, fake_gpu: dict
     with (asked.folder / "state" / f"gpu-{UUID}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         stream = asked.stream(Request("cuda", jobs=(Job("f", "fingerprint"),), timeout_s=100.0))
-        assert [next(stream)[0], next(stream)] == ["@", (".", ("step", "waiting for a GPU: other jobs or runs hold them all"))]
+        assert [next(stream)[0], next(stream)] == [
+            "@",
+            (".", ("step", "waiting for a GPU: other jobs or runs hold them all")),
+        ]
         fcntl.flock(lock, fcntl.LOCK_UN)
         answers = [answer for _, answer in stream]
     outcome = next(parts[0] for kind, *parts in answers if kind == "outcome")
@@ -141,7 +144,9 @@ def test_without_ray_the_engine_says_what_to_install(monkeypatch: pytest.MonkeyP
 
     found: Callable[..., Any] = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "ray" else found(name, *a))
-    with pytest.raises(PrerequisiteError, match=r"ray is not installed. Run `make setup ENGINE=ray`.*requirements/ray.txt"):
+    with pytest.raises(
+        PrerequisiteError, match=r"ray is not installed. Run `make setup ENGINE=ray`.*requirements/ray.txt"
+    ):
         registry.choose("ray", gpus="all", device="cpu", say=print)
     with pytest.raises(UsageError, match="--address goes with --engine ray"):
         registry.choose("local", gpus="none", device="cpu", say=print, address="auto")
