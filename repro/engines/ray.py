@@ -7,6 +7,7 @@ driver's bundle is the only place where rows are written.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import pickle
@@ -92,6 +93,7 @@ class RayEngine(Engine):
             raise PrerequisiteError(f"RAY_INNER={self.inner}", f"a node runs jobs with {' or '.join(INNER)}")
         _connect(address)
         self.stopping, self.gone = threading.Event(), ""
+        self._closed = threading.Event()
         self._lock = threading.Lock()
         self._running: dict[Any, str] = {}  # stream -> the node that it runs on, "" until it is placed
         self._objects: dict[str, Any] = {}  # hash -> a large file in the object store
@@ -106,7 +108,9 @@ class RayEngine(Engine):
             raise PrerequisiteError("no GPU in the Ray cluster", f"{len(found)} nodes have none", "Use --device cpu.")
         self.contained = self.inner == "docker"
         self.stack = found[0].node.stack
-        threading.Thread(target=self._watch, args=(weakref.ref(self),), daemon=True).start()
+        self._watching = threading.Thread(target=self._watch, args=(weakref.ref(self), self._closed), daemon=True)
+        self._watching.start()
+        atexit.register(_close, self._closed, self._watching)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -335,11 +339,11 @@ class RayEngine(Engine):
             _cancel(stream, force=True)
 
     @staticmethod
-    def _watch(engine: weakref.ref[RayEngine]) -> None:
+    def _watch(engine: weakref.ref[RayEngine], closed: threading.Event) -> None:
         """Look whether the cluster still answers. Runs in a thread until the engine is gone."""
         host, _, port = str(ray.get_runtime_context().gcs_address).rpartition(":")
         answered = able = time.monotonic()
-        while (here := engine()) is not None and not here.gone:
+        while not closed.is_set() and (here := engine()) is not None and not here.gone:
             now = time.monotonic()
             if _listens(host, int(port)):
                 answered = now
@@ -357,7 +361,7 @@ class RayEngine(Engine):
             elif now - able > EMPTY_S:
                 here.gone = f"it has had no node that can run jobs for {EMPTY_S:.0f} s"
             del here
-            time.sleep(POLL_S)
+            closed.wait(POLL_S)
 
 
 def _connect(address: str) -> None:
@@ -377,6 +381,13 @@ def _connect(address: str) -> None:
             f"no Ray cluster at {address}", reason,
             "Start one with `ray start --head`, or use --address local. See docs/scale.md.",
         ) from None  # fmt: skip
+
+
+def _close(closed: threading.Event, watching: threading.Thread) -> None:
+    """Leave the cluster. Ray ends the process with a signal if a thread asks it something meanwhile."""
+    closed.set()
+    watching.join(2 * POLL_S)
+    ray.shutdown()
 
 
 def _mute() -> None:

@@ -65,8 +65,13 @@ class Row:
 
 
 def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
-    """Write a row's outcome and everything that it names into the bundle; return the row as the bundle holds it."""
+    """Write a row's outcome and everything that it names into the bundle; return the row as the bundle holds it.
+
+    A row that is done stays as it is, if its job was run twice.
+    """
     with bundle.lock:
+        if bundle.done(row.id, row.content):
+            return bundle.rows[row.id]
         entry = {
             "row": row.id,
             **row.columns,

@@ -7,6 +7,7 @@ the bundle.
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -92,7 +93,8 @@ def read(path: Path) -> dict[str, Any]:
     """Return what a run does or did.
 
     {"schema_version", "bundle", "status", "error", "engine", "planned", "done", "failed": {row: why}, "running":
-    [{"what", "since", "line"}], "expected_s", "written"}. status: that of the manifest, or `died` if its process has ended without one.
+    [{"what", "since", "line"}], "expected_s", "written"}. status: that of the manifest, or `died` if its process ended
+    without setting one.
     """
     bundle = Bundle.open(path)
     plan = bundle.manifest["plan"]
@@ -100,8 +102,8 @@ def read(path: Path) -> dict[str, Any]:
     status = bundle.manifest["status"]
     live = status == "running" and bundle.held()
     try:
-        now = jsonio.lines_of((path / FILE).read_text().replace("\n", "") + "\n")[0] if live else {}
-    except (OSError, ValueError, IndexError):
+        now = json.loads((path / FILE).read_text()) if live else {}
+    except (OSError, ValueError):
         now = {}
     return {
         "schema_version": SCHEMA_VERSION,

@@ -1,4 +1,4 @@
-"""A node's process as a remote engine uses it, without Ray: it serves requests, and ends with its worker in every case."""
+"""A node's process as a remote engine uses it, without Ray: it serves requests, and ends with its worker."""
 
 from __future__ import annotations
 

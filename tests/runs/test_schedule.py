@@ -188,7 +188,7 @@ def test_an_engine_is_chosen_by_its_registered_name(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(registry.FACTORIES, "simulated", lambda gpus, device: Simulated(tuple(gpus.split(","))))
     engine = choose("simulated", gpus="GPU-x", device="cuda", say=print)
     assert engine.capacity() == Slots(("GPU-x",), 4)
-    with pytest.raises(UsageError, match="no engine 'slurm': there are auto, docker, local, simulated"):
+    with pytest.raises(UsageError, match="no engine 'slurm': there are auto, docker, local, ray, simulated"):
         choose("slurm", gpus="all", device="cpu", say=print)
 
 
