@@ -25,6 +25,7 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -43,6 +44,8 @@ from repro.system.procfs import alive, descendants, owner, place
 
 # Time that a killed job gets to remove its folder or container.
 LAST_S = 30.0
+# How often a node looks whether a run was stopped, and how long such a notice is kept.
+STOP_S, NOTICE_S = 0.25, 24 * 3600.0
 FOLDER = "repro-node-"
 LAST_ANSWERS = ("ended", "failed")
 
@@ -85,6 +88,7 @@ class Server:
         self._queue: queue.SimpleQueue[tuple[str, Request] | None] = queue.SimpleQueue()
         self._engine: Engine | None = None
         self._here: Node | None = None
+        self._stopped = False
 
     def serve(self) -> int:
         """Answer requests until standard input ends; return the exit code."""
@@ -97,12 +101,30 @@ class Server:
             return 0
         threading.Thread(target=self._listen, daemon=True).start()
         while (asked := self._queue.get()) is not None:
+            served = threading.Event()
             try:
+                # a run that was stopped has ended on this node: the engine starts nothing more, so neither does it
+                watching = threading.Thread(target=self._watch, args=(asked[1].token, served), daemon=True)
+                watching.start()
                 for answer in self._served(*asked, self._engine, self._here):
                     self.answer(*answer)
             except ReproError as error:
                 self.answer("failed", type(error).__name__, (error.what, error.why, error.remedy))
+            finally:
+                served.set()
+            if self._stopped:
+                return 0
         return 0
+
+    def _watch(self, token: str, served: threading.Event) -> None:
+        """End what runs for a run as soon as that is stopped."""
+        file, word = config.state_dir() / f"stop-{token}", ""
+        while token and word != "kill" and not served.wait(STOP_S):
+            with contextlib.suppress(OSError):
+                now = file.read_text()
+                if now != word and self._engine is not None:
+                    word, self._stopped = now, True
+                    (self._engine.kill if now == "kill" else self._engine.halt)()
 
     def answer(self, *parts: Any) -> None:
         """Send an answer. The first byte says whether it is the last one of its request."""
@@ -137,6 +159,8 @@ class Server:
 
     def _served(self, gpu: str, request: Request, engine: Engine, here: Node) -> Iterator[tuple[Any, ...]]:
         """Yield the answers to a request. Raises ReproError."""
+        if request.token and (config.state_dir() / f"stop-{request.token}").exists():
+            raise EngineError("the run was stopped")
         if differs := difference(here.stack, request.stack):
             raise Differs(here.host, differs)
         engine = _with_device(engine, gpu, request, here)
@@ -187,6 +211,10 @@ def _sweep() -> None:
         of = folder.name.removeprefix(FOLDER)
         if of.startswith(f"{place()}-") and not alive(of):
             removal.remove(folder)
+    for notice in config.state_dir().glob("stop-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - notice.stat().st_mtime > NOTICE_S:
+                notice.unlink()
 
 
 def main(inner: str) -> int:

@@ -14,6 +14,7 @@ import pickle
 import socket
 import threading
 import time
+import uuid
 import weakref
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -55,7 +56,7 @@ LOSSES = {
     "OwnerDiedError": "an answer was lost with its node",
     "ObjectStoreFullError": "the object store is full",
     "LocalRayletDiedError": "the node died",
-    "TaskCancelledError": "the task was cancelled from outside",
+    "TaskCancelledError": "the task was cancelled by another program",
 }
 
 
@@ -95,9 +96,10 @@ class RayEngine(Engine):
         self.stopping, self.gone = threading.Event(), ""
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        self._running: dict[Any, str] = {}  # stream -> the node that it runs on, "" until it is placed
+        self._running: set[Any] = set()  # streams of answers
+        self._token, self._stops = uuid.uuid4().hex, list[Any]()
         self._objects: dict[str, Any] = {}  # hash -> a large file in the object store
-        self._task = _remote()
+        self._task, self._stopper = _remote()
         self.left_out: dict[str, str] = {}  # Ray's id of a node -> why it runs nothing
         found = self._nodes("all" if gpus == "none" or device == "cpu" else gpus)
         self.nodes = found
@@ -203,7 +205,8 @@ class RayEngine(Engine):
         return str(self._value(self._request(program=program), lambda _: None))
 
     def _request(self, **what: Any) -> Request:
-        return Request(self.device, self.stack, tuple(sorted(set(self._kinds.values()))), **what)
+        kinds = tuple(sorted(set(self._kinds.values())))
+        return Request(self.device, self.stack, kinds, token=self._token, **what)
 
     def _resources(self) -> dict[str, Any]:
         """Return what Ray gives to a task, and the nodes that it may not use."""
@@ -221,9 +224,7 @@ class RayEngine(Engine):
         except RayError as error:
             raise EngineGone("the Ray cluster does not answer", str(error), RESUME) from error
         with self._lock:
-            self._running[stream] = ""
-        if self.stopping.is_set():  # `halt` may have looked for tasks before this one was there
-            _cancel(stream)
+            self._running.add(stream)
         return stream
 
     def _apart(self, request: Request) -> tuple[Request, list[Any]]:
@@ -297,13 +298,13 @@ class RayEngine(Engine):
                     yield kind, *parts
         finally:
             with self._lock:
-                self._running.pop(stream, None)
-            if not ended:
-                _cancel(stream)
+                self._running.discard(stream)
 
     def _next(self, stream: Any, host: str, until: float) -> bytes:
         """Return the next message of a stream; empty if the run was stopped. Raises JobLost, EngineGone."""
         while not self.gone:
+            if self.stopping.is_set() and not host:
+                return b""  # it has not begun, and its node will not begin it
             try:
                 ready, _ = ray.wait([stream], timeout=POLL_S)
                 if ready:
@@ -326,17 +327,22 @@ class RayEngine(Engine):
 
     def halt(self) -> None:
         self.stopping.set()
-        with self._lock:
-            running = list(self._running)
-        for stream in running:
-            _cancel(stream)
+        self._stop("halt")
 
     def kill(self) -> None:
         self.stopping.set()
-        with self._lock:
-            running = list(self._running)
-        for stream in running:
-            _cancel(stream, force=True)
+        self._stop("kill")
+
+    def _stop(self, word: str) -> None:
+        """Have every node end what it runs for this run, and start nothing more of it.
+
+        Ray's own cancelling is not used: it ends the driver if a streaming task ends at the same moment.
+        """
+        with contextlib.suppress(RayError):
+            for node in ray.nodes():
+                if node["Alive"]:
+                    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                    self._stops.append(self._stopper.options(scheduling_strategy=there).remote(self._token, word))
 
     @staticmethod
     def _watch(engine: weakref.ref[RayEngine], closed: threading.Event) -> None:
@@ -398,15 +404,11 @@ def _mute() -> None:
         worker.print_to_stdstream = lambda *_, **__: None
 
 
-def _remote() -> Any:
-    """Return the task that serves a request. Its worker serves the next one too."""
+def _remote() -> tuple[Any, Any]:
+    """Return the task that serves a request, whose worker serves the next one too, and the one that stops a run."""
     ray.cloudpickle.register_pickle_by_value(ray_worker)
-    return ray.remote(num_returns="streaming", max_retries=0, max_calls=0)(ray_worker.serve)
-
-
-def _cancel(stream: Any, *, force: bool = False) -> None:
-    with contextlib.suppress(RayError, ValueError, TypeError):
-        ray.cancel(stream, force=force)
+    serve = ray.remote(num_returns="streaming", max_retries=0, max_calls=0)(ray_worker.serve)
+    return serve, ray.remote(num_cpus=0, max_retries=0)(ray_worker.stop)
 
 
 def _listens(host: str, port: int) -> bool:

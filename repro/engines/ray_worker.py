@@ -51,6 +51,14 @@ def serve(inner: str, path: str, request: bytes, *large: bytes) -> Iterator[byte
         raise
 
 
+def stop(token: str, word: str) -> None:
+    """Have the nodes' processes on this machine end what they run for a run. word: halt or kill."""
+    folder = os.environ.get("REPRO_STATE") or os.path.join(tempfile.gettempdir(), "repro-state")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, f"stop-{token}"), "w") as stream:
+        stream.write(word)
+
+
 class _Node:
     """The node's process, with the file of its errors and its first answer, which describes the node."""
 

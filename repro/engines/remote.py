@@ -32,7 +32,8 @@ class Request:
     """What to run: `jobs`, `agent` with `secrets`, or `program`.
 
     stack, kinds: what the node must have; empty for anything. large: hashes of the files that follow the request.
-    apart: job id -> file name -> hash of such a file.
+    apart: job id -> file name -> hash of such a file. token: of the run; a file `stop-TOKEN` of the state folder
+    ends it.
     """
 
     device: str
@@ -45,6 +46,7 @@ class Request:
     program: str = ""
     large: tuple[str, ...] = ()
     apart: dict[str, dict[str, str]] = field(default_factory=dict)
+    token: str = ""
 
 
 def difference(stack: dict[str, str], expected: dict[str, str]) -> str:

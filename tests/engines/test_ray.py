@@ -74,12 +74,12 @@ def nodes(folder: Path) -> Iterator[Nodes]:
         yield started
 
 
-def suite(folder: Path) -> list[object]:
-    """The arguments that evaluate one solution of SUITE problems, in one process a problem without a sandbox."""
+def suite(folder: Path, problems: int = SUITE) -> list[object]:
+    """The arguments that evaluate one solution of made-up problems, in one process a problem without a sandbox."""
     folder.mkdir(exist_ok=True)
     (folder / "solution.py").write_text(SOLUTION)
     found: list[object] = ["evaluate", folder / "solution.py", "--no-timing", "--trust", "dev"]
-    for number in range(SUITE):
+    for number in range(problems):
         file = folder / f"p{number:03}.py"
         file.write_text(PROBLEM.format(rows=4 + number % 5, columns=32 + number, scale=0.5 + number % 4))
         found += ["--problem", file]
@@ -168,7 +168,7 @@ def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
     until(lambda: tool.bundles() and len(lines(tool.bundles()[0])) >= 2 and left(folder), 300)
     process.send_signal(signal.SIGINT)
     done = tool.finish(process, 120)
-    assert done.code == 130 and "Repeat with --resume" in done.complaint
+    assert done.code == 130 and "Repeat with --resume" in done.complaint, done.err
     assert not left(folder), "the command ends after everything that it started"
     (bundle,) = tool.bundles()
     before = lines(bundle)
@@ -190,7 +190,7 @@ def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
 
 def test_a_killed_worker_is_a_loss_that_is_tried_again(nodes: Nodes, folder: Path, tmp_path: Path) -> None:
     tool = Tool(tmp_path)
-    process = tool.start("evaluate", *suite(tmp_path / "suite")[1:6], *on(nodes), RAY_INNER="local")
+    process = tool.start(*suite(tmp_path / "suite", 4), *on(nodes), RAY_INNER="local")
     working = lambda: [pid for pid in descendants_of(nodes.raylets) if is_node(pid)]  # noqa: E731
     until(lambda: left(folder) and working(), 200)
     for pid in working():
