@@ -133,6 +133,8 @@ class Engine(abc.ABC):
                     yield Outcome(name, "lost", error=str(error))
                 return
             except JobLost as error:
+                if not left:  # the last outcome had come
+                    return
                 first, *rest = left.values()
                 known = losses.setdefault(first.id, [])
                 known.append(str(error))

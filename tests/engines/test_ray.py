@@ -165,7 +165,7 @@ def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
     tool = Tool(tmp_path)
     command = suite(tmp_path / "suite")
     process = tool.start(*command, *on(nodes), RAY_INNER="local")
-    until(lambda: tool.bundles() and len(lines(tool.bundles()[0])) >= 2 and left(folder), 300)
+    until(lambda: tool.bundles() and len(lines(tool.bundles()[0])) >= 2 and left(folder), 150)
     process.send_signal(signal.SIGINT)
     done = tool.finish(process, 120)
     assert done.code == 130 and "Repeat with --resume" in done.complaint, done.err
@@ -175,7 +175,7 @@ def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
     assert manifest(bundle)["status"] == "interrupted" and 2 <= len(before) < SUITE
 
     process = tool.start(*command, *RAY, "--address", "local", "--resume", RAY_INNER="local")
-    until(lambda: len(lines(bundle)) >= len(before) + 2, 300)
+    until(lambda: len(lines(bundle)) >= len(before) + 2 or process.poll() is not None, 300)
     process.kill()  # the driver dies; its cluster of this machine too
     tool.finish(process)
     until(lambda: not left(tool.tmp))
