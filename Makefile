@@ -153,11 +153,11 @@ test-slow: $(VENV)/.dev $(VENV)/.ray
 	$(PYTEST) --dist loadgroup -m "slow and not (docker or clock or gpu)" $(ARGS) || [ $$? -eq 5 ]
 
 # One process tests the containers of a file, because `repro gc` in one test may remove those of another.
-test-docker: $(VENV)/.dev image
+test-docker: $(VENV)/.dev $(VENV)/.ray image
 	$(PYTEST) --dist loadfile -m docker $(ARGS) || [ $$? -eq 5 ]
 
 # These bound wall time: nothing else may run beside them.
-test-clock: $(VENV)/.dev
+test-clock: $(VENV)/.dev $(VENV)/.ray
 	$(PY) -m pytest -m "clock and not gpu" $(ARGS) || [ $$? -eq 5 ]
 
 # On a machine with its own torch: make test-gpu PY=python3. The files are named, for others import what a GPU machine may

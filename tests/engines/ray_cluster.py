@@ -43,6 +43,7 @@ class Nodes:
 def cluster(nodes: int, tmp: Path, *, cpus: int = 1, gpus: int = 0, **env: str) -> Iterator[Nodes]:
     """A cluster while the block runs. tmp: the temporary folder of everything that its nodes run."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("REPRO_", "RAY_"))}
+    kept |= {name: os.environ[name] for name in ("REPRO_IMAGE",) if name in os.environ}
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "OMP_NUM_THREADS": "1"}
     own = {"TMPDIR": str(tmp), "REPRO_STATE": str(tmp / "state"), "RAY_TMPDIR": "/tmp", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, __file__, *map(str, (nodes, cpus, gpus))]

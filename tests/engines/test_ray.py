@@ -11,6 +11,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -200,6 +201,41 @@ def test_a_killed_worker_is_a_loss_that_is_tried_again(nodes: Nodes, folder: Pat
     (bundle,) = tool.bundles()
     assert lines(bundle) == manifest(bundle)["plan"]
     until(lambda: not left(folder))
+
+
+def containers() -> list[str]:
+    """The containers and volumes of jobs."""
+    found = []
+    for what in (("ps", "--all"), ("volume", "ls")):
+        command = ["docker", *what, "--quiet", "--filter", "label=repro.run"]
+        found += subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return found
+
+
+@pytest.mark.docker
+def test_containers_of_two_nodes_give_the_rows_of_local_processes_and_end_with_their_workers(
+    image: None, nodes: Nodes, folder: Path, tmp_path: Path
+) -> None:
+    tool = Tool(tmp_path)
+    command = suite(tmp_path / "suite", 6)
+    assert tool(*command, *CPU).code == 0
+    process = tool.start(*command, *on(nodes), RAY_INNER="docker")
+    until(lambda: len(containers()) >= 4 or process.poll() is not None, 200)  # two containers with their volumes
+    killed = [pid for pid in descendants_of(nodes.raylets) if is_node(pid)]
+    os.kill(int(Path(f"/proc/{killed[0]}/stat").read_text().split()[3]), signal.SIGKILL)  # Ray's worker
+    done = tool.finish(process, 600)
+    assert done.code == 0, done.err
+    local, ray = tool.bundles()
+    assert told(local) == told(ray) and sorted(lines(ray)) == sorted(manifest(ray)["plan"])
+    facts = manifest(ray)["engine"]
+    assert facts["isolation"] == "containers" and facts["stack"]["image"].startswith("sha256:")
+    until(lambda: not containers() and not left(folder))
+
+    process = tool.start(*command, *on(nodes), RAY_INNER="docker")
+    until(lambda: containers() or process.poll() is not None, 200)
+    process.send_signal(signal.SIGINT)
+    done = tool.finish(process, 120)
+    assert done.code == 130 and not containers(), done.err
 
 
 def descendants_of(raylets: list[int]) -> list[int]:
