@@ -65,7 +65,7 @@ def published() -> list[float]:
 
 
 def simulate(gpus: int, durations: list[float], costs: Costs, seed: int = 0) -> Ran:
-    """Run jobs in order on so many GPUs, event by event."""
+    """Run jobs in order on N GPUs, event by event."""
     draw = random.Random(seed)
     todo = [(duration, 0) for duration in reversed(durations)]
     # what happens next: when, and whether a job has ended there, whose row the driver writes
@@ -94,7 +94,7 @@ def simulate(gpus: int, durations: list[float], costs: Costs, seed: int = 0) -> 
 
 
 def measured(rows: int, folder: Path) -> dict[str, float]:
-    """Write so many rows as a driver does; return seconds and bytes a row, and how its memory grew, MB."""
+    """Write rows as a driver does; return seconds and bytes a row, and how its memory grew, MB."""
     source = Bundle.open(max((ROOT / "artifacts" / "results" / "h200-pinned").glob("*-run")))
     results = [json.dumps(row["result"]) for row in source.rows.values() if row["status"] == "done"]
     fingerprint = next(iter(source.fingerprints().values()))
