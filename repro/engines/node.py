@@ -221,6 +221,8 @@ def main(inner: str) -> int:
     """Serve standard input with the engine `inner`."""
     if inner not in registry.FACTORIES:
         raise PrerequisiteError(f"no engine {inner!r} on a node")
+    if os.fork():  # Ray kills the children of a worker that ends, but this process must outlive it
+        os._exit(0)
     for number in (signal.SIGINT, signal.SIGTERM):  # the end of standard input ends this process, and in order
         signal.signal(number, lambda *_: None)  # not ignored, which children would inherit
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # what a killed job leaves becomes a child of this process, which kills it

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
@@ -60,7 +61,10 @@ def stop(token: str, word: str) -> None:
 
 
 class _Node:
-    """The node's process, with the file of its errors and its first answer, which describes the node."""
+    """The node's process, with the file of its errors and its first answer, which describes the node.
+
+    It is a child of `child`, which ends at once: Ray kills the children of a worker that ends.
+    """
 
     def __init__(self, inner: str, path: str) -> None:
         environment = _environment() | {"PYTHONPATH": os.pathsep.join(filter(None, (*sys.path, path)))}
@@ -77,18 +81,18 @@ class _Node:
         self.hello = b""
 
     def close(self) -> str:
-        """End the process in order, and return how it ended."""
+        """End the process in order, and return how it ended. It ends by itself, at the latest after a while."""
         self.requests.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.child.wait(CLOSE_S)
+        late = time.monotonic() + CLOSE_S
+        with contextlib.suppress(EOFError, OSError):
+            while self.answers.poll(max(0.0, late - time.monotonic())):
+                self.answers.recv_bytes()
         self.answers.close()
-        if self.child.poll() is None:
-            self.child.kill()
-            self.child.wait()
+        self.child.wait()
         self.errors.seek(0)
         with self.errors:
             tail = self.errors.read().decode(errors="replace").strip().splitlines()[-1:]
-        return f"exit code {self.child.returncode}" + (f": {tail[0]}" if tail else "")
+        return tail[0] if tail else "it was killed"
 
 
 def _environment() -> dict[str, str]:

@@ -78,19 +78,20 @@ def test_a_node_that_lacks_the_engine_says_so(asked: Asked) -> None:
 def test_a_node_without_repro_is_reported_with_the_reason(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
     assert list(ray_worker.serve("local", "", pickle.dumps(Request("cpu"))))[-1] == (
-        f"xexit code 1: {sys.executable}: No module named repro".encode()
+        f"x{sys.executable}: No module named repro".encode()
     )
 
 
 def test_the_end_of_the_worker_ends_the_node_and_what_it_runs(asked: Asked) -> None:
     job = Job("hangs", "fingerprint", device="cpu", files={"x": b"1"})
-    asked.ask(Request("cpu"))
-    before = descendants(os.getpid())
-    node = ray_worker._kept[0].child.pid
+    node = int(asked.ask(Request("cpu", program="import os; print(os.getppid())"))[1][1])
+    assert node not in descendants(os.getpid()), "Ray kills a worker's children"
     threading.Timer(0, interrupt_when, [lambda: len(descendants(node)) > 1]).start()
     with pytest.raises(KeyboardInterrupt):
         list(asked.stream(Request("cpu", jobs=(job,), timeout_s=100.0)))
-    assert not ray_worker._kept and set(descendants(os.getpid())) == set(before) - {node}
+    assert not ray_worker._kept and len(descendants(node)) <= 1, "at most the process itself, as it exits"
+    while descendants(node):
+        time.sleep(0.01)
 
 
 def interrupt_when(reached: Callable[[], bool]) -> None:
