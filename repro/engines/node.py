@@ -231,8 +231,9 @@ def main(inner: str) -> int:
     config.keep_state()
     own.mkdir(0o711)
     tempfile.tempdir = str(own)
+    server = Server(inner)  # its connection closes after everything is removed
     try:
-        return Server(inner).serve()
+        return server.serve()
     finally:
         for pid in descendants(os.getpid())[1:]:
             with contextlib.suppress(ProcessLookupError):
