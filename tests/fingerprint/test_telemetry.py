@@ -21,13 +21,22 @@ from repro.report import clocks
 from repro.runs.rows import Row, keep
 
 OBSERVE = """
-import json, sys, time
+import json, os, sys, time
 from repro.fingerprint.telemetry import Telemetry
 observed = Telemetry("cuda")
 print(observed._process.pid if observed._process else 0, flush=True)
+def sampled():
+    # on a busy machine the sampler may start late and pause
+    if observed._process:
+        size, deadline = os.fstat(observed._file).st_size, time.monotonic() + 60
+        while os.fstat(observed._file).st_size == size and observed._process.poll() is None:
+            assert time.monotonic() < deadline, "no sample within 60 s"
+            time.sleep(0.01)
+sampled()
 time.sleep(0.4)
 observed.mark("warm")
 time.sleep(float(sys.argv[1]))
+sampled()
 observed.mark("timed")
 print(json.dumps(observed.end()))
 """
