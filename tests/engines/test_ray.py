@@ -192,10 +192,9 @@ def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
 def test_a_killed_worker_is_a_loss_that_is_tried_again(nodes: Nodes, folder: Path, tmp_path: Path) -> None:
     tool = Tool(tmp_path)
     process = tool.start(*suite(tmp_path / "suite", 4), *on(nodes), RAY_INNER="local")
-    working = lambda: [pid for pid in descendants_of(nodes.raylets) if is_node(pid)]  # noqa: E731
-    until(lambda: left(folder) and working(), 200)
-    for pid in working():
-        os.kill(int(Path(f"/proc/{pid}/stat").read_text().split()[3]), signal.SIGKILL)  # Ray's worker
+    until(lambda: left(folder) and workers(nodes), 200)
+    for pid in workers(nodes):
+        os.kill(pid, signal.SIGKILL)
     done = tool.finish(process, 300)
     assert done.code == 0, done.err
     (bundle,) = tool.bundles()
@@ -221,8 +220,7 @@ def test_containers_of_two_nodes_give_the_rows_of_local_processes_and_end_with_t
     assert tool(*command, *CPU).code == 0
     process = tool.start(*command, *on(nodes), RAY_INNER="docker")
     until(lambda: len(containers()) >= 4 or process.poll() is not None, 200)  # two containers with their volumes
-    killed = [pid for pid in descendants_of(nodes.raylets) if is_node(pid)]
-    os.kill(int(Path(f"/proc/{killed[0]}/stat").read_text().split()[3]), signal.SIGKILL)  # Ray's worker
+    os.kill(workers(nodes)[0], signal.SIGKILL)
     done = tool.finish(process, 600)
     assert done.code == 0, done.err
     local, ray = tool.bundles()
@@ -238,11 +236,11 @@ def test_containers_of_two_nodes_give_the_rows_of_local_processes_and_end_with_t
     assert done.code == 130 and not containers(), done.err
 
 
-def descendants_of(raylets: list[int]) -> list[int]:
-    return [pid for raylet in raylets for pid in descendants(raylet)]
-
-
-def is_node(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return b"repro\0node" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
+def workers(nodes: Nodes) -> list[int]:
+    """Ray's processes that serve a job."""
+    found = []
+    for pid in (pid for raylet in nodes.raylets for pid in descendants(raylet)):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::serve"):
+                found.append(pid)
+    return found
