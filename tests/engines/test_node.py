@@ -160,3 +160,40 @@ def test_owners_of_other_pid_namespaces_are_not_ours(monkeypatch: pytest.MonkeyP
     assert procfs.alive(mine) and mine.split("-")[1] == str(os.getpid())
     monkeypatch.setattr(procfs, "place", lambda: "other")
     assert not procfs.alive(mine)
+
+
+def test_large_files_travel_apart_and_are_whole_in_the_job() -> None:
+    from multiprocessing import Pipe
+
+    from repro.engines.node import Server
+
+    receiver, sender = Pipe(duplex=False)
+    jobs = tuple(Job(name, "evaluate", files={"small": b"s"}) for name in ("a", "b"))
+    request = Request("cpu", jobs=jobs, large=("h1",), apart={"b": {"fixture.json": "h1"}})
+    for message in (b"3", pickle.dumps(request), b"large"):
+        sender.send_bytes(message)
+    server = Server.__new__(Server)
+    server._requests = receiver
+    gpu, found = server._request()
+    assert gpu == "3" and [job.files for job in found.jobs] == [
+        {"small": b"s"}, {"small": b"s", "fixture.json": b"large"}
+    ]  # fmt: skip
+    receiver.close(), sender.close()
+
+
+def test_gpus_of_different_kinds_are_refused_for_times_alone() -> None:
+    import argparse
+
+    from repro.cli.main import require_alike
+
+    class Mixed:
+        def kinds(self) -> dict[str, str]:
+            return {"u1": "NVIDIA H100, 80 GiB", "u2": "NVIDIA H200, 140 GiB", "u3": "NVIDIA H200, 140 GiB"}
+
+    def args(**given: bool) -> argparse.Namespace:
+        return argparse.Namespace(**{"mixed": False, "no_timing": False} | given)
+
+    with pytest.raises(PrerequisiteError, match=r"1 of NVIDIA H100, 80 GiB, 2 of NVIDIA H200.*--mixed"):
+        require_alike(Mixed(), args())  # type: ignore[arg-type]
+    for given in ({"mixed": True}, {"no_timing": True}):
+        require_alike(Mixed(), args(**given))  # type: ignore[arg-type]
