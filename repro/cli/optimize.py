@@ -11,11 +11,12 @@ from typing import Any
 from repro import config
 from repro.cli.offline import Run, write_json
 from repro.engines import choose
-from repro.errors import UsageError
+from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
 from repro.system.screen import Column, Screen, shortest
 
-PROPOSERS = ("search", "inbox")
+PROPOSERS = ("search", "inbox", "anthropic")
+MODELS = ("anthropic",)
 # Candidates screened a round: on the CPU each takes seconds in Triton's interpreter.
 SCREEN_GPU, SCREEN_CPU = 40, 6
 NOT_MEASURED = "times on the CPU are not a measurement"
@@ -49,6 +50,14 @@ def add(
         "--proposer", default="search", metavar="P,P", help=f"where candidates come from: {', '.join(PROPOSERS)}"
     )
     parser.add_argument("--inbox", type=Path, metavar="DIR", help="the folder in which candidates of `inbox` appear")
+    model = parser.add_argument_group("with a model: --proposer anthropic")
+    model.add_argument("--model", default="", help=f"the model (default: {config.API_MODEL}, on Bedrock its own)")
+    model.add_argument(
+        "--upstream", default="anthropic", metavar="U", help="anthropic, bedrock, or replay:PATH, a script of replies"
+    )
+    model.add_argument("--base-url", default="", metavar="URL", help="the provider's address, if not the usual one")
+    model.add_argument("--usd", type=float, default=None, help="most money, by the price table")
+    model.add_argument("--tokens", type=int, default=None, help="most tokens, without reads from the prompt cache")
     parser.add_argument("--seed", type=int, default=0, help="seed of the search")
     parser.add_argument(
         "--replay", type=Path, metavar="DIR", help="repeat the decisions of a run's folder, without judging anything"
@@ -70,12 +79,17 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
         options, kernel = runner.recorded(args.replay)
         spec = options.problem if args.problem is None else args.problem
         problem = _problem(spec, options.size, options.dtype)
-        told: list[Proposer] = [Recorded(name) for name in options.proposers]
-        finished = runner.optimize(problem, kernel, options, told, args.results, None, progress, replay=args.replay)
+
+        def recorded(folder: Path) -> list[Proposer]:
+            return [Recorded(name) for name in options.proposers]
+
+        finished = runner.optimize(problem, kernel, options, recorded, args.results, None, progress, replay=args.replay)
         return _conclude(finished, args)
     _check(args)
     names = tuple(args.proposer.split(","))
-    proposers = [_proposer(name, args) for name in names]
+    if "inbox" in names and not args.inbox.is_dir():
+        raise UsageError(f"no such folder: {args.inbox}", "--inbox names the folder in which candidates appear")
+    model = _model(args) if set(names) & set(MODELS) else ""
     kernel = runner.read_kernel(args.kernel or _shipped(args.problem))
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
     engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say)
@@ -87,11 +101,19 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     options = Options(
         problem.key if not args.problem.endswith(".py") else args.problem, size, problem.dtype, engine.device,
         sha256(kernel.source.decode()), names, args.rounds, args.beam, args.directions, screen, args.finalists,
-        args.minutes, args.patience, args.seed,
+        args.minutes, args.patience, args.seed, model, args.usd, args.tokens,
     )  # fmt: skip
     with progress.live():
         finished = runner.optimize(
-            problem, kernel, options, proposers, args.results, engine, progress, resume=args.resume, trust=args.trust
+            problem,
+            kernel,
+            options,
+            lambda folder: [_proposer(name, args, problem, model, folder) for name in names],
+            args.results,
+            engine,
+            progress,
+            resume=args.resume,
+            trust=args.trust,
         )
     return _conclude(finished, args)
 
@@ -112,10 +134,27 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("the proposer inbox and --inbox DIR need each other")
 
 
-def _proposer(name: str, args: argparse.Namespace) -> Any:
+def _model(args: argparse.Namespace) -> str:
+    """Return the model's name. Raises UsageError, PrerequisiteError if its key is missing."""
+    from repro.optimize.calls import KEYS, Upstream
+
+    kind = Upstream.of(args.upstream).kind
+    if kind in KEYS and not config.secret(KEYS[kind]):
+        raise PrerequisiteError(f"the upstream {kind} needs a key", f"{KEYS[kind]} is not set", "Set it, or choose "
+                                "--proposer search, which needs no key.")  # fmt: skip
+    return str(args.model) or config.model(bedrock=kind == "bedrock")
+
+
+def _proposer(name: str, args: argparse.Namespace, problem: Any, model: str, folder: Path) -> Any:
     from repro.optimize.proposers.inbox import Inbox
     from repro.optimize.proposers.search import Search
 
+    if name == "anthropic":
+        from repro.optimize.calls import Calls, Upstream
+        from repro.optimize.proposers.model import Model
+
+        upstream = Upstream.of(args.upstream, args.base_url)
+        return Model(problem, Calls(folder, model, upstream, args.usd, args.tokens))
     return Inbox(args.inbox) if name == "inbox" else Search()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from repro.artifacts import layout
 from repro.artifacts.layout import KERNEL, KERNELS, PROFILES, ROUND_FILES, TIMES, TRACE
+from repro.optimize import calls
 from repro.optimize.state import INPUT, Program, State
 from repro.system import jsonio
 
@@ -90,6 +91,8 @@ def _round(state: State, chosen: Program, counters: dict[str, Any] | None) -> tu
         "root_causes": [],
         "recommended_fixes": [{"fix": chosen.strategy, "rationale": chosen.why, "knobs": chosen.params}],
     }]  # fmt: skip
+    if told := chosen.transcript.get("bottleneck_response.txt"):
+        strategy = calls.DIRECTIONS.dump_python(calls.parsed(told, calls.DIRECTIONS))
     files = {
         TIMES: jsonio.render(times), KERNEL: state.source(chosen.id).encode(), "strategy.json": jsonio.render(strategy),
     }  # fmt: skip

@@ -22,6 +22,9 @@ from repro.studies.evaluation import Submission
 POLL_S = 1.0
 # A bound on one request for candidates: between two, screening results reach the proposers.
 ASKED = 10
+# What a proposer with a model adds to the journal: money and tokens, its calls, and why it gave no more.
+MODELLED = ("spent", "calls", "reflexions", "failed")
+MODELS = {"anthropic", "claude-code"}
 # Labels of a source that lets torch do the work. A candidate may have those of the input kernel, and no others.
 FOREIGN = {"no_custom_kernel", "torch_fallback", "torch_compile", "exception_fallback", "inherits_model"}
 
@@ -65,7 +68,7 @@ class Search:
         self._source, self._entry, self._without_gain = source, entry, 0
         self._latest: dict[str, Any] = {"programs": {}}
         self._foreign: set[str] = set()
-        self._exhausted, self.stopped = False, ""
+        self._exhausted, self.stopped, self._failed = False, "", ""
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
@@ -153,12 +156,12 @@ class Search:
         if self._late():
             return f"the time is used up: {options.minutes:g} minutes"
         for name, limit in (("usd", options.usd), ("tokens", options.tokens)):
-            if limit is not None and self.state.spent[name] >= limit and options.proposers == ("anthropic",):
+            if limit is not None and self.state.spent[name] >= limit and set(options.proposers) <= MODELS:
                 return f"the budget of {limit:g} {name} is used up"
         if self.state.round >= options.rounds:
             return f"{options.rounds} rounds are done"
         if self._exhausted:
-            return "nothing is left to expand"
+            return "nothing is left to expand" + (f" ({self._failed})" if self._failed else "")
         if self._without_gain >= options.patience:
             return f"no gain in {options.patience} rounds"
         return ""
@@ -197,7 +200,8 @@ class Search:
             self.view.step(f"round {self.state.round}: {proposer.name} proposes")
             made = proposer.propose(self.state, count)
             kept = [vars(p) | {"source": self.journal.keep(p.source)} for p in made]
-            return {"proposals": kept, "spent": getattr(proposer, "spent", {})}
+            more = {name: getattr(proposer, name) for name in MODELLED if hasattr(proposer, name)}
+            return {"proposals": kept, "spent": {}} | more
 
         if count <= 0:
             return []
@@ -205,6 +209,9 @@ class Search:
         told = self.journal.effect("proposed", request, perform)
         for name, value in told["spent"].items():
             self.state.spent[name] = value
+        for name, text in told.get("reflexions", {}).items():
+            self.state.programs[name].transcript["reflexion.txt"] = text
+        self._failed = told.get("failed") or self._failed
         return [
             self._add(Proposal(**(p | {"source": self.journal.kernel(p["source"])})), proposer.name)
             for p in told["proposals"]
@@ -219,7 +226,7 @@ class Search:
         program = Program(
             name or f"r{state.round}.c{number:02d}", address, tree, proposal.entry, proposal.parent or None, proposer,
             proposal.strategy, proposal.kind, proposal.params, proposal.why, state.round,
-            transcript=proposal.transcript,
+            transcript=proposal.transcript, mends=proposal.mends,
         )  # fmt: skip
         if twin is not None:
             program.verdict, program.reason = DUPLICATE, f"the same program as {twin.id}"

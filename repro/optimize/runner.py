@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,7 +67,7 @@ def optimize(
     problem: Problem,
     kernel: Submission,
     options: Options,
-    proposers: list[Proposer],
+    make: Callable[[Path], list[Proposer]],
     results: Path,
     engine: Engine | None,
     progress: Progress,
@@ -77,11 +78,12 @@ def optimize(
 ) -> Finished:
     """Search from a kernel, confirm the winner in fresh processes, and export the run.
 
-    engine: None for a replay, which asks for nothing. Raises ReproError.
+    make: returns the proposers of a run's folder. engine: None for a replay, which asks for nothing. Raises ReproError.
     """
     record = _journal(problem, options, results, resume=resume, replay=replay)
     progress.say(f"journal: {record.folder}")
     source = kernel.source.decode()
+    proposers = make(record.folder)
     judge = bench.EngineJudge(problem, results, engine, progress, trust=trust) if engine is not None else None
 
     def asked() -> bench.EngineJudge:
@@ -101,6 +103,8 @@ def optimize(
     finally:
         if judge is not None:
             judge.close()
+        for proposer in proposers:
+            proposer.close()
     best = state.programs[state.best]
     confirmed = None
     if best.id != INPUT:

@@ -45,7 +45,8 @@ class Proposal:
     """A candidate as a proposer gives it.
 
     kind: E if it must keep every bit of its parent's outputs, else R or P. params: knobs that were turned. transcript:
-    file name of the published layout -> text of a prompt or reply that led to it.
+    file name of the published layout -> text of a prompt or reply that led to it. mends: the failed candidate of which
+    it is a repair.
     """
 
     source: str
@@ -56,6 +57,7 @@ class Proposal:
     params: dict[str, int] = field(default_factory=dict)
     why: str = ""
     transcript: dict[str, str] = field(default_factory=dict)
+    mends: str = ""
 
 
 @dataclass
@@ -87,6 +89,7 @@ class Program:
     floor_ms: float | None = None
     accepted: bool = False
     transcript: dict[str, str] = field(default_factory=dict)
+    mends: str = ""
 
     @property
     def correct(self) -> bool:

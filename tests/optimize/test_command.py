@@ -57,6 +57,7 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
         (("optimize",), "no problem"),
         (("optimize", "L1_36", "--proposer", "oracle"), "no proposer 'oracle'"),
         (("optimize", "L1_36", "--proposer", "inbox"), "need each other"),
+        (("optimize", "L1_36", "--proposer", "anthropic", "--upstream", "oracle"), "no upstream 'oracle'"),
         (("optimize", "L1_36", "--rounds", "0"), "--rounds must be at least 1"),
         (("optimize", "L2_37"), "no input kernel ships"),
         (("optimize", "--replay", str(tool.folder)), "no journal"),
