@@ -60,6 +60,11 @@ def add(
     model.add_argument("--tokens", type=int, default=None, help="most tokens, without reads from the prompt cache")
     parser.add_argument("--seed", type=int, default=0, help="seed of the search")
     parser.add_argument(
+        "--ptx", action=argparse.BooleanOptionalAction, default=None,
+        help="compile the candidates of `search` before they are judged, and drop those with the PTX of a known one "
+        "(default: on a GPU)",
+    )  # fmt: skip
+    parser.add_argument(
         "--replay", type=Path, metavar="DIR", help="repeat the decisions of a run's folder, without judging anything"
     )
     parser.add_argument("--trust", choices=("audited", "dev"), default="audited", help="as of `repro evaluate`")
@@ -97,11 +102,12 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     if engine.device == "cpu":
         progress.say(f"no GPU: small shapes in Triton's interpreter; correctness is real, {NOT_MEASURED}")
     problem = _problem(args.problem, size, dtype)
+    args.ptx = engine.device == "cuda" if args.ptx is None else args.ptx
     screen = args.screen or (SCREEN_GPU if engine.device == "cuda" else SCREEN_CPU)
     options = Options(
         problem.key if not args.problem.endswith(".py") else args.problem, size, problem.dtype, engine.device,
         sha256(kernel.source.decode()), names, args.rounds, args.beam, args.directions, screen, args.finalists,
-        args.minutes, args.patience, args.seed, model, args.usd, args.tokens,
+        args.minutes, args.patience, args.seed, model, args.usd, args.tokens, args.ptx,
     )  # fmt: skip
     with progress.live():
         finished = runner.optimize(

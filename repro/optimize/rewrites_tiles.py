@@ -309,7 +309,8 @@ def _hoisted_of(source: KernelSource, name: str) -> str:
     kernel = source.kernels[name]
     for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
         varying = _stored_names(loop)
-        edits, lines = [], []
+        edits: list[Edit] = []
+        lines: list[str] = []
         for node in _mask_terms(loop):
             free = names_in(node) - {"tl"}
             if free and not free & varying:
@@ -334,7 +335,7 @@ def _mask_terms(loop: ast.For) -> list[ast.expr]:
     found: list[ast.expr] = []
     for call in calls(loop, "load", "store"):
         mask = next((k.value for k in call.keywords if k.arg == "mask"), None)
-        pending = [mask] if isinstance(mask, ast.BinOp) else []
+        pending: list[ast.expr] = [mask] if isinstance(mask, ast.BinOp) else []
         while pending:
             node = pending.pop()
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd):
@@ -384,7 +385,7 @@ def _described(
     wide = f"{tensor}.element_size()"
     guard = (
         f"(not {tensor}.is_cuda or torch.cuda.get_device_capability({tensor}.device)[0] >= 9)"
-        f" and {tensor}.is_contiguous() and ({told[1]}) * {wide} % 16 == 0 and {tensor}.data_ptr() % 16 == 0"
+        f" and {tensor}.is_contiguous() and ({told[1]}) % 16 == 0 and {tensor}.data_ptr() % 16 == 0"
         f" and ({edges[1]}) * {wide} >= 16 and max({edges[0]}, {edges[1]}) <= 256"
     )
     last = kernel.args.args[-1]

@@ -18,7 +18,8 @@ class Options:
 
     problem: key, such as `L1_36@bf16`; kernel: address of the input kernel; rounds, beam (programs that are expanded),
     directions (rewrites tried of each in a round), screen (candidates judged quickly in a round), finalists (judged in
-    full); minutes, usd and tokens: budgets, None without a limit; patience: rounds without a gain after which it ends.
+    full); minutes, usd and tokens: budgets, None without a limit; patience: rounds without a gain after which it
+    ends; ptx: compile candidates of `search` first, and drop those with a known one's PTX.
     """
 
     problem: str
@@ -38,6 +39,7 @@ class Options:
     model: str = ""
     usd: float | None = None
     tokens: int | None = None
+    ptx: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class Program:
     accepted: bool = False
     transcript: dict[str, str] = field(default_factory=dict)
     mends: str = ""
+    ptx: str = ""
+    occupancy: float | None = None
 
     @property
     def correct(self) -> bool:
