@@ -65,7 +65,10 @@ def add(
         "(default: on a GPU)",
     )  # fmt: skip
     parser.add_argument(
-        "--replay", type=Path, metavar="DIR", help="repeat the decisions of a run's folder, without judging anything"
+        "--replay",
+        type=Path,
+        metavar="RUN",
+        help="repeat the decisions of a run's folder or archive, without judging anything",
     )
     parser.add_argument("--trust", choices=("audited", "dev"), default="audited", help="as of `repro evaluate`")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every program with its verdict as JSON")
@@ -76,20 +79,11 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 0 whether or not a faster kernel was found."""
     from repro.optimize import runner
     from repro.optimize.kernel_source import sha256
-    from repro.optimize.proposers.base import Proposer
-    from repro.optimize.proposers.replay import Recorded
     from repro.optimize.state import Options
 
     if args.replay is not None:
-        options, kernel = runner.recorded(args.replay)
-        spec = options.problem if args.problem is None else args.problem
-        problem = _problem(spec, options.size, options.dtype)
-
-        def recorded(folder: Path) -> list[Proposer]:
-            return [Recorded(name) for name in options.proposers]
-
-        finished = runner.optimize(problem, kernel, options, recorded, args.results, None, progress, replay=args.replay)
-        return _conclude(finished, args)
+        with runner.unpacked(args.replay) as run:
+            return _replay(args, run, progress)
     _check(args)
     names = tuple(args.proposer.split(","))
     if "inbox" in names and not args.inbox.is_dir():
@@ -122,6 +116,23 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
             trust=args.trust,
         )
     return _conclude(finished, args)
+
+
+def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
+    """Repeat a recorded run's decisions."""
+    from repro.optimize import runner
+    from repro.optimize.proposers.base import Proposer
+    from repro.optimize.proposers.replay import Recorded
+
+    options, kernel = runner.recorded(run)
+    problem = _problem(options.problem if args.problem is None else args.problem, options.size, options.dtype)
+
+    def recorded(folder: Path) -> list[Proposer]:
+        return [Recorded(name) for name in options.proposers]
+
+    return _conclude(
+        runner.optimize(problem, kernel, options, recorded, args.results, None, progress, replay=run), args
+    )
 
 
 def _check(args: argparse.Namespace) -> None:

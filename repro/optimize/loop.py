@@ -298,7 +298,7 @@ class Search:
         """Return the programs whose PTX no other has. Those that `search` made are compiled without the GPU."""
         state, options = self.state, self.state.options
         values = (self.fingerprint or {}).get("values", {})
-        capability = str(values.get("compute_capability", ""))
+        capability = str((values.get("compute_capability") or {}).get("value") or "")
         if not options.ptx or not programs:
             return programs
         arch = int(capability.replace(".", "") or DEFAULT_ARCH)

@@ -272,7 +272,8 @@ def _inlined(kernel: Function, node: ast.expr, depth: int = 0) -> ast.expr:
                 return found
             return _inlined(kernel, values[0], depth + 1)
 
-    return ast.fix_missing_locations(Put().visit(ast.parse(ast.unparse(node), mode="eval").body))
+    found: ast.expr = Put().visit(ast.parse(ast.unparse(node), mode="eval").body)
+    return ast.fix_missing_locations(found)
 
 
 def _is_lanes(node: ast.expr) -> bool:
@@ -294,7 +295,8 @@ def _without_pointer(whole: ast.expr, pointer: str) -> ast.expr:
         def visit_Name(self, found: ast.Name) -> ast.expr:
             return ast.Constant(0) if found.id == pointer else found
 
-    return ast.fix_missing_locations(Drop().visit(ast.parse(ast.unparse(whole), mode="eval").body))
+    found: ast.expr = Drop().visit(ast.parse(ast.unparse(whole), mode="eval").body)
+    return ast.fix_missing_locations(found)
 
 
 # -- T15 --------------------------------------------------------------------------------------------------------------
