@@ -1,11 +1,11 @@
-"""Runs the searches that the project publishes, one archive each; run it again to go on: `python tests/searches.py OUT`.
+"""Runs the searches that the project publishes, one archive each: `python tests/searches.py OUT`; again to go on.
 
     own          from the five input kernels of artifacts/
     published    from the five published input kernels: --published DIR, brought by `repro fetch kernelagent-artifacts`
     naive        from tests/data/naive: --kernelbench DIR, brought by `repro fetch kernelbench`
 
-Each search is a `repro optimize` of its own. A search with an archive in OUT is done and is left out; one with a journal
-is resumed. `summary.json` and the printed table hold gains with their spread over seeds, times, and rates of judging.
+Each search is a `repro optimize` of its own. A search with an archive in OUT is done and is left out; one with a
+journal is resumed. `summary.json` and the printed table hold gains by seed, times, and rates of judging.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def run(case: Case, args: argparse.Namespace) -> str:
     command += ["--engine", "local", "--json", str(args.out / f"{case.name}.json"), *args.more]
     command += ["--resume"] if runs else []
     folder.mkdir(parents=True, exist_ok=True)
-    if (args.out / "fixtures").is_dir() and not (folder / "fixtures").exists():
-        shutil.copytree(args.out / "fixtures", folder / "fixtures")
+    if not (folder / "fixtures").exists():  # one measurement of a problem's fixture serves all of its searches
+        (folder / "fixtures").symlink_to(args.out / "fixtures")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     (args.out / f"{case.name}.log").write_text(done.stdout + done.stderr)
     if done.returncode:
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("more", nargs="*", help="further arguments of repro optimize, after --")
     args = parser.parse_args()
     args.out = args.out.resolve()
-    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "fixtures").mkdir(parents=True, exist_ok=True)
     if not args.ship:
         with ThreadPoolExecutor(args.at_once) as pool:
             for line in pool.map(lambda case: run(case, args), cases(args)):

@@ -71,6 +71,13 @@ def add(
         help="repeat the decisions of a run's folder or archive, without judging anything",
     )
     parser.add_argument("--trust", choices=("audited", "dev"), default="audited", help="as of `repro evaluate`")
+    parser.add_argument(
+        "--compare", type=Path, metavar="DIR",
+        help="put the rounds of a folder in the published layout beside those of this run",
+    )  # fmt: skip
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="write the tree of candidates: .html is a page, .svg its figure"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every program with its verdict as JSON")
     common(parser)
 
@@ -216,6 +223,8 @@ def _conclude(finished: Any, args: argparse.Namespace) -> int:
         screen.line(
             f"confirmed in fresh processes: {verdict}" + (f", {ratio['ratio']:.2f}x the input" if ratio else "")
         )
+    if args.compare is not None:
+        _beside(screen, finished, args.compare)
     facts = {
         "schema_version": 1, "folder": str(finished.folder), "stopped": finished.stopped, "best": state.best,
         "measurement": finished.measured, "options": vars(state.options), "confirmed": finished.confirmed,
@@ -223,8 +232,30 @@ def _conclude(finished: Any, args: argparse.Namespace) -> int:
         "diagnoses": {name: asdict(each) for name, each in state.diagnoses.items()},
     }  # fmt: skip
     write_json(args.json, facts)
+    if args.report is not None:
+        from repro.report import search
+
+        search.write(finished, args.report)
     best = state.programs[state.best]
     found = f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
     stamp = "" if finished.measured else NOT_MEASURED
     screen.last(found, stamp, finished.stopped, shortest(finished.exported or finished.folder))
     return 0
+
+
+def _beside(screen: Screen, finished: Any, root: Path) -> None:
+    """Print the rounds of a published folder beside this run's. Their times are the folder's own, not measured here."""
+    from repro.optimize import export
+
+    theirs = {row["round"]: row for row in export.compare(root)}
+    own = export.running_best(finished.state)
+    columns = (Column("round", whole=True), Column("published ms", whole=True), Column("published best", whole=True),
+               Column("our best ms", whole=True))  # fmt: skip
+
+    def told(value: float | None) -> str:
+        return "" if value is None else f"{value:.4g}"
+
+    rows = [[str(n), told(theirs.get(n, {}).get("time_ms")), told(theirs.get(n, {}).get("running_best_ms")),
+             told(own.get(n))] for n in sorted({*theirs, *own})]  # fmt: skip
+    screen.table(columns, rows)
+    screen.line(f"published: times that {root.name} states, of its own machine and protocol")
