@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import CLEAN_ENV, CPU, ROOT, Tool
 from test_loop import ToldJudge, ended, options, search
 
 from repro import config
@@ -19,6 +22,7 @@ from repro.optimize.proposers.replay import Recorded
 from repro.optimize.proposers.search import Search
 from repro.problems import catalogue
 from repro.runs.progress import Progress
+from repro.system.procfs import descendants
 
 # Searches on GPUs ship beside their artifacts. Those of tests ran on a CPU: their times are not measurements.
 RUNS = sorted([*(ROOT / "tests" / "data" / "optimize").glob("*.tar.xz"),
@@ -74,3 +78,38 @@ def test_a_run_killed_at_twenty_random_points_resumes_to_the_same_state(tmp_path
         loop = search(Journal.resume(folder), ToldJudge, Search(), chosen=options(rounds=3))
         assert loop.run().best == state.best
         assert (folder / journal.FILE).read_bytes() == whole, cut
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_search_that_is_killed_leaves_no_process_and_resumes(judge_tool: Tool) -> None:
+    command = [sys.executable, "-m", "repro", "optimize", "L1_36", *CPU, "--rounds", "1", "--screen", "2",
+               "--finalists", "1", "--results", str(judge_tool.results)]  # fmt: skip
+    process = subprocess.Popen(command, cwd=ROOT, env=CLEAN_ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 300
+    while time.monotonic() < until:  # until the session of the judge has answered once
+        files = list(judge_tool.results.glob(f"*/{journal.FILE}"))
+        if files and '"checked"' in files[0].read_text():
+            break
+        assert process.poll() is None
+        time.sleep(0.1)
+    started = descendants(process.pid)
+    assert started
+    process.kill()
+    process.wait()
+    while any(alive(pid) for pid in started) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert [pid for pid in started if alive(pid)] == []
+    before = files[0].read_bytes()
+    done = judge_tool("optimize", "L1_36", *CPU, "--rounds", "1", "--screen", "2", "--finalists", "1", "--resume")
+    assert done.code == 0, done.err
+    assert files[0].read_bytes().startswith(before[: before.rindex(b"\n") + 1])
+    assert journal.read(files[0].parent)[-1]["kind"] in ("stopped", "confirmed")
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
