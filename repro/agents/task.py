@@ -39,7 +39,8 @@ class Task:
     """The contents of agent.json.
 
     relay_port: 0 for any free one. script: a recording in the folder, for the agent `replay`. socket: the gateway's.
-    isolation: `container`, or `processes` if the agent can reach the machine's network.
+    isolation: `container`, or `processes` if the agent can reach the machine's network. brief: a file in the folder
+    whose text follows the prompt; studies have none.
     """
 
     folder: Path
@@ -58,6 +59,7 @@ class Task:
     socket: str = "/gateway-sock/gw.sock"
     isolation: str = "container"
     script: str = "replay.jsonl"
+    brief: str = ""
     options: Options = field(default_factory=Options)
 
     @property
@@ -135,6 +137,11 @@ def prompt(task: Task) -> str:
         file = task.folder / "problems" / problem.path.name
         name = problem.name.replace("_", " ")
         entries.append(_text("problem.md", id=each, name=name, file=file, solution=solution).strip())
+    more = f"\n{(task.folder / task.brief).read_text()}" if task.brief else ""
+    return _whole(task, entries) + more
+
+
+def _whole(task: Task, entries: list[str]) -> str:
     return _text(
         "task.md",
         count="the problem" if len(entries) == 1 else f"each of the {len(entries)} problems",

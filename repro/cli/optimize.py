@@ -15,8 +15,8 @@ from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
 from repro.system.screen import Column, Screen, shortest
 
-PROPOSERS = ("search", "inbox", "anthropic")
-MODELS = ("anthropic",)
+PROPOSERS = ("search", "inbox", "anthropic", "claude-code")
+MODELS = ("anthropic", "claude-code")
 # Candidates screened a round: on the CPU each takes seconds in Triton's interpreter.
 SCREEN_GPU, SCREEN_CPU = 40, 6
 NOT_MEASURED = "times on the CPU are not a measurement"
@@ -50,7 +50,7 @@ def add(
         "--proposer", default="search", metavar="P,P", help=f"where candidates come from: {', '.join(PROPOSERS)}"
     )
     parser.add_argument("--inbox", type=Path, metavar="DIR", help="the folder in which candidates of `inbox` appear")
-    model = parser.add_argument_group("with a model: --proposer anthropic")
+    model = parser.add_argument_group("with a model: --proposer anthropic or claude-code")
     model.add_argument("--model", default="", help=f"the model (default: {config.API_MODEL}, on Bedrock its own)")
     model.add_argument(
         "--upstream", default="anthropic", metavar="U", help="anthropic, bedrock, or replay:PATH, a script of replies"
@@ -100,6 +100,8 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
     engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say)
     size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
+    if "claude-code" in names and (kernel.entry != "ModelNew" or args.problem.endswith(".py")):
+        raise UsageError("claude-code needs a kernel with ModelNew, and a shipped problem", "", "Choose anthropic.")
     if engine.device == "cpu":
         progress.say(f"no GPU: small shapes in Triton's interpreter; correctness is real, {NOT_MEASURED}")
     problem = _problem(args.problem, size, dtype)
@@ -115,7 +117,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
             problem,
             kernel,
             options,
-            lambda folder: [_proposer(name, args, problem, model, folder) for name in names],
+            lambda folder: [_proposer(name, args, problem, model, folder, progress) for name in names],
             args.results,
             engine,
             progress,
@@ -169,16 +171,20 @@ def _model(args: argparse.Namespace) -> str:
     return str(args.model) or config.model(bedrock=kind == "bedrock")
 
 
-def _proposer(name: str, args: argparse.Namespace, problem: Any, model: str, folder: Path) -> Any:
+def _proposer(name: str, args: argparse.Namespace, problem: Any, model: str, folder: Path, progress: Progress) -> Any:
     from repro.optimize.proposers.inbox import Inbox
     from repro.optimize.proposers.search import Search
 
-    if name == "anthropic":
+    if name in MODELS:
         from repro.optimize.calls import Calls, Upstream
         from repro.optimize.proposers.model import Model
+        from repro.optimize.proposers.sitting import Sitting
 
-        upstream = Upstream.of(args.upstream, args.base_url)
-        return Model(problem, Calls(folder, model, upstream, args.usd, args.tokens))
+        calls = Calls(folder, model, Upstream.of(args.upstream, args.base_url), args.usd, args.tokens)
+        if name == "anthropic":
+            return Model(problem, calls)
+        engine = choose("local", gpus="none", device="cpu", say=progress.say)
+        return Sitting(problem, calls, args.results, engine, progress)
     return Inbox(args.inbox) if name == "inbox" else Search()
 
 

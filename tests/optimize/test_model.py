@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_loop import KERNEL, ToldJudge, options, search, unasked
+from test_loop import KERNEL, Silent, ToldJudge, options, search, unasked
 
+from repro import config
 from repro.artifacts import lint
+from repro.engines import choose
 from repro.optimize import export, journal
 from repro.optimize.calls import DIRECTIONS, REFLEXION, Calls, NoAnswer, Unreadable, Upstream, kernel_of, parsed
 from repro.optimize.journal import Journal
@@ -17,8 +19,10 @@ from repro.optimize.loop import Search as Loop
 from repro.optimize.proposers.model import Model
 from repro.optimize.proposers.replay import Recorded
 from repro.optimize.proposers.search import Search
+from repro.optimize.proposers.sitting import Sitting
 from repro.optimize.state import INPUT, REFUSED
 from repro.problems import catalogue
+from repro.runs.progress import Progress
 
 MODEL = "claude-opus-4-5-20251101"
 PROBLEM = catalogue.load("L1_82", size="smoke", dtype="bfloat16")
@@ -183,3 +187,25 @@ def test_replies_without_a_kernel_are_unreadable() -> None:
     for text in ("", "no code", "```python\na\n```\n```python\nb\n```\n"):
         with pytest.raises(Unreadable):
             kernel_of(text)
+
+
+@pytest.mark.slow
+def test_a_sitting_of_an_agent_makes_a_candidate(tmp_path: Path, smoke_results: Path) -> None:
+    source = next(config.ORACLE_DIR.glob("L1_36_*.py")).read_text()
+    chosen = catalogue.load("L1_36", size="smoke")
+    write = f"cat > solutions/{chosen.path.name} <<'END'\n{source}\n# mine\nx_of_mine = 1\nEND\n"
+    model = calls(tmp_path, [
+        {"content": [{"type": "tool_use", "name": "bash", "input": {"command": write}}], "stop_reason": "tool_use"},
+        line("", "Done.", turn=1),
+    ])  # fmt: skip
+    engine = choose("local", gpus="none", device="cpu", say=lambda _: None)
+    proposer = Sitting(chosen, model, smoke_results, engine, Progress(quiet=True), agent="sdk")
+    told = options(proposers=("claude-code",), model=MODEL, rounds=1, directions=1)
+    judge = ToldJudge()
+    loop = Loop(told, source, "ModelNew", Journal.new(model.run), lambda: judge, [proposer], Silent())
+    state = loop.run()
+    (made,) = [p for p in state.programs.values() if p.proposer == "claude-code"]
+    assert made.verdict == "correct" and "x_of_mine = 1" in state.source(made.id)
+    assert "Start from this program" in made.transcript["opt_prompt.txt"]
+    (call,) = [c for each in journal.read(model.run) if each["kind"] == "proposed" for c in each["result"]["calls"]]
+    assert call["outcome"] == "completed" and call["turns"] == 2 and state.spent["tokens"] > 0
