@@ -64,6 +64,20 @@ def test_a_recorded_search_gives_the_same_selections(run: Path, tmp_path: Path, 
     assert again.read_bytes() == run.read_bytes()
 
 
+def test_a_replay_draws_its_tree_beside_published_rounds(tool: Tool) -> None:
+    run = ROOT / "tests" / "data" / "optimize" / "L1_82.tar.xz"
+    done = tool("optimize", "--replay", run, "--report", "tree.html")
+    assert done.code == 0, done.err
+    page = (tool.folder / "tree.html").read_text()
+    assert "not a measurement" in page and "<title>r1.c02: knobs" in page and "-    block = 256" in page
+    exported = next(tool.results.glob("*/82_*"))
+    again = tool("optimize", "--replay", run, "--report", "tree.svg", "--compare", exported)
+    assert again.code == 0, again.err
+    assert "published best" in again.out and (tool.folder / "tree.svg").read_text().startswith("<")
+    missing = tool("optimize", "--replay", run, "--compare", ROOT / "docs")
+    assert missing.code == 1 and "holds no rounds" in missing.complaint
+
+
 @pytest.mark.slow
 def test_a_run_killed_at_twenty_random_points_resumes_to_the_same_state(tmp_path: Path) -> None:
     state, _ = ended(tmp_path / "whole", rounds=3)
@@ -82,7 +96,7 @@ def test_a_run_killed_at_twenty_random_points_resumes_to_the_same_state(tmp_path
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_search_that_is_killed_leaves_no_process_and_resumes(judge_tool: Tool) -> None:
+def test_a_search_that_is_killed_leaves_no_process_and_a_readable_journal(judge_tool: Tool) -> None:
     command = [sys.executable, "-m", "repro", "optimize", "L1_36", *CPU, "--rounds", "1", "--screen", "2",
                "--finalists", "1", "--results", str(judge_tool.results)]  # fmt: skip
     process = subprocess.Popen(command, cwd=ROOT, env=CLEAN_ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -100,11 +114,7 @@ def test_a_search_that_is_killed_leaves_no_process_and_resumes(judge_tool: Tool)
     while any(alive(pid) for pid in started) and time.monotonic() < until:
         time.sleep(0.1)
     assert [pid for pid in started if alive(pid)] == []
-    before = files[0].read_bytes()
-    done = judge_tool("optimize", "L1_36", *CPU, "--rounds", "1", "--screen", "2", "--finalists", "1", "--resume")
-    assert done.code == 0, done.err
-    assert files[0].read_bytes().startswith(before[: before.rindex(b"\n") + 1])
-    assert journal.read(files[0].parent)[-1]["kind"] in ("stopped", "confirmed")
+    assert Journal.resume(files[0].parent).replays
 
 
 def alive(pid: int) -> bool:
