@@ -38,9 +38,9 @@ class Options:
 class Task:
     """The contents of agent.json.
 
-    relay_port: 0 for any free one. script: a recording in the folder, for the agent `replay`. socket: the gateway's.
-    isolation: `container`, or `processes` if the agent can reach the machine's network. brief: a file in the folder
-    whose text follows the prompt; studies have none.
+    optimize: whether `repro optimize` may be used. relay_port: 0 for any free one. script: a recording in the folder,
+    for the agent `replay`. socket: the gateway's. isolation: `container`, or `processes` if the agent can reach the
+    machine's network. brief: a file in the folder whose text follows the prompt; studies have none.
     """
 
     folder: Path
@@ -52,6 +52,7 @@ class Task:
     size: str = "full"
     device: str = "cuda"
     mode: str = "problem"
+    optimize: bool = False
     budgets: dict[str, float | None] = field(default_factory=dict)
     knowledge: str = "none"
     relay_port: int = 8080
@@ -114,6 +115,13 @@ def evaluate_command(task: Task, file: str = "FILE", problem: str = "ID") -> str
     return shlex.join([*words, "--device", task.device, "--size", task.size])
 
 
+def optimize_command(task: Task, file: str = "FILE", problem: str = "ID") -> str:
+    """Return the command that searches a faster kernel from the agent's shell, within one call of it."""
+    minutes = max(1, int(task.options.bash_s / 60) - 2)
+    words = ["repro", "optimize", problem, "--from", file, "--trust", "dev", "--engine", "local"]
+    return shlex.join([*words, "--device", task.device, "--size", task.size, "--minutes", str(minutes)])
+
+
 def limits(budgets: dict[str, float | None]) -> str:
     """Return the budgets as a phrase, without that of knowledge calls, so that all arms read alike."""
     said = []
@@ -151,6 +159,7 @@ def _whole(task: Task, entries: list[str]) -> str:
         problem_files=task.folder / "problems",
         docs=task.folder / "docs",
         device_note="" if task.device == "cuda" else DEVICE_NOTE,
+        optimize=_text("optimize.md", optimize=optimize_command(task)) if task.optimize else "",
         limits=limits(task.budgets),
     )
 
