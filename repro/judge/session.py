@@ -144,7 +144,7 @@ class JudgeSession:
     def _verify(self, running: list[Implementation]) -> None:
         """Run every trial of the solutions that were not rejected by their source."""
         evaluation = self.evaluation
-        self.planned = input_cases.make(evaluation.plan)
+        self.planned = input_cases.make(evaluation.plan, fixture=self.fixture)
         self.clock.lap("problem")
         self.watch.mark()
         if self.single:
@@ -282,7 +282,7 @@ def evaluate(
         evaluation = session.evaluation
         return found | {
             "trials": [{"kind": t.kind, "seed": t.seed} for t in session.planned],
-            "trials_left_out": {k: why for k, why in input_cases.kinds(evaluation.plan).items() if why},
+            "trials_left_out": fixture.get("trials_left_out", {}),
             "margin": fixture["margin"],
             "margins": fixture.get("margins", {}),
             "spent_s": session.clock.laps,

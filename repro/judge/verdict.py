@@ -45,12 +45,16 @@ def judge(implementation: Implementation, fixture: dict[str, Any]) -> dict[str, 
 
 def _excesses(implementation: Implementation, fixture: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a reason for each deciding trial kind: the guard that exceeds the loosest class's limit most."""
-    loosest = CLASSES[fixture["dtype"]][-1]
     found = []
     for kind, values in implementation.distances.items():
         if kind not in fixture["trials"]:
             continue
-        limits = fixture["trials"][kind]["limits"][loosest]
+        every = fixture["trials"][kind]["limits"]
+        limited = [klass for klass in CLASSES[fixture["dtype"]] if every[klass]]
+        if not limited:
+            continue
+        loosest = limited[-1]
+        limits = every[loosest]
         worst = {name: max(v.get(name, 0.0) for v in values) for name in limits}
         name = max(worst, key=lambda n: worst[n] / limits[n])
         if worst[name] > limits[name] or math.isnan(worst[name]):
@@ -102,6 +106,7 @@ def result(
         "floor_ms": None,
         "floor_fraction": None,
         "own_kernel_share": None,
+        "findings": implementation.findings,
         "labels": sorted({*provenance.labels(implementation.source), *_observed(implementation, judged["verdict"])}),
         "trust": trust,
         "separation": _separation(trust, uid),

@@ -23,6 +23,7 @@ class TrialLimits(Record):
         description="Built-in cheat -> its distances, and whether the published comparison passes it.",
     )
     sensitivity: Number | None = Field(None, description="Relative L2 distance of the output for other inputs.")
+    finite: bool | None = Field(None, description="Whether every element of the fp64 output is finite.")
     zero_share: Number | None = Field(None, description="Share of elements that are exactly 0.")
     draws: int | None = Field(None, description="Draws of inputs that the limits come from.")
     honest: dict[str, Limits] = Field(default_factory=dict, description="Precision class -> worst honest distances.")

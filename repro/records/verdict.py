@@ -67,6 +67,8 @@ class Distances(Record):
     max: Number = Field(description="Largest distance of one element, over the root mean square of the reference.")
     row: Number = Field(description="Relative L2 distance of the worst row.")
     zero: Number | None = Field(None, description="Distance where the reference is exactly 0.")
+    bias: Number | None = Field(None, description="Largest mean error of elements of one sign and magnitude.")
+    edit: Number | None = Field(None, description="Part of a change of few inputs that the output does not follow.")
 
 
 class Neighbour(Record):
@@ -141,6 +143,9 @@ class Verdict(Record):
     )
     own_kernel_share_reason: str | None = Field(None, description="why it is not known")
     kernel_shares: KernelShares | None = Field(None, description="share of GPU time by kind of kernel")
+    findings: list[Reason] = Field(
+        default_factory=list, description="what was found and does not decide: `nonfinite`, a NaN that the output hides"
+    )
     labels: list[str] = Field(
         default_factory=list, description="what the source uses: `triton`, `cuda_graph`, `torch_fallback`, …"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from repro.judge.correctness.distance import ZERO, score
+from repro.judge.correctness.distance import BIAS, EDIT, ZERO, score
 
 CLASSES = {"float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("tf32",)}
 
@@ -21,12 +21,19 @@ HEADROOM, MIN_HEADROOM = 4.0, 1.5
 # An output must follow its inputs: an error of this fraction of the distance between the outputs of two inputs is too
 # much.
 SENSITIVITY = 0.35
+# The lowest limits of `bias`. Tensor cores cut operands to TF32 instead of rounding them: each makes a product smaller
+# by up to 2**-11 on average, and layers add up.
+BIAS_FLOOR = {"fp32": 5e-6, "tf32": 3e-3, "bf16": 8e-3}
 # Max-norm and row guards measure extremes, which vary more between kernels than the average does.
 EXTREME_HEADROOM = 8.0
 MIN_MARGIN = 1.5
 # If a share of the reference is exactly 0 and every honest kernel leaves it so, a solution must do so too: garbage in a
 # region of zeros hides in every average. In units of the rms of the other elements.
 ZERO_LIMIT, MIN_ZERO_SHARE = 1e-6, 0.01
+# An output must follow a change of a few inputs: a stale one has 1. Limited where honest kernels follow this closely.
+EDIT_LIMIT, EDIT_HONEST = 0.5, 0.2
+# On a probe a class has limits where the honest error of every looser class is at most this many times that one's cap.
+LOOSE = 4.0
 
 
 def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str, float]:
@@ -41,7 +48,25 @@ def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str
     if by_sensitivity > 0 and by_sensitivity >= MIN_HEADROOM * error:
         rel = min(rel, by_sensitivity)
     extremes = {name: max(EXTREME_HEADROOM * honest[name], EXTREME_HEADROOM * rel) for name in ("max", "row")}
-    return {"rel_l2": rel} | extremes
+    bias = max(BIAS_FLOOR[klass], HEADROOM * honest.get(BIAS, 0.0))  # the class's rounding, whatever its worst norm
+    return {"rel_l2": rel, BIAS: bias} | extremes
+
+
+def probe_limits(honest: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Return the limits of every class on a probe.
+
+    honest: class -> distances, the most precise class first. A class has no limits where its honest kernel's error is
+    over the class's cap or does not follow an edit. Nor has it any where a looser class's error is far over its own:
+    there, results hang on single comparisons, such as which logit is the largest.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for klass, values in honest.items():
+        looser = list(honest)[list(honest).index(klass) + 1 :]
+        bounded = values["rel_l2"] <= CAP[klass] and values.get(EDIT, 0.0) <= EDIT_HONEST
+        steady = all(honest[other]["rel_l2"] <= LOOSE * CAP[other] for other in looser)
+        own = limits(values, klass, 0.0) if bounded and steady else {}
+        found[klass] = own | ({EDIT: EDIT_LIMIT} if own and EDIT in values else {})
+    return found
 
 
 def zero_limit(honest: dict[str, dict[str, float]], share: float) -> dict[str, float]:
@@ -60,7 +85,7 @@ def _margin(measured: dict[str, Any], klass: str) -> tuple[str, float, float, fl
     for trial in measured.values():
         for name, values in trial["cheats"].items():
             strength[name] = max(strength.get(name, 0.0), score(values, trial["limits"][klass]))
-    honest = max(score(t["honest"][klass], t["limits"][klass]) for t in measured.values())
+    honest = max(score(t["honest"][klass], t["limits"][klass]) for t in measured.values() if t["limits"][klass])
     best = min(sorted(strength), key=lambda name: strength[name])
     return best, strength[best], honest, strength[best] / max(honest, 1 / HEADROOM)
 
@@ -93,6 +118,8 @@ def class_of(distances: dict[str, list[dict[str, float]]], fixture: dict[str, An
     deciding = {kind: values for kind, values in distances.items() if kind in fixture["trials"]}
     for klass in CLASSES[fixture["dtype"]]:
         limit = {kind: trial["limits"][klass] for kind, trial in fixture["trials"].items()}
-        if deciding and all(score(v, limit[kind]) <= 1 for kind, values in deciding.items() for v in values):
+        if deciding and all(
+            score(v, limit[kind]) <= 1 for kind, values in deciding.items() if limit[kind] for v in values
+        ):
             return klass
     return None

@@ -228,6 +228,7 @@ class Experiment:
             implementation.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
         fill = lambda: self.slots.fill(secret_seed(), stress)  # noqa: E731
         self._others(implementation)
+        self.slots.move()
         call, early_ms = self.launching.ready(implementation, variant, fill, self.busy_s, gated=gated)
         if early_ms is None:
             detail = f"the GPU stays busy while the solution is stopped ({BUSY_TRIES} flushes in a row were delayed)"
