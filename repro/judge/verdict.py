@@ -6,7 +6,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-from repro.judge.correctness.distance import CODES, GUARDS
+from repro.judge.correctness.distance import CODES, GUARDS, named
 from repro.judge.correctness.tolerances import CLASSES, class_of
 from repro.judge.source import provenance
 from repro.judge.timing import intervals, roofline, sampling, speedups
@@ -56,7 +56,7 @@ def _excesses(implementation: Implementation, fixture: dict[str, Any]) -> list[d
         loosest = limited[-1]
         limits = every[loosest]
         worst = {name: max(v.get(name, 0.0) for v in values) for name in limits}
-        name = max(worst, key=lambda n: worst[n] / limits[n])
+        name = named(worst, limits)
         if worst[name] > limits[name] or math.isnan(worst[name]):
             detail = f"{worst[name]:.3g} over the limit {limits[name]:.3g} of class {loosest}"
             numbers = {"value": worst[name], "limit": limits[name], "class": loosest}

@@ -132,21 +132,22 @@ class Distance:
         error, expected = (x.reshape(-1)[first::step] for x in (error, expected))
         exponent = torch.frexp(expected).exponent.clamp_(-EXPONENTS, EXPONENTS).add_(EXPONENTS)
         place = torch.where(expected < 0, exponent, exponent + 2 * EXPONENTS + 1)
-        finite = torch.isfinite(error)
+        finite = torch.isfinite(error) & (expected != 0)  # `zero` is for these
         size = 2 * (2 * EXPONENTS + 1)
         weights = (finite, error, expected.abs())
         sums = [torch.bincount(place, torch.where(finite, w, 0.0).double(), minlength=size) for w in weights]
         self.bins = torch.stack(sums) if self.bins is None else self.bins + torch.stack(sums)
 
-    def _bias(self) -> float:
+    def _bias(self) -> dict[str, float]:
+        """Return `bias`, or nothing if no magnitude has elements enough."""
         if self.bins is None:
-            return 0.0
+            return {}
         count, error, size = self.bins.cpu()
         some, usual = count >= FEWEST, float(size.sum() / count.sum().clamp_min(1.0))
         if not bool(some.any()) or not usual:
-            return 0.0
+            return {}
         count, error, size = count[some], error[some], size[some]
-        return float(((error / count).abs() / (size / count).clamp_min(usual)).max())
+        return {BIAS: float(((error / count).abs() / (size / count).clamp_min(usual)).max())}
 
     @property
     def zero_share(self) -> float:
@@ -164,8 +165,7 @@ class Distance:
             "rel_l2": math.sqrt(self.error_sq) / norm,
             "max": self.max_error / (norm / math.sqrt(self.elements)),
             "row": math.sqrt(self.max_row_sq) / (norm / math.sqrt(self.rows)),
-            BIAS: self._bias(),
-        }
+        } | self._bias()
         found |= self.change.values()
         if self.zeros:
             found[ZERO] = self.max_at_zero / (norm / math.sqrt(self.elements - self.zeros))
@@ -184,6 +184,15 @@ def worst(distances: list[Distance]) -> dict[str, float]:
 def score(values: dict[str, float], limits: dict[str, float]) -> float:
     """Return the worst guard as a fraction of its limit: at most 1 passes."""
     return max((values[name] / limit for name, limit in limits.items() if name in values), default=math.inf)
+
+
+def named(values: dict[str, float], limits: dict[str, float]) -> str:
+    """Return the guard to name for an output that is over its limits: the one that is over most. `bias` and `edit` are
+    named where no other one is over: they are small where others say more of the mistake."""
+    ratio = {name: values.get(name, 0.0) / limit for name, limit in limits.items()}
+    ratio = {name: math.inf if math.isnan(value) else value for name, value in ratio.items()}
+    plain = {name: value for name, value in ratio.items() if name not in (BIAS, EDIT) and value > 1}
+    return max(plain or ratio, key=lambda name: ratio[name])
 
 
 def digest(tensor: torch.Tensor, start: int = 0) -> int:

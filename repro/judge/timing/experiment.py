@@ -25,6 +25,7 @@ import torch
 from repro.errors import SolutionDied, SolutionError, SolutionRejected
 from repro.judge import baselines
 from repro.judge.correctness import input_cases
+from repro.judge.correctness.distance import named
 from repro.judge.correctness.input_cases import secret_seed
 from repro.judge.correctness.verification import Evaluation, meets
 from repro.judge.gpu.commitment_check import Seal
@@ -312,7 +313,7 @@ class Experiment:
             if meets(shown, evaluation.fixture, kind, klass):
                 return
         limits = evaluation.fixture["trials"][kind]["limits"][klass]
-        name = max(limits, key=lambda each: values.get(each, 0.0) / limits[each])
+        name = named(values, limits)
         told = f"{name} {values[name]:.3g} over the limit {limits[name]:.3g} of class {klass}, {kind} inputs"
         raise SolutionRejected("timed_output_wrong", told)
 
