@@ -105,6 +105,10 @@ def _judging(parser: argparse.ArgumentParser, *, budget_s: float = 10.0, compile
     parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
     parser.add_argument("--no-timing", action="store_true", help="only judge, do not time")
     parser.add_argument(
+        "--strict-nonfinite", action="store_true",
+        help="a solution that hides a NaN of its inputs is incorrect; by default this is a finding that informs",
+    )  # fmt: skip
+    parser.add_argument(
         "--trust", choices=("audited", "dev"), default="audited",
         help="audited: the solution runs in a process of its own, and every time is checked; "
         "dev: one process, quick, for an inner loop",
@@ -250,6 +254,7 @@ def _options(args: argparse.Namespace) -> Any:
     return JudgeOptions(
         not args.no_timing, not args.no_compile, args.timeout_s, args.budget_s, args.trust, args.compile_timeout_s,
         getattr(args, "quick", False), getattr(args, "parity", False),
+        strict_nonfinite=args.strict_nonfinite,
     )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ class JudgeOptions:
     quick: bool = False
     parity: bool = False
     profiled: bool = True
+    strict_nonfinite: bool = False
 
     def for_job(self, device: str) -> dict[str, Any]:
         """The judge's options on this device: torch.compile is a baseline on a GPU only, and not of a quick look."""
@@ -71,6 +72,7 @@ class JudgeOptions:
             "timing_budget_s": min(2.0, budget) if self.trust == "dev" else budget,
             "max_blocks": blocks,
             "parity": self.parity,
+            "strict_nonfinite": self.strict_nonfinite,
             "passes": passes,
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import secrets
 from typing import Any
 
@@ -15,9 +16,10 @@ from repro.problems.meta import leaves
 from repro.problems.plan import Plan
 
 STAGING_BYTES = 16 << 20
-# Inputs lie at a secret place in their buffers, which changes from call to call: what a solution remembers of the last
-# address is not this call's input. Places are as far apart as torch aligns its own tensors on a GPU.
-ALIGNMENT, PLACES = 512, 128
+# Inputs lie at one of SPOTS secret places of their buffers, another one from call to call: what a solution remembers of
+# the last address is not this call's input, and addresses come back as they do in any program. Places are as far apart
+# as torch aligns its own tensors on a GPU.
+ALIGNMENT, PLACES, SPOTS = 512, 128, 4
 CHECK_BYTES = 64 << 20
 
 
@@ -41,8 +43,9 @@ class Slots:
         self.output_bytes = sum(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
         for i in plan.tensors:
             self.buffers[f"input{i}"] = SharedBuffer(plan.nbytes(i) + ALIGNMENT * PLACES, device)
-        self.places = dict.fromkeys(plan.tensors, 0)
-        self.move()
+        draw = random.SystemRandom()
+        self.spots = {i: [ALIGNMENT * n for n in draw.sample(range(PLACES), SPOTS)] for i in plan.tensors}
+        self.places = {i: spots[0] for i, spots in self.spots.items()}
 
     def fits(self, plan: Plan, spec: Any, rows: int | None) -> bool:
         """Return whether another shape of the problem fits into these buffers."""
@@ -72,8 +75,7 @@ class Slots:
     def move(self) -> None:
         """Choose another secret place for every input of the next `fill`."""
         for i, place in self.places.items():
-            steps = 1 + secrets.randbelow(PLACES - 1)
-            self.places[i] = (place + steps * ALIGNMENT) % (PLACES * ALIGNMENT)
+            self.places[i] = secrets.choice([spot for spot in self.spots[i] if spot != place])
 
     def fill(self, seed: int, stress: Stress | None) -> None:
         """Make the inputs of (seed, stress) in the slots."""
