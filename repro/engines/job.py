@@ -107,17 +107,14 @@ def require_device(job: Job) -> None:
 
 
 def fixture_of(job: Job, folder: Path, problem: Problem, progress: Progress) -> dict[str, Any]:
-    """Return the fixture that a job's folder holds, or measure it. Raises PrerequisiteError if it is refused."""
+    """Return the fixture that a job's folder holds, or measure it. One that is refused judges nothing."""
     import torch
 
     from repro.fixtures import calibration, store
 
     if job.fixture:
         return store.load(folder / job.fixture, problem)
-    fixture = calibration.build(problem, torch.device(job.device), progress)
-    if fixture["refused"]:
-        raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
-    return fixture
+    return calibration.build(problem, torch.device(job.device), progress)
 
 
 def options_of(job: Job) -> Options:

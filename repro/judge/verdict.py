@@ -1,4 +1,6 @@
-"""Makes verdicts from distances and times. Words: correct incorrect rejected error timeout inconclusive."""
+"""Makes verdicts from distances and times. Words: correct incorrect rejected error timeout inconclusive
+unjudgeable.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,7 @@ PUBLISHED_BASELINES = ("eager", "compile")
 PEAK = ("allocated", "reserved")
 MODES = ("grad", "cudnn_tf32", "matmul_tf32", "cudnn_benchmark", "default_dtype", "allocator", "threads")
 SAID_CHARS = 400
+UNJUDGEABLE = "unjudgeable"
 NOT_TIMED = "only correct solutions are timed"
 
 
@@ -38,9 +41,20 @@ def judge(implementation: Implementation, fixture: dict[str, Any]) -> dict[str, 
         detail = f"trials that did not run: {', '.join(missing)}"
         return facts | {"verdict": "inconclusive", "reasons": [*reasons, {"code": "trials_missing", "detail": detail}]}
     klass = class_of(implementation.distances, fixture)
+    if klass is None and (only := class_of(implementation.distances, fixture, refused=True)):
+        detail = f"its error fits class {only} alone, in which {fixture['refused_classes'][only]}"
+        return facts | {"verdict": UNJUDGEABLE, "reasons": [*reasons, {"code": "class_refused", "detail": detail}]}
     if klass is None:
         return facts | {"verdict": "incorrect", "reasons": reasons + _excesses(implementation, fixture)}
     return facts | {"verdict": "correct", "precision_class": klass, "reasons": reasons}
+
+
+def unjudgeable(fixture: dict[str, Any]) -> dict[str, Any]:
+    """Return the verdict on any solution of a problem whose fixture is refused, with the proof in it."""
+    found = fixture.get("degenerate", {})
+    detail = "; ".join(part for part in (fixture["refused"], found.get("proof", "")) if part)
+    reasons = [{"code": "degenerate", "detail": detail}]
+    return {"verdict": UNJUDGEABLE, "reasons": reasons, "precision_class": None, "rel_l2": None, "distances": {}}
 
 
 def _excesses(implementation: Implementation, fixture: dict[str, Any]) -> list[dict[str, Any]]:

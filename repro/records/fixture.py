@@ -60,6 +60,15 @@ class FixtureRecord(Observed):
     worst_honest_score: Number | None = Field(None, description="The worst honest distance over its limit.")
     margin: Number = Field(description="Best cheat's score over the worst honest kernel's.")
     margins: dict[str, Number] = Field(default_factory=dict, description="The same by precision class.")
+    refused_classes: dict[str, str] = Field(
+        default_factory=dict, description="Precision class -> why it is not admitted."
+    )
+    degenerate: dict[str, Any] = Field(
+        default_factory=dict, description="Of a refused fixture: its kind, and the proof in words and numbers."
+    )
+    influence: list[Number | None] = Field(
+        default_factory=list, description="For every input: relative change of the output when that input is another."
+    )
     refused: str = Field(description="Why the fixture judges nothing, or empty.")
     reference_timing: dict[str, Any] = Field(
         default_factory=dict, description="A few eager calls, ms, for orientation."

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from repro.records.base import Number, Pair, Record, Text
 
-VerdictWord = Literal["correct", "incorrect", "rejected", "error", "timeout", "inconclusive"]
+VerdictWord = Literal["correct", "incorrect", "rejected", "error", "timeout", "inconclusive", "unjudgeable"]
 SpeedWord = Literal["FAST", "SLOW", "SAME", "AMBIGUOUS", "UNCONFIRMED"]
 PrecisionClass = Literal["fp32", "tf32", "bf16"]
 
@@ -102,7 +102,9 @@ class Verdict(Record):
 
     problem: str = Field(description="the problem's id; `@bf16` for the artifact study")
     solution: str = Field(description="the solution's file name without its suffix")
-    verdict: VerdictWord = Field(description="`correct` `incorrect` `rejected` `error` `timeout` `inconclusive`")
+    verdict: VerdictWord = Field(
+        description="`correct` `incorrect` `rejected` `error` `timeout` `inconclusive` `unjudgeable`"
+    )
     reasons: list[Reason] = Field(
         description="list of `{code, detail, trial}`; codes: [judging.md](judging.md#reason-codes)"
     )

@@ -28,6 +28,7 @@ VERDICTS = {
     "error": "error",
     "timeout": "timed out",
     "inconclusive": "inconclusive",
+    "unjudgeable": "unjudgeable",
     "not measured": "not measured",
 }
 _UNTRIED = {"NOT-COMPARABLE": "not comparable", "BLOCKED": "blocked"}
@@ -111,6 +112,12 @@ REASONS: dict[str, Reason] = {
         "The output must not depend on the addresses of the inputs or on how often the kernel ran.",
     ),
     "trials_missing": Reason("inconclusive: not every input case was run ({detail})", "Repeat with --resume."),
+    "degenerate": Reason(
+        "unjudgeable: the problem cannot tell a cheat from the truth ({detail})", "Judge on another problem."
+    ),
+    "class_refused": Reason(
+        "unjudgeable: the problem tells nothing at this precision ({detail})", "Compute more precisely."
+    ),
     # shape and memory of the output
     "wrong_structure": Reason("wrong: the number or nesting of outputs differs{where}: {detail}", _OUTPUT),
     "wrong_type": Reason("wrong: the output is no plain tensor{where}: {detail}", _OUTPUT),

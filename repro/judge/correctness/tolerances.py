@@ -91,32 +91,46 @@ def _margin(measured: dict[str, Any], klass: str) -> tuple[str, float, float, fl
 
 
 def separation(measured: dict[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
-    """Return how far the best cheat is from the worst honest kernel, in units of the loosest class's limits.
+    """Return how far the best cheat is from the worst honest kernel, and the classes that cannot tell the two apart.
 
     measured: deciding trial kind -> {"honest", "cheats", "limits"}; a cheat counts on the trials where it was measured.
     The margin counts an honest kernel as at least a quarter of its limit, so that a problem with an exact answer has a
-    finite margin. `margins`: the margin by each class's own limits. `refused`: why the fixture must not judge, or "".
+    finite margin. It is that of the loosest class that is admitted. `margins`: the margin by each class's own limits.
+    `refused_classes`: class -> why it is not admitted. `refused`: why the fixture must not judge, or "".
     """
-    best, strength, honest, margin = _margin(measured, classes[-1])
-    refused = ""
-    if strength <= 1:
-        refused = f"the cheat {best!r} passes every trial"
-    elif margin < MIN_MARGIN:
-        refused = f"margin {margin:.2f} between the cheat {best!r} and an honest kernel is under {MIN_MARGIN}"
+    found = {klass: _margin(measured, klass) for klass in classes}
+    refused = {}
+    for klass, (best, strength, _, margin) in found.items():
+        if strength <= 1:
+            refused[klass] = f"the cheat {best!r} passes every trial"
+        elif margin < MIN_MARGIN:
+            refused[klass] = (
+                f"margin {margin:.2f} between the cheat {best!r} and an honest kernel is under {MIN_MARGIN}"
+            )
+    admitted = [klass for klass in classes if klass not in refused]
+    best, strength, honest, margin = found[(admitted or classes)[-1]]
     return {
         "best_cheat": best,
         "best_cheat_score": strength,
         "worst_honest_score": honest,
         "margin": margin,
-        "margins": {klass: float(f"{_margin(measured, klass)[3]:.6g}") for klass in classes},
-        "refused": refused,
+        "margins": {klass: float(f"{each[3]:.6g}") for klass, each in found.items()},
+        "refused_classes": refused,
+        "refused": "" if admitted else refused[classes[-1]],
     }
 
 
-def class_of(distances: dict[str, list[dict[str, float]]], fixture: dict[str, Any]) -> str | None:
-    """Return the most precise class whose limits every deciding trial meets, or None. Other kinds are ignored."""
+def class_of(
+    distances: dict[str, list[dict[str, float]]], fixture: dict[str, Any], *, refused: bool = False
+) -> str | None:
+    """Return the most precise class whose limits every deciding trial meets, or None. Other kinds are ignored.
+
+    refused: also a class that the fixture does not admit.
+    """
     deciding = {kind: values for kind, values in distances.items() if kind in fixture["trials"]}
     for klass in CLASSES[fixture["dtype"]]:
+        if klass in fixture.get("refused_classes", {}) and not refused:
+            continue
         limit = {kind: trial["limits"][klass] for kind, trial in fixture["trials"].items()}
         if deciding and all(
             score(v, limit[kind]) <= 1 for kind, values in deciding.items() if limit[kind] for v in values

@@ -469,7 +469,7 @@ class Evaluation:
         answer = implementation.ask(message, timeout_s)
         values = self.compare(implementation, answer.get("output"))[0].values()
         implementation.ask({"op": "release"}, self.options.timeout_s)
-        klass = class_of({kind: [values]}, self.fixture)
+        klass = class_of({kind: [values]}, self.fixture, refused=True)
         if klass is None:
             raise SolutionRejected("baseline_incorrect", f"rel_l2 {values['rel_l2']:.2g}")
         return klass
