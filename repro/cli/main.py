@@ -26,7 +26,7 @@ from repro.system.screen import Column, Screen
 SHOWN = 100
 # The verbs, as the help groups them.
 GROUPS = {
-    "judge": ("evaluate", "fixtures", "problems"),
+    "judge": ("evaluate", "fixtures", "problems", "audit"),
     "studies": ("run", "benchmark", "claims", "optimize", "fetch", "artifacts"),
     "evidence": ("report", "compare", "verify", "bundle"),
     "machine": ("doctor", "fingerprint", "gc"),
@@ -161,7 +161,18 @@ def parser() -> argparse.ArgumentParser:
         help="override a constant of the problem file, such as batch_size=16 (repeatable)",
     )  # fmt: skip
     _common(verb("fixtures", "measure what judging needs: checksums, error bounds, limits, margins", _fixtures))
-    verb("problems", "list the shipped problems and suites", offline.problems)
+    audit = verb("audit", "measure what every problem of a suite can tell, and prove what it cannot", _audit)
+    audit.add_argument("--suite", default="kernelbench", help="agent, artifacts, or kernelbench once it is fetched")
+    _common(audit)
+    audit.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the table as markdown")
+    audit.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
+    problems = verb("problems", "list the shipped problems and suites", offline.problems)
+    problems.add_argument("--suite", default="", help="list this suite with traffic, arithmetic, memory and status")
+    problems.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="whose memory and fixtures")
+    problems.add_argument(
+        "--size", choices=("full", "smoke"), default="full", help="the published shapes, or small ones"
+    )
+    _results(problems)
     run = verb("run", "run the agent study: judge and time an agent's solutions", _run)
     _common(run)
     _judging(run)
@@ -382,6 +393,28 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
     records = [bundle.records()[row["row"]] for row in rows]
     judged = [row.judged.results for row in records if row.judged and not (row.control or row.torch_control)]
     return _conclude(args, bundle, judged=itertools.chain(*judged))
+
+
+def _audit(args: argparse.Namespace, progress: Progress) -> int:
+    from repro.artifacts import sources
+    from repro.problems import catalogue
+    from repro.report import audit
+    from repro.runs import fixtures
+
+    if args.suite == catalogue.KERNELBENCH:
+        sources.check(sources.named(args.suite))
+    engine, size = _engine(args, progress)
+    bundle, _ = fixtures.audit(
+        args.suite, args.problem, size, args.results, engine, progress, resume=args.resume
+    )  # fmt: skip
+    entries = audit.rows(bundle)
+    if args.output is not None:
+        offline.write_text(args.output, audit.markdown(bundle, entries))
+    screen = Screen.of(args)
+    columns = [Column(name, whole=name in ("problem", "verdict")) for name in audit.HEAD]
+    screen.table(columns, [audit.cells(entry) for entry in entries])
+    screen.line(audit.counted(entries))
+    return _conclude(args, bundle, {"schema_version": 1, "bundle": str(bundle.path), "problems": entries})
 
 
 def _evaluate(args: argparse.Namespace, progress: Progress) -> int:

@@ -46,11 +46,15 @@ def _problem(job: Job, folder: Path) -> Problem:
 
 
 def settled(job: Job, folder: Path) -> tuple[Problem, bool]:
-    """Return a job's problem at the sizes at which it runs, and whether these are known for it. Raises ReproError."""
-    from repro.problems import sizes
+    """Return a job's problem at the sizes at which it runs, and whether these are known for it. Raises ReproError.
+
+    What suites.toml says of a shipped problem is derived for any other.
+    """
+    from repro.problems import derive, sizes
 
     ours = not job.problem.endswith(".py") or bool(job.variant and catalogue.id_in(job.variant))
-    return sizes.settle(_problem(job, folder), job.overrides, known=ours), ours
+    problem = sizes.settle(_problem(job, folder), job.overrides, known=ours)
+    return (problem if ours else derive.complete(problem)), ours
 
 
 def problem_of(job: Job, folder: Path) -> Problem:
