@@ -42,7 +42,10 @@ class Work:
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem at one size and dtype."""
+    """One problem at one size and dtype.
+
+    writes_inputs, aliases_input: its own Model writes to its inputs, or returns memory of one, so that a solution may.
+    """
 
     id: str
     name: str
@@ -59,6 +62,8 @@ class Problem:
     native_signal: bool = True
     perturbed_init: dict[int, Any] = field(default_factory=dict)
     work: Work | None = None
+    writes_inputs: bool = False
+    aliases_input: bool = False
 
     @property
     def key(self) -> str:

@@ -57,11 +57,11 @@ class Reduced:
         plan = replace(self.plan, problem=replace(self.problem, stress_run=run))
         return [_double(x) for x in plan.make(seed, CPU, stress=stress)]
 
-    def __call__(self, values: list[Any]) -> list[torch.Tensor]:
-        """Return the output's tensors in fp64. Raises JudgeError."""
+    def __call__(self, values: list[Any], seed: int = SEED) -> list[torch.Tensor]:
+        """Return the output's tensors in fp64. seed: of torch's own generator. Raises JudgeError."""
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                torch.manual_seed(SEED)
+                torch.manual_seed(seed)
                 value = self.model(*[x.clone() if isinstance(x, torch.Tensor) else x for x in values])
         except Exception as error:
             name = self.problem.path.name
@@ -138,6 +138,35 @@ def _splits(reduced: Reduced, values: list[Any], whole: list[torch.Tensor], chos
 def _equal(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> bool:
     largest = float(scale.nan_to_num(0.0, 0.0, 0.0).abs().max())
     return torch.allclose(a, b, rtol=0.0, atol=ROUNDING * largest, equal_nan=True)
+
+
+# -- what a Model may not do, and what a solution may do then ----------------------------------------------------------
+
+
+def require_function(reduced: Reduced) -> None:
+    """Raises JudgeError where the output is no function of inputs and weights: nothing can be compared then."""
+    values, name = reduced.draw(), reduced.problem.path.name
+    first, again, other = (reduced(values, seed) for seed in (SEED, SEED, SEED + 1))
+    if not _same(first, again):
+        raise JudgeError(f"Model of {name} keeps state", "a second call on the same inputs returns something else")
+    if not _same(first, other):
+        raise JudgeError(f"Model of {name} draws random numbers", "its output is no function of its inputs")
+
+
+def _same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    return len(a) == len(b) and all(torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in zip(a, b, strict=True))
+
+
+def liberties(reduced: Reduced) -> tuple[bool, bool]:
+    """Return whether the Model writes to its inputs, and whether an output lies in the memory of one."""
+    values = [x.clone() if isinstance(x, torch.Tensor) else x for x in reduced.draw()]
+    given = [x for x in values if isinstance(x, torch.Tensor)]
+    before = [x._version for x in given]
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        value = reduced.model(*values)
+    memory = {x.untyped_storage().data_ptr() for x in given}
+    aliases = any(x.untyped_storage().data_ptr() in memory for x in tree_leaves(value) if isinstance(x, torch.Tensor))
+    return [x._version for x in given] != before, aliases
 
 
 # -- signal and stress -------------------------------------------------------------------------------------------------
@@ -287,6 +316,8 @@ def complete(problem: Problem) -> Problem:
         reduced = Reduced(problem)
     except PrerequisiteError:
         return problem
+    meta.output_spec(reduced.plan, inputs.Weights(problem.init_inputs(reduced.plan.module), {}))
+    require_function(reduced)
     full = inputs.plan(problem)
     alive = signal(reduced)
     found = replace(problem, native_signal=alive)
@@ -297,5 +328,7 @@ def complete(problem: Problem) -> Problem:
             found = replace(found, work=work(problem, reduced))
     with contextlib.suppress(JudgeError):
         found = replace(found, neighbour=neighbour(problem))
+    writes, aliases = liberties(reduced)
+    found = replace(found, writes_inputs=writes, aliases_input=aliases)
     return replace(found, batch_inputs=chosen, batch_dims=dims, stress=level,
                    stress_run=run_of(full) if planar else 1)  # fmt: skip

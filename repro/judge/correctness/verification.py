@@ -252,7 +252,7 @@ class Evaluation:
         SolutionRejected.
         """
         if not implementation.trusted:
-            output_checks.check(described, self.shape.spec, self.device.type)
+            self._gates(described)
         if bound is not None:
             bound.open(leaves(self.shape.spec), described)
         distance, bits = Distance(), []
@@ -343,13 +343,13 @@ class Evaluation:
             if stresses.parts(trial.stress)[0] == "edit":  # the call before, at the same addresses
                 self.slots.fill(trial.seed, self._unedited())
                 answer = implementation.ask(message, self.options.timeout_s)
-                output_checks.check(answer.get("output"), self.shape.spec, self.device.type)
+                self._gates(answer.get("output"))
             self.slots.fill(trial.seed, trial.stress)
             part("inputs")
             answer = implementation.ask(message, self.options.timeout_s)
             part("calls" if implementation.distances else "first calls")
             if not trial.judged:
-                output_checks.check(answer.get("output"), self.shape.spec, self.device.type)
+                self._gates(answer.get("output"))
                 if trial.kind == input_cases.NONFINITE:
                     self._propagates(implementation)
                 return
@@ -362,10 +362,11 @@ class Evaluation:
                 if turn:  # the same inputs at other addresses
                     self._intact()
                     self.slots.move()
+                if turn or self.problem.writes_inputs:
                     self.slots.fill(trial.seed, trial.stress)
                     message = self._message(implementation)
                 answer = implementation.ask(message, self.options.timeout_s)
-                output_checks.check(answer.get("output"), self.shape.spec, self.device.type)
+                self._gates(answer.get("output"))
                 if self.bits(implementation) != bits:
                     implementation.observed.add("nondeterministic")
                     distance, _ = self.compare(implementation, answer.get("output"))
@@ -393,6 +394,9 @@ class Evaluation:
             torch.cuda.empty_cache()
             implementation.fail(SolutionDied("judge_out_of_memory", f"it left no room on the GPU to judge it: {error}"),
                          trial.kind)  # fmt: skip
+
+    def _gates(self, described: Any) -> None:
+        output_checks.check(described, self.shape.spec, self.device.type, aliases=self.problem.aliases_input)
 
     def _message(self, implementation: Implementation) -> dict[str, Any]:
         return {"op": "run", "variant": implementation.variants[0], "inputs": self.slots.told()}
@@ -429,7 +433,7 @@ class Evaluation:
             self.start(implementation)
 
     def _intact(self) -> None:
-        if not self.slots.unchanged():
+        if not self.problem.writes_inputs and not self.slots.unchanged():
             raise SolutionRejected("input_modified", "the call changed its inputs")
 
     def classes(self) -> tuple[str, ...]:
