@@ -64,7 +64,7 @@ def _excesses(implementation: Implementation, fixture: dict[str, Any]) -> list[d
         if kind not in fixture["trials"]:
             continue
         every = fixture["trials"][kind]["limits"]
-        limited = [klass for klass in CLASSES[fixture["dtype"]] if every[klass]]
+        limited = [klass for klass in CLASSES[fixture["dtype"]] if every.get(klass)]
         if not limited:
             continue
         loosest = limited[-1]

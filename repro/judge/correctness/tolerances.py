@@ -131,9 +131,11 @@ def class_of(
     for klass in CLASSES[fixture["dtype"]]:
         if klass in fixture.get("refused_classes", {}) and not refused:
             continue
-        limit = {kind: trial["limits"][klass] for kind, trial in fixture["trials"].items()}
+        limit = {kind: trial["limits"].get(klass) for kind, trial in fixture["trials"].items()}
+        if None in limit.values():  # a class at which the fixture's device could not run the problem
+            continue
         if deciding and all(
-            score(v, limit[kind]) <= 1 for kind, values in deciding.items() if limit[kind] for v in values
+            score(v, own) <= 1 for kind, values in deciding.items() if (own := limit[kind]) for v in values
         ):
             return klass
     return None
