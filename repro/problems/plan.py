@@ -103,7 +103,7 @@ class Served(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-# An input with this share of exact zeros has them on purpose; one of at most so many different values is a code.
+# An input with this share of exact zeros has them on purpose; one of at most FEW_VALUES values is a code.
 ZERO_SHARE, FEW_VALUES = 0.05, 16
 
 

@@ -1,6 +1,7 @@
 """A made-up suite of what KernelBench files do: each plans, is reduced, and is judged, or is named with its reason.
 
-The solution is the problem's own Model, in one process. A problem that no cheat can be told from is `unjudgeable`.
+The solution is the problem's own Model, in one process. A problem that cannot tell a cheat from the truth is
+`unjudgeable`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ bias     the largest mean of y - r over elements of one sign and one power of tw
 zero     max |y| where r is exactly 0, over the rms of the other elements of r: a region of zeros filled with small
          values cannot hide. Only where the reference has zeros, and limited only where a fixture sets a limit.
 
-`Change` measures one more, for inputs that equal the last ones but for a few elements:
+`Change` measures one more, for inputs that equal the last ones except a few elements:
 
 edit     ||y - r|| / ||r - r0|| over elements that the change of inputs changes clearly; r0: the reference before. An
          output that missed the change has 1
@@ -31,7 +31,7 @@ LEGACY = {"allclose_1e-2": 1e-2, "allclose_1e-4": 1e-4}
 # Powers of two of |r| that `bias` tells apart, from 2**-EXPONENTS to 2**EXPONENTS, and the fewest elements that it
 # averages over: a mean of fewer is rounding still.
 EXPONENTS, FEWEST = 48, 256
-# About the most elements of a slice that `bias` looks at: a secret one in so many of more.
+# About the most elements of a slice that `bias` looks at: of a larger slice, a secret sample.
 BINNED = 1 << 18
 # An element changes clearly if it changes by this share of itself, and of the largest change.
 CLEARLY, LARGEST_SHARE = 2.0**-5, 2.0**-10

@@ -16,7 +16,7 @@ bound has no limit there.
 tiny, large       published inputs, every floating-point tensor multiplied by 1e-4 or by up to 1e4
 mixed             the same by turns: large, small, large
 curved            signed inputs at a deviation at which the arguments of elementwise functions lie where these curve
-edited            inputs that equal those of the call before but for a few elements
+edited            inputs that equal those of the call before except a few elements
 
 Three more kinds decide nothing. `nonfinite` has one element that is NaN, and is a finding of its own. `neighbour` uses
 published inputs of the problem's neighbouring shape with perturbed weights, and informs. `warmup` uses the published

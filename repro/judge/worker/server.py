@@ -50,8 +50,8 @@ _MODES = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
 
 # Memory that a worker must leave free for the judge's chunks; the worker may use the rest.
 JUDGE_RESERVE_BYTES = 3 << 30
-# Earlier outputs of at most this size in all, and at most so many, are kept as a caller may keep them, to see whether
-# a later call returns the same memory or changes them.
+# The most bytes and the most earlier outputs that are kept, as a caller may keep them, to see whether a later call
+# returns the same memory or changes them.
 HOLD_BYTES, MOST_HELD = 256 << 20, 3
 # Microseconds of a kernel between the wait for the inputs and the first event. Meanwhile the GPU switches from the
 # judge's context to this one, before the call's clock begins.
