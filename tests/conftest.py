@@ -6,9 +6,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from repro.cli import entry
 
 if TYPE_CHECKING:
     from repro.judge.timing.sampling import Series
@@ -40,8 +44,11 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Likewise for the mark of that plug-in."""
+    """Likewise for the mark of that plug-in. Tests of Ctrl-C need a process that heeds it."""
     config.addinivalue_line("markers", "timeout(seconds): how long this test may take")
+    # A shell's background job ignores Ctrl-C, and so would what it starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def no_gpu() -> str:
@@ -178,16 +185,19 @@ class Tool:
         self.folder, self.results, self.tmp = folder, folder / "results", folder / "tmp"
         self.tmp.mkdir(parents=True, exist_ok=True)
 
+    def environment(self) -> dict[str, str]:
+        """What names its folders to a command."""
+        return {"REPRO_RESULTS": str(self.results), "REPRO_STATE": str(self.tmp / "state"), "TMPDIR": str(self.tmp)}
+
     def start(self, *args: object, ignoring: str = "", **env: str) -> subprocess.Popen[str]:
         """Starts a command as the leader of its own process group, as an interactive shell does. ignoring: a signal
         that it ignores."""
-        own = {"REPRO_RESULTS": str(self.results), "REPRO_STATE": str(self.tmp / "state"), "TMPDIR": str(self.tmp)}
         # a shell's background jobs, of which this session may be one, ignore Ctrl-C, and their children inherit that
         signals = ["--default-signal=INT", *([f"--ignore-signal={ignoring}"] if ignoring else [])]
         command = ["env", *signals, sys.executable, str(ROOT / "entrypoint.py"), *map(str, args)]
         return subprocess.Popen(
-            command, cwd=self.folder, env=CLEAN_ENV | own | env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, process_group=0,
+            command, cwd=self.folder, env=CLEAN_ENV | self.environment() | env, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
         )  # fmt: skip
 
     def finish(self, process: subprocess.Popen[str], timeout_s: float = 240) -> Done:
@@ -203,6 +213,19 @@ class Tool:
     def __call__(self, *args: object, ignoring: str = "", **env: str) -> Done:
         """Runs a command to its end."""
         return self.finish(self.start(*args, ignoring=ignoring, **env))
+
+    def within(self, *args: object, **env: str) -> Done:
+        """Runs a command to its end in this process, where a start of Python and its imports would take most of the
+        time. Only for verbs that judge nothing."""
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            patch.chdir(self.folder)
+            for name in os.environ.keys() - CLEAN_ENV.keys():
+                patch.delenv(name)
+            for name, value in (self.environment() | env).items():
+                patch.setenv(name, value)
+            code = entry.main([*map(str, args)])
+        return Done(code, out.getvalue(), err.getvalue())
 
     def bundles(self) -> list[Path]:
         """The bundles of the results folder, oldest first."""

@@ -69,7 +69,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser that reports wrong use in one line, as every other error of the tool."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(formatter_class=_Help, **kwargs)
+        super().__init__(formatter_class=_Help, allow_abbrev=False, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, "", f"See `{self.prog} --help`.")
@@ -248,11 +248,19 @@ def _known(argv: list[str]) -> None:
     raise UsageError(f"no verb {given!r}", f"there are {', '.join(known)}", f"{hint}See `repro --help`.")
 
 
+def _unknown(word: str, args: argparse.Namespace) -> UsageError:
+    """The error of an argument that the verb does not take, with the nearest flag that it takes."""
+    flags = [f"--{name.replace('_', '-')}" for name in vars(args)]
+    near = difflib.get_close_matches(word.partition("=")[0], flags, 1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return UsageError(f"unknown argument {word}", "", f"{hint}See `repro {args.verb} --help`.")
+
+
 def _engine(args: argparse.Namespace, progress: Progress) -> tuple[Engine, str]:
     """The engine, and the size that its device implies. Raises PrerequisiteError, also for full sizes on a CPU."""
     engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say)
     size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
-    if engine.device == "cpu" and args.device == "auto":
+    if engine.device == "cpu" and args.device == "auto" and size == "smoke":
         progress.say("no GPU: small shapes on the CPU in Triton's interpreter; correctness is real, times are not")
     return engine, size
 
@@ -299,8 +307,11 @@ def _exit_code(bundle: Bundle, judged: Iterable[wording.Judged]) -> int:
     missing = [bundle.rows[name] for name in bundle.manifest["plan"] if not bundle.done(name)]
     if missing:
         count = f"{len(missing)} of {len(bundle.manifest['plan'])} rows were not measured"
-        again = "Mend that and repeat with --resume."
-        print(f"repro: {count}, first {missing[0]['row']}: {missing[0]['error'].rstrip('.')}. {again}", file=sys.stderr)
+        again = "Mend that and repeat with --resume." if any(row["status"] != "unmet" for row in missing) else ""
+        print(
+            f"repro: {count}, first {missing[0]['row']}: {missing[0]['error'].rstrip('.')}. {again}".rstrip(),
+            file=sys.stderr,
+        )
         return 1 if all(row["status"] == "unmet" for row in missing) else 2
     return 3 if any(entry.verdict != "correct" and not wording.not_judged(entry) for entry in judged) else 0
 
@@ -426,7 +437,10 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
     if not args.path and not args.self_test:
         raise UsageError("nothing to evaluate", "no file or folder was named", "Give a path, or --self-test.")
     if not args.self_test:
-        evaluation.find(args.path, args.problem)  # wrong use comes before any line on an engine
+        chosen = {file for file, _ in evaluation.find(args.path, args.problem)}  # wrong use comes before any other line
+        others = [file.name for path in args.path for file in sorted(path.glob("*.py")) if file not in chosen]
+        if others:
+            progress.say(f"not used, not named after a problem that was asked for: {', '.join(others)}")
     engine, size = _engine(args, progress)
     if args.self_test:
         return _self_test(args, engine, progress)
@@ -560,7 +574,7 @@ def main(argv: list[str] | None = None) -> int:
         _known(words)
         _, unknown = parser().parse_known_args(words, args)
         if unknown:
-            raise UsageError(f"unknown argument {unknown[0]}", "", f"See `repro {args.verb} --help`.")
+            raise _unknown(unknown[0], args)
         code: int = args.run(args, Progress(quiet=args.quiet))
         return code
 

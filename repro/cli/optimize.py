@@ -43,7 +43,7 @@ def add(
         help=f"candidates that are judged quickly in a round (default: {SCREEN_GPU}, on the CPU {SCREEN_CPU})",
     )  # fmt: skip
     parser.add_argument("--finalists", type=int, default=4, help="candidates that are judged in full in a round")
-    parser.add_argument("--minutes", type=float, default=10.0, help="the search ends after this time")
+    parser.add_argument("--minutes", type=float, default=10.0, help="no round starts after this time")
     parser.add_argument("--patience", type=int, default=3, help="the search ends after this many rounds without a gain")
     parser.add_argument(
         "--proposer", default="search", metavar="P,P", help=f"where candidates come from: {', '.join(PROPOSERS)}"

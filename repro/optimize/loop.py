@@ -151,7 +151,7 @@ class Search:
         if best.floor_ms and best.time_ms and best.floor_ms / best.time_ms >= roofline.REACHED:
             return f"the floor is reached: {best.floor_ms / best.time_ms:.0%} of it"
         if self._late():
-            return f"the time is used up: {options.minutes:g} minutes"
+            return f"the time is used up: {options.minutes:g} min"
         for name, limit in (("usd", options.usd), ("tokens", options.tokens)):
             if limit is not None and self.state.spent[name] >= limit and options.proposers == ("anthropic",):
                 return f"the budget of {limit:g} {name} is used up"

@@ -101,7 +101,7 @@ class Verdict(Record):
     """One solution: an entry of `results` of `evaluate --json` and of a row's `result`."""
 
     problem: str = Field(description="the problem's id; `@bf16` for the artifact study")
-    solution: str = Field(description="the solution's file name without its suffix")
+    solution: str = Field(description="the solution's file name")
     verdict: VerdictWord = Field(
         description="`correct` `incorrect` `rejected` `error` `timeout` `inconclusive` `unjudgeable`"
     )

@@ -105,7 +105,7 @@ REASONS: dict[str, Reason] = {
     ),
     "nondeterministic_wrong": Reason(
         "wrong: a repeated call on the same inputs gave another, wrong output{where} ({detail})",
-        "Look for races, missing synchronisation and state kept between calls.",
+        "Look for races, missing synchronisation, elements that are never written and state kept between calls.",
     ),
     "timed_output_wrong": Reason(
         "wrong: a call gave a wrong output while it was timed ({detail})",

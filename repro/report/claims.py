@@ -1,4 +1,4 @@
-"""Claims and their verdicts on a terminal, drawn from what `replication` found."""
+"""Claims and their verdicts on a terminal, drawn from what `analysis.claims` found."""
 
 from __future__ import annotations
 

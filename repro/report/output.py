@@ -72,8 +72,8 @@ def into(
 
 
 def first(files: list[Path]) -> Path | None:
-    """Return the file that a reader opens: the page where it was written, else markdown."""
-    return next((file for kind in (".html", ".md") for file in files if file.suffix == kind), None)
+    """Return the file that a reader opens: the page where it was written, else markdown, else any."""
+    return min(files, key=lambda file: {".html": 0, ".md": 1}.get(file.suffix, 2), default=None)
 
 
 def beside(

@@ -1,4 +1,4 @@
-"""The section on published figures: what `replication` found, side by side for every machine and stack."""
+"""The section on published figures: what `analysis.claims` found, side by side for every machine and stack."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
 #: expect.verdict = ["correct", "incorrect", "rejected"]
 #: expect.reasons = [
 #:     "timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "background_work",
-#:     "deferred_write",
+#:     "deferred_write", "clocks_disagree",
 #: ]
 #: labels = ["threads"]
 #: unbought = true

@@ -36,7 +36,7 @@ TIME = "artifact-optimized-time/36_RMSNorm"
 
 def judged(tool: Tool, *args: object) -> tuple[Done, dict[str, Any], dict[str, list[dict[str, Any]]]]:
     """Claims against bundles: what was printed, the JSON, and the outcomes by claim with the verdict as judged."""
-    done = tool("compare", "--claims", "-v", *args, "--json", tool.folder / "out.json", COLUMNS="800")
+    done = tool.within("compare", "--claims", "-v", *args, "--json", tool.folder / "out.json", COLUMNS="800")
     assert done.code in (0, 3), done.err
     found = strict_json((tool.folder / "out.json").read_text())
     return done, found, {claim["id"]: [o | o["as_judged"] for o in claim["outcomes"]] for claim in found["claims"]}
@@ -571,7 +571,7 @@ def test_without_a_bundle_the_claims_are_a_list_of_work(tool: Tool) -> None:
     assert done.code == 0 and found["bundles"] == [] and done.out.splitlines()[-1] == "claims: 125 blocked"
     line_with(done.out, "artifact-speedup", "repro benchmark 4 --artifacts DIR --parity")
     line_with(done.out, "agent-gain", "a key for the knowledge base", "repro run --agent claude-code")
-    assert tool("compare", "--claims", "--strict").code == 3, "nothing was reproduced"
+    assert tool.within("compare", "--claims", "--strict").code == 3, "nothing was reproduced"
 
 
 def test_without_a_name_the_newest_bundles_are_taken(tool: Tool) -> None:
@@ -595,7 +595,7 @@ def test_the_published_bundles_pass_nothing_off_as_the_published_kernels(tool: T
 
 
 def test_wrong_use_is_one_line(tool: Tool) -> None:
-    done = tool("compare", "--claims", tool.folder)
+    done = tool.within("compare", "--claims", tool.folder)
     assert done.code == 1 and "is not a bundle" in done.complaint
-    done = tool("compare", "--claims", theirs(tool.folder / "a"), "--json", tool.folder)
+    done = tool.within("compare", "--claims", theirs(tool.folder / "a"), "--json", tool.folder)
     assert done.code == 1 and "cannot write" in done.complaint

@@ -59,7 +59,7 @@ def folder_of(
 
 def rows_of(tool: Tool, *args: object) -> tuple[Done, dict[str, Any], dict[tuple[str, str], dict[str, Any]]]:
     """A comparison: what was printed, the whole JSON, and its rows by artifact and variant."""
-    done = tool("compare", "-v", *args, "--json", tool.folder / "out.json", COLUMNS="600")
+    done = tool.within("compare", "-v", *args, "--json", tool.folder / "out.json", COLUMNS="600")
     found = strict_json((tool.folder / "out.json").read_text())
     return done, found, {(row["row"], row["variant"]): row for row in found["rows"]}
 
@@ -125,8 +125,8 @@ def test_a_changed_verdict_is_named_and_strict_exits_with_it(tool: Tool) -> None
     assert change["verdict"] == ["correct", "incorrect"] and change["variant"] == "optimized"
     line_with(done.out, "36_RMSNorm", "optimized", "correct", "incorrect", "relative L2 error 1 over the limit 0.02")
     assert rows["36_RMSNorm", "optimized"]["time_reason"].startswith("B: incorrect")
-    assert tool("compare", a, b).code == 0
-    assert tool("compare", b, a, "--strict").code == 0, "what became correct is no failure"
+    assert tool.within("compare", a, b).code == 0
+    assert tool.within("compare", b, a, "--strict").code == 0, "what became correct is no failure"
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
         ((a, run), "they share no row"),
         ((a, fixtures.path), "holds no solution's times"),
     ):
-        done = tool("compare", *args)
+        done = tool.within("compare", *args)
         assert done.code == 1 and words in done.complaint, done.err
 
 
@@ -287,7 +287,7 @@ def test_a_damaged_row_is_reported_and_not_compared(tool: Tool) -> None:
     row = json.loads(file.read_text())
     row["result"]["results"][0]["time_ms"]["ci95"] = [3.0, 1.0]
     file.write_text(json.dumps(row) + "\n")
-    done = tool("compare", a, a)
+    done = tool.within("compare", a, a)
     assert done.code == 2 and "row 36_RMSNorm" in done.complaint and "is damaged" in done.complaint
 
 

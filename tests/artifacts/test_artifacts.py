@@ -247,7 +247,7 @@ def test_every_fault_has_its_finding(
 def test_lint_prints_a_line_a_finding_and_exits_2_on_an_error(tool: Tool) -> None:
     root = published(tool.folder / "a")
     infinite(root)
-    done = tool("artifacts", "lint", root, "--json", "lint.json", COLUMNS="300")
+    done = tool.within("artifacts", "lint", root, "--json", "lint.json", COLUMNS="300")
     report = strict_json((tool.folder / "lint.json").read_text())
     lines = done.out.splitlines()
     assert done.code == 2 and done.err == ""
@@ -265,9 +265,9 @@ def test_lint_of_one_artifact_and_of_other_spellings(tmp_path: Path) -> None:
 
 
 def test_lint_of_a_folder_without_artifacts_is_wrong_use(tool: Tool) -> None:
-    done = tool("artifacts", "lint", ".")
+    done = tool.within("artifacts", "lint", ".")
     assert done.code == 1 and "NN_Name" in done.complaint
-    done = tool("artifacts", "lint", "nowhere")
+    done = tool.within("artifacts", "lint", "nowhere")
     assert done.code == 1 and "no such folder: nowhere" in done.complaint
 
 
@@ -376,7 +376,7 @@ def test_the_dtype_of_a_profile_is_inferred_from_its_traffic(
 def test_a_figure_has_title_units_alternative_text_and_a_floor(tool: Tool) -> None:
     root = published(tool.folder / "a")
     for name in ("one.svg", "two.svg"):
-        done = tool("artifacts", "figure", root, "-o", name)
+        done = tool.within("artifacts", "figure", root, "-o", name)
         assert done.code == 0, done.err
     text = (tool.folder / "one.svg").read_text()
     assert text == (tool.folder / "two.svg").read_text(), "the same trace gives the same bytes"
@@ -393,13 +393,13 @@ def test_a_figure_of_every_artifact_and_a_reason_for_the_others(tool: Tool) -> N
     published(tool.folder / "b", "43_Max_Pooling")
     (tool.folder / "b" / "43_Max_Pooling").rename(root / "43_Max_Pooling")
     (root / "82_conv").mkdir()
-    done = tool("artifacts", "figure", root, "-o", "figures")
+    done = tool.within("artifacts", "figure", root, "-o", "figures")
     assert done.code == 0 and "no figure of 82_conv" in done.complaint
     assert sorted(f.name for f in (tool.folder / "figures").iterdir()) == [
         "36_RMSNorm_convergence.svg",
         "43_Max_Pooling_convergence.svg",
     ]
-    assert tool("artifacts", "figure", root / "82_conv").code == 1
+    assert tool.within("artifacts", "figure", root / "82_conv").code == 1
 
 
 def test_without_matplotlib_a_figure_is_a_missing_prerequisite(

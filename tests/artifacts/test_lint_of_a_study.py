@@ -234,7 +234,7 @@ def test_every_finding_on_the_published_study_is_due(study: Path, tmp_path: Path
 
 
 def test_the_last_line_counts_findings_and_unread_figures(study: Path, tool: Tool) -> None:
-    done = tool("artifacts", "lint", study, "--json", "lint.json", COLUMNS="100")
+    done = tool.within("artifacts", "lint", study, "--json", "lint.json", COLUMNS="100")
     report = strict_json((tool.folder / "lint.json").read_text())
     lines = done.out.splitlines()
     assert done.code == 2 and max(map(len, lines[:-3])) <= 100

@@ -146,7 +146,7 @@ def test_damage_in_the_middle_is_reported(begun: Path, line: str) -> None:
 
 def test_report_on_a_damaged_bundle_exits_2(begun: Path, tool: Tool) -> None:
     begun.write_text("damaged\n" + begun.read_text())
-    done = tool("report", begun.parent)
+    done = tool.within("report", begun.parent)
     assert done.code == 2 and "rows.jsonl is damaged" in done.complaint
 
 
@@ -463,7 +463,7 @@ def test_claims_come_before_the_first_row(tmp_path: Path) -> None:
 def test_bundle_of_a_later_schema_is_refused_by_name(closed: Bundle, tool: Tool) -> None:
     later = manifest(closed.path) | {"schema_version": 3}
     jsonio.write(closed.path / "manifest.json", later)
-    done = tool("report", closed.path)
+    done = tool.within("report", closed.path)
     assert done.code == 1 and "its schema is 3" in done.complaint
 
 

@@ -89,13 +89,13 @@ def test_a_real_run_verifies_is_drawn_again_and_verifies(smoke_results: Path, to
     shutil.copytree(next(smoke_results.glob("*-fixtures")), bundle)
     assert failed(bundle) == []
     before = manifest(bundle)
-    assert tool("report", bundle).code == 0
+    assert tool.within("report", bundle).code == 0
     after = manifest(bundle)
     assert failed(bundle) == []
     assert after["files"]["rows.jsonl"] == before["files"]["rows.jsonl"] and after["finished"] == before["finished"]
-    done = tool("verify", "-v", bundle, "--id", after["bundle_id"][:12])
+    done = tool.within("verify", "-v", bundle, "--id", after["bundle_id"][:12])
     assert done.code == 0 and "expected bundle id" in done.out
-    assert tool("verify", bundle, "--id", "0" * 12).code == 2
+    assert tool.within("verify", bundle, "--id", "0" * 12).code == 2
 
 
 def test_the_statement_names_files_inputs_code_and_what_is_unknown(smoke_results: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_changed_byte_is_exit_2_on_the_command_line(name: str, tool: Tool) -> 
     path = written(tool.results)
     content = (path / name).read_bytes()
     (path / name).write_bytes(content.replace(b"1", b"2", 1))
-    done = tool("verify", "-v", COLUMNS="200")
+    done = tool.within("verify", "-v", COLUMNS="200")
     assert done.code == 2 and "FAILED" in done.out and f"{name}" in done.out
     printed = [line for line in done.out.splitlines() if any(f" {check} " in f"{line} " for check in verify.CHECKS)]
     assert len(printed) >= len(verify.CHECKS), "all checks are run and printed"
@@ -250,13 +250,13 @@ def test_nonsense_fails_its_check_without_failing_the_tool(tmp_path: Path, tool:
     for name, text in (("rows.jsonl", '{"row": "a"}\n[]\n'), ("statement.json", "[1]"), ("manifest.json", "{}")):
         path = written(tmp_path / name)
         (path / name).write_text(text)
-        done = tool("verify", path)
+        done = tool.within("verify", path)
         assert done.code == 2 and "Traceback" not in done.err and "FAILED" in done.out
 
 
 def test_a_folder_that_is_no_bundle_is_wrong_use(tool: Tool) -> None:
     for args, why in ((("nowhere",), "is not a bundle"), ((), "no bundle in")):
-        done = tool("verify", *args)
+        done = tool.within("verify", *args)
         assert done.code == 1 and why in done.complaint
 
 
@@ -291,7 +291,7 @@ def test_report_without_a_path_takes_the_newest_bundle_of_the_self_test_too(tool
     bundle.add({"row": "a", "cases": [], "content": "0" * 16, "status": "failed", "error": "it fell", "wall_s": 1.0,
                 "inputs": [], "ended": "2999-01-01T00:00:00Z", "fingerprint_id": None, "result": None})  # fmt: skip
     bundle.finish("interrupted")
-    done = tool("report")
+    done = tool.within("report")
     assert done.code == 0 and (bundle.path / "report.md").exists(), done.err
 
 
@@ -389,12 +389,12 @@ def test_a_real_run_killed_at_random_points_resumes_and_verifies(tool: Tool) -> 
         tool.finish(process)
         for path in tool.bundles():
             if manifest(path)["status"] != "complete":
-                done = tool("verify", path)
+                done = tool.within("verify", path)
                 left = len(manifest(path)["plan"]) - len(rows(path) if (path / "rows.jsonl").exists() else [])
                 said = "planned rows were not measured" if left else "the status is running, and every row was measured"
                 assert done.code == 0 and said in done.out and "FAILED  " not in done.out, done.out
     done = tool(*command)
     assert done.code == 0, done.err
     complete = [path for path in tool.bundles() if manifest(path)["status"] == "complete"]
-    assert complete and tool("verify", *complete).code == 0
+    assert complete and tool.within("verify", *complete).code == 0
     assert all(list(rows(path)) == manifest(path)["plan"] for path in complete)

@@ -34,7 +34,7 @@ BENCHMARKS = [PUBLISHED / "h200-pinned/20261122T040411Z-benchmark", PUBLISHED / 
 def packed(tool: Tool) -> Path:
     """A packed bundle of two rows, with a report."""
     bundle = written(tool.results)
-    assert tool("bundle", "pack", bundle, "-o", "out").code == 0
+    assert tool.within("bundle", "pack", bundle, "-o", "out").code == 0
     return tool.folder / "out" / bundle.name
 
 
@@ -65,7 +65,7 @@ def test_pack_keeps_every_byte_and_gives_the_same_archive_again(tool: Tool) -> N
                 shutil.copyfile(bundle / name, source / name)
                 (source / name).chmod(0o600)
                 os.utime(source / name, (1, 1))
-        done = tool("bundle", "pack", source, "-o", folder)
+        done = tool.within("bundle", "pack", source, "-o", folder)
         assert done.code == 0 and f"written: {folder}/{bundle.name} (bundle id " in done.out, done.err
     archives = [(tool.folder / folder / bundle.name / ARCHIVE).read_bytes() for folder in "abc"]
     assert archives[0] == archives[1] == archives[2]
@@ -99,13 +99,13 @@ def test_what_is_changed_or_not_closed_is_not_packed(tool: Tool) -> None:
         (tool.folder, 1, "is not a bundle"),
         (ROOT / "README.md", 1, "is not a bundle"),
     ):
-        done = tool("bundle", "pack", path, "-o", "out")
+        done = tool.within("bundle", "pack", path, "-o", "out")
         assert done.code == code and words in done.complaint, done.err
     assert not (tool.folder / "out").exists()
     path = written(tool.results / "c")
-    assert tool("bundle", "pack", path).code == 0 and (path.parent / "packed" / path.name / ARCHIVE).exists()
-    assert "exists" in tool("bundle", "pack", path).complaint
-    assert "--hide" in tool("bundle", "pack", path, "-o", "d", "--hide", "me").complaint
+    assert tool.within("bundle", "pack", path).code == 0 and (path.parent / "packed" / path.name / ARCHIVE).exists()
+    assert "exists" in tool.within("bundle", "pack", path).complaint
+    assert "--hide" in tool.within("bundle", "pack", path, "-o", "d", "--hide", "me").complaint
 
 
 # -- every verb reads archives ----------------------------------------------------------------------------------------
@@ -127,10 +127,10 @@ def test_every_verb_reads_a_folder_an_archive_and_its_folder_alike(tool: Tool) -
             if args[0] == "verify":
                 found = [(bundle["bundle_id"], bundle["state"]) for bundle in found["bundles"]]
             said.setdefault(" ".join(args[:2]) if "--claims" in args else args[0], []).append(found)
-        assert tool("report", *form, "-o", f"report-{number}", "--format", "md,html").code == 0
+        assert tool.within("report", *form, "-o", f"report-{number}", "--format", "md,html").code == 0
         files = sorted((tool.folder / f"report-{number}").iterdir())
         said.setdefault("report", []).append({file.name: file.read_bytes() for file in files})
-        assert tool("bundle", "share", form[0], "-o", f"shared-{number}").code == 0
+        assert tool.within("bundle", "share", form[0], "-o", f"shared-{number}").code == 0
         assert state(tool.folder / f"shared-{number}" / BENCHMARKS[0].name) == ("ok", set())
     for verb, found in said.items():
         assert found[0] == found[1] == found[2], verb
@@ -140,7 +140,7 @@ def test_a_packed_bundle_is_not_written_to(tool: Tool) -> None:
     packed = tool.folder / BENCHMARKS[0].name
     shutil.copytree(BENCHMARKS[0], packed)
     before = {file: file.read_bytes() for file in packed.iterdir()}
-    done = tool("report", packed)
+    done = tool.within("report", packed)
     assert done.code == 1 and "is not written to: it is packed as an archive" in done.complaint
     assert "Add -o DIR" in done.complaint
     assert {file: file.read_bytes() for file in packed.iterdir()} == before
@@ -179,7 +179,7 @@ def test_a_changed_archive_fails_and_no_verb_reads_it(packed: Path, tool: Tool) 
     for damaged in (content[:-20], content + b"more", content[:200] + b"\0" + content[201:], b"", b"text"):
         (packed / ARCHIVE).write_bytes(damaged)
         assert "files are readable" in state(packed)[1]
-        done = tool("verify", packed)
+        done = tool.within("verify", packed)
         assert done.code == 2 and "Traceback" not in done.err
         with pytest.raises(BundleError, match="cannot be read"):
             Bundle.open(packed)
@@ -241,7 +241,7 @@ def test_harmful_archives_are_refused_and_nothing_is_written(tmp_path: Path, too
             storage.find(folder)
         assert state(folder / ARCHIVE)[0] == "failed", what
         assert list(folder.iterdir()) == [folder / ARCHIVE], what
-    done = tool("verify", tmp_path / "symbolic link")
+    done = tool.within("verify", tmp_path / "symbolic link")
     assert done.code == 2 and "'run/x' is not a plain file" in done.out
 
 
@@ -291,12 +291,12 @@ def test_an_interrupted_bundle_passes_until_it_is_changed(tool: Tool) -> None:
     bundle = Bundle.create(tool.results, "run", ["a", "b"], {})
     bundle.add(FAILED_ROW)
     bundle.finish("interrupted")
-    done = tool("verify", bundle.path, "--json", "out.json")
+    done = tool.within("verify", bundle.path, "--json", "out.json")
     (found,) = json.loads((tool.folder / "out.json").read_text())["bundles"]
     assert done.code == 0 and found["state"] == "interrupted" and found["passed"]
     (path,) = tool.bundles()
     (path / "rows.jsonl").write_text("")
-    assert state(path) == ("failed", {"hashes"}) and tool("verify", path).code == 2
+    assert state(path) == ("failed", {"hashes"}) and tool.within("verify", path).code == 2
 
 
 def test_a_run_that_ended_without_all_rows_failed(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def everything(folder: Path) -> str:
 
 
 def states(tool: Tool, bundle: Path) -> dict[str, str]:
-    done = tool("verify", bundle, "--json", "checks.json")
+    done = tool.within("verify", bundle, "--json", "checks.json")
     (report,) = json.loads((tool.folder / "checks.json").read_text())["bundles"]
     assert done.code == (0 if report["passed"] else 2), done.err
     return {check["check"]: check["state"] for check in report["checks"]}
@@ -156,7 +156,7 @@ def test_no_planted_identity_is_in_the_copy_and_the_copy_verifies_as_the_bundle_
 ) -> None:
     before = states(tool, talkative)
     assert [name for name, state in before.items() if state == "FAILED"] == ["planned against done"], "one row failed"
-    done = tool("bundle", "share", talkative, "-o", "public", "--json", "shared.json")
+    done = tool.within("bundle", "share", talkative, "-o", "public", "--json", "shared.json")
     assert done.code == 0, done.err
     (copy,) = (tool.folder / "public").iterdir()
     text = everything(copy)
@@ -175,7 +175,7 @@ def test_no_planted_identity_is_in_the_copy_and_the_copy_verifies_as_the_bundle_
 def test_an_identity_has_one_hash_within_a_bundle_and_another_in_the_next_copy(talkative: Path, tool: Tool) -> None:
     tokens = []
     for name in ("first", "second"):
-        tool("bundle", "share", talkative, "-o", name)
+        tool.within("bundle", "share", talkative, "-o", name)
         (copy,) = (tool.folder / name).iterdir()
         for pattern in (r"serial-[0-9a-f]{12}", r"uuid-[0-9a-f]{12}", r"host-[0-9a-f]{12}", r"user-[0-9a-f]{12}"):
             found = set(re.findall(pattern, everything(copy)))
@@ -188,7 +188,7 @@ def test_an_identity_has_one_hash_within_a_bundle_and_another_in_the_next_copy(t
 
 
 def test_measurements_stay_and_versions_are_no_addresses(talkative: Path, tool: Tool) -> None:
-    tool("bundle", "share", talkative, "-o", "public")
+    tool.within("bundle", "share", talkative, "-o", "public")
     (copy,) = (tool.folder / "public").iterdir()
     (fingerprint_file,) = (copy / "fingerprints").iterdir()
     values = json.loads(fingerprint_file.read_text())["values"]
@@ -206,9 +206,9 @@ def test_an_unlisted_name_is_replaced_if_it_is_given(talkative: Path, tool: Tool
     bundle = Bundle.create(tool.results, "evaluate", [], {})
     bundle.file("log.txt", b"thanks to Zaphod and zaphod_kernel, at 8.8.4.4 and https://wiki.zaphod.example\n")
     bundle.finish("complete")
-    done = tool("bundle", "share", bundle.path, "-o", "a")
+    done = tool.within("bundle", "share", bundle.path, "-o", "a")
     assert done.code == 0 and "not judged: log.txt: a host, line 1: wiki.zaphod.example" in done.out
-    done = tool("bundle", "share", bundle.path, "-o", "b", "--hide", "Zaphod")
+    done = tool.within("bundle", "share", bundle.path, "-o", "b", "--hide", "Zaphod")
     (copy,) = (tool.folder / "b").iterdir()
     assert done.code == 0 and "zaphod" not in everything(copy)
 
@@ -216,7 +216,7 @@ def test_an_unlisted_name_is_replaced_if_it_is_given(talkative: Path, tool: Tool
 def test_bundles_shared_together_keep_one_hash_for_one_gpu(talkative: Path, tool: Tool) -> None:
     other = talkative.with_name("20990101T000000Z-evaluate")
     shutil.copytree(talkative, other)
-    assert tool("bundle", "share", talkative, other, "-o", "public").code == 0
+    assert tool.within("bundle", "share", talkative, other, "-o", "public").code == 0
     copies = sorted((tool.folder / "public").iterdir())
     assert len(copies) == 2
     gpus = [set(re.findall(r"uuid-[0-9a-f]{12}", everything(copy))) for copy in copies]
@@ -226,20 +226,20 @@ def test_bundles_shared_together_keep_one_hash_for_one_gpu(talkative: Path, tool
 def test_a_bundle_that_was_edited_is_not_shared(talkative: Path, tool: Tool) -> None:
     with (talkative / "rows.jsonl").open("a") as stream:
         stream.write("\n")
-    done = tool("bundle", "share", talkative, "-o", "public")
+    done = tool.within("bundle", "share", talkative, "-o", "public")
     assert done.code == 2 and "does not verify and is not shared: hashes: rows.jsonl was changed" in done.complaint
     assert not (tool.folder / "public").exists()
 
 
 def test_a_target_that_exists_is_left_alone(talkative: Path, tool: Tool) -> None:
-    assert tool("bundle", "share", talkative, "-o", "public").code == 0
-    done = tool("bundle", "share", talkative, "-o", "public")
+    assert tool.within("bundle", "share", talkative, "-o", "public").code == 0
+    done = tool.within("bundle", "share", talkative, "-o", "public")
     assert done.code == 1 and "exists" in done.complaint
 
 
 def test_a_packed_bundle_of_schema_1_is_shared_and_verifies(tool: Tool) -> None:
     source = ROOT / "tests" / "data" / "schema-1-run.tar.xz"
-    done = tool("bundle", "share", source, "-o", "public")
+    done = tool.within("bundle", "share", source, "-o", "public")
     assert done.code == 0, done.err
     states_after = states(tool, tool.folder / "public" / "20261121T050644Z-run")
     assert "FAILED" not in states_after.values() and states_after["bundle id"] == "ok"

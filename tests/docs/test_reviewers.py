@@ -28,14 +28,14 @@ def test_published_bundles_say_what_is_promised(tool):
     )
     names = ("20261123T130313Z-run", "20261123T202540Z-benchmark", "20261124T033337Z-benchmark")
     theirs = [published / "h200-pinned" / name for name in names]
-    assert tool("compare", pinned, newer, "--json", "out.json").code == 0
+    assert tool.within("compare", pinned, newer, "--json", "out.json").code == 0
     compared = json.loads((tool.folder / "out.json").read_text())
     words = {ratio["word"] for row in compared["rows"] for ratio in row["speedup"].values()}
     assert {"FASTER", "SLOWER", "SAME"} <= words and compared["fingerprints"][0]["differences"]
     for bundles in ([published / "h100-pinned/20261124T055615Z-benchmark"], theirs):
-        assert tool("compare", "--claims", *bundles, "--json", "out.json").code == 0
+        assert tool.within("compare", "--claims", *bundles, "--json", "out.json").code == 0
         counts = json.loads((tool.folder / "out.json").read_text())["counts"]
         assert f"`claims: {claims.told(counts)}`" in TEXT
-    verified = tool("verify", published)
+    verified = tool.within("verify", published)
     assert verified.code == 0 and re.search(r"`(\d+ bundles: [^`]+)`", TEXT).group(1) in verified.out
-    assert tool("artifacts", "lint", config.ARTIFACTS_DIR).out.rstrip().split("\n")[-1].startswith("0 errors")
+    assert tool.within("artifacts", "lint", config.ARTIFACTS_DIR).out.rstrip().split("\n")[-1].startswith("0 errors")

@@ -284,6 +284,7 @@ USAGE: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
     "budget-infinite": (f"evaluate L1_36.py --budget-s inf {cpu}", ("--budget-s", "positive"), {}),
     "timeout-word": ("run --timeout-s soon", ("invalid float value",), {}),
     "unknown-flag": ("run --fast", ("unknown argument --fast", "repro run --help"), {}),
+    "mistyped-flag": ("run --probem L1_36", ("unknown argument --probem", "Did you mean --problem?"), {}),
     "unknown-size": ("run --size huge", ("invalid choice: 'huge'",), {}),
     "unknown-verb": ("judge", ("no verb 'judge'", "evaluate, fixtures", "repro --help"), {}),
     "mistyped-verb": ("evalute x.py", ("no verb 'evalute'", "Did you mean `repro evaluate`?"), {}),
@@ -300,6 +301,10 @@ if NO_GPU:
         )  # fmt: skip
 
 
+# These start as a user's command; the others are called in this process, for a start takes seconds.
+STARTED = {"no-verb", "unknown-flag", "solution-missing", "engine-dead"}
+
+
 @pytest.mark.parametrize("mistake", USAGE)
 def test_wrong_use_exits_1_with_one_line_and_leaves_nothing(mistake: str, tool: Tool) -> None:
     """The command runs in a folder with some files."""
@@ -311,7 +316,7 @@ def test_wrong_use_exits_1_with_one_line_and_leaves_nothing(mistake: str, tool: 
     if mistake != "folder-without-ids":
         (tool.folder / "L1_36.py").write_text(GOOD)
     (tool.folder / "broken.py").write_text("def (")
-    done = tool(*command.split(), **env)
+    done = (tool if mistake in STARTED else tool.within)(*command.split(), **env)
     assert done.code == 1, done.err
     assert all(word in done.complaint for word in words), done.complaint
     assert not list(tool.results.glob("*"))

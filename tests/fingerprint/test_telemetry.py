@@ -21,13 +21,23 @@ from repro.report import clocks
 from repro.runs.rows import Row, keep
 
 OBSERVE = """
-import json, sys, time
+import json, os, sys, time
 from repro.fingerprint.telemetry import Telemetry
 observed = Telemetry("cuda")
 print(observed._process.pid if observed._process else 0, flush=True)
+def sampled():
+    # on a busy machine the sampler may start late and pause
+    if observed._process:
+        size, deadline = os.fstat(observed._file).st_size, time.monotonic() + 60
+        while os.fstat(observed._file).st_size == size and observed._process.poll() is None:
+            assert time.monotonic() < deadline, "no sample within 60 s"
+            time.sleep(0.01)
+sampled()
+print("sampled", flush=True)
 time.sleep(0.4)
 observed.mark("warm")
 time.sleep(float(sys.argv[1]))
+sampled()
 observed.mark("timed")
 print(json.dumps(observed.end()))
 """
@@ -41,7 +51,7 @@ def start(fake_gpu, seconds=0.6, **env):
 
 def observed(fake_gpu, seconds=0.6, **env):
     with start(fake_gpu, seconds, **env) as process:
-        pid, told = process.stdout.read().strip().split("\n")
+        pid, _, told = process.stdout.read().strip().split("\n")
     return int(pid), json.loads(told)
 
 
@@ -110,7 +120,7 @@ def test_the_sampler_ends_with_a_judge_that_is_killed(fake_gpu):
 def test_a_sampler_that_is_killed_leaves_what_it_saw(fake_gpu):
     with start(fake_gpu, 0.8) as process:
         pid = int(process.stdout.readline())
-        time.sleep(0.6)
+        assert process.stdout.readline() == "sampled\n"
         os.kill(pid, signal.SIGKILL)
         found = json.loads(process.stdout.read())["telemetry"]
     assert found["sampler"]["status"] == "ended early, exit code -9"

@@ -46,7 +46,7 @@ from repro.judge.correctness.reference import Reference
 from repro.judge.correctness.tolerances import CLASSES, limits
 from repro.judge.gpu import driver, shared_memory
 from repro.judge.implementation import Options
-from repro.judge.timing.gpu_idle import Idle
+from repro.judge.timing.l2_flush_and_idle import Idle
 from repro.judge.timing.sampling import GATE_US
 from repro.judge.worker import binding
 from repro.problems import catalogue

@@ -28,7 +28,7 @@ from repro.judge.sandbox import launcher as launch
 from repro.judge.timing import experiment as experiment
 from repro.judge.timing import sampling, timed_call
 from repro.judge.timing.experiment import DISTURBED_CODE, Blamed, Experiment
-from repro.judge.timing.gpu_idle import Idle
+from repro.judge.timing.l2_flush_and_idle import Idle
 from repro.judge.timing.sampling import Runner, Sample, Series
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem

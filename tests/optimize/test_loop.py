@@ -162,7 +162,7 @@ def test_a_run_killed_at_any_line_resumes_to_the_same_journal(tmp_path: Path) ->
     state, _ = ended(tmp_path / "run", rounds=2)
     whole = (tmp_path / "run" / journal.FILE).read_bytes()
     lines = whole.splitlines(keepends=True)
-    for kept in range(1, len(lines), max(1, len(lines) // 20)):
+    for kept in range(1, len(lines), max(1, len(lines) // 6)):
         folder = tmp_path / f"killed-{kept}"
         (folder / "kernels").mkdir(parents=True)
         for file in (tmp_path / "run" / "kernels").glob("*.py"):

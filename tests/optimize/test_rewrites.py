@@ -66,12 +66,21 @@ def result(case, file, seed):
     return module.kernel_function(*tensors, **case["given"])
 
 
+def results(case, file):
+    # both seeds of an input kernel; a problem's own inputs are drawn once
+    return [result(case, file, seed) for seed in ((0,) if "problem" in case else (0, 1))]
+
+
+originals = {}
 for case in json.load(sys.stdin):
+    original, rewritten = case["files"]
+    known = json.dumps([original, case.get("shapes"), case.get("dtype")])
+    if known not in originals:
+        originals[known] = results(case, original)
     if os.fork() == 0:
         try:
             said = "equal"
-            for seed in (0, 1):
-                a, b = (result(case, file, seed) for file in case["files"])
+            for a, b in zip(originals[known], results(case, rewritten), strict=True):
                 assert a.shape == b.shape and a.dtype == b.dtype, (a.shape, b.shape, a.dtype, b.dtype)
                 if not torch.equal(a.nan_to_num(7), b.nan_to_num(7)):
                     said = f"relative difference {float((a.double() - b.double()).norm() / a.double().norm()):.2e}"

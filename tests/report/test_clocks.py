@@ -243,7 +243,7 @@ def test_the_page_holds_a_figure_for_each_bundle_that_was_sampled(tool: Tool) ->
         theirs(tool.folder / "b", {}),
         theirs(tool.folder / "c", None),
     ]
-    assert tool("report", *paths, "-o", "out", "--format", "md,html,svg").code == 0
+    assert tool.within("report", *paths, "-o", "out", "--format", "md,html,svg").code == 0
     files = {file.stem for file in (tool.folder / "out/figures").iterdir()}
     assert {"clocks-A", "clocks-B"} <= files and "clocks-C" not in files
     found = section(document(tool.folder / "out"), "clocks")

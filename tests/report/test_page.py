@@ -48,7 +48,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     paths = [study(tool.folder / "a", sampled=True).path, theirs(tool.folder / "b"),
              theirs(tool.folder / "c", THEIRS | {"compile": 5.0}, versions=NEWER)]  # fmt: skip
     folder = published(tool.folder / "theirs")
-    done = tool("report", *paths, "-o", tool.folder / "out", "--artifacts", folder)
+    done = tool.within("report", *paths, "-o", tool.folder / "out", "--artifacts", folder)
     assert done.code == 0, done.err
     return tool.folder / "out"
 
@@ -139,7 +139,7 @@ def test_claims_have_a_group_of_columns_for_every_stack(drawn: Path) -> None:
 
 def test_nothing_empty_is_drawn(tool: Tool) -> None:
     """No section, table or column without content, and no sentence about claims that nothing tested."""
-    done = tool("report", study(tool.folder / "a").path, "-o", "out", "--format", "md")
+    done = tool.within("report", study(tool.folder / "a").path, "-o", "out", "--format", "md")
     assert done.code == 0, done.err
     whole = document(tool.folder / "out")
     names = [section["id"] for section in whole["sections"]]
@@ -189,7 +189,7 @@ def test_a_command_asks_for_what_its_run_asked(tool: Tool) -> None:
 
     options = JudgeOptions(timing_budget_s=7.0, compile_timeout_s=20.0, parity=True).for_job("cuda")
     path = theirs(tool.folder / "a", parameters={"options": options})
-    assert tool("report", path, "-o", "out", "--format", "md").code == 0
+    assert tool.within("report", path, "-o", "out", "--format", "md").code == 0
     (row,) = rows_of(document(tool.folder / "out"), "again", "again")
     asked = "repro benchmark 36 --artifacts theirs --size full --device cuda --engine docker"
     assert row["command"] == f"{asked} --parity --budget-s 7"
@@ -266,14 +266,14 @@ def test_a_bundle_takes_its_own_page_and_still_verifies(tool: Tool) -> None:
     done = tool("report", path, "--format", "html,tex")
     assert done.code == 0, done.err
     assert {"report.html", "report.tex", "report.md", "report.json"} <= manifest(path)["files"].keys()
-    checked = tool("verify", path)
+    checked = tool.within("verify", path)
     assert "planned against done" in checked.out and "report.html" not in checked.out, checked.out
 
 
 def test_a_folder_of_its_own_leaves_the_bundles_as_they_were(tool: Tool) -> None:
     path = study(tool.folder / "a").path
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    done = tool("report", path, "-o", "out")
+    done = tool.within("report", path, "-o", "out")
     assert done.code == 0 and "2 of 5 correct" in done.out
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
     assert sorted(f.name for f in (tool.folder / "out").iterdir()) == sorted(FILES)
@@ -281,7 +281,7 @@ def test_a_folder_of_its_own_leaves_the_bundles_as_they_were(tool: Tool) -> None
 
 def test_figures_are_files_of_their_own_where_asked(tool: Tool) -> None:
     path = theirs(tool.folder / "a")
-    assert tool("report", path, "-o", "out", "--format", "svg").code == 0
+    assert tool.within("report", path, "-o", "out", "--format", "svg").code == 0
     files = sorted((tool.folder / "out/figures").iterdir())
     named = [f["id"] for s in document(tool.folder / "out")["sections"] for f in s["figures"]]
     assert sorted(file.stem for file in files) == sorted(named) and len(files) == 4
@@ -296,12 +296,12 @@ def test_figures_are_files_of_their_own_where_asked(tool: Tool) -> None:
 )  # fmt: skip
 def test_wrong_use_is_one_line(tool: Tool, args: tuple[str, ...], words: str) -> None:
     (tool.folder / "taken").write_text("a file")
-    done = tool("report", study(tool.folder / "a").path, *args)
+    done = tool.within("report", study(tool.folder / "a").path, *args)
     assert done.code == 1 and words in done.complaint
 
 
 def test_times_of_the_cpu_are_shown_nowhere(tool: Tool) -> None:
-    assert tool("report", study(tool.folder / "a", "cpu").path, "-o", "out").code == 0
+    assert tool.within("report", study(tool.folder / "a", "cpu").path, "-o", "out").code == 0
     whole = document(tool.folder / "out")
     assert "times are not a measurement" in whole["headline"]["text"]
     assert not {"speedups", "roofline"} & {section["id"] for section in whole["sections"]}
@@ -311,11 +311,11 @@ def test_times_of_the_cpu_are_shown_nowhere(tool: Tool) -> None:
 
 def test_bundles_of_other_kernels_are_not_passed_off_as_the_same(tool: Tool) -> None:
     a, b = theirs(tool.folder / "a"), theirs(tool.folder / "b", versions=NEWER)
-    assert tool("report", a, b, "-o", "out", "--format", "md").code == 0
+    assert tool.within("report", a, b, "-o", "out", "--format", "md").code == 0
     assert "Not the same texts" not in (tool.folder / "out/report.md").read_text()
     rows = b / "rows.jsonl"
     rows.write_text(re.sub(r'"content": "\w+"', '"content": "0123456789abcdef"', rows.read_text()))
-    done = tool("report", a, b, "-o", "out", "--format", "md")
+    done = tool.within("report", a, b, "-o", "out", "--format", "md")
     assert done.code == 2 and "fails verification" in done.out
     assert "**Error.** B: This bundle fails `repro verify`" in (tool.folder / "out/report.md").read_text()
     assert "Not the same texts, A against B" in (tool.folder / "out/report.md").read_text()
@@ -325,7 +325,7 @@ def test_what_the_judges_clock_does_not_vouch_for_is_marked(tool: Tool) -> None:
     script = {"a": result("L2_99", {"eager": 0.04, "mine": 0.01})}
     script["a"]["results"][0] |= {"verdict": "correct", "reasons": []}  # no GPU is so fast
     path = bundle_of(tool.folder, "evaluate", script, {"a": {"problem": "L2_99", "file": "a.py"}}).path
-    assert tool("report", path, "-o", "out", "--format", "svg").code == 0
+    assert tool.within("report", path, "-o", "out", "--format", "svg").code == 0
     found = section(document(tool.folder / "out"), "speedups")
     assert any(text.startswith("UNCONFIRMED") for text in found["text"])
     figures = [*found["figures"], *section(document(tool.folder / "out"), "summary")["figures"]]
@@ -336,7 +336,7 @@ def test_what_the_judges_clock_does_not_vouch_for_is_marked(tool: Tool) -> None:
 def test_names_of_solutions_are_text_in_every_format(tool: Tool) -> None:
     script = {"a": result("L1_36", {"eager": 4.0, "mine": 3.6})}
     path = bundle_of(tool.folder, "evaluate", script, {"a": {"problem": "L1_36", "file": HOSTILE}}).path
-    assert tool("report", path, "-o", "out").code == 0
+    assert tool.within("report", path, "-o", "out").code == 0
     text = (tool.folder / "out/report.html").read_text()
     assert "<script>alert" not in text and "&lt;script&gt;alert(1)" in text
     assert r"\_\%\$\#\{x\}\textasciitilde{}\textasciicircum{}" in (tool.folder / "out/report.tex").read_text()

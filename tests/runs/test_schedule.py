@@ -113,6 +113,7 @@ def test_two_gpus_run_two_jobs_at_once_and_never_share_one(tmp_path: Path) -> No
     assert {row["row"]: row["gpu_uuid_hash"] for row in found} == on, "every row names its GPU"
 
 
+@pytest.mark.clock
 def test_four_jobs_on_two_gpus_take_half_the_time_of_one(tmp_path: Path) -> None:
     spent = {}
     for gpus in (GPUS[:1], GPUS):

@@ -649,7 +649,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_errors_are_reported_before_anything_starts(name: str, tool: Tool) -> None:
     arguments, words = WRONG[name]
-    done = tool("run", *SMOKE, *arguments, **NO_KEYS)
+    done = tool.within("run", *SMOKE, *arguments, **NO_KEYS)
     assert done.code == 1 and words in done.complaint, done.err
     assert not tool.bundles() and not tool.processes()
 

@@ -2,7 +2,8 @@
 
 A timed call runs so:
 1. The worker launches the call behind a gate at which the GPU waits. Then it is stopped, as all other workers are.
-2. The judge makes new inputs, flushes the L2 from its own process and checks that the GPU is idle (`idle.py`).
+2. The judge makes new inputs, flushes the L2 from its own process and checks that the GPU is idle
+   (`l2_flush_and_idle.py`).
 3. The judge reads its clock, resumes that one worker and opens the gate. The worker's answer ends the call's clock.
 4. A second clock runs until the worker has sealed the output.
 5. The judge compares one secret row of the output with the reference, and occasionally the whole output.
@@ -31,7 +32,7 @@ from repro.judge.correctness.verification import Evaluation, meets
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.implementation import PASSES, RUNS, Implementation, Options, moved
 from repro.judge.timing import sampling, speedups
-from repro.judge.timing.gpu_idle import BUSY_TRIES, Idle
+from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, Idle
 from repro.judge.timing.precompile import COMPILE_TIMEOUT_S
 from repro.judge.timing.sampling import Block, Excess, Runner, Sample, Series, Turns
 from repro.judge.timing.timed_call import Launching

@@ -19,7 +19,7 @@ from repro.errors import SolutionRejected
 from repro.judge import baselines
 from repro.judge.gpu.input_buffers import Slots
 from repro.judge.implementation import RUNS, Implementation
-from repro.judge.timing.gpu_idle import BUSY_TRIES, PATIENCE, Idle
+from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, PATIENCE, Idle
 from repro.judge.timing.sampling import GATE_US
 
 # How long the judge waits for a call to be launched. A call that waits for its own results is not launched by then.

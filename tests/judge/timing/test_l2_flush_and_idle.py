@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from repro import config
-from repro.judge.timing import gpu_idle as module
-from repro.judge.timing.gpu_idle import BUSY_TRIES, PATIENCE, Idle
+from repro.judge.timing import l2_flush_and_idle as module
+from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, PATIENCE, Idle
 
 QUIET, BUSY = 0.08, 3.0
 
@@ -158,7 +158,7 @@ def test_delayed_baselines_are_found_after_the_solution_ended(no_gpu: None, besi
 
 RESTED = """
 import json, os, sys, time
-from repro.judge.timing.gpu_idle import PowerLimit
+from repro.judge.timing.l2_flush_and_idle import PowerLimit
 limit, begin = PowerLimit("11111111-2222-3333-4444-555555555555" if sys.argv[1] == "cuda" else None), time.monotonic()
 now = os.environ.get("FAKE_NVML_REASONS", "")
 for reasons, busy_s in (("0x0", 1.0), (now, 0.0), (now, 0.02), ("0x0", 10.0)):
