@@ -151,6 +151,12 @@ def parser() -> argparse.ArgumentParser:
         "--self-test", action="store_true",
         help="judge the judge by its adversarial and honest cases; PATH narrows them by name",
     )  # fmt: skip
+    evaluate.add_argument(
+        "--suite", default="", metavar="NAME", help="with --identity: agent, artifacts or the fetched kernelbench"
+    )
+    evaluate.add_argument(
+        "--identity", action="store_true", help="judge every problem of a suite by its own Model, which must be correct"
+    )
     _common(evaluate)
     _judging(evaluate)
     evaluate.add_argument(
@@ -434,6 +440,16 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
 
     if args.self_test and args.overrides:
         raise UsageError("--set does not go with --self-test", "its cases have sizes of their own")
+    if args.identity != bool(args.suite) or (args.identity and (args.path or args.self_test or args.overrides)):
+        raise UsageError("--suite goes with --identity alone", "", "Write --suite kernelbench --identity.")
+    if args.identity:
+        engine, size = _engine(args, progress)
+        bundle, results = evaluation.identities(
+            args.suite, args.problem, size, args.results, engine, _options(args), progress, resume=args.resume
+        )
+        value = {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path),
+                 "results": [result.to_json() for result in results]}  # fmt: skip
+        return _conclude(args, bundle, value, results)
     if not args.path and not args.self_test:
         raise UsageError("nothing to evaluate", "no file or folder was named", "Give a path, or --self-test.")
     if not args.self_test:

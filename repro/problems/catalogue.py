@@ -245,6 +245,13 @@ def id_in(name: str) -> str | None:
     return None
 
 
+def fetched_in(name: str) -> str | None:
+    """The id of the fetched KernelBench's problem at the beginning of a file or folder name, or None."""
+    match = re.match(r"L(\d)_0*(\d+)(?!\d)", name)
+    known = f"L{match[1]}_{int(match[2]):02d}" if match else ""
+    return known if known in fetched() else None
+
+
 def as_known(problem: Problem, problem_id: str) -> Problem:
     """A problem file from elsewhere with the sizes, stress and work that we know for this id."""
     known = load(problem_id, size=problem.size, dtype=problem.dtype)

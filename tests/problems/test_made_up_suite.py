@@ -149,3 +149,39 @@ def test_a_problem_that_is_constant_is_proved_to_be_so(tmp_path: Path) -> None:
     problem = settled(written(tmp_path, "always zero"))
     found = calibration.build(problem, CPU)["degenerate"]
     assert found["kind"] == "constant" and found["largest_change"] == 0.0 and "exactly constant" in found["proof"]
+
+
+def test_random_numbers_that_do_not_go_with_fp64_are_named_as_such(tmp_path: Path) -> None:
+    """As an initial state that a forward draws in float32."""
+    file = tmp_path / "drawn.py"
+    text = BODY.format(
+        sizes="n = 64", arguments="", init="self.rnn = nn.GRU(24, 32, batch_first=True)", inputs="x",
+        forward="return self.rnn(x, torch.randn(1, x.size(0), 32))[0]", values="torch.rand(n, 10, 24)", given="",
+    )  # fmt: skip
+    file.write_text(HEAD + text)
+    with pytest.raises(ReproError, match="draws random numbers"):
+        settled(catalogue.load_file(file, size="smoke"))
+
+
+def test_problems_of_the_fetched_source_have_ids_as_the_shipped_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for level, name in ((1, "5_Scale.py"), (1, "36_RMSNorm_.py"), (3, "2_Net.py"), (4, "1_pretrained.py")):
+        file = tmp_path / "kernelbench" / "KernelBench" / f"level{level}" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(written(tmp_path, "elementwise").path.read_text())
+    monkeypatch.setattr(catalogue.config, "sources_dir", lambda: tmp_path)
+    found = catalogue.suite("kernelbench", size="smoke")
+    assert [(p.id, p.name) for p in found] == [("L1_05", "Scale"), ("L1_36", "RMSNorm"), ("L3_02", "Net")]
+    assert catalogue.resolve("L1_05", size="full").path.name == "5_Scale.py"
+    assert catalogue.is_shipped(catalogue.resolve("L1_36", size="full")), "a shipped id means the shipped text"
+    assert catalogue.fetched_in("L1_5_mine.py") == "L1_05" and catalogue.fetched_in("L1_6.py") is None
+    assert not catalogue.is_known(found[1])
+    with pytest.raises(ReproError, match="no problem 'L2_01' in kernelbench"):
+        catalogue.suite("kernelbench", size="smoke", only=["L2_01"])
+
+
+def test_without_the_source_the_suite_says_how_to_fetch_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue.config, "sources_dir", lambda: tmp_path)
+    with pytest.raises(ReproError, match="repro fetch kernelbench"):
+        catalogue.suite("kernelbench", size="smoke")
