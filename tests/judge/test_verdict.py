@@ -1428,3 +1428,10 @@ def test_recurrent_layers_and_attention_compute_with_rounded_operands_too() -> N
                 rounded = call()
         error = float((rounded - plain).norm() / plain.norm())
         assert 2e-5 < error < 2e-3
+
+
+def test_a_file_with_the_id_of_a_shipped_problem_is_not_refused_for_a_cheat_that_is_right_there() -> None:
+    """L2_34 from elsewhere keeps its scale of 1 in every trial, and leaving that out is no cheat."""
+    known = catalogue.load("L2_34", size="smoke")
+    fixture = calibration.build(dataclasses.replace(known, perturbed_init={}), CPU)
+    assert fixture["refused"] == "" and "scale_ignored" not in fixture["trials"]["perturbed"]["cheats"]
