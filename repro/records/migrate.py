@@ -41,12 +41,19 @@ def _result(result: dict[str, Any]) -> dict[str, Any]:
         found["timing"] = renamed | {k: v for k, v in timing.items() if k != "launches_outlast_gate"}
     if isinstance(result["results"], list):
         found["results"] = [_without_host(entry) for entry in result["results"]]
-    if isinstance(telemetry := result.get("telemetry"), dict) and "cell" in (telemetry.get("windows") or ()):
-        windows = {"job" if name == "cell" else name: window for name, window in telemetry["windows"].items()}
-        found["telemetry"] = telemetry | {"windows": windows}
+    if isinstance(observed := result.get("telemetry"), dict):
+        found["telemetry"] = telemetry(observed)
     if isinstance(baselines := result.get("baselines"), dict):
         found["baselines"] = {name: _without_host(each) for name, each in baselines.items()}
     return found
+
+
+def telemetry(observed: dict[str, Any]) -> dict[str, Any]:
+    """Return the telemetry of a row of any kind in its current form."""
+    windows = observed.get("windows")
+    if not isinstance(windows, dict) or "cell" not in windows:
+        return observed
+    return observed | {"windows": {"job" if name == "cell" else name: window for name, window in windows.items()}}
 
 
 def _series(samples: Any) -> Any:

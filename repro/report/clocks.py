@@ -12,6 +12,7 @@ from typing import Any
 
 from repro.bundle.write import Bundle
 from repro.fingerprint import series, state
+from repro.records import migrate
 from repro.report import elements
 from repro.report.elements import Element
 from repro.report.sources import Source
@@ -69,7 +70,7 @@ def section(sources: list[Source]) -> Element:
 
 def _told(row: Row) -> dict[str, Any]:
     found = row["result"].get("telemetry")
-    return found if isinstance(found, dict) else {}
+    return migrate.telemetry(found) if isinstance(found, dict) else {}
 
 
 def _series(source: Source) -> tuple[list[Row], dict[str, list[str]]]:

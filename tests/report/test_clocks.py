@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,6 +45,14 @@ def built(*bundles: Bundle) -> dict[str, Any]:
     """A document as its JSON holds it."""
     found: dict[str, Any] = json.loads(jsonio.dumps(documents.build(list(bundles), config.ARTIFACTS_DIR)))
     return found
+
+
+def test_a_window_of_an_older_release_is_read_under_its_present_name() -> None:
+    """The window of a whole job was called `cell`; fixtures and untimed rows have no other."""
+    for name in ("cell", "job"):
+        told = {"telemetry": {"windows": {name: {"samples": 3}}}}
+        source = SimpleNamespace(done=[{"row": "L1_36", "result": told}])
+        assert clocks._windows(source) == [("L1_36", {"samples": 3}, False)]  # type: ignore[arg-type]
 
 
 # -- throttling -------------------------------------------------------------------------------------------------------
