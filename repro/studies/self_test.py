@@ -78,6 +78,8 @@ elif PROGRAM == "nvcc":
 NEEDS = {"cuda": "a GPU", "cpu": "--device cpu", "docker": "the docker engine", "local": "the local engine"}
 # Outcomes of a cheat whose output is right: with a GPU its time is known, without one it is not.
 NO_TIME, RIGHT = "no time bought", "right output, not timed"
+# Why a bundle keeps the hash of a case and not its text.
+SHIPPED = "a case of the self-test, which ships with repro"
 # A case with one of these expected reasons disturbs others, so it is timed alone.
 DISTURBING = {"background_work", "baseline_disturbed"}
 
@@ -266,7 +268,7 @@ def _row(group: list[Case], results: Path, engine: Engine, base: JudgeOptions) -
         how = options(first, engine, base)
         return evaluation.job(name, problem, submissions, results, engine, how)
 
-    return evaluation.row_for(name, build, columns)
+    return evaluation.row_for(name, build, columns, SHIPPED)
 
 
 def _size(case: Case, engine: Engine) -> str:
