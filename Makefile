@@ -44,12 +44,12 @@ AT_WORK = --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
 # What this job's environment must hold: the host of containers needs no torch.
 NEEDS = $(if $(filter docker,$(CHOSEN)),host,local)
 
-.PHONY: help setup image doctor fixtures run benchmark claims optimize report verify test test-all test-slow test-docker test-clock test-gpu check docs ptx clean requirements
+.PHONY: help setup image doctor fixtures run benchmark claims optimize searches report verify test test-all test-slow test-docker test-clock test-gpu check docs ptx clean requirements
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
 	@echo
-	@echo "targets    setup image doctor fixtures run benchmark claims optimize report verify test test-all test-gpu check docs clean requirements"
+	@echo "targets    setup image doctor fixtures run benchmark claims optimize searches report verify test test-all test-gpu check docs clean requirements"
 	@echo "variables  ENGINE=auto|docker|local GPUS=all|none|0,1 DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
 	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code|replay ARMS='baseline with_kb'"
 	@echo "           KB=local|leeroopedia|placebo MODE=problem|suite MODEL= JOBS=1 REPEATS=1"
@@ -131,6 +131,10 @@ claims: ready
 # A search from the input kernel of each of PROBLEMS, such as L1_36; without a key.
 optimize: ready $(VENV)/.search
 	$(foreach p,$(or $(PROBLEMS),L1_36),$(REPRO) optimize $(p) $(COMMON) $(ARGS) &&) true
+
+# Every search that the project publishes, resumable: OUT=folder ARGS="--published DIR --kernelbench DIR --at-once 8".
+searches: ready $(VENV)/.search
+	$(PY) tests/searches.py $(or $(OUT),searches) $(ARGS)
 
 report: setup
 	$(REPRO) report --results $(RESULTS)

@@ -32,6 +32,9 @@ TICK_S = 0.25
 # How long a stopped agent may take to end before the outcome is written without it. It is less than an engine waits
 # between SIGTERM and SIGKILL.
 PATIENCE_S = 16.0
+# The start of the command `repro` in a study without the search: equal in every arm.
+NO_OPTIMIZE = """if [ "$1" = optimize ]; then echo 'repro: optimize is off in this study' >&2; exit 1; fi
+"""
 
 
 class Runner(Protocol):
@@ -156,7 +159,8 @@ def prepare(chosen: Task) -> dict[str, str]:
     for each in (chosen.solutions, chosen.scratch, commands, results, chosen.folder / TRANSCRIPT):
         each.mkdir(parents=True, exist_ok=True)
     command = commands / "repro"
-    command.write_text(f'#!/bin/sh\nexec {shlex.join(config.COMMAND)} "$@"\n')
+    refusal = "" if chosen.optimize else NO_OPTIMIZE
+    command.write_text(f'#!/bin/sh\n{refusal}exec {shlex.join(config.COMMAND)} "$@"\n')
     command.chmod(0o755)
     fixtures = results / "fixtures"
     if not fixtures.is_symlink():

@@ -38,8 +38,9 @@ class Options:
 class Task:
     """The contents of agent.json.
 
-    relay_port: 0 for any free one. script: a recording in the folder, for the agent `replay`. socket: the gateway's.
-    isolation: `container`, or `processes` if the agent can reach the machine's network.
+    optimize: whether `repro optimize` may be used. relay_port: 0 for any free one. script: a recording in the folder,
+    for the agent `replay`. socket: the gateway's. isolation: `container`, or `processes` if the agent can reach the
+    machine's network. brief: a file in the folder whose text follows the prompt; studies have none.
     """
 
     folder: Path
@@ -51,6 +52,7 @@ class Task:
     size: str = "full"
     device: str = "cuda"
     mode: str = "problem"
+    optimize: bool = False
     budgets: dict[str, float | None] = field(default_factory=dict)
     knowledge: str = "none"
     relay_port: int = 8080
@@ -58,6 +60,7 @@ class Task:
     socket: str = "/gateway-sock/gw.sock"
     isolation: str = "container"
     script: str = "replay.jsonl"
+    brief: str = ""
     options: Options = field(default_factory=Options)
 
     @property
@@ -112,6 +115,13 @@ def evaluate_command(task: Task, file: str = "FILE", problem: str = "ID") -> str
     return shlex.join([*words, "--device", task.device, "--size", task.size])
 
 
+def optimize_command(task: Task, file: str = "FILE", problem: str = "ID") -> str:
+    """Return the command that searches a faster kernel from the agent's shell, within one call of it."""
+    minutes = max(1, int(task.options.bash_s / 60) - 2)
+    words = ["repro", "optimize", problem, "--from", file, "--trust", "dev", "--engine", "local"]
+    return shlex.join([*words, "--device", task.device, "--size", task.size, "--minutes", str(minutes)])
+
+
 def limits(budgets: dict[str, float | None]) -> str:
     """Return the budgets as a phrase, without that of knowledge calls, so that all arms read alike."""
     said = []
@@ -135,6 +145,11 @@ def prompt(task: Task) -> str:
         file = task.folder / "problems" / problem.path.name
         name = problem.name.replace("_", " ")
         entries.append(_text("problem.md", id=each, name=name, file=file, solution=solution).strip())
+    more = f"\n{(task.folder / task.brief).read_text()}" if task.brief else ""
+    return _whole(task, entries) + more
+
+
+def _whole(task: Task, entries: list[str]) -> str:
     return _text(
         "task.md",
         count="the problem" if len(entries) == 1 else f"each of the {len(entries)} problems",
@@ -144,6 +159,7 @@ def prompt(task: Task) -> str:
         problem_files=task.folder / "problems",
         docs=task.folder / "docs",
         device_note="" if task.device == "cuda" else DEVICE_NOTE,
+        optimize=_text("optimize.md", optimize=optimize_command(task)) if task.optimize else "",
         limits=limits(task.budgets),
     )
 

@@ -11,11 +11,12 @@ from typing import Any
 from repro import config
 from repro.cli.offline import Run, write_json
 from repro.engines import choose
-from repro.errors import UsageError
+from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
 from repro.system.screen import Column, Screen, shortest
 
-PROPOSERS = ("search", "inbox")
+PROPOSERS = ("search", "inbox", "anthropic", "claude-code")
+MODELS = ("anthropic", "claude-code")
 # Candidates screened a round: on the CPU each takes seconds in Triton's interpreter.
 SCREEN_GPU, SCREEN_CPU = 40, 6
 NOT_MEASURED = "times on the CPU are not a measurement"
@@ -49,11 +50,34 @@ def add(
         "--proposer", default="search", metavar="P,P", help=f"where candidates come from: {', '.join(PROPOSERS)}"
     )
     parser.add_argument("--inbox", type=Path, metavar="DIR", help="the folder in which candidates of `inbox` appear")
+    model = parser.add_argument_group("with a model: --proposer anthropic or claude-code")
+    model.add_argument("--model", default="", help=f"the model (default: {config.API_MODEL}, on Bedrock its own)")
+    model.add_argument(
+        "--upstream", default="anthropic", metavar="U", help="anthropic, bedrock, or replay:PATH, a script of replies"
+    )
+    model.add_argument("--base-url", default="", metavar="URL", help="the provider's address, if not the usual one")
+    model.add_argument("--usd", type=float, default=None, help="most money, by the price table")
+    model.add_argument("--tokens", type=int, default=None, help="most tokens, without reads from the prompt cache")
     parser.add_argument("--seed", type=int, default=0, help="seed of the search")
     parser.add_argument(
-        "--replay", type=Path, metavar="DIR", help="repeat the decisions of a run's folder, without judging anything"
+        "--ptx", action=argparse.BooleanOptionalAction, default=None,
+        help="compile the candidates of `search` before they are judged, and drop those with the PTX of a known one "
+        "(default: on a GPU)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--replay",
+        type=Path,
+        metavar="RUN",
+        help="repeat the decisions of a run's folder or archive, without judging anything",
     )
     parser.add_argument("--trust", choices=("audited", "dev"), default="audited", help="as of `repro evaluate`")
+    parser.add_argument(
+        "--compare", type=Path, metavar="DIR",
+        help="put the rounds of a folder in the published layout beside those of this run",
+    )  # fmt: skip
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="write the tree of candidates: .html is a page, .svg its figure"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every program with its verdict as JSON")
     common(parser)
 
@@ -62,38 +86,62 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 0 whether or not a faster kernel was found."""
     from repro.optimize import runner
     from repro.optimize.kernel_source import sha256
-    from repro.optimize.proposers.base import Proposer
-    from repro.optimize.proposers.replay import Recorded
     from repro.optimize.state import Options
 
     if args.replay is not None:
-        options, kernel = runner.recorded(args.replay)
-        spec = options.problem if args.problem is None else args.problem
-        problem = _problem(spec, options.size, options.dtype)
-        told: list[Proposer] = [Recorded(name) for name in options.proposers]
-        finished = runner.optimize(problem, kernel, options, told, args.results, None, progress, replay=args.replay)
-        return _conclude(finished, args)
+        with runner.unpacked(args.replay) as run:
+            return _replay(args, run, progress)
     _check(args)
     names = tuple(args.proposer.split(","))
-    proposers = [_proposer(name, args) for name in names]
+    if "inbox" in names and not args.inbox.is_dir():
+        raise UsageError(f"no such folder: {args.inbox}", "--inbox names the folder in which candidates appear")
+    model = _model(args) if set(names) & set(MODELS) else ""
     kernel = runner.read_kernel(args.kernel or _shipped(args.problem))
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
     engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say)
     size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
+    if "claude-code" in names and (kernel.entry != "ModelNew" or args.problem.endswith(".py")):
+        raise UsageError("claude-code needs a kernel with ModelNew, and a shipped problem", "", "Choose anthropic.")
     if engine.device == "cpu":
         progress.say(f"no GPU: small shapes in Triton's interpreter; correctness is real, {NOT_MEASURED}")
     problem = _problem(args.problem, size, dtype)
+    args.ptx = engine.device == "cuda" if args.ptx is None else args.ptx
     screen = args.screen or (SCREEN_GPU if engine.device == "cuda" else SCREEN_CPU)
     options = Options(
         problem.key if not args.problem.endswith(".py") else args.problem, size, problem.dtype, engine.device,
         sha256(kernel.source.decode()), names, args.rounds, args.beam, args.directions, screen, args.finalists,
-        args.minutes, args.patience, args.seed,
+        args.minutes, args.patience, args.seed, model, args.usd, args.tokens, args.ptx,
     )  # fmt: skip
     with progress.live():
         finished = runner.optimize(
-            problem, kernel, options, proposers, args.results, engine, progress, resume=args.resume, trust=args.trust
+            problem,
+            kernel,
+            options,
+            lambda folder: [_proposer(name, args, problem, model, folder, progress) for name in names],
+            args.results,
+            engine,
+            progress,
+            resume=args.resume,
+            trust=args.trust,
         )
     return _conclude(finished, args)
+
+
+def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
+    """Repeat a recorded run's decisions."""
+    from repro.optimize import runner
+    from repro.optimize.proposers.base import Proposer
+    from repro.optimize.proposers.replay import Recorded
+
+    options, kernel = runner.recorded(run)
+    problem = _problem(options.problem if args.problem is None else args.problem, options.size, options.dtype)
+
+    def recorded(folder: Path) -> list[Proposer]:
+        return [Recorded(name) for name in options.proposers]
+
+    return _conclude(
+        runner.optimize(problem, kernel, options, recorded, args.results, None, progress, replay=run), args
+    )
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -112,10 +160,31 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("the proposer inbox and --inbox DIR need each other")
 
 
-def _proposer(name: str, args: argparse.Namespace) -> Any:
+def _model(args: argparse.Namespace) -> str:
+    """Return the model's name. Raises UsageError, PrerequisiteError if its key is missing."""
+    from repro.optimize.calls import KEYS, Upstream
+
+    kind = Upstream.of(args.upstream).kind
+    if kind in KEYS and not config.secret(KEYS[kind]):
+        raise PrerequisiteError(f"the upstream {kind} needs a key", f"{KEYS[kind]} is not set", "Set it, or choose "
+                                "--proposer search, which needs no key.")  # fmt: skip
+    return str(args.model) or config.model(bedrock=kind == "bedrock")
+
+
+def _proposer(name: str, args: argparse.Namespace, problem: Any, model: str, folder: Path, progress: Progress) -> Any:
     from repro.optimize.proposers.inbox import Inbox
     from repro.optimize.proposers.search import Search
 
+    if name in MODELS:
+        from repro.optimize.calls import Calls, Upstream
+        from repro.optimize.proposers.model import Model
+        from repro.optimize.proposers.sitting import Sitting
+
+        calls = Calls(folder, model, Upstream.of(args.upstream, args.base_url), args.usd, args.tokens)
+        if name == "anthropic":
+            return Model(problem, calls)
+        engine = choose("local", gpus="none", device="cpu", say=progress.say)
+        return Sitting(problem, calls, args.results, engine, progress)
     return Inbox(args.inbox) if name == "inbox" else Search()
 
 
@@ -160,6 +229,8 @@ def _conclude(finished: Any, args: argparse.Namespace) -> int:
         screen.line(
             f"confirmed in fresh processes: {verdict}" + (f", {ratio['ratio']:.2f}x the input" if ratio else "")
         )
+    if args.compare is not None:
+        _beside(screen, finished, args.compare)
     facts = {
         "schema_version": 1, "folder": str(finished.folder), "stopped": finished.stopped, "best": state.best,
         "measurement": finished.measured, "options": vars(state.options), "confirmed": finished.confirmed,
@@ -167,8 +238,30 @@ def _conclude(finished: Any, args: argparse.Namespace) -> int:
         "diagnoses": {name: asdict(each) for name, each in state.diagnoses.items()},
     }  # fmt: skip
     write_json(args.json, facts)
+    if args.report is not None:
+        from repro.report import search
+
+        search.write(finished, args.report)
     best = state.programs[state.best]
     found = f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
     stamp = "" if finished.measured else NOT_MEASURED
     screen.last(found, stamp, finished.stopped, shortest(finished.exported or finished.folder))
     return 0
+
+
+def _beside(screen: Screen, finished: Any, root: Path) -> None:
+    """Print the rounds of a published folder beside this run's. Their times are the folder's own, not measured here."""
+    from repro.optimize import export
+
+    theirs = {row["round"]: row for row in export.compare(root)}
+    own = export.running_best(finished.state)
+    columns = (Column("round", whole=True), Column("published ms", whole=True), Column("published best", whole=True),
+               Column("our best ms", whole=True))  # fmt: skip
+
+    def told(value: float | None) -> str:
+        return "" if value is None else f"{value:.4g}"
+
+    rows = [[str(n), told(theirs.get(n, {}).get("time_ms")), told(theirs.get(n, {}).get("running_best_ms")),
+             told(own.get(n))] for n in sorted({*theirs, *own})]  # fmt: skip
+    screen.table(columns, rows)
+    screen.line(f"published: times that {root.name} states, of its own machine and protocol")

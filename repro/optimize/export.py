@@ -11,6 +11,8 @@ from typing import Any
 
 from repro.artifacts import layout
 from repro.artifacts.layout import KERNEL, KERNELS, PROFILES, ROUND_FILES, TIMES, TRACE
+from repro.errors import UsageError
+from repro.optimize import calls
 from repro.optimize.state import INPUT, Program, State
 from repro.system import jsonio
 
@@ -90,6 +92,8 @@ def _round(state: State, chosen: Program, counters: dict[str, Any] | None) -> tu
         "root_causes": [],
         "recommended_fixes": [{"fix": chosen.strategy, "rationale": chosen.why, "knobs": chosen.params}],
     }]  # fmt: skip
+    if told := chosen.transcript.get("bottleneck_response.txt"):
+        strategy = calls.DIRECTIONS.dump_python(calls.parsed(told, calls.DIRECTIONS))
     files = {
         TIMES: jsonio.render(times), KERNEL: state.source(chosen.id).encode(), "strategy.json": jsonio.render(strategy),
     }  # fmt: skip
@@ -111,10 +115,28 @@ def _metrics(totals: dict[str, Any]) -> dict[str, float]:
 
 
 def compare(root: Path) -> list[dict[str, Any]]:
-    """Read a folder in the published layout; return round, time (ms) and running best, for a comparison with a run."""
+    """Read a folder in the published layout; return round, time (ms) and running best, for a comparison with a run.
+
+    Raises UsageError if it is no folder with rounds.
+    """
     from repro.artifacts import trace
 
     artifact = layout.Artifact(root)
     own = trace.times(artifact)
+    if not own:
+        raise UsageError(f"{root} holds no rounds", "there is no optimization_trace with times in it")
     best = trace.running_best(own)
     return [{"round": n, "time_ms": own[n], "running_best_ms": best[n]} for n in sorted(own)]
+
+
+def running_best(state: State) -> dict[int, float]:
+    """Return round -> time (ms) of the fastest accepted program up to it; round 0 is the input kernel."""
+    found: dict[int, float] = {}
+    best: float | None = None
+    for number in range(state.round + 1):
+        some = [p.time_ms for p in state.programs.values() if p.round == number and p.time_ms
+                and (p.accepted or p.id == INPUT)]  # fmt: skip
+        best = min([*some, *([best] if best is not None else [])], default=None)
+        if best is not None:
+            found[number] = best
+    return found

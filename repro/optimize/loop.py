@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from repro.optimize import judging, rewrites, roofline
+from repro.optimize import compiled, judging, rewrites, roofline
 from repro.optimize.journal import SCHEMA_VERSION, Journal
 from repro.optimize.judging import Judge
 from repro.optimize.kernel_source import KernelSource, NotApplicable, ast_hash, refusal, sha256
@@ -22,6 +22,11 @@ from repro.studies.evaluation import Submission
 POLL_S = 1.0
 # A bound on one request for candidates: between two, screening results reach the proposers.
 ASKED = 10
+# What a proposer with a model adds to the journal: money and tokens, its calls, and why it gave no more.
+MODELLED = ("spent", "calls", "reflexions", "failed")
+MODELS = {"anthropic", "claude-code"}
+# Compiled for this architecture where the machine has no GPU.
+DEFAULT_ARCH = 90
 # Labels of a source that lets torch do the work. A candidate may have those of the input kernel, and no others.
 FOREIGN = {"no_custom_kernel", "torch_fallback", "torch_compile", "exception_fallback", "inherits_model"}
 
@@ -65,7 +70,7 @@ class Search:
         self._source, self._entry, self._without_gain = source, entry, 0
         self._latest: dict[str, Any] = {"programs": {}}
         self._foreign: set[str] = set()
-        self._exhausted, self.stopped = False, ""
+        self._exhausted, self.stopped, self._failed = False, "", ""
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
@@ -153,12 +158,12 @@ class Search:
         if self._late():
             return f"the time is used up: {options.minutes:g} min"
         for name, limit in (("usd", options.usd), ("tokens", options.tokens)):
-            if limit is not None and self.state.spent[name] >= limit and options.proposers == ("anthropic",):
+            if limit is not None and self.state.spent[name] >= limit and set(options.proposers) <= MODELS:
                 return f"the budget of {limit:g} {name} is used up"
         if self.state.round >= options.rounds:
             return f"{options.rounds} rounds are done"
         if self._exhausted:
-            return "nothing is left to expand"
+            return "nothing is left to expand" + (f" ({self._failed})" if self._failed else "")
         if self._without_gain >= options.patience:
             return f"no gain in {options.patience} rounds"
         return ""
@@ -197,7 +202,8 @@ class Search:
             self.view.step(f"round {self.state.round}: {proposer.name} proposes")
             made = proposer.propose(self.state, count)
             kept = [vars(p) | {"source": self.journal.keep(p.source)} for p in made]
-            return {"proposals": kept, "spent": getattr(proposer, "spent", {})}
+            more = {name: getattr(proposer, name) for name in MODELLED if hasattr(proposer, name)}
+            return {"proposals": kept, "spent": {}} | more
 
         if count <= 0:
             return []
@@ -205,6 +211,9 @@ class Search:
         told = self.journal.effect("proposed", request, perform)
         for name, value in told["spent"].items():
             self.state.spent[name] = value
+        for name, text in told.get("reflexions", {}).items():
+            self.state.programs[name].transcript["reflexion.txt"] = text
+        self._failed = told.get("failed") or self._failed
         return [
             self._add(Proposal(**(p | {"source": self.journal.kernel(p["source"])})), proposer.name)
             for p in told["proposals"]
@@ -219,7 +228,7 @@ class Search:
         program = Program(
             name or f"r{state.round}.c{number:02d}", address, tree, proposal.entry, proposal.parent or None, proposer,
             proposal.strategy, proposal.kind, proposal.params, proposal.why, state.round,
-            transcript=proposal.transcript,
+            transcript=proposal.transcript, mends=proposal.mends,
         )  # fmt: skip
         if twin is not None:
             program.verdict, program.reason = DUPLICATE, f"the same program as {twin.id}"
@@ -262,7 +271,7 @@ class Search:
     def _screen(self, batch: list[Program]) -> None:
         """Check candidates, compare exact ones with their parents, and time the rest beside their parents, quickly."""
         state = self.state
-        new = [p for p in batch if p.verdict not in (DUPLICATE, REFUSED)]
+        new = self._distinct([p for p in batch if p.verdict not in (DUPLICATE, REFUSED)])
         by_parent: dict[str, list[Program]] = {}
         for program in new:
             by_parent.setdefault(program.parent or INPUT, []).append(program)
@@ -284,6 +293,33 @@ class Search:
                     found = judging.ratio(contest, name, program.id)
                     program.quick = found["ratio"] if found else None
                     self._timed(program, contest)
+
+    def _distinct(self, programs: list[Program]) -> list[Program]:
+        """Return the programs whose PTX no other has. Those that `search` made are compiled without the GPU."""
+        state, options = self.state, self.state.options
+        values = (self.fingerprint or {}).get("values", {})
+        capability = str((values.get("compute_capability") or {}).get("value") or "")
+        if not options.ptx or not programs:
+            return programs
+        arch = int(capability.replace(".", "") or DEFAULT_ARCH)
+        ours = {p.id: p for p in [state.programs[INPUT], *programs] if p.proposer in ("", "search") and not p.ptx}
+
+        def perform() -> dict[str, Any]:
+            self.view.step(f"round {state.round}: compiling {len(ours)} candidates")
+            sources = {name: state.source(name) for name in ours}
+            return compiled.compile_all(options.problem, options.size, options.dtype, arch, sources)
+
+        request = {"arch": arch, "programs": {name: p.address for name, p in ours.items()}}
+        told = self.journal.effect("compiled", request, perform) if ours else {}
+        for name, program in ours.items():
+            found = told.get(name, {})
+            twin = next((p for p in state.programs.values() if p.ptx and p.ptx == found.get("ptx")), None)
+            program.ptx = found.get("ptx", "")
+            known = [k["occupancy"] for k in found.get("kernels", []) if k["occupancy"] is not None]
+            program.occupancy = min(known, default=None)
+            if twin is not None and program.id != INPUT:
+                program.verdict, program.reason = DUPLICATE, f"the same PTX as {twin.id}"
+        return [p for p in programs if p.verdict != DUPLICATE]
 
     def _timed(self, program: Program, contest: dict[str, Any]) -> None:
         """Take a program's time and what timing found wrong with it."""
@@ -351,7 +387,9 @@ class Search:
     def _diagnose(self, program: Program) -> roofline.Diagnosis:
         counters = self._counters if program.id == INPUT else None
         dtype = self.state.options.dtype
-        return roofline.diagnose(self._work, dtype, program.time_ms, program.floor_ms, self.ceilings, counters)
+        return roofline.diagnose(
+            self._work, dtype, program.time_ms, program.floor_ms, self.ceilings, counters, program.occupancy
+        )
 
     def _stamp(self) -> str:
         return "" if self.measured else " (not a measurement)"

@@ -1,6 +1,7 @@
 """The catalogue of rewrites: each takes a kernel's source, finds where it fits, and returns another source.
 
-kind E: every output keeps its bits, which the loop checks before it times the result; R: sums have another order.
+kind E: every output keeps its bits, which the loop checks before it times the result; R: sums have another order; P:
+arithmetic of another precision.
 A rewrite that is right for some shapes only keeps the original kernel beside the new one and chooses at the launch, so
 that other shapes still pass. Names and numbers (T0 to T20) are those of docs/optimise.md.
 """
@@ -11,6 +12,8 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from repro.optimize import rewrites_tiles
+from repro.optimize.guards import chosen, copied, each, first_statement, guarded
 from repro.optimize.kernel_source import (
     MEMORY,
     Edit,
@@ -30,7 +33,7 @@ from repro.optimize.kernel_source import (
 )
 from repro.optimize.knobs import append_arguments
 
-EXACT, REASSOCIATES = "E", "R"
+EXACT, REASSOCIATES, PRECISION = "E", "R", "P"
 # Offsets up to here fit into 32 bits with a block's overshoot.
 SMALL_ELEMENTS = 2**31 - 2**20
 # A register tile of more rows would spill.
@@ -47,40 +50,6 @@ class Rewrite:
     helps: tuple[str, ...]
     apply: Callable[[KernelSource], str]
     what: str
-
-
-def _each(source: KernelSource, change: Callable[[KernelSource, str], str]) -> str:
-    """Apply a change to every kernel with a launch that it fits. Raises NotApplicable if it fits none."""
-    text, why = source.text, "there is no kernel"
-    for name in [launch.kernel for launch in source.launches]:
-        try:
-            text = change(KernelSource(text), name)
-        except NotApplicable as error:
-            why = str(error)
-    if text == source.text:
-        raise NotApplicable(why)
-    return text
-
-
-def _guarded(source: KernelSource, kernel: str, suffix: str, edits: list[Edit], guard: str, more: str = "") -> str:
-    """Return the source with an edited copy of a kernel, launched where a guard holds, and else the original.
-
-    more: further arguments of the launch, which the copy alone must not need.
-    """
-    launch, function = source.only_launch(kernel), source.kernels[kernel]
-    decorator = min(function.decorator_list, key=source.start)
-    begin, end = source.start(decorator) - 1, source.end(function)  # the decorator's `@`
-    copy = KernelSource(source.text).apply(edits).encode()
-    length = end - begin + len(copy) - len(source.text.encode())
-    new = source.fresh(f"{kernel}_{suffix}")
-    text = copy[begin : begin + length].decode().replace(f"def {kernel}(", f"def {new}(", 1)
-    placed = [
-        Edit(end, end, f"\n\n\n{text}"),
-        source.replace(launch.callee, f"({new} if {guard} else {kernel})"),
-    ]
-    if more:
-        placed.append(append_arguments(source, launch, more))
-    return source.apply(placed)
 
 
 # -- T0 ---------------------------------------------------------------------------------------------------------------
@@ -140,7 +109,7 @@ def _cache_hints(source: KernelSource) -> str:
 
 
 def _no_masks(source: KernelSource) -> str:
-    return _each(source, _no_masks_of)
+    return each(source, _no_masks_of)
 
 
 def _no_masks_of(source: KernelSource, name: str) -> str:
@@ -168,7 +137,7 @@ def _no_masks_of(source: KernelSource, name: str) -> str:
                 edits.append(source.replace(keyword.value, " & ".join(kept)))
     if not edits:
         raise NotApplicable("no mask is of a size that the grid or a loop covers exactly")
-    return _guarded(source, name, "whole", edits, " and ".join(dict.fromkeys(guards)))
+    return guarded(source, name, "whole", edits, " and ".join(dict.fromkeys(guards)))
 
 
 def _removed(source: KernelSource, keyword: ast.keyword) -> Edit:
@@ -297,7 +266,7 @@ def _is_size(kernel: Function, name: str) -> bool:
 
 
 def _small_offsets(source: KernelSource) -> str:
-    return _each(source, _small_offsets_of)
+    return each(source, _small_offsets_of)
 
 
 def _small_offsets_of(source: KernelSource, name: str) -> str:
@@ -318,7 +287,7 @@ def _small_offsets_of(source: KernelSource, name: str) -> str:
         raise NotApplicable("a tensor of the launch is not known")
     sizes = ", ".join(f"{_operand(tensor)}.numel()" for tensor in tensors if tensor)
     largest = f"max({sizes})" if len(tensors) > 1 else sizes
-    return _guarded(source, name, "int32", edits, f"{largest} <= {SMALL_ELEMENTS}")
+    return guarded(source, name, "int32", edits, f"{largest} <= {SMALL_ELEMENTS}")
 
 
 def _operand(text: str) -> str:
@@ -342,7 +311,7 @@ def _several_blocks(source: KernelSource) -> str:
         loop = [f"for turn in range(0, {turns}):", f"    program = tl.program_id(0) * {turns} + turn"]
         return _looped(source, name, loop, programs, f"{turns}: tl.constexpr", "triton.cdiv({first}, 4)", f"{turns}=4")
 
-    return _each(source, change)
+    return each(source, change)
 
 
 def _persistent(source: KernelSource) -> str:
@@ -364,7 +333,7 @@ def _persistent(source: KernelSource) -> str:
         )
         return _looped(source, name, loop, programs, "", "min({first}, " + units + ")", "")
 
-    return _each(source, change)
+    return each(source, change)
 
 
 def _looped(
@@ -382,10 +351,10 @@ def _looped(
         raise NotApplicable("the kernel changes a parameter, which a second block would see")
     if any(isinstance(node, ast.Return) for node in ast.walk(kernel)):
         raise NotApplicable("the kernel returns early")
-    if _chosen(launch):
+    if chosen(launch):
         raise NotApplicable("the launch chooses between kernels")
     parts, body = source.grid_parts(launch), body_of(kernel)
-    first = _first_statement(source, body[0])
+    first = first_statement(source, body[0])
     moved = KernelSource(source.text).apply([source.replace(call, "program") for call in ids]).encode()
     grown = len(moved) - len(source.text.encode())
     block = moved[first : source.end(kernel) + grown].decode()
@@ -409,23 +378,14 @@ def _defaults(kernel: Function) -> bool:
     return bool(kernel.args.defaults or kernel.args.kwonlyargs)
 
 
-def _chosen(launch: Launch) -> bool:
-    return isinstance(launch.call.func, ast.Subscript) and isinstance(launch.call.func.value, ast.IfExp)
-
-
-def _first_statement(source: KernelSource, statement: ast.stmt) -> int:
-    """Return where the line of a kernel's first statement begins, so that its indentation moves with it."""
-    return source.text.encode().rfind(b"\n", 0, source.start(statement)) + 1
-
-
 def _flattened(source: KernelSource) -> str:
     """The first two grid dimensions become one, with the second one fastest."""
-    return _each(source, _flattened_of)
+    return each(source, _flattened_of)
 
 
 def _flattened_of(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
-    if _chosen(launch) or calls(kernel, "num_programs") or _defaults(kernel):
+    if chosen(launch) or calls(kernel, "num_programs") or _defaults(kernel):
         raise NotApplicable("the launch chooses between kernels, or the kernel asks for its grid")
     parts = source.grid_parts(launch)
     zero, one, two = (_programs(source, kernel, axis) for axis in range(3))
@@ -487,7 +447,7 @@ def _unroll_factor(source: KernelSource) -> str:
 
 def _vector_accumulator(source: KernelSource) -> str:
     """`acc += tl.sum(...)` in a loop becomes a sum of vectors that is reduced once, after the loop."""
-    return _each(source, _vector_accumulator_of)
+    return each(source, _vector_accumulator_of)
 
 
 def _vector_accumulator_of(source: KernelSource, name: str) -> str:
@@ -533,7 +493,7 @@ def _widened(
 
 def _register_tile(source: KernelSource) -> str:
     """Two loops over the same rows become one tile of all rows, which is read once and stays in registers."""
-    return _each(source, _register_tile_of)
+    return each(source, _register_tile_of)
 
 
 def _register_tile_of(source: KernelSource, name: str) -> str:
@@ -550,7 +510,7 @@ def _register_tile_of(source: KernelSource, name: str) -> str:
             count = source.argument(launch, rows)
         case _:
             count = None
-    if count is None or _chosen(launch) or any(isinstance(n, ast.For) for n in ast.walk(ast.Module(first.body, []))):
+    if count is None or chosen(launch) or any(isinstance(n, ast.For) for n in ast.walk(ast.Module(first.body, []))):
         raise NotApplicable("the loops do not count the rows of one argument")
     row, tile = ast.unparse(first.target), source.fresh("TILE")
     loads = [c for c in calls(first, "load")]
@@ -572,22 +532,11 @@ def _register_tile_of(source: KernelSource, name: str) -> str:
     lines += [between.strip("\n").rstrip()]
     lines += _tiled(source, second, inside, repeated[1])
     text = "\n".join(lines)
-    begin = _first_statement(source, first)
+    begin = first_statement(source, first)
     edits = [Edit(begin, source.end(second), text)]
     last = kernel.args.args[-1]
     edits.append(Edit(source.end(last), source.end(last), f", {tile}: tl.constexpr"))
-    return _copied(source, name, "tile", edits, f"({count}) <= {MOST_ROWS}", f"{tile}=triton.next_power_of_2({count})")
-
-
-def _copied(source: KernelSource, name: str, suffix: str, edits: list[Edit], guard: str, more: str) -> str:
-    """Like `_guarded`, for a copy with a parameter that the original lacks: the original gets it too, unused."""
-    kernel = source.kernels[name]
-    parameter = edits[-1]
-    text = _guarded(source, name, suffix, edits, guard, more)
-    position = parameter.start - source.start(kernel)
-    changed = KernelSource(text)
-    at = changed.start(changed.kernels[name]) + position
-    return changed.apply([Edit(at, at, parameter.text)])
+    return copied(source, name, "tile", edits, f"({count}) <= {MOST_ROWS}", f"{tile}=triton.next_power_of_2({count})")
 
 
 def _holder(loop: ast.For, load: ast.Call) -> tuple[str, ast.Assign] | None:
@@ -655,6 +604,19 @@ CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T16", "register_tile", REASSOCIATES, ("memory",), _register_tile, "two passes over memory become one"),
     Rewrite("T17", "vector_accumulator", REASSOCIATES, ("latency", "memory"), _vector_accumulator,
             "vectors are added up, and reduced once"),
+    Rewrite("T4", "split_reduction", REASSOCIATES, ("latency",), rewrites_tiles.split_reduction,
+            "a reduction shared by several programs, without atomics"),
+    Rewrite("T7", "grouped_order", EXACT, ("memory", "latency"), rewrites_tiles.grouped_order,
+            "tiles of a product in groups"),
+    Rewrite("T13", "packed_weight", EXACT, ("latency", "memory"), rewrites_tiles.packed_weight,
+            "weights transposed so that lanes are neighbours"),
+    Rewrite("T15", "hoisted", EXACT, ("compute",), rewrites_tiles.hoisted, "what does not vary, before its loop"),
+    Rewrite("T18", "descriptors", EXACT, ("memory",), rewrites_tiles.descriptors, "tiles through tensor descriptors"),
+    Rewrite("T19", "dot_tf32x3", PRECISION, ("compute",), rewrites_tiles.dot_precision("tf32x3"),
+            "products of three TF32 products"),
+    Rewrite("T19", "dot_tf32", PRECISION, ("compute",), rewrites_tiles.dot_precision("tf32"), "products in TF32"),
+    Rewrite("T19", "exp2", PRECISION, ("compute",), rewrites_tiles.exp2, "exp2 in place of exp"),
+    Rewrite("T20", "skipped", EXACT, ("latency", "compute"), rewrites_tiles.skipped, "products of empty tiles skipped"),
 )  # fmt: skip
 BY_NAME = {rewrite.name: rewrite for rewrite in CATALOGUE}
 

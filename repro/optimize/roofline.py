@@ -32,6 +32,7 @@ class Diagnosis:
     tensor: float | None = None
     floor_ms: float | None = None
     floor_fraction: float | None = None
+    occupancy: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields."""
@@ -43,6 +44,7 @@ class Diagnosis:
                   (("DRAM", self.dram), ("L1", self.l1), ("L2", self.l2), ("SM", self.sm), ("tensor", self.tensor))
                   if value is not None]  # fmt: skip
         floor = [f"{self.floor_fraction:.0%} of the floor"] if self.floor_fraction is not None else []
+        floor += [f"occupancy {self.occupancy:.0%}, computed"] if self.occupancy is not None else []
         return f"{self.bound} ({', '.join([*shares, *floor, self.source])})"
 
 
@@ -53,6 +55,7 @@ def diagnose(
     floor_ms: float | None,
     ceilings: Mapping[str, Any] | None,
     counters: Mapping[str, Any] | None = None,
+    occupancy: float | None = None,
 ) -> Diagnosis:
     """Return what bounds a program of this time. counters: totals of `counters.measure`, in per cent."""
     fraction = floor_ms / time_ms if floor_ms and time_ms else None
@@ -63,14 +66,21 @@ def diagnose(
             bound = "memory"
         else:
             bound = "compute" if max(share.get("sm", 0.0), share.get("l1", 0.0)) >= HELD else "latency"
-        return Diagnosis(bound, "hardware counters", **share, floor_ms=floor_ms, floor_fraction=fraction)
+        return Diagnosis(bound, "hardware counters", **share, floor_ms=floor_ms, floor_fraction=fraction,
+                         occupancy=occupancy)  # fmt: skip
     if work is None or not time_ms or not ceilings:
         why = "no GPU" if not ceilings else "the problem's work at this size is unknown"
-        return Diagnosis("unknown", why, floor_ms=floor_ms, floor_fraction=fraction)
+        return Diagnosis("unknown", why, floor_ms=floor_ms, floor_fraction=fraction, occupancy=occupancy)
     moved = (work.read_elements + work.written_elements) * ITEMSIZE[dtype]
     dram = moved / time_ms / 1e9 / float(ceilings["copy_tb_s"])
     arithmetic = work.flop / time_ms / 1e9 / float(ceilings[FLOP_RATE[dtype]])
     bound = "memory" if dram >= HELD else "compute" if arithmetic >= HELD else "latency"
     return Diagnosis(
-        bound, "computed, no counters", dram=dram, sm=arithmetic, floor_ms=floor_ms, floor_fraction=fraction
+        bound,
+        "computed, no counters",
+        dram=dram,
+        sm=arithmetic,
+        floor_ms=floor_ms,
+        floor_fraction=fraction,
+        occupancy=occupancy,
     )

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
+import lzma
 import re
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +29,11 @@ from repro.problems.catalogue import Problem
 from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
+from repro.system import jsonio
 
 BEST = "best.py"
+# What an archive says of the machine.
+SHARED = ("gpu_name", "compute_capability", "driver", "cuda_runtime", "torch", "triton", "python", "repro")
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ def optimize(
     problem: Problem,
     kernel: Submission,
     options: Options,
-    proposers: list[Proposer],
+    make: Callable[[Path], list[Proposer]],
     results: Path,
     engine: Engine | None,
     progress: Progress,
@@ -77,11 +86,12 @@ def optimize(
 ) -> Finished:
     """Search from a kernel, confirm the winner in fresh processes, and export the run.
 
-    engine: None for a replay, which asks for nothing. Raises ReproError.
+    make: returns the proposers of a run's folder. engine: None for a replay, which asks for nothing. Raises ReproError.
     """
     record = _journal(problem, options, results, resume=resume, replay=replay)
     progress.say(f"journal: {record.folder}")
     source = kernel.source.decode()
+    proposers = make(record.folder)
     judge = bench.EngineJudge(problem, results, engine, progress, trust=trust) if engine is not None else None
 
     def asked() -> bench.EngineJudge:
@@ -101,6 +111,8 @@ def optimize(
     finally:
         if judge is not None:
             judge.close()
+        for proposer in proposers:
+            proposer.close()
     best = state.programs[state.best]
     confirmed = None
     if best.id != INPUT:
@@ -156,6 +168,46 @@ def _journal(problem: Problem, options: Options, results: Path, *, resume: bool,
         f for n in range(1, 1000) if not (f := base if n == 1 else base.with_name(f"{base.name}-{n}")).exists()
     )
     return Journal.replay(replay, folder) if replay is not None else Journal.new(folder)
+
+
+@contextlib.contextmanager
+def unpacked(run: Path) -> Iterator[Path]:
+    """Yield the folder of a recorded run: itself, or what its archive holds. Raises BundleError."""
+    if run.is_dir():
+        yield run
+        return
+    with tempfile.TemporaryDirectory(prefix="repro-journal-") as folder:
+        try:
+            with tarfile.open(run) as archive:
+                archive.extractall(folder, filter="data")
+        except (OSError, tarfile.TarError) as error:
+            raise BundleError(f"{run} holds no recorded run", str(error)) from None
+        yield Path(folder)
+
+
+def pack(run: Path, archive: Path) -> None:
+    """Write the journal of a run and its kernels to an archive, the same bytes for the same run.
+
+    Of the machine's fingerprint it keeps SHARED alone.
+    """
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for file in (run / journal.FILE, *sorted((run / journal.KERNELS).glob("*.py"))):
+            info = tarfile.TarInfo(str(file.relative_to(run)))
+            content = _shared(file) if file.name == journal.FILE else file.read_bytes()
+            info.size, info.mode = len(content), 0o644
+            tar.addfile(info, io.BytesIO(content))
+    jsonio.replace(archive, lzma.compress(stream.getvalue(), preset=9))
+
+
+def _shared(file: Path) -> bytes:
+    lines = jsonio.lines(file)
+    for line in lines:
+        if line["kind"] == "opened" and line["result"].get("fingerprint"):
+            values = line["result"]["fingerprint"].get("values", {})
+            kept = {name: {"value": values[name]["value"]} for name in SHARED if name in values}
+            line["result"]["fingerprint"] = {"values": kept}
+    return "".join(jsonio.dumps(line) + "\n" for line in lines).encode()
 
 
 def started(folder: Path) -> dict[str, Any]:

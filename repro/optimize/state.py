@@ -18,7 +18,8 @@ class Options:
 
     problem: key, such as `L1_36@bf16`; kernel: address of the input kernel; rounds, beam (programs that are expanded),
     directions (rewrites tried of each in a round), screen (candidates judged quickly in a round), finalists (judged in
-    full); minutes, usd and tokens: budgets, None without a limit; patience: rounds without a gain after which it ends.
+    full); minutes, usd and tokens: budgets, None without a limit; patience: rounds without a gain after which it
+    ends; ptx: compile candidates of `search` first, and drop those with a known one's PTX.
     """
 
     problem: str
@@ -38,6 +39,7 @@ class Options:
     model: str = ""
     usd: float | None = None
     tokens: int | None = None
+    ptx: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Proposal:
     """A candidate as a proposer gives it.
 
     kind: E if it must keep every bit of its parent's outputs, else R or P. params: knobs that were turned. transcript:
-    file name of the published layout -> text of a prompt or reply that led to it.
+    file name of the published layout -> text of a prompt or reply that led to it. mends: the failed candidate of which
+    it is a repair.
     """
 
     source: str
@@ -56,6 +59,7 @@ class Proposal:
     params: dict[str, int] = field(default_factory=dict)
     why: str = ""
     transcript: dict[str, str] = field(default_factory=dict)
+    mends: str = ""
 
 
 @dataclass
@@ -87,6 +91,9 @@ class Program:
     floor_ms: float | None = None
     accepted: bool = False
     transcript: dict[str, str] = field(default_factory=dict)
+    mends: str = ""
+    ptx: str = ""
+    occupancy: float | None = None
 
     @property
     def correct(self) -> bool:

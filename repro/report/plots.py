@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from repro.artifacts import figure as traces
-from repro.report import cells, timeline
+from repro.report import cells, search_tree, timeline
 from repro.report.palette import BAND, COLOURS, GRID, INK, PAPER, VARIABLES
 
 if TYPE_CHECKING:
@@ -53,14 +53,16 @@ def svg(figure: dict[str, Any]) -> str:
             r" d=\"[^\"]+\"", lambda path: re.sub(r"(\.\d\d)\d+|\s*\n", r"\1", path[0]), text
         )  # half of its size
     else:
-        draw = {"forest": _forest, "bars": _bars, "roofline": _roofline}[figure["kind"]]
+        draw = {"forest": _forest, "bars": _bars, "roofline": _roofline, "search": search_tree.draw}[figure["kind"]]
         text = _drawn(figure, lambda drawn: _axes(drawn, figure, draw), _height_in(figure))
+    if figure["kind"] == "search":
+        text = search_tree.titled(text, data)
     return _embedded(text, figure)
 
 
 def _height_in(figure: dict[str, Any]) -> float:
     rows = len(figure["data"].get("rows", figure["data"].get("groups", [])))
-    if figure["kind"] == "roofline":
+    if figure["kind"] in ("roofline", "search"):
         return 4.6
     return FRAME_IN + ROW_IN * rows * (1.7 if figure["kind"] == "bars" else 1)
 

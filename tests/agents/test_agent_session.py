@@ -262,6 +262,26 @@ def test_the_prompt_names_every_problem_its_files_and_the_command(job: Job) -> N
         assert rule in one, rule
 
 
+def test_the_search_is_off_unless_the_study_gives_it_to_every_arm(job: Job) -> None:
+    tried = call("bash", command="repro optimize L1_36 --from nowhere.py --engine local --device cpu")
+    job.serve([message(tried), message(CREATE), DONE])
+    assert job.run()["status"] == "completed"
+    (off, _) = job.events("tool_result")
+    assert off["is_error"] and "optimize is off in this study" in off["text"]
+    assert "optimize" not in task.prompt(job.write())
+    arms = [job.write(arm=arm, optimize=True) for arm in ("baseline", "placebo")]
+    assert len({task.prompt(each) for each in arms}) == 1
+    assert "repro optimize ID --from FILE --trust dev" in task.prompt(arms[0]) and "$" not in task.prompt(arms[0])
+
+
+def test_an_agent_may_search_where_the_study_allows_it(job: Job) -> None:
+    tried = call("bash", command="repro optimize L1_36 --from nowhere.py --engine local --device cpu")
+    job.serve([message(tried), message(CREATE), DONE])
+    assert job.run(optimize=True)["status"] == "completed"
+    (on, _) = job.events("tool_result")
+    assert on["is_error"] and "nowhere.py" in on["text"] and "is off" not in on["text"]
+
+
 def test_limits_are_written_in_words() -> None:
     assert task.limits({"wall_s": 2400, "turns": 200, "tokens": 2_000_000, "usd": 20.0, "kb_calls": 200}) == (
         "40 minutes, 200 turns, 2,000,000 tokens and 20.00 USD of model use"

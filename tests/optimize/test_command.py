@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
-from conftest import CPU, ROOT, Tool
+from conftest import CPU, Tool
 
-from repro.optimize import journal
+from repro import config
+from repro.engines import choose
+from repro.optimize import bench, journal
+from repro.optimize.journal import Journal
+from repro.optimize.kernel_source import sha256
+from repro.optimize.loop import Search
+from repro.optimize.proposers.inbox import Inbox
+from repro.optimize.runner import Lines
+from repro.optimize.state import INPUT, NOT_JUDGED, Options
+from repro.problems import catalogue
+from repro.runs.progress import Progress
+from repro.studies import self_test
 
-ADVERSARIAL = ROOT / "tests" / "adversarial"
+ORACLE = {"_".join(path.stem.split("_")[:2]): path for path in sorted(config.ORACLE_DIR.glob("*.py"))}
 
 
 @pytest.mark.slow
@@ -33,23 +45,45 @@ def test_a_search_replays_and_exports_what_lint_accepts(judge_tool: Tool) -> Non
         assert told["confirmed"]["best"]["verdict"] == "correct"
 
 
+def attacks() -> dict[str, list[Path]]:
+    """By problem, the files of the adversarial suite that a CPU finds wrong without timing."""
+    found: dict[str, list[Path]] = {}
+    for case in self_test.cases(["adversarial"], []):
+        meta = case.meta
+        wrong = "correct" not in meta["expect"]["verdict"] and not meta.get("timing") and meta["problem"] in ORACLE
+        if wrong and "cpu" in meta["device"] and not {"needs", "engine", "timeout_s"} & set(meta):
+            found.setdefault(meta["problem"], []).append(case.file)
+    return found
+
+
 @pytest.mark.slow
-def test_attacks_in_the_inbox_never_become_parents(judge_tool: Tool) -> None:
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("problem", ["L1_36", "L1_82", "L1_97", "L2_34", "L2_37", "L2_84", "L2_99"])
+def test_no_attack_in_the_inbox_becomes_a_parent(problem: str, judge_tool: Tool) -> None:
+    files = attacks()[problem]
     inbox = judge_tool.folder / "inbox"
     inbox.mkdir()
-    names = ("A03_patch_event_assign", "B02_drop_a_tap", "B07_none", "C15_exit_in_call", "A04_frame_walk",
-             "B22_all_nan", "B01_sparse_zeros", "C02_patch_builtins")  # fmt: skip
-    for name in names:
-        (inbox / f"{name}.py").write_bytes((ADVERSARIAL / f"{name}.py").read_bytes())
-    done = judge_tool("optimize", "L1_82", *CPU, "--dtype", "float32", "--proposer", "inbox", "--inbox", inbox,
-                      "--rounds", 1, "--screen", len(names), "--json",
-                      "out.json")  # fmt: skip
-    assert done.code == 0, done.err
-    told = json.loads((judge_tool.folder / "out.json").read_text())
-    found = {p["strategy"]: p for p in told["programs"][1:]}
-    assert set(found) == set(names)
-    assert all(p["verdict"] != "correct" and p["reason"] and not p["accepted"] for p in found.values()), found
-    assert told["best"] == "input"
+    for file in files:
+        (inbox / file.name).write_bytes(file.read_bytes())
+        os.utime(inbox / file.name, (1, 1))
+    chosen = catalogue.resolve(problem, size="smoke", dtype="float32")
+    source = ORACLE[problem].read_text()
+    engine = choose("local", gpus="none", device="cpu", say=lambda _: None)
+    bench.ensure_fixture(chosen, judge_tool.results, engine, Progress(quiet=True))
+    judge = bench.EngineJudge(chosen, judge_tool.results, engine, Progress(quiet=True), trust="audited")
+    options = Options(problem, "smoke", "float32", "cpu", sha256(source), ("inbox",), rounds=1, screen=len(files),
+                      minutes=None)  # fmt: skip
+    try:
+        loop = Search(options, source, "ModelNew", Journal.new(judge_tool.folder / "run"), lambda: judge,
+                      [Inbox(inbox)], Lines(Progress(quiet=True)))  # fmt: skip
+        state = loop.run()
+    finally:
+        judge.close()
+    found = {p.strategy: p for p in state.programs.values() if p.id != INPUT}
+    assert set(found) == {file.stem for file in files}
+    good = [p.strategy for p in found.values() if p.correct or not p.reason or p.accepted or p.verdict == NOT_JUDGED]
+    assert good == []
+    assert state.best == INPUT and {p.parent for p in found.values()} == {INPUT}
 
 
 def test_wrong_use_is_one_line(tool: Tool) -> None:
@@ -57,6 +91,7 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
         (("optimize",), "no problem"),
         (("optimize", "L1_36", "--proposer", "oracle"), "no proposer 'oracle'"),
         (("optimize", "L1_36", "--proposer", "inbox"), "need each other"),
+        (("optimize", "L1_36", "--proposer", "anthropic", "--upstream", "oracle"), "no upstream 'oracle'"),
         (("optimize", "L1_36", "--rounds", "0"), "--rounds must be at least 1"),
         (("optimize", "L2_37"), "no input kernel ships"),
         (("optimize", "--replay", str(tool.folder)), "no journal"),

@@ -14,7 +14,7 @@ import pytest
 from repro import config
 from repro.artifacts import lint
 from repro.errors import BundleError, EngineError
-from repro.optimize import export, journal
+from repro.optimize import compiled, export, journal
 from repro.optimize.journal import Journal, ReplayEnded
 from repro.optimize.kernel_source import ast_hash, sha256
 from repro.optimize.loop import Search as Loop
@@ -162,7 +162,7 @@ def test_a_run_killed_at_any_line_resumes_to_the_same_journal(tmp_path: Path) ->
     state, _ = ended(tmp_path / "run", rounds=2)
     whole = (tmp_path / "run" / journal.FILE).read_bytes()
     lines = whole.splitlines(keepends=True)
-    for kept in range(1, len(lines), max(1, len(lines) // 6)):
+    for kept in range(1, len(lines), max(1, len(lines) // 6)):  # test_journals.py cuts at twenty random points
         folder = tmp_path / f"killed-{kept}"
         (folder / "kernels").mkdir(parents=True)
         for file in (tmp_path / "run" / "kernels").glob("*.py"):
@@ -268,3 +268,33 @@ def test_nothing_left_to_expand_ends_the_search(tmp_path: Path) -> None:
     loop = search(Journal.new(tmp_path / "run"), ToldJudge, Once())
     loop.run()
     assert loop.stopped == "nothing is left to expand"
+
+
+def test_equal_ptx_is_a_duplicate_and_gives_the_occupancy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def compile_all(problem: str, size: str, dtype: str, arch: int, sources: dict[str, str]) -> dict[str, Any]:
+        asked.append(arch)
+        kernels = [{"occupancy": 0.5}]
+        return {name: {"ptx": "same" if "num_stages" in text else sha256(text), "kernels": kernels}
+                for name, text in sources.items()}  # fmt: skip
+
+    monkeypatch.setattr(compiled, "compile_all", compile_all)
+    state, _ = ended(tmp_path / "run", ptx=True)
+    monkeypatch.undo()
+    equal = [p for p in state.programs.values() if p.ptx == "same"]
+    assert set(asked) == {90} and len(equal) > 1
+    assert [p.verdict == DUPLICATE for p in equal] == [False] + [True] * (len(equal) - 1)
+    assert equal[1].reason == f"the same PTX as {equal[0].id}"
+    later = [d for name, d in state.diagnoses.items() if name != INPUT]
+    assert later and all("occupancy 50%, computed" in d.sentence() for d in later)
+    again = search(Journal.replay(tmp_path / "run", tmp_path / "x"), unasked, Recorded("search"),
+                   chosen=options(ptx=True))  # fmt: skip
+    assert again.run().best == state.best
+
+
+def test_occupancy_follows_from_registers_and_shared_memory() -> None:
+    assert compiled.occupancy(90, 4, 32, 0) == 1.0
+    assert compiled.occupancy(90, 4, 127, 10240) == 0.25  # 512 threads of 128 registers
+    assert compiled.occupancy(90, 8, 32, 200 << 10) == 0.125  # one block, for its shared memory
+    assert compiled.occupancy(70, 4, 32, 0) is None

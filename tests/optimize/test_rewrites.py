@@ -144,7 +144,7 @@ def test_exact_rewrites_stack_and_keep_every_bit_in_bfloat16(number: str, tmp_pa
 
 @pytest.mark.slow
 def test_reassociating_rewrites_stay_near(tmp_path: Path) -> None:
-    for number, name in (("04", "vector_accumulator"), ("36", "register_tile")):
+    for number, name in (("04", "vector_accumulator"), ("04", "split_reduction"), ("36", "register_tile")):
         text = rewrites.applicable(KernelSource(INPUTS[number]))[name]
         for said in run(pairs(tmp_path, number, {name: text})):
             assert said == "equal" or float(said.removeprefix("relative difference ")) < 1e-6, said
@@ -229,3 +229,20 @@ def test_a_kernel_that_moves_its_pointers_gets_no_loop_over_blocks() -> None:
     assert "x_ptr += " in source
     rewritten = rewrites.applicable(KernelSource(source))["several_blocks"]  # of its other kernel
     assert rewritten.count("if program < ") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("arch", [80, 89, 90, 100])
+@pytest.mark.parametrize("number", INPUTS)
+def test_every_rewrite_compiles_for_every_architecture(number: str, arch: int, tmp_path: Path) -> None:
+    files = []
+    for name, text in {"original": INPUTS[number], **rewrites.applicable(KernelSource(INPUTS[number]))}.items():
+        files.append(tmp_path / f"{name}.py")
+        files[-1].write_text(text)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("TRITON_")} | {"TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "repro.optimize.compiled", f"L1_{number}", "full", "bfloat16", str(arch)]
+    done = subprocess.run([*command, *map(str, files)], capture_output=True, text=True, env=env, check=True)
+    found = dict(zip((f.stem for f in files), map(json.loads, done.stdout.splitlines()), strict=True))
+    assert {name: each["error"] for name, each in found.items() if "error" in each} == {}
+    assert all(k["registers"] and 0 < k["occupancy"] <= 1 for each in found.values() for k in each["kernels"])

@@ -296,6 +296,15 @@ def test_no_file_of_a_job_names_the_other_arm_or_a_key(smoke_results: Path, monk
         assert not [name for name in job.files if not name.startswith(("problems/", "fixtures/", "docs/"))]
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+def test_the_search_is_given_to_every_arm_or_to_none(smoke_results: Path, *, allowed: bool) -> None:
+    chosen = plan(upstream="anthropic", optimize=allowed)
+    jobs = [sittings.build(chosen, unit, "smoke", smoke_results, Stub(), share=1.0)
+            for unit in design.units(chosen, ["L1_36"])]  # fmt: skip
+    assert [job.agent["optimize"] for job in jobs] == [allowed, allowed]
+    assert design.Design("sdk", "m").optimize is False
+
+
 # --- a campaign ------------------------------------------------------------------------------------------------------
 
 

@@ -45,6 +45,9 @@ class Search:
         self.sampler = "optuna" if importlib.util.find_spec("optuna") else "coordinate sweep"
         self._made: dict[str, list[Direction]] = {}
 
+    def close(self) -> None:
+        """Do nothing: it started nothing."""
+
     def propose(self, state: State, count: int) -> list[Proposal]:
         """See Proposer.propose."""
         chosen = [d for parent in state.beam for d in self._chosen(state, parent)]

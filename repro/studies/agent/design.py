@@ -61,7 +61,8 @@ class Design:
     """A study, without the machine that it runs on.
 
     kb: the knowledge base of the arm with_kb. upstream: one of UPSTREAMS. base_url, kb_url: addresses of the provider
-    or the published knowledge base, if not the usual ones. scripts: a replay's scripts by unit id; a resume compares
+    or the published knowledge base, if not the usual ones. optimize: whether agents have `repro optimize`, which every
+    arm has or none. scripts: a replay's scripts by unit id; a resume compares
     only their hash, `script_sha256`.
     """
 
@@ -78,6 +79,7 @@ class Design:
     base_url: str = ""
     kb_url: str = ""
     budgets: Budgets = field(default_factory=Budgets)
+    optimize: bool = False
     prices: dict[str, Any] = field(default_factory=dict)
     script_sha256: str = ""
     scripts: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)

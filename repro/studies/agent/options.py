@@ -86,6 +86,10 @@ def add(run: argparse.ArgumentParser) -> None:
             metavar="N",
             help=f"bound of one sitting, {unit} (default: {told}, a problem / the suite; 0: none)",
         )
+    study.add_argument(
+        "--optimize", action="store_true",
+        help="let the agents of every arm use `repro optimize`, the search for a faster kernel (default: none may)",
+    )  # fmt: skip
     study.add_argument("--prices", type=Path, metavar="FILE", help="price table (default: the shipped one)")
     study.add_argument(
         "--retries",
@@ -180,6 +184,7 @@ def build(args: argparse.Namespace, size: str) -> Design:
         upstream=kind,
         region=config.region() if kind == "bedrock" else "",
         budgets=budgets(args),
+        optimize=args.optimize,
     )
     plan = replace(plan, prices=prices(plan, args.prices))
     if path is not None:

@@ -1,0 +1,64 @@
+"""Ways in which a rewrite keeps the original kernel beside its own, and chooses at the launch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from repro.optimize.kernel_source import Edit, KernelSource, Launch, NotApplicable
+from repro.optimize.knobs import append_arguments
+
+
+def each(source: KernelSource, change: Callable[[KernelSource, str], str]) -> str:
+    """Apply a change to every kernel with a launch that it fits. Raises NotApplicable if it fits none."""
+    text, why = source.text, "there is no kernel"
+    for name in [launch.kernel for launch in source.launches]:
+        try:
+            text = change(KernelSource(text), name)
+        except NotApplicable as error:
+            why = str(error)
+    if text == source.text:
+        raise NotApplicable(why)
+    return text
+
+
+def guarded(source: KernelSource, kernel: str, suffix: str, edits: list[Edit], guard: str, more: str = "") -> str:
+    """Return the source with an edited copy of a kernel, launched where a guard holds, and else the original.
+
+    more: further arguments of the launch, which the copy alone must not need.
+    """
+    launch, function = source.only_launch(kernel), source.kernels[kernel]
+    decorator = min(function.decorator_list, key=source.start)
+    begin, end = source.start(decorator) - 1, source.end(function)  # the decorator's `@`
+    copy = KernelSource(source.text).apply(edits).encode()
+    length = end - begin + len(copy) - len(source.text.encode())
+    new = source.fresh(f"{kernel}_{suffix}")
+    text = copy[begin : begin + length].decode().replace(f"def {kernel}(", f"def {new}(", 1)
+    placed = [
+        Edit(end, end, f"\n\n\n{text}"),
+        source.replace(launch.callee, f"({new} if {guard} else {kernel})"),
+    ]
+    if more:
+        placed.append(append_arguments(source, launch, more))
+    return source.apply(placed)
+
+
+def copied(source: KernelSource, name: str, suffix: str, edits: list[Edit], guard: str, more: str) -> str:
+    """Like `guarded`, for a copy with a parameter that the original lacks: the original gets it too, unused."""
+    kernel = source.kernels[name]
+    parameter = edits[-1]
+    text = guarded(source, name, suffix, edits, guard, more)
+    position = parameter.start - source.start(kernel)
+    changed = KernelSource(text)
+    at = changed.start(changed.kernels[name]) + position
+    return changed.apply([Edit(at, at, parameter.text)])
+
+
+def chosen(launch: Launch) -> bool:
+    """Return whether a launch chooses between kernels already."""
+    return isinstance(launch.call.func, ast.Subscript) and isinstance(launch.call.func.value, ast.IfExp)
+
+
+def first_statement(source: KernelSource, statement: ast.stmt) -> int:
+    """Return where the line of a kernel's first statement begins, so that its indentation moves with it."""
+    return source.text.encode().rfind(b"\n", 0, source.start(statement)) + 1

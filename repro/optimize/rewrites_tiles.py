@@ -1,0 +1,543 @@
+"""Rewrites of kernels that walk over tiles: split reductions, order of programs, layout of weights, tensor descriptors.
+
+The entries of the catalogue are in rewrites.py.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from repro.optimize.guards import chosen, copied, each, first_statement
+from repro.optimize.kernel_source import (
+    Edit,
+    Function,
+    KernelSource,
+    Launch,
+    NotApplicable,
+    assigned,
+    body_of,
+    calls,
+    constexprs,
+    is_tl,
+    names_in,
+    parameters,
+    pointers,
+)
+from repro.optimize.knobs import append_arguments
+
+SPLITS = 8
+GROUP = 8
+# Weights with more elements are not packed anew in each call.
+SMALL_WEIGHT = 1 << 20
+# log2(e): exp(x) = exp2(x * LOG2_E).
+LOG2_E = "1.4426950408889634"
+
+
+# -- T4 ---------------------------------------------------------------------------------------------------------------
+
+
+def split_reduction(source: KernelSource) -> str:
+    """The loop that adds up is shared by several programs; a second kernel adds their parts, in a fixed order."""
+    return each(source, _split_of)
+
+
+def _split_of(source: KernelSource, name: str) -> str:
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    loop, total, block = _sum_loop(kernel)
+    stores = calls(kernel, "store")
+    if len(stores) != 1 or ast.unparse(stores[0].args[1]) != total or chosen(launch) or kernel.args.defaults:
+        raise NotApplicable("the sum is not stored as it is")
+    target = _written(kernel, stores[0])
+    output = source.argument(launch, target)
+    statement = _statement(launch)
+    made = assigned(launch.function, output) if output and output.isidentifier() else []
+    if not any(isinstance(v, ast.Call) and ast.unparse(v.func).startswith("torch.empty") for v in made):
+        raise NotApplicable("the output is not allocated beside the launch")
+    parts = source.grid_parts(launch)
+    if len(parts) > 2:
+        raise NotApplicable("the grid has no dimension left")
+    parameter, size, count = source.fresh("SPLIT"), source.fresh("out_elements"), source.fresh("split")
+    partial, adder = source.fresh("partial"), source.fresh("add_parts")
+    end, at = source.of(_range(loop).args[1]), f"tl.program_id({len(parts)})"
+    chunk = f"tl.cdiv(tl.cdiv({end}, {parameter}), {block}) * {block}"
+    address = stores[0].args[0]
+    last = kernel.args.args[-1]
+    passed = next((v for v in launch.call.args if ast.unparse(v) == output), None)
+    if passed is None:
+        raise NotApplicable("the output is not passed by its place")
+    begin = first_statement(source, statement)
+    indent = " " * statement.col_offset
+    before = (
+        f"{indent}{count} = {SPLITS}\n"
+        f"{indent}{partial} = torch.empty(({count}, {output}.numel()), device={output}.device, dtype=torch.float32)\n"
+    )
+    after = f"\n{indent}{adder}[(triton.cdiv({output}.numel(), 256),)](\n{indent}    {partial}, {output}, "
+    after += f"{output}.numel(), PARTS={count}, BLOCK=256,\n{indent})"
+    edits = [
+        source.replace(_range(loop), f"range({at} * ({chunk}), tl.minimum(({at} + 1) * ({chunk}), {end}), {block})"),
+        source.replace(address, f"{source.of(address)} + {at}.to(tl.int64) * {size}"),
+        Edit(source.end(last), source.end(last), f", {size}, {parameter}: tl.constexpr"),
+        Edit(begin, begin, before),
+        source.replace(passed, partial),
+        source.replace(launch.grid, f"({', '.join(parts)}, {count})"),
+        append_arguments(source, launch, f"{size}={output}.numel(), {parameter}={count}"),
+        Edit(source.end(statement), source.end(statement), after),
+    ]
+    decorator = min(kernel.decorator_list, key=source.start)
+    edits.append(Edit(source.start(decorator) - 1, source.start(decorator) - 1, ADDER.format(name=adder)))
+    return source.apply(edits)
+
+
+ADDER = '''@triton.jit
+def {name}(parts_ptr, out_ptr, n, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    """Add PARTS rows of n partial sums."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for part in tl.static_range(PARTS):
+        total += tl.load(parts_ptr + part * n + at, mask=at < n, other=0.0)
+    tl.store(out_ptr + at, total, mask=at < n)
+
+
+'''
+
+
+def _range(loop: ast.For) -> ast.Call:
+    assert isinstance(loop.iter, ast.Call)
+    return loop.iter
+
+
+def _sum_loop(kernel: Function) -> tuple[ast.For, str, str]:
+    """Return the one outer loop in steps of a block, the sum that it fills from zeros, and the block."""
+    loops = [n for n in body_of(kernel) if isinstance(n, ast.For)]
+    if len(loops) != 1 or not isinstance(loops[0].iter, ast.Call) or len(loops[0].iter.args) != 3:
+        raise NotApplicable("there is not one loop in steps of a block")
+    (loop,) = loops
+    call = _range(loop)
+    step = ast.unparse(call.args[2])
+    if ast.unparse(call.func) != "range" or ast.unparse(call.args[0]) != "0" or step not in constexprs(kernel):
+        raise NotApplicable("the loop does not begin at 0, or has no constant step")
+    inside = ast.Module(loop.body, [])
+    added = [n for n in ast.walk(inside) if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add)]
+    sums = sorted({n.target.id for n in added if isinstance(n.target, ast.Name)})
+    carried = {
+        n for n in _stored_names(inside) if assigned(ast.Module([s for s in kernel.body if s is not loop], []), n)
+    }
+    for name in sums:
+        begun = [v for s in kernel.body if s is not loop for v in assigned(ast.Module([s], []), name)]
+        if len(begun) == 1 and is_tl(begun[0], "zeros") and carried == {name}:
+            return loop, name, step
+    raise NotApplicable("the loop does not fill one sum from zeros")
+
+
+def _stored_names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _written(kernel: Function, store: ast.Call) -> str:
+    found = names_in(store.args[0]) & pointers(kernel)
+    if len(found) != 1:
+        raise NotApplicable("the stored address is not of one pointer")
+    return found.pop()
+
+
+def _statement(launch: Launch) -> ast.Expr:
+    """Return the statement that is a launch."""
+    for node in ast.walk(launch.function):
+        if isinstance(node, ast.Expr) and node.value is launch.call:
+            return node
+    raise NotApplicable("the launch is no statement of its own")
+
+
+# -- T7 ---------------------------------------------------------------------------------------------------------------
+
+
+def grouped_order(source: KernelSource) -> str:
+    """Programs take the tiles of a product in groups, so that neighbours share rows and columns in L2."""
+    return each(source, _grouped_of)
+
+
+def _grouped_of(source: KernelSource, name: str) -> str:
+    kernel = source.kernels[name]
+    ids = {axis: [c for c in calls(kernel, "program_id") if c.args and ast.unparse(c.args[0]) == axis] for axis in "01"}
+    if not calls(kernel, "dot") or not ids["0"] or not ids["1"] or calls(kernel, "num_programs"):
+        raise NotApplicable("it is no product over a grid of two dimensions")
+    first, second = source.fresh("tile_0"), source.fresh("tile_1")
+    begin = first_statement(source, body_of(kernel)[0])
+    indent = " " * body_of(kernel)[0].col_offset
+    line = f"{indent}{second}, {first} = tl.swizzle2d(\n{indent}    tl.program_id(1), tl.program_id(0), "
+    line += f"tl.num_programs(1), tl.num_programs(0), {GROUP}\n{indent})\n"
+    edits = [Edit(begin, begin, line)]
+    edits += [source.replace(c, new) for axis, new in (("0", first), ("1", second)) for c in ids[axis]]
+    return source.apply(edits)
+
+
+# -- T13 --------------------------------------------------------------------------------------------------------------
+
+
+def packed_weight(source: KernelSource) -> str:
+    """A small tensor whose lanes lie K elements apart is transposed before the launch, so that they are neighbours."""
+    return each(source, _packed_of)
+
+
+def _packed_of(source: KernelSource, name: str) -> str:
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    if not calls(kernel, "dot") or chosen(launch) or kernel.args.defaults:
+        raise NotApplicable("it is no product, or chooses between kernels")
+    for load in calls(kernel, "load"):
+        whole = _inlined(kernel, load.args[0])
+        apart = _apart(kernel, whole)
+        found = names_in(whole) & pointers(kernel)
+        if apart is None or len(found) != 1:
+            continue
+        (pointer,) = found
+        if sum(pointer in names_in(_inlined(kernel, c.args[0])) for c in calls(kernel, "load", "store")) == 1:
+            return _packed(source, kernel, launch, load, whole, pointer, apart)
+    raise NotApplicable("no tensor is read with lanes that lie apart")
+
+
+def _packed(
+    source: KernelSource, kernel: Function, launch: Launch, load: ast.Call, whole: ast.expr, pointer: str, apart: str
+) -> str:
+    tensor = source.argument(launch, pointer)
+    passed = next((v for v in launch.call.args if ast.unparse(v) == tensor), None)
+    if tensor is None or not tensor.isidentifier() or passed is None or any(isinstance(a, ast.Starred) for a in _before(
+        launch, passed)):  # fmt: skip
+        raise NotApplicable("the tensor is not passed by its name")
+    offset = ast.unparse(_without_pointer(whole, pointer))
+    rows = source.fresh("PACKED_ROWS")
+    packed, distance = source.fresh("packed"), source.fresh("apart")
+    statement = _statement(launch)
+    begin, indent = first_statement(source, statement), " " * statement.col_offset
+    # the distance is the product of the tensor's last dimensions, which the wrapper knows from its shape
+    before = (
+        f"{indent}{distance} = {tensor}[0, 0].numel() if {tensor}.dim() > 2 else 1\n"
+        f"{indent}{packed} = {tensor}.numel() <= {SMALL_WEIGHT} and {tensor}.is_contiguous() and {distance} > 1\n"
+        f"{indent}if {packed}:\n"
+        f"{indent}    {tensor} = {tensor}.reshape(-1, {distance}).t().contiguous()\n"
+    )
+    helper = source.fresh("packed_offset")
+    text = PACKED.format(name=helper)
+    last, decorator = kernel.args.args[-1], min(kernel.decorator_list, key=source.start)
+    edits = [
+        source.replace(load.args[0], f"{pointer} + {helper}({offset}, {apart}, {rows})"),
+        Edit(source.end(last), source.end(last), f", {rows}: tl.constexpr"),
+    ]
+    changed = copied(source, kernel.name, "packed", edits, packed, f"{rows}={tensor}.numel() // {distance}")
+    again = KernelSource(changed)
+    target = again.only_launch(kernel.name) if not chosen_names(again, kernel.name) else _launch_of(again, kernel.name)
+    statement = _statement(target)
+    begin = first_statement(again, statement)
+    decorator = min(again.kernels[kernel.name].decorator_list, key=again.start)
+    return again.apply([
+        Edit(begin, begin, before),
+        Edit(again.start(decorator) - 1, again.start(decorator) - 1, text),
+    ])  # fmt: skip
+
+
+def chosen_names(source: KernelSource, kernel: str) -> bool:
+    """Return whether the launch of a kernel is one among several names."""
+    return all(launch.kernel != kernel for launch in source.launches)
+
+
+def _launch_of(source: KernelSource, kernel: str) -> Launch:
+    for launch in source.launches:
+        assert isinstance(launch.call.func, ast.Subscript)
+        if kernel in names_in(launch.call.func.value):
+            return launch
+    raise NotApplicable("the launch is lost")
+
+
+PACKED = '''@triton.jit
+def {name}(offset, APART: tl.constexpr, ROWS: tl.constexpr):
+    """Where the element at `offset` lies after rows of APART elements were transposed."""
+    return offset % APART * ROWS + offset // APART
+
+
+'''
+
+
+def _before(launch: Launch, passed: ast.expr) -> list[ast.expr]:
+    return launch.call.args[: launch.call.args.index(passed)]
+
+
+def _inlined(kernel: Function, node: ast.expr, depth: int = 0) -> ast.expr:
+    """Return an address with names of single assignments to sums and products of addresses put in."""
+
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, found: ast.Name) -> ast.expr:
+            values = assigned(kernel, found.id)
+            plain = len(values) == 1 and isinstance(values[0], ast.BinOp) and depth < 3
+            if not plain or not (names_in(values[0]) & pointers(kernel) or _is_lanes(values[0])):
+                return found
+            return _inlined(kernel, values[0], depth + 1)
+
+    found: ast.expr = Put().visit(ast.parse(ast.unparse(node), mode="eval").body)
+    return ast.fix_missing_locations(found)
+
+
+def _is_lanes(node: ast.expr) -> bool:
+    return "[None, :]" in ast.unparse(node) and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+
+
+def _apart(kernel: Function, whole: ast.expr) -> str | None:
+    """Return the product of constants by which the last lanes of an address are multiplied."""
+    for node in ast.walk(whole):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and "[None, :]" in ast.unparse(node.left):
+            names = names_in(node.right)
+            if names and names <= constexprs(kernel) and isinstance(node.left, ast.BinOp):
+                return f"({ast.unparse(node.right)})"
+    return None
+
+
+def _without_pointer(whole: ast.expr, pointer: str) -> ast.expr:
+    class Drop(ast.NodeTransformer):
+        def visit_Name(self, found: ast.Name) -> ast.expr:
+            return ast.Constant(0) if found.id == pointer else found
+
+    found: ast.expr = Drop().visit(ast.parse(ast.unparse(whole), mode="eval").body)
+    return ast.fix_missing_locations(found)
+
+
+# -- T15 --------------------------------------------------------------------------------------------------------------
+
+
+def hoisted(source: KernelSource) -> str:
+    """What a loop computes anew in each turn with the same result is computed before it."""
+    return each(source, _hoisted_of)
+
+
+def _hoisted_of(source: KernelSource, name: str) -> str:
+    kernel = source.kernels[name]
+    for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
+        varying = _stored_names(loop)
+        edits: list[Edit] = []
+        lines: list[str] = []
+        for node in _mask_terms(loop):
+            free = names_in(node) - {"tl"}
+            if free and not free & varying:
+                text = source.of(node)
+                fresh = source.fresh(f"invariant_{len(lines)}")
+                lines.append(f"{' ' * loop.col_offset}{fresh} = {text}\n")
+                edits.append(source.replace(node, fresh))
+        for statement in loop.body:
+            if _invariant(kernel, statement, varying):
+                start = first_statement(source, statement)
+                text = source.of(statement)
+                lines.append(f"{' ' * loop.col_offset}{text}\n")
+                edits.append(Edit(start, source.end(statement) + 1, ""))
+        if edits and len(edits) < len(loop.body) + len(edits):
+            begin = first_statement(source, loop)
+            return source.apply([*edits, Edit(begin, begin, "".join(lines))])
+    raise NotApplicable("no loop repeats a computation")
+
+
+def _mask_terms(loop: ast.For) -> list[ast.expr]:
+    """Return the terms of the masks of accesses in a loop: comparisons that a subscript widens, joined by `&`."""
+    found: list[ast.expr] = []
+    for call in calls(loop, "load", "store"):
+        mask = next((k.value for k in call.keywords if k.arg == "mask"), None)
+        pending: list[ast.expr] = [mask] if isinstance(mask, ast.BinOp) else []
+        while pending:
+            node = pending.pop()
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd):
+                pending += [node.left, node.right]
+            elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Compare):
+                found.append(node)
+    return found
+
+
+def _invariant(kernel: Function, statement: ast.stmt, varying: set[str]) -> bool:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            once = len(assigned(kernel, name)) == 1
+            pure = not any(is_tl(n, "load", "store", "atomic_add") for n in ast.walk(value))
+            return once and pure and not names_in(value) & varying and name not in names_in(value)
+    return False
+
+
+# -- T18 --------------------------------------------------------------------------------------------------------------
+
+
+def descriptors(source: KernelSource) -> str:
+    """Loads of whole tiles of a matrix go through a tensor descriptor, where the hardware copies tiles."""
+    return each(source, _descriptor_of)
+
+
+def _descriptor_of(source: KernelSource, name: str) -> str:
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    if chosen(launch) or kernel.args.defaults:
+        raise NotApplicable("the launch chooses between kernels")
+    for load in calls(kernel, "load"):
+        found = _tile(kernel, load)
+        if found is not None:
+            return _described(source, kernel, launch, load, *found)
+    raise NotApplicable("no load is of a whole tile of a matrix")
+
+
+def _described(
+    source: KernelSource, kernel: Function, launch: Launch, load: ast.Call, pointer: str,
+    starts: tuple[str, str], sizes: tuple[str, str], blocks: tuple[str, str],
+) -> str:  # fmt: skip
+    tensor, told = source.argument(launch, pointer), [source.argument(launch, s) for s in sizes]
+    edges = [source.argument(launch, b) for b in blocks]
+    if tensor is None or None in told or None in edges:
+        raise NotApplicable("the matrix is not known at the launch")
+    tile = source.fresh("tile_desc")
+    wide = f"{tensor}.element_size()"
+    guard = (
+        f"(not {tensor}.is_cuda or torch.cuda.get_device_capability({tensor}.device)[0] >= 9)"
+        f" and {tensor}.is_contiguous() and ({told[1]}) % 16 == 0 and {tensor}.data_ptr() % 16 == 0"
+        f" and ({edges[1]}) * {wide} >= 16 and max({edges[0]}, {edges[1]}) <= 256"
+    )
+    last = kernel.args.args[-1]
+    edits = [
+        source.replace(load, f"{tile}.load([{starts[0]}, {starts[1]}])"),
+        Edit(source.end(last), source.end(last), f", {tile}"),
+    ]
+    made = (
+        f"TensorDescriptor({tensor}, [{told[0]}, {told[1]}], [{told[1]}, 1], [{edges[0]}, {edges[1]}])"
+        f" if {guard} else None"
+    )
+    changed = copied(source, kernel.name, "tiles", edits, guard, f"{tile}={made}")
+    at = min(node.lineno for node in ast.parse(changed).body if isinstance(node, ast.Import | ast.ImportFrom))
+    lines = changed.split("\n")
+    lines.insert(at - 1, "from triton.tools.tensor_descriptor import TensorDescriptor\n")
+    return "\n".join(lines)
+
+
+def _tile(
+    kernel: Function, load: ast.Call
+) -> tuple[str, tuple[str, str], tuple[str, str], tuple[str, str]] | None:  # fmt: skip
+    """Return (pointer, first row and column, sizes, blocks) of `ptr + rows[:, None] * COLS + cols[None, :]`."""
+    mask = next((ast.unparse(k.value) for k in load.keywords if k.arg == "mask"), "")
+    other = next((ast.unparse(k.value) for k in load.keywords if k.arg == "other"), "")
+    if other not in ("0.0", "0"):
+        return None
+    node = load.args[0]
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
+        return None
+    left, cols = node.left, _lanes(kernel, node.right, "[None, :]")
+    if isinstance(left, ast.Name) and len(assigned(kernel, left.id)) == 1:
+        left = assigned(kernel, left.id)[0]
+    match left:
+        case ast.BinOp(left=ast.Name(id=pointer), op=ast.Add(), right=ast.BinOp(
+            left=lanes, op=ast.Mult(), right=ast.Name(id=width))):  # fmt: skip
+            rows = _lanes(kernel, lanes, "[:, None]")
+        case _:
+            return None
+    if rows is None or cols is None or pointer not in pointers(kernel):
+        return None
+    inner = _expanded(kernel, mask)
+    height = next((p for p in parameters(kernel) if f"({rows[2]} < {p})[:, None]" in inner), None)
+    if height is None or f"({cols[2]} < {width})[None, :]" not in inner or inner.count("&") != 1:
+        return None
+    return pointer, (rows[0], cols[0]), (height, width), (rows[1], cols[1])
+
+
+def _expanded(kernel: Function, mask: str) -> str:
+    values = assigned(kernel, mask) if mask.isidentifier() else []
+    return ast.unparse(values[0]) if len(values) == 1 else mask
+
+
+def _lanes(kernel: Function, node: ast.expr, shape: str) -> tuple[str, str, str] | None:
+    """Return (start, block, name) of lanes `name[:, None]` with `name = start + tl.arange(0, block)`."""
+    text = ast.unparse(node).replace(".to(tl.int64)", "")
+    name = text.removesuffix(shape)
+    values = assigned(kernel, name) if text.endswith(shape) and name.isidentifier() else []
+    match values:
+        case [ast.BinOp(left=start, op=ast.Add(), right=ast.Call(args=[ast.Constant(value=0), ast.Name(id=block)]))]:
+            return ast.unparse(start), block, name
+    return None
+
+
+# -- T19 --------------------------------------------------------------------------------------------------------------
+
+
+def dot_precision(precision: str) -> Callable[[KernelSource], str]:
+    """Return the rewrite that has products of float32 use a faster class of arithmetic."""
+
+    def change(source: KernelSource) -> str:
+        edits = []
+        for kernel in source.kernels.values():
+            for call in calls(kernel, "dot"):
+                known = next((k for k in call.keywords if k.arg == "input_precision"), None)
+                if known is not None and ast.unparse(known.value) != repr(precision):
+                    edits.append(source.replace(known.value, f'"{precision}"'))
+        if not edits:
+            raise NotApplicable("no product names its precision")
+        return source.apply(edits)
+
+    return change
+
+
+def exp2(source: KernelSource) -> str:
+    """exp becomes exp2, which the hardware computes."""
+    edits = []
+    for kernel in source.kernels.values():
+        for call in calls(kernel, "exp"):
+            if not any(inner is not call for inner in calls(call, "exp")):
+                edits.append(source.replace(call, f"tl.exp2(({source.of(call.args[0])}) * {LOG2_E})"))
+    if not edits:
+        raise NotApplicable("there is no exp")
+    return source.apply(edits)
+
+
+# -- T20 --------------------------------------------------------------------------------------------------------------
+
+
+def skipped(source: KernelSource) -> str:
+    """Products with a tile that is masked everywhere are skipped: in a transposed convolution most taps are so."""
+    return each(source, _skipped_of)
+
+
+def _skipped_of(source: KernelSource, name: str) -> str:
+    kernel = source.kernels[name]
+    for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
+        if any(isinstance(n, ast.For) for child in loop.body for n in ast.walk(child)):
+            continue
+        masks = _empty_when(loop)
+        outer = [m for m in masks if m not in _stored_names(loop) and assigned(kernel, m)]
+        if not outer or _stored_names(loop) & set(_live_after(kernel, loop)) - _sums(loop):
+            continue
+        text, indent = source.of(loop), " " * loop.col_offset
+        lines = text.split("\n")
+        moved = "\n".join([lines[0], *(f"    {line}" if line.strip() else line for line in lines[1:])])
+        return source.apply([
+            source.replace(loop, f"if tl.max({outer[0]}.to(tl.int32)) > 0:\n{indent}    {moved}")
+        ])  # fmt: skip
+    raise NotApplicable("no product's tile can be masked everywhere")
+
+
+def _empty_when(loop: ast.For) -> list[str]:
+    """Return the masks that, where they hold nowhere, make every product of a loop zero."""
+    found = []
+    for product in calls(loop, "dot"):
+        for operand in product.args[:2]:
+            for load in calls(loop, "load"):
+                held = any(
+                    isinstance(s, ast.Assign) and s.value is load and ast.unparse(s.targets[0]) == ast.unparse(operand)
+                    for s in loop.body
+                )
+                mask = next((k.value for k in load.keywords if k.arg == "mask"), None)
+                other = next((ast.unparse(k.value) for k in load.keywords if k.arg == "other"), "")
+                if held and mask is not None and other in ("0.0", "0"):
+                    found += [n.value.id for n in ast.walk(mask)
+                              if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]  # fmt: skip
+    return found
+
+
+def _sums(loop: ast.For) -> set[str]:
+    """Return the names that a loop only adds products to: `acc = tl.dot(a, b, acc)`."""
+    return {
+        ast.unparse(s.targets[0]) for s in loop.body
+        if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) and is_tl(s.value, "dot")
+        and len(s.value.args) == 3 and ast.unparse(s.value.args[2]) == ast.unparse(s.targets[0])
+    }  # fmt: skip
+
+
+def _live_after(kernel: Function, loop: ast.For) -> set[str]:
+    """Return the names that a kernel reads outside a loop."""
+    inside = set(map(id, ast.walk(loop)))
+    return {n.id for n in ast.walk(kernel)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside}  # fmt: skip

@@ -1,0 +1,91 @@
+"""A search's report: the tree of its candidates as a figure whose points say what they are, and a table of them.
+
+It is drawn from a run that was replayed, so it holds what the journal holds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from repro.optimize.proposers.model import diff
+from repro.optimize.runner import Finished
+from repro.optimize.state import INPUT, Program, State
+from repro.report import elements
+
+NOT_MEASURED = "Times are of a CPU and are not a measurement."
+COLUMNS = (("program", "text"), ("made of", "text"), ("by", "text"), ("change", "text"), ("verdict", "text"),
+           ("ms", "ms"), ("gain", "text"), ("why", "text"))  # fmt: skip
+LONGEST_DIFF = 1200
+
+
+def document(finished: Finished) -> dict[str, Any]:
+    """Return the document of a search, in the form of document.build."""
+    state = finished.state
+    best = state.programs[state.best]
+    gain = f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
+    title = f"Search from the input kernel of {state.options.problem}"
+    correct = sum(p.correct for p in state.programs.values())
+    banners = [] if finished.measured else [elements.banner("warning", NOT_MEASURED)]
+    cards = [
+        elements.card("best", f"{best.time_ms:.4g} ms" if best.time_ms else "", gain),
+        elements.card("programs", str(len(state.programs)), f"{correct} correct"),
+        elements.card("rounds", str(state.round), finished.stopped),
+    ]  # fmt: skip
+    if state.spent["tokens"]:
+        cards.append(elements.card("spent", f"{state.spent['usd']:.2f} USD", f"{state.spent['tokens']:.0f} tokens"))
+    text = ["A point is a candidate that was timed; a line leads to it from its parent. The step line is the best so "
+            "far. Hold the pointer over a point for its change, verdict, time and reason."]  # fmt: skip
+    tree = elements.figure("search-tree", "search", title, _alt(state), points=points(state), stamp=banners != [])
+    rows = [_row(p) for p in state.programs.values()]
+    section = elements.section("search", "Candidates", text=text, figures=[tree], opened=True,
+                               tables=[elements.table("candidates", "Every candidate", COLUMNS, rows)])  # fmt: skip
+    return {
+        "schema_version": 2, "title": title, "headline": {"text": f"{gain}; {finished.stopped}"}, "banners": banners,
+        "cards": cards, "sections": [section], "sources": [], "reports": [], "claims": {"claims": [], "counts": {}},
+    }  # fmt: skip
+
+
+def points(state: State) -> list[dict[str, Any]]:
+    """Return what the figure draws: each timed program with its place, parent and text."""
+    found = []
+    for program in state.programs.values():
+        if program.time_ms:
+            found.append({
+                "id": program.id, "parent": program.parent, "round": program.round, "time_ms": program.time_ms,
+                "accepted": program.accepted or program.id == INPUT, "best": program.id == state.best,
+                "full": program.gain is not None, "told": told(state, program),
+            })  # fmt: skip
+    return found
+
+
+def told(state: State, program: Program) -> str:
+    """Return what a point says: change, verdict, time with its interval, reason and the difference in the code."""
+    low, high = program.gain["ci95"] if program.gain else (None, None)
+    lines = [f"{program.id}: {program.strategy} {program.params or ''}".rstrip(), program.why,
+             f"{program.verdict}, {program.time_ms:.4g} ms" if program.time_ms else program.verdict]  # fmt: skip
+    if low is not None:
+        lines.append(f"{program.ratio:.2f}x the input kernel [{low:.2f}, {high:.2f}]")
+    lines += [program.reason, diff(state, program)[:LONGEST_DIFF]]
+    return "\n".join(filter(None, lines))
+
+
+def write(finished: Finished, file: Path) -> None:
+    """Write a page (.html) or its figure (.svg). Raises PrerequisiteError without jinja2 or matplotlib."""
+    from repro.report import page, plots
+
+    found = document(finished)
+    figure = found["sections"][0]["figures"][0]
+    file.write_text(plots.svg(figure) if file.suffix == ".svg" else page.render(found))
+
+
+def _row(program: Program) -> list[Any]:
+    gain = f"{program.ratio:.2f}x" if program.gain and program.parent else ""
+    return [program.id, program.parent or "", program.proposer, program.strategy, program.verdict, program.time_ms,
+            gain, program.reason or program.why]  # fmt: skip
+
+
+def _alt(state: State) -> str:
+    best = state.programs[state.best]
+    return (f"Time of {sum(bool(p.time_ms) for p in state.programs.values())} candidates over {state.round} rounds; "
+            f"the best, {best.id}, is {best.ratio or 1.0:.2f} times as fast as the input kernel.")  # fmt: skip

@@ -1,0 +1,125 @@
+"""Every recorded search that lies here gives the same selections again: no GPU, no network, no model, byte for byte."""
+
+from __future__ import annotations
+
+import random
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CLEAN_ENV, CPU, ROOT, Tool
+from test_loop import ToldJudge, ended, options, search
+
+from repro import config
+from repro.artifacts import lint
+from repro.optimize import journal, runner
+from repro.optimize.journal import Journal
+from repro.optimize.proposers.replay import Recorded
+from repro.optimize.proposers.search import Search
+from repro.problems import catalogue
+from repro.runs.progress import Progress
+from repro.system.procfs import descendants
+
+# Searches on GPUs ship beside their artifacts. Those of tests ran on a CPU: their times are not measurements.
+RUNS = sorted([*(ROOT / "tests" / "data" / "optimize").glob("*.tar.xz"),
+               *config.ARTIFACTS_DIR.glob("*/search*.tar.xz")])  # fmt: skip
+FIVE = {"L1_04", "L1_36", "L1_43", "L1_77", "L1_82"}
+
+
+def replayed(run: Path, folder: Path) -> runner.Finished:
+    """Repeat a run below a folder; no socket can be opened meanwhile."""
+    chosen, kernel = runner.recorded(run)
+    problem = catalogue.resolve(chosen.problem, size=chosen.size, dtype=chosen.dtype)
+    return runner.optimize(problem, kernel, chosen, lambda _: [Recorded(n) for n in chosen.proposers], folder, None,
+                           Progress(quiet=True), replay=run)  # fmt: skip
+
+
+def test_a_search_from_each_of_the_five_input_kernels_is_recorded() -> None:
+    recorded = {path.name.removesuffix(".tar.xz").partition("@")[0] for path in RUNS if "tests" in path.parts}
+    assert recorded >= FIVE
+
+
+@pytest.mark.parametrize("run", RUNS, ids=[path.name for path in RUNS])
+def test_a_recorded_search_gives_the_same_selections(run: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    def offline(*_: object, **__: object) -> None:
+        raise AssertionError("a replay opened a socket")
+
+    monkeypatch.setattr(socket, "socket", offline)
+    with runner.unpacked(run) as folder:
+        finished = replayed(folder, tmp_path)
+        assert (finished.folder / journal.FILE).read_bytes() == (folder / journal.FILE).read_bytes()
+        selected = [line["facts"] for line in journal.read(folder) if line["kind"] == "selected"]
+    assert selected and selected[-1]["best"] == finished.state.best
+    best = [facts["gain"]["ratio"] if facts["gain"] else 1.0 for facts in selected]
+    assert best == sorted(best) or finished.state.options.device == "cpu"
+    if finished.exported is not None:
+        report = lint.lint(finished.exported)
+        assert report["errors"] == 0, report["findings"]
+    again = tmp_path / "again.tar.xz"
+    runner.pack(finished.folder, again)
+    assert again.read_bytes() == run.read_bytes()
+
+
+def test_a_replay_draws_its_tree_beside_published_rounds(tool: Tool) -> None:
+    run = ROOT / "tests" / "data" / "optimize" / "L1_82.tar.xz"
+    done = tool("optimize", "--replay", run, "--report", "tree.html")
+    assert done.code == 0, done.err
+    page = (tool.folder / "tree.html").read_text()
+    assert "not a measurement" in page and "<title>r1.c02: knobs" in page and "-    block = 256" in page
+    exported = next(tool.results.glob("*/82_*"))
+    again = tool("optimize", "--replay", run, "--report", "tree.svg", "--compare", exported)
+    assert again.code == 0, again.err
+    assert "published best" in again.out and (tool.folder / "tree.svg").read_text().startswith("<")
+    missing = tool("optimize", "--replay", run, "--compare", ROOT / "docs")
+    assert missing.code == 1 and "holds no rounds" in missing.complaint
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_twenty_random_points_resumes_to_the_same_state(tmp_path: Path) -> None:
+    state, _ = ended(tmp_path / "whole", rounds=3)
+    whole = (tmp_path / "whole" / journal.FILE).read_bytes()
+    draw = random.Random(20)
+    for number, cut in enumerate(sorted(draw.sample(range(whole.index(b"\n") + 1, len(whole)), 20))):
+        folder = tmp_path / str(number)
+        (folder / journal.KERNELS).mkdir(parents=True)
+        for file in (tmp_path / "whole" / journal.KERNELS).glob("*.py"):
+            (folder / journal.KERNELS / file.name).write_bytes(file.read_bytes())
+        (folder / journal.FILE).write_bytes(whole[:cut])
+        loop = search(Journal.resume(folder), ToldJudge, Search(), chosen=options(rounds=3))
+        assert loop.run().best == state.best
+        assert (folder / journal.FILE).read_bytes() == whole, cut
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_search_that_is_killed_leaves_no_process_and_a_readable_journal(judge_tool: Tool) -> None:
+    command = [sys.executable, "-m", "repro", "optimize", "L1_36", *CPU, "--rounds", "1", "--screen", "2",
+               "--finalists", "1", "--results", str(judge_tool.results)]  # fmt: skip
+    process = subprocess.Popen(command, cwd=ROOT, env=CLEAN_ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 300
+    while time.monotonic() < until:  # until the session of the judge has answered once
+        files = list(judge_tool.results.glob(f"*/{journal.FILE}"))
+        if files and '"checked"' in files[0].read_text():
+            break
+        assert process.poll() is None
+        time.sleep(0.1)
+    started = descendants(process.pid)
+    assert started
+    process.kill()
+    process.wait()
+    while any(alive(pid) for pid in started) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert [pid for pid in started if alive(pid)] == []
+    assert Journal.resume(files[0].parent).replays
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

@@ -1,0 +1,211 @@
+"""The proposer with a model: a real gateway process with scripted replies, and the loop around it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_loop import KERNEL, Silent, ToldJudge, options, search, unasked
+
+from repro import config
+from repro.artifacts import lint
+from repro.engines import choose
+from repro.optimize import export, journal
+from repro.optimize.calls import DIRECTIONS, REFLEXION, Calls, NoAnswer, Unreadable, Upstream, kernel_of, parsed
+from repro.optimize.journal import Journal
+from repro.optimize.loop import Search as Loop
+from repro.optimize.proposers.model import Model
+from repro.optimize.proposers.replay import Recorded
+from repro.optimize.proposers.search import Search
+from repro.optimize.proposers.sitting import Sitting
+from repro.optimize.state import INPUT, REFUSED
+from repro.problems import catalogue
+from repro.runs.progress import Progress
+
+MODEL = "claude-opus-4-5-20251101"
+PROBLEM = catalogue.load("L1_82", size="smoke", dtype="bfloat16")
+QUICK = {"attempts": 2, "base_s": 0.02, "longest_s": 0.1, "total_s": 20}
+REFLECTED = {"was_diagnosis_correct": True, "was_fix_effective": False, "lessons": ["blocks of 64 are too small"]}
+
+
+def direction(summary: str) -> dict[str, Any]:
+    return {"category": "memory", "summary": summary, "reasoning": "loads repeat", "root_causes": [{"cause": "reuse"}],
+            "recommended_fixes": [{"fix": f"do {summary}", "rationale": "fewer bytes"}]}  # fmt: skip
+
+
+def line(contains: str, text: str, turn: int = 0, stop: str = "end_turn", **more: Any) -> dict[str, Any]:
+    return {"match": {"turn": turn, "contains": contains}, "content": [{"type": "text", "text": text}],
+            "stop_reason": stop, **more}  # fmt: skip
+
+
+def code(text: str) -> str:
+    return f"I changed the block.\n```python\n{text}```\n"
+
+
+def calls(folder: Path, lines: list[dict[str, Any]], **more: Any) -> Calls:
+    script = folder / "script.jsonl"
+    script.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    (folder / "run").mkdir(exist_ok=True)
+    return Calls(folder / "run", MODEL, Upstream.of(f"replay:{script}"), retry=QUICK, **more)
+
+
+@pytest.mark.slow
+def test_every_kind_of_reply_is_handled_and_recorded(tmp_path: Path) -> None:
+    good = json.dumps([direction("one")])
+    busy = {"error": {"status": 429, "retry_after": 0, "times": 1}}
+    model = calls(tmp_path, [
+        line("question bare", good),
+        line("question fenced", f"Here it is:\n```json\n{good}\n```\n"),
+        line("question malformed", '[{"category": "memory", ]'), line("malformed", good, 1),
+        line("question lacking", '[{"category": "memory", "summary": "x"}]'), line("recommended_fixes", "no", 1),
+        line("question empty", ""), line("it is empty", good, 1),
+        line("question cut", good[:40], stop="max_tokens"), line("it was cut off", good, 1),
+        line("question refused", "I will not.", stop="refusal"),
+        line("question busy", good, **busy),
+        line("question broken", good, disconnect_after=3, times=1),
+        line("question down", good, error={"status": 429, "retry_after": 0, "times": 100}),
+    ])  # fmt: skip
+    said: dict[str, str] = {}
+    try:
+        for name in ("bare", "fenced", "malformed", "lacking", "empty", "cut", "refused", "busy", "broken", "down"):
+            try:
+                (found,), _ = model.ask(name, f"question {name}", lambda text: parsed(text, DIRECTIONS))
+                said[name] = found.summary
+            except NoAnswer as error:
+                said[name] = str(error)
+    finally:
+        model.close()
+    assert {name for name, told in said.items() if told == "one"} == {
+        "bare", "fenced", "malformed", "empty", "cut", "busy", "broken"}, said  # fmt: skip
+    assert said["refused"].startswith("refused: I will not")
+    assert said["lacking"].startswith("malformed") and said["down"].startswith("provider_error")
+    lines = model.take()
+    outcomes = [(each["purpose"], each["outcome"]) for each in lines]
+    assert outcomes == [
+        ("bare", "ok"), ("fenced", "ok"), ("malformed", "malformed"), ("malformed", "ok"), ("lacking", "malformed"),
+        ("lacking", "malformed"), ("empty", "empty"), ("empty", "ok"), ("cut", "truncated"), ("cut", "ok"),
+        ("refused", "refused"), ("busy", "ok"), ("broken", "ok"), ("down", "provider_error"),
+    ]  # fmt: skip
+    assert all(len(each["request_sha256"]) == 64 for each in lines)
+    assert next(each for each in lines if each["purpose"] == "broken")["attempts"], "the cut stream is recorded"
+    assert model.spent["usd"] > 0 and model.spent["tokens"] > 0
+    requests = journal.jsonio.lines(model.run / "gateway" / "journal.jsonl")
+    assert sum(each["kind"] == "request" for each in requests) == len(lines) + 1  # one was repeated after the cut
+
+
+def variant(block: int) -> str:
+    return KERNEL.replace("block = 256", f"block = {block}")
+
+
+def script(*, rounds: int = 3) -> list[dict[str, Any]]:
+    """Two directions for each program: the first candidate is wrong and is mended."""
+    wrong = variant(64) + "\nwrong = 1\n"
+    return [
+        line("Say what it teaches", json.dumps(REFLECTED)),
+        line("Mend it", code(variant(128))),
+        line("wide blocks: do wide blocks", code(wrong)),
+        line("few loads: do few loads", code(variant(512))),
+        line("You analyse", json.dumps([direction("wide blocks"), direction("few loads")])),
+    ]
+
+
+def run(folder: Path, model: Calls, **changed: Any) -> tuple[Any, Loop]:
+    judge = ToldJudge()
+    chosen = options(proposers=("anthropic",), model=MODEL, **changed)
+    proposer = Model(PROBLEM, model)
+    loop = search(Journal.new(folder), lambda: judge, proposer, chosen=chosen)
+    try:
+        return loop.run(), loop
+    finally:
+        proposer.close()
+
+
+def test_a_model_analyses_rewrites_mends_and_reflects(tmp_path: Path) -> None:
+    model = calls(tmp_path, script())
+    state, _ = run(model.run, model, rounds=2)
+    made = {p.strategy: p for p in state.programs.values() if p.verdict == "correct" and p.id != INPUT}
+    assert set(made) == {"wide_blocks", "few_loads"}
+    failed = state.programs[made["wide_blocks"].mends]
+    assert failed.verdict == "incorrect" and failed.round == made["wide_blocks"].round == 1
+    assert state.spent["usd"] > 0 and state.spent["tokens"] > 0
+    lines = [each for each in journal.read(model.run) if each["kind"] == "proposed"]
+    purposes = [c["purpose"].split()[0] for each in lines for c in each["result"]["calls"]]
+    assert purposes[:4] == ["analyse", "rewrite", "rewrite", "repair"] and "reflect" in purposes
+    lessons = [p for p in state.programs.values() if "reflexion.txt" in p.transcript]
+    assert lessons and parsed(lessons[0].transcript["reflexion.txt"], REFLEXION).lessons == REFLECTED["lessons"]
+    asked = [json.dumps(each) for each in journal.jsonio.lines(model.run / "gateway" / "journal.jsonl")]
+    assert any("blocks of 64 are too small" in each and "You rewrite" in each for each in asked) or any(
+        "blocks of 64 are too small" in each and "You analyse" in each for each in asked
+    )
+    again = search(Journal.replay(model.run, tmp_path / "again"), unasked, Recorded("anthropic"),
+                   chosen=options(proposers=("anthropic",), model=MODEL, rounds=2))  # fmt: skip
+    assert again.run().best == state.best
+    assert (tmp_path / "again" / journal.FILE).read_bytes() == (model.run / journal.FILE).read_bytes()
+    root = export.export(state, PROBLEM.path, "82_x", tmp_path, measured=False, counters=None, fingerprint=None,
+                         confirmed=None, journal_sha256="0")  # fmt: skip
+    assert root is not None and lint.lint(root)["errors"] == 0
+    assert {p.name for p in root.glob("optimization_trace/round_1/*")} >= {"opt_prompt.txt", "opt_reply.txt",
+                                                                           "bottleneck_response.txt"}  # fmt: skip
+
+
+def test_a_budget_of_one_dollar_stops_within_one_call_of_it(tmp_path: Path) -> None:
+    price = {"usage": {"input_tokens": 40_000, "output_tokens": 4_000}}  # 0.30 USD
+    model = calls(tmp_path, [each | price for each in script()], usd=1.0)
+    state, loop = run(model.run, model, rounds=8, patience=8, usd=1.0)
+    assert 1.0 <= state.spent["usd"] <= 1.31
+    assert "budget" in loop.stopped
+    made = [c for each in journal.read(model.run) if each["kind"] == "proposed" for c in each["result"]["calls"]]
+    assert sum(c["outcome"] == "ok" for c in made) == 4 and made[-1]["outcome"] in ("ok", "budget")
+
+
+@pytest.mark.slow
+def test_search_goes_on_beside_a_model_that_refuses(tmp_path: Path) -> None:
+    model = calls(tmp_path, [line("You analyse", "No.", stop="refusal")])
+    proposer, judge = Model(PROBLEM, model), ToldJudge()
+    loop = search(Journal.new(model.run), lambda: judge, Search(), proposer,
+                  chosen=options(proposers=("search", "anthropic"), rounds=1))  # fmt: skip
+    state = loop.run()
+    proposer.close()
+    assert len(state.programs) > 5 and {p.proposer for p in state.programs.values()} == {"", "search"}
+    told = [c["outcome"] for each in journal.read(model.run) if each["kind"] == "proposed"
+            for c in each["result"].get("calls", [])]  # fmt: skip
+    assert set(told) == {"refused"} and len(told) <= 4
+
+
+@pytest.mark.slow
+def test_a_banned_rewrite_of_a_model_is_refused(tmp_path: Path) -> None:
+    banned = code(KERNEL + "\ntorch.cuda.Event.record = print\n")
+    model = calls(tmp_path, [line("Mend it", banned), line("You rewrite", banned),
+                             line("You analyse", json.dumps([direction("patch")]))])  # fmt: skip
+    state, _ = run(model.run, model, rounds=1)
+    assert state.best == INPUT and any(p.verdict == REFUSED and p.reason for p in state.programs.values())
+
+
+def test_replies_without_a_kernel_are_unreadable() -> None:
+    for text in ("", "no code", "```python\na\n```\n```python\nb\n```\n"):
+        with pytest.raises(Unreadable):
+            kernel_of(text)
+
+
+@pytest.mark.slow
+def test_a_sitting_of_an_agent_makes_a_candidate(tmp_path: Path, smoke_results: Path) -> None:
+    source = next(config.ORACLE_DIR.glob("L1_36_*.py")).read_text()
+    chosen = catalogue.load("L1_36", size="smoke")
+    write = f"cat > solutions/{chosen.path.name} <<'END'\n{source}\n# mine\nx_of_mine = 1\nEND\n"
+    model = calls(tmp_path, [
+        {"content": [{"type": "tool_use", "name": "bash", "input": {"command": write}}], "stop_reason": "tool_use"},
+        line("", "Done.", turn=1),
+    ])  # fmt: skip
+    engine = choose("local", gpus="none", device="cpu", say=lambda _: None)
+    proposer = Sitting(chosen, model, smoke_results, engine, Progress(quiet=True), agent="sdk")
+    told = options(proposers=("claude-code",), model=MODEL, rounds=1, directions=1)
+    judge = ToldJudge()
+    loop = Loop(told, source, "ModelNew", Journal.new(model.run), lambda: judge, [proposer], Silent())
+    state = loop.run()
+    (made,) = [p for p in state.programs.values() if p.proposer == "claude-code"]
+    assert made.verdict == "correct" and "x_of_mine = 1" in state.source(made.id)
+    assert "Start from this program" in made.transcript["opt_prompt.txt"]
+    (call,) = [c for each in journal.read(model.run) if each["kind"] == "proposed" for c in each["result"]["calls"]]
+    assert call["outcome"] == "completed" and call["turns"] == 2 and state.spent["tokens"] > 0

@@ -1,0 +1,159 @@
+"""Runs the searches that the project publishes, one archive each: `python tests/searches.py OUT`; again to go on.
+
+    own          from the five input kernels of artifacts/
+    published    from the five published input kernels: --published DIR, brought by `repro fetch kernelagent-artifacts`
+    naive        from tests/data/naive: --kernelbench DIR, brought by `repro fetch kernelbench`
+
+Each search is a `repro optimize` of its own. A search with an archive in OUT is done and is left out; one with a
+journal is resumed. `summary.json` and the printed table hold gains by seed, times, and rates of judging.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from repro.artifacts import layout  # noqa: E402
+from repro.optimize import journal, runner  # noqa: E402
+
+NAIVE = ROOT / "tests" / "data" / "naive"
+SETS = ("own", "published", "naive")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One search. problem: a shipped id or a file."""
+
+    name: str
+    problem: str
+    kernel: Path
+    seed: int
+
+
+def cases(args: argparse.Namespace) -> list[Case]:
+    """Return every search of the chosen sets: all problems of a seed before the next seed."""
+    starts: list[tuple[str, str, Path]] = []
+    for chosen in args.only.split(","):
+        folder = {"own": ROOT / "artifacts", "published": args.published}.get(chosen)
+        if chosen == "naive" and args.kernelbench is not None:
+            for kernel in sorted(NAIVE.glob("*.py")):
+                (problem,) = args.kernelbench.glob(f"**/level[12]/{kernel.name}")
+                starts.append((f"naive-{problem.parent.name}-{kernel.stem}", str(problem), kernel))
+        elif folder is not None:
+            for each in layout.find(folder):
+                starts.append((f"{chosen}-{each.known}", str(each.known), each.path / layout.KERNELS["input_kernel"]))
+        else:
+            print(f"{chosen}: left out, no folder was named")
+    return [Case(f"{name}-s{seed}", problem, kernel, seed) for seed in range(args.seeds)
+            for name, problem, kernel in starts]  # fmt: skip
+
+
+def run(case: Case, args: argparse.Namespace) -> str:
+    """Run or resume one search and pack its journal; return a line about it."""
+    archive, folder = args.out / f"{case.name}.tar.xz", args.out / case.name
+    if archive.exists():
+        return f"{case.name}: done before"
+    runs = sorted(folder.glob(f"*/{journal.FILE}"))
+    command = [sys.executable, "-m", "repro", "optimize", case.problem, "--from", str(case.kernel)]
+    command += ["--seed", str(case.seed), "--minutes", str(args.minutes), "--results", str(folder)]
+    command += ["--engine", "local", "--json", str(args.out / f"{case.name}.json"), *args.more]
+    command += ["--resume"] if runs else []
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "fixtures").exists():  # one measurement of a problem's fixture serves all of its searches
+        (folder / "fixtures").symlink_to(args.out / "fixtures")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    (args.out / f"{case.name}.log").write_text(done.stdout + done.stderr)
+    if done.returncode:
+        return f"{case.name}: exit code {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
+    (found,) = folder.glob(f"*/{journal.FILE}")
+    runner.pack(found.parent, archive)
+    return f"{case.name}: {done.stdout.strip().splitlines()[-1]}"
+
+
+def facts(out: Path, name: str) -> dict[str, Any]:
+    """Return what the summary says of one search."""
+    told = json.loads((out / f"{name}.json").read_text())
+    programs = {p["id"]: p for p in told["programs"]}
+    best = programs[told["best"]]
+    lines = journal.read(next((out / name).glob(f"*/{journal.FILE}")).parent)
+    minutes = max((line["result"] for line in lines if line["kind"] == "clock"), default=0.0) / 60
+    full = [p for p in told["programs"] if p["gain"] and p["id"] != "input"]
+    screened = [p for p in told["programs"] if p["verdict"] not in ("duplicate", "refused", "not judged")]
+    confirmed = told["confirmed"] or {}
+    baselines = {k: v for k, v in confirmed.get("baselines_ms", {}).items() if v}
+    return {
+        "name": name, "measurement": told["measurement"], "gain": best["gain"]["ratio"] if best["gain"] else 1.0,
+        "ci95": best["gain"]["ci95"] if best["gain"] else None, "best_ms": best["time_ms"],
+        "best_baseline": min(baselines.items(), key=lambda kv: kv[1], default=None),
+        "confirmed": (confirmed.get("best") or {}).get("verdict"), "stopped": told["stopped"],
+        "minutes": round(minutes, 2), "full_a_minute": round(len(full) / minutes, 1) if minutes else None,
+        "screened_a_minute": round(len(screened) / minutes, 1) if minutes else None,
+    }  # fmt: skip
+
+
+def summarise(out: Path) -> list[dict[str, Any]]:
+    """Write summary.json and print it: each search, then each set's geometric mean by seed."""
+    found = [facts(out, path.name.removesuffix(".tar.xz")) for path in sorted(out.glob("*.tar.xz"))]
+    (out / "summary.json").write_text(json.dumps(found, indent=1) + "\n")
+    for each in found:
+        stamp = "" if each["measurement"] else "  (not a measurement)"
+        print(f"{each['name']:48} {each['gain']:7.2f}x {each['best_ms'] or 0:9.4g} ms {each['minutes']:6.1f} min "
+              f"{each['stopped']}{stamp}")  # fmt: skip
+    for chosen in SETS:
+        for seed in sorted({each["name"].rpartition("-s")[2] for each in found}):
+            some = [e["gain"] for e in found if e["name"].startswith(f"{chosen}-") and e["name"].endswith(f"-s{seed}")]
+            if some:
+                mean = math.exp(math.fsum(map(math.log, some)) / len(some))
+                print(f"{chosen}, seed {seed}: geometric mean {mean:.2f}x over {len(some)} problems")
+    return found
+
+
+def ship(out: Path) -> None:
+    """Copy the search of seed 0 of each input kernel, and its rounds, into its artifact folder."""
+    for each in layout.find(ROOT / "artifacts"):
+        archive = out / f"own-{each.known}-s0.tar.xz"
+        if archive.exists():
+            shutil.copy(archive, each.path / "search.tar.xz")
+            for trace in (out / f"own-{each.known}-s0").glob(f"*/{each.path.name}/{layout.TRACE}"):
+                shutil.copytree(trace, each.path / layout.TRACE, dirs_exist_ok=True)
+                shutil.copy(trace.parent / "manifest.json", each.path / "manifest.json")
+            print(f"{each.path.name}: search.tar.xz and its rounds")
+
+
+def main() -> None:
+    """Run what is left, then print the summary."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--only", default="own,published,naive", help="sets, separated by commas")
+    parser.add_argument("--published", type=Path, default=None, metavar="DIR")
+    parser.add_argument("--kernelbench", type=Path, default=None, metavar="DIR")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--at-once", type=int, default=1, help="searches at the same time: one for each GPU")
+    parser.add_argument("--ship", action="store_true", help="copy the searches of seed 0 into artifacts/, and end")
+    parser.add_argument("more", nargs="*", help="further arguments of repro optimize, after --")
+    args = parser.parse_args()
+    args.out = args.out.resolve()
+    (args.out / "fixtures").mkdir(parents=True, exist_ok=True)
+    if not args.ship:
+        with ThreadPoolExecutor(args.at_once) as pool:
+            for line in pool.map(lambda case: run(case, args), cases(args)):
+                print(line, flush=True)
+        summarise(args.out)
+    else:
+        ship(args.out)
+
+
+if __name__ == "__main__":
+    main()
