@@ -77,7 +77,7 @@ def run(case: Case, args: argparse.Namespace) -> str:
     if done.returncode:
         return f"{case.name}: exit code {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
     (found,) = folder.glob(f"*/{journal.FILE}")
-    runner.pack(found.parent, archive)
+    runner.pack({"": found.parent}, archive)
     return f"{case.name}: {done.stdout.strip().splitlines()[-1]}"
 
 

@@ -89,7 +89,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     from repro.optimize.state import Options
 
     if args.replay is not None:
-        with runner.unpacked(args.replay) as run:
+        with runner.unpacked(args.replay, args.problem) as run:
             return _replay(args, run, progress)
     _check(args)
     names = tuple(args.proposer.split(","))

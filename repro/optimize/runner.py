@@ -171,8 +171,11 @@ def _journal(problem: Problem, options: Options, results: Path, *, resume: bool,
 
 
 @contextlib.contextmanager
-def unpacked(run: Path) -> Iterator[Path]:
-    """Yield the folder of a recorded run: itself, or what its archive holds. Raises BundleError."""
+def unpacked(run: Path, problem: str | None = None) -> Iterator[Path]:
+    """Yield the folder of a recorded run: itself, or what its archive holds.
+
+    problem: names the run in an archive of several. Raises BundleError, UsageError.
+    """
     if run.is_dir():
         yield run
         return
@@ -182,22 +185,28 @@ def unpacked(run: Path) -> Iterator[Path]:
                 archive.extractall(folder, filter="data")
         except (OSError, tarfile.TarError) as error:
             raise BundleError(f"{run} holds no recorded run", str(error)) from None
-        yield Path(folder)
+        found = sorted(file.parent for file in Path(folder).glob(f"**/{journal.FILE}"))
+        chosen = found if len(found) == 1 else [each for each in found if each.name == problem]
+        if not chosen:
+            names = ", ".join(each.name for each in found)
+            raise UsageError(f"{run} holds {len(found)} runs: {names}", "", "Name one: repro optimize PROBLEM --replay …")
+        yield chosen[0]
 
 
-def pack(run: Path, archive: Path) -> None:
-    """Write the journal of a run and its kernels to an archive, the same bytes for the same run.
+def pack(runs: dict[str, Path], archive: Path) -> None:
+    """Write journals and kernels of runs to an archive, the same bytes for the same runs.
 
-    Of the machine's fingerprint it keeps SHARED alone.
+    runs: folder in the archive ("" for its top) -> run. Of a machine's fingerprint it keeps SHARED alone.
     """
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
-        for file in (run / journal.FILE, *sorted((run / journal.KERNELS).glob("*.py"))):
-            info = tarfile.TarInfo(str(file.relative_to(run)))
-            content = _shared(file) if file.name == journal.FILE else file.read_bytes()
-            info.size, info.mode = len(content), 0o644
-            tar.addfile(info, io.BytesIO(content))
-    jsonio.replace(archive, lzma.compress(stream.getvalue(), preset=9))
+        for name, run in sorted(runs.items()):
+            for file in (run / journal.FILE, *sorted((run / journal.KERNELS).glob("*.py"))):
+                info = tarfile.TarInfo(str(Path(name) / file.relative_to(run)))
+                content = _shared(file) if file.name == journal.FILE else file.read_bytes()
+                info.size, info.mode = len(content), 0o644
+                tar.addfile(info, io.BytesIO(content))
+    jsonio.replace(archive, lzma.compress(stream.getvalue(), preset=9 | lzma.PRESET_EXTREME))
 
 
 def _shared(file: Path) -> bytes:

@@ -44,6 +44,8 @@ def svg(figure: dict[str, Any]) -> str:
     Raises PrerequisiteError without matplotlib.
     """
     data = figure["data"]
+    if figure["kind"] == "search":
+        return search_tree.svg(figure)
     if figure["kind"] == "convergence":
         text = traces.svg(data["facts"])
     elif figure["kind"] == "timeline":
@@ -53,16 +55,14 @@ def svg(figure: dict[str, Any]) -> str:
             r" d=\"[^\"]+\"", lambda path: re.sub(r"(\.\d\d)\d+|\s*\n", r"\1", path[0]), text
         )  # half of its size
     else:
-        draw = {"forest": _forest, "bars": _bars, "roofline": _roofline, "search": search_tree.draw}[figure["kind"]]
+        draw = {"forest": _forest, "bars": _bars, "roofline": _roofline}[figure["kind"]]
         text = _drawn(figure, lambda drawn: _axes(drawn, figure, draw), _height_in(figure))
-    if figure["kind"] == "search":
-        text = search_tree.titled(text, data)
     return _embedded(text, figure)
 
 
 def _height_in(figure: dict[str, Any]) -> float:
     rows = len(figure["data"].get("rows", figure["data"].get("groups", [])))
-    if figure["kind"] in ("roofline", "search"):
+    if figure["kind"] == "roofline":
         return 4.6
     return FRAME_IN + ROW_IN * rows * (1.7 if figure["kind"] == "bars" else 1)
 

@@ -1,53 +1,91 @@
-"""The figure of a search: the tree of its candidates, whose points say what they are."""
+"""The figure of a search as SVG: the tree of its candidates, each a point that says what it is under the pointer."""
 
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
+import math
+from typing import Any
 
-from repro.report.palette import COLOURS
+from repro.report.palette import COLOURS, GRID, INK, PAPER, VARIABLES
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+WIDTH, HEIGHT = 520, 330
+LEFT, RIGHT, TOP, BOTTOM = 62, 508, 34, 286
+# Ticks of a decade. Fewer than two in the range: its ends are the ticks.
+SUBS = (1.0, 2.0, 5.0)
 
-GID = "program-"
 
+def svg(figure: dict[str, Any]) -> str:
+    """Draw a figure of kind `search`: round to the right, time upwards on a logarithmic axis."""
+    data = figure["data"]
+    points = data["points"]
+    rounds = max(p["round"] for p in points)
+    times = [p["time_ms"] for p in points]
+    low, high = min(times) / 1.1, max(times) * 1.1
 
-def draw(axes: Axes, data: dict[str, Any]) -> None:
-    """Draw the tree: round to the right, time upwards on a logarithmic axis."""
-    every = {p["id"]: p for p in data["points"]}
+    def x(at: float) -> float:
+        return round(LEFT + (RIGHT - LEFT) * (at + 0.4) / (rounds + 0.9), 1)
+
+    def y(time_ms: float) -> float:
+        return round(BOTTOM - (BOTTOM - TOP) * math.log(time_ms / low) / math.log(high / low), 1)
+
     places: dict[str, tuple[float, float]] = {}
-    rounds: dict[int, int] = {}
-    for p in data["points"]:
-        at = rounds[p["round"]] = rounds.get(p["round"], -1) + 1
-        count = sum(q["round"] == p["round"] for q in data["points"])
-        places[p["id"]] = (p["round"] + (0.6 * at / count - 0.3 if p["round"] else 0.0), p["time_ms"])
-    for p in data["points"]:
+    for number in range(rounds + 1):
+        some = [p for p in points if p["round"] == number]
+        for at, p in enumerate(some):
+            places[p["id"]] = x(number + (0.6 * at / len(some) - 0.3 if number else 0.0)), y(p["time_ms"])
+    axis = "ms" + (", not a measurement" if data["stamp"] else "")
+    drawn = [
+        f'<rect width="{WIDTH}" height="{HEIGHT}" style="fill: {_colour(PAPER)}"/>',
+        _text(WIDTH / 2, 20, figure["title"], "middle"),
+        _text((LEFT + RIGHT) / 2, HEIGHT - 10, "round", "middle"),
+        _text(16, HEIGHT / 2, axis, "middle", f' transform="rotate(-90 16 {HEIGHT / 2:g})"'),
+        _line(f"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}", INK),
+        *(_text(x(number), BOTTOM + 18, str(number), "middle") for number in range(rounds + 1)),
+    ]
+    for tick in _ticks(low, high):
+        drawn += [_line(f"M{LEFT} {y(tick)}H{RIGHT}", GRID), _text(LEFT - 6, y(tick) + 4, f"{tick:.3g}", "end")]
+    for p in points:
         if p["parent"] in places:
             (x0, y0), (x1, y1) = places[p["parent"]], places[p["id"]]
-            axes.plot([x0, x1], [y0, y1], color=COLOURS[0], alpha=0.25, linewidth=0.8)
-    for p in data["points"]:
-        x, y = places[p["id"]]
+            drawn.append(_line(f"M{x0} {y0}L{x1} {y1}", COLOURS[0], " stroke-opacity: 0.3;"))
+    drawn.append(_line(_best(points, rounds, x, y), COLOURS[2]))
+    for p in points:
+        at_x, at_y = places[p["id"]]
         colour = COLOURS[2] if p["best"] else COLOURS[0] if p["accepted"] else COLOURS[1]
-        (point,) = axes.plot([x], [y], "o" if p["full"] else ".", color=colour, markersize=7 if p["accepted"] else 5)
-        point.set_gid(GID + p["id"])
-    best, xs, ys = None, [], []
-    for number in range(max(rounds, default=0) + 1):
-        some = [p["time_ms"] for p in every.values() if p["round"] == number and p["accepted"]]
+        size = 5 if p["accepted"] else 3.5 if p["full"] else 2.2
+        drawn.append(f'<circle cx="{at_x}" cy="{at_y}" r="{size}" style="fill: {_colour(colour)}">'
+                     f"<title>{html.escape(p['told'])}</title></circle>")  # fmt: skip
+    alt = html.escape(f"{figure['title']}. {figure['alt']}", quote=True)
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{alt}"'
+    return "\n".join([f'{head} font-family="system-ui, sans-serif" font-size="12">', *drawn, "</svg>"])
+
+
+def _best(points: list[dict[str, Any]], rounds: int, x: Any, y: Any) -> str:
+    """Return the path of the best time so far, a step for each round."""
+    path, best = "", None
+    for number in range(rounds + 1):
+        some = [p["time_ms"] for p in points if p["round"] == number and p["accepted"]]
         best = min([*some, *([best] if best is not None else [])], default=None)
         if best is not None:
-            xs.append(number + 0.4)
-            ys.append(best)
-    axes.step(xs, ys, where="post", color=COLOURS[2], linewidth=1.2)
-    axes.set_yscale("log")
-    axes.set_xlabel("round")
-    axes.set_ylabel("ms" + (", not a measurement" if data["stamp"] else ""))
-    axes.set_xticks(range(max(rounds, default=0) + 1))
+            path += f"{'V' if path else f'M{x(number - 0.4)} '}{y(best)}H{x(number + 0.5)}"
+    return path
 
 
-def titled(svg: str, data: dict[str, Any]) -> str:
-    """Return a figure whose points carry their text, which a browser shows under the pointer."""
-    for p in data["points"]:
-        mark = f'<g id="{GID}{p["id"]}">'
-        svg = svg.replace(mark, f"{mark}<title>{html.escape(p['told'])}</title>")
-    return svg
+def _ticks(low: float, high: float) -> list[float]:
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    found = [10.0**decade * sub for decade in decades for sub in SUBS]
+    found = [tick for tick in found if low <= tick <= high]
+    return found if len(found) > 1 else [low, high]
+
+
+def _colour(colour: str) -> str:
+    """Return a colour as a CSS variable, which a page may set for a dark screen."""
+    return f"var(--{VARIABLES[colour]}, {colour})"
+
+
+def _line(path: str, colour: str, more: str = "") -> str:
+    return f'<path d="{path}" style="fill: none; stroke: {_colour(colour)};{more}"/>'
+
+
+def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" style="fill: {_colour(INK)}"{more}>{html.escape(text)}</text>'
