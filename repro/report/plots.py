@@ -51,9 +51,6 @@ def svg(figure: dict[str, Any]) -> str:
     elif figure["kind"] == "timeline":
         title = textwrap.fill(figure["title"], TITLE)
         text = _drawn(figure, lambda drawn: timeline.draw(drawn, data, title), timeline.height_in(data))
-        text = re.sub(
-            r" d=\"[^\"]+\"", lambda path: re.sub(r"(\.\d\d)\d+|\s*\n", r"\1", path[0]), text
-        )  # half of its size
     else:
         draw = {"forest": _forest, "bars": _bars, "roofline": _roofline}[figure["kind"]]
         text = _drawn(figure, lambda drawn: _axes(drawn, figure, draw), _height_in(figure))
@@ -97,6 +94,10 @@ def _embedded(text: str, figure: dict[str, Any]) -> str:
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
     # its style would reach the whole page
     body = re.sub(r"<defs>\s*<style .*?</style>\s*</defs>\s*", "", body, flags=re.DOTALL)
+    # two thirds of its size
+    body = re.sub(r' (?:d|x|y)="[^"]+"', lambda found: re.sub(r"(\.\d\d)\d+|\s*\n", r"\1", found[0]), body)
+    body = re.sub(r"font-family: '[^;]*, (?=sans-serif)", "font-family: ", re.sub(r"\n +", "\n", body))
+    body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
     head, _, rest = body.partition(">")
     head = re.sub(r'\s(width|height|role|aria-label|aria-labelledby)="[^"]*"', "", head)
     name = figure["id"]

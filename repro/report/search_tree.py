@@ -32,7 +32,7 @@ def svg(figure: dict[str, Any]) -> str:
     for number in range(rounds + 1):
         some = [p for p in points if p["round"] == number]
         for at, p in enumerate(some):
-            places[p["id"]] = x(number + (0.6 * at / len(some) - 0.3 if number else 0.0)), y(p["time_ms"])
+            places[p["id"]] = x(number + 0.6 * ((at + 0.5) / len(some) - 0.5)), y(p["time_ms"])
     axis = "ms" + (", not a measurement" if data["stamp"] else "")
     drawn = [
         f'<rect width="{WIDTH}" height="{HEIGHT}" style="fill: {_colour(PAPER)}"/>',
@@ -43,7 +43,7 @@ def svg(figure: dict[str, Any]) -> str:
         *(_text(x(number), BOTTOM + 18, str(number), "middle") for number in range(rounds + 1)),
     ]
     for tick in _ticks(low, high):
-        drawn += [_line(f"M{LEFT} {y(tick)}H{RIGHT}", GRID), _text(LEFT - 6, y(tick) + 4, f"{tick:.3g}", "end")]
+        drawn += [_line(f"M{LEFT} {y(tick)}H{RIGHT}", GRID), _text(LEFT - 6, y(tick) + 4, f"{tick:.5g}", "end")]
     for p in points:
         if p["parent"] in places:
             (x0, y0), (x1, y1) = places[p["parent"]], places[p["id"]]
