@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -300,13 +301,31 @@ def verbs() -> dict[str, argparse.ArgumentParser]:
     return {name: group.choices[name] for names in GROUPS.values() for name in names}
 
 
+def _options(text: str) -> list[str]:
+    """The options of a help text, each with the lines that say what it does."""
+    return re.findall(r"^  -.*\n(?: {6,}.*\n)*", text, re.MULTILINE)
+
+
 def command_line() -> str:
     """The help of the tool and of every verb."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = str(HELP_COLUMNS)
     try:
         every = {"repro": parser()} | {f"repro {name}": sub for name, sub in verbs().items()}
-        return "\n\n".join(f"## {name}\n\n```\n{found.format_help().rstrip()}\n```" for name, found in every.items())
+        known = _options(every["repro evaluate"].format_help())
+        parts = []
+        for name, found in every.items():
+            text = found.format_help().rstrip() + "\n"
+            if name != "repro evaluate":
+                same = [option for option in _options(text) if option in known]
+                for option in same:
+                    text = text.replace(option, "", 1)
+                names = [option.split()[0].rstrip(",") for option in same]
+                if names:
+                    text += textwrap.fill(f"as of repro evaluate: {' '.join(names)}", 97, subsequent_indent="  ",
+                                          initial_indent="  ", break_on_hyphens=False) + "\n"  # fmt: skip
+            parts.append(f"## {name}\n\n```\n{text}```")
+        return "\n\n".join(parts)
     finally:
         if before is None:
             del os.environ["COLUMNS"]
