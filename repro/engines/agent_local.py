@@ -78,22 +78,21 @@ class Room:
             raise EngineError("cannot make a temporary folder", error.strerror or str(error)) from error
         gateway = agent = None
         try:
-            gateway = _child("gateway", gateway_folder, config.job_env({"TMPDIR": str(own)}), stdin=subprocess.PIPE)
-            assert gateway.stdin is not None
+            gateway = start("gateway", gateway_folder, config.job_env({"TMPDIR": str(own)}), stdin=subprocess.PIPE)
             try:
-                self._greet(gateway, gateway_folder, secrets)
+                greet(gateway, gateway_folder, secrets, self.stopping)
             except EngineError as error:
                 outcome.cause, outcome.ending, outcome.gateway_ending = "infrastructure", str(error), str(error)
                 return outcome
             environment = config.agent_env(home, {"CUDA_VISIBLE_DEVICES": self.lease.gpu or ""})
             with resources.confined(self.lease.cpus):
-                agent = _child("agent", folder, environment, stdin=subprocess.DEVNULL)
+                agent = start("agent", folder, environment, stdin=subprocess.DEVNULL)
             self._watch(agent, gateway, job, outcome, gateway_folder, folder)
             return outcome
         finally:
             for child in (agent, gateway):
                 if child is not None:
-                    _end(child)
+                    end(child)
             basket = Basket()
             for file in sorted(folder.rglob("*")):
                 name = str(file.relative_to(folder))
@@ -122,26 +121,6 @@ class Room:
             file.write_bytes(content)
         return told
 
-    def _greet(self, gateway: subprocess.Popen[bytes], folder: Path, secrets: dict[str, str]) -> None:
-        """Send a gateway its keys and wait until it listens.
-
-        Raises EngineError or PrerequisiteError if it ends before, EngineError if it stays silent.
-        """
-        assert gateway.stdin is not None
-        try:
-            gateway.stdin.write(secret_line(secrets))
-            gateway.stdin.close()
-        except BrokenPipeError:
-            raise refused(gateway.wait(), _tail(folder)) from None
-        late = time.monotonic() + READY_S
-        while time.monotonic() < late and not self.stopping.is_set():
-            if READY in (folder / "stdout").read_text(errors="replace").split():
-                return
-            if gateway.poll() is not None:
-                raise refused(gateway.returncode, _tail(folder))
-            time.sleep(POLL_S)
-        raise EngineError("the gateway did not start", f"it was silent for {READY_S:.0f} s")
-
     def _watch(
         self, agent: subprocess.Popen[bytes], gateway: subprocess.Popen[bytes], job: AgentJob,
         outcome: AgentOutcome, gateway_folder: Path, folder: Path,
@@ -161,13 +140,34 @@ class Room:
                 outcome.cause, outcome.ending, kill_at = cause, reason, now + GRACE_S
                 agent.terminate()
             elif kill_at is not None and now > kill_at:
-                _end(agent)
+                end(agent)
             time.sleep(POLL_S)
         if not outcome.cause and agent.returncode:
             outcome.ending = f"the agent's process ended with exit code {agent.returncode}{_tail(folder)}"
 
 
-def _child(verb: str, folder: Path, env: dict[str, str], *, stdin: int) -> subprocess.Popen[bytes]:
+def greet(gateway: subprocess.Popen[bytes], folder: Path, secrets: dict[str, str], stopping: threading.Event) -> None:
+    """Send a gateway its keys and wait until it listens.
+
+    Raises EngineError or PrerequisiteError if it ends before, EngineError if it stays silent.
+    """
+    assert gateway.stdin is not None
+    try:
+        gateway.stdin.write(secret_line(secrets))
+        gateway.stdin.close()
+    except BrokenPipeError:
+        raise refused(gateway.wait(), _tail(folder)) from None
+    late = time.monotonic() + READY_S
+    while time.monotonic() < late and not stopping.is_set():
+        if READY in (folder / "stdout").read_text(errors="replace").split():
+            return
+        if gateway.poll() is not None:
+            raise refused(gateway.returncode, _tail(folder))
+        time.sleep(POLL_S)
+    raise EngineError("the gateway did not start", f"it was silent for {READY_S:.0f} s")
+
+
+def start(verb: str, folder: Path, env: dict[str, str], *, stdin: int) -> subprocess.Popen[bytes]:
     """Start `repro VERB FOLDER`; its output goes to files in the folder."""
     command = [*config.COMMAND, verb, str(folder)]
     out, err = _log(folder, "stdout"), _log(folder, "stderr")
@@ -186,7 +186,7 @@ def _tail(folder: Path) -> str:
     return f": {lines[-1][:400]}" if lines else ""
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def end(child: subprocess.Popen[bytes]) -> None:
     """End a child, first by SIGTERM, and kill every process that it started."""
     started = descendants(child.pid) if child.poll() is None else []
     if child.poll() is None:

@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,15 +24,15 @@ from repro.agents.deadline import Deadline
 from repro.agents.events import Record
 from repro.agents.relay import Relay
 from repro.artifacts.layout import BLOCK
-from repro.engines.agent import GATEWAY_JSON, METER, READY, READY_S, refused, secret_line
-from repro.errors import EngineError, UsageError
+from repro.engines import agent_local
+from repro.engines.agent import GATEWAY_JSON, METER
+from repro.errors import UsageError
 from repro.system import jsonio
 
 FOLDER = "gateway"
 MOST_TOKENS = 32_000
 # How often a reply that cannot be read is asked for again, with the fault named.
 AGAIN = 1
-POLL_S = 0.05
 UPSTREAMS = ("anthropic", "bedrock")
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "bedrock": "AWS_BEARER_TOKEN_BEDROCK"}
 UNREADABLE = "Your reply could not be used: {why}. Reply again, in the form that was asked for."
@@ -155,6 +156,11 @@ class Upstream:
             raise UsageError(f"no upstream {spec!r}", f"there are {', '.join(UPSTREAMS)} and replay:PATH")
         return cls(spec, None, base_url)
 
+    def secrets(self) -> dict[str, str]:
+        """Return the key of the provider by its name; a script needs none."""
+        name = KEYS.get(self.kind)
+        return {name: config.secret(name)} if name else {}
+
 
 class _Log(Record):
     """Collects the attempts of one call instead of writing them to a file."""
@@ -275,46 +281,18 @@ class Calls:
             "budgets": {"usd": self.usd, "tokens": self.tokens}, "retry": self.retry,
         }  # fmt: skip
         jsonio.write(self._sockets / GATEWAY_JSON, told)
-        self._process = self._started(self._sockets)
+        self._process = agent_local.start("gateway", self._sockets, config.job_env({}), stdin=subprocess.PIPE)
+        agent_local.greet(self._process, self._sockets, self.upstream.secrets(), threading.Event())
         self._relay = Relay(0, str(self._sockets / "gw.sock"))
         self._relay.start()
         return self._relay.url
-
-    def _started(self, folder: Path) -> subprocess.Popen[bytes]:
-        """Start the gateway of a folder and wait until it listens. It ends with this process."""
-        with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-            process = subprocess.Popen(
-                [*config.COMMAND, "gateway", str(folder)], stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=folder,
-                env=config.job_env({}), start_new_session=True,
-            )  # fmt: skip
-        assert process.stdin is not None
-        name = KEYS.get(self.upstream.kind)
-        try:
-            process.stdin.write(secret_line({name: config.secret(name)} if name else {}))
-            process.stdin.close()
-        except BrokenPipeError:
-            raise refused(process.wait(), _last(folder / "err")) from None
-        late = time.monotonic() + READY_S
-        while READY not in (folder / "out").read_text(errors="replace").split():
-            if process.poll() is not None:
-                raise refused(process.returncode, _last(folder / "err"))
-            if time.monotonic() > late:
-                process.kill()
-                raise EngineError("the gateway did not start", f"it was silent for {READY_S:.0f} s")
-            time.sleep(POLL_S)
-        return process
 
     def close(self) -> None:
         """End the gateway, and remove its socket."""
         if self._relay is not None:
             self._relay.close()
         if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            agent_local.end(self._process)
         if self._sockets is not None:
             shutil.rmtree(self._sockets, ignore_errors=True)
         self._relay = self._process = self._sockets = None
@@ -324,8 +302,3 @@ def canonical(request: dict[str, Any]) -> str:
     """Return the SHA-256 of a request in one spelling: its keys in order, without white space."""
     text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _last(file: Path) -> str:
-    lines = file.read_text(errors="replace").strip().splitlines()
-    return f": {lines[-1][:400]}" if lines else ""

@@ -66,17 +66,8 @@ def compile_all(problem: str, size: str, dtype: str, arch: int, sources: dict[st
         def one(name: str) -> dict[str, Any]:
             file = Path(folder) / f"{name.replace('.', '_')}.py"
             file.write_text(sources[name])
-            command = [
-                sys.executable,
-                "-P",
-                "-m",
-                "repro.optimize.compiled",
-                problem,
-                size,
-                dtype,
-                str(arch),
-                str(file),
-            ]
+            words = (problem, size, dtype, str(arch), str(file))
+            command = [sys.executable, "-P", "-m", "repro.optimize.compiled", *words]
             env = config.job_env({"TRITON_CACHE_DIR": f"{folder}/cache", "PYTHONPATH": str(config.PACKAGE.parent)})
             env.pop("TRITON_INTERPRET", None)
             try:

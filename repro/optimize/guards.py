@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable
 
 from repro.optimize.kernel_source import Edit, KernelSource, Launch, NotApplicable
 from repro.optimize.knobs import append_arguments
 
 
-def each(source: KernelSource, change: Callable[[KernelSource, str], str]) -> str:
-    """Apply a change to every kernel with a launch that it fits. Raises NotApplicable if it fits none."""
-    text, why = source.text, "there is no kernel"
-    for name in [launch.kernel for launch in source.launches]:
-        try:
-            text = change(KernelSource(text), name)
-        except NotApplicable as error:
-            why = str(error)
-    if text == source.text:
-        raise NotApplicable(why)
-    return text
+def every_kernel(change: Callable[[KernelSource, str], str]) -> Callable[[KernelSource], str]:
+    """Return the rewrite that makes a change to every kernel with a launch that it fits.
+
+    It raises NotApplicable if the change fits none.
+    """
+
+    @functools.wraps(change)
+    def rewrite(source: KernelSource) -> str:
+        text, why = source.text, "there is no kernel"
+        for name in [launch.kernel for launch in source.launches]:
+            try:
+                text = change(KernelSource(text), name)
+            except NotApplicable as error:
+                why = str(error)
+        if text == source.text:
+            raise NotApplicable(why)
+        return text
+
+    return rewrite
 
 
 def guarded(source: KernelSource, kernel: str, suffix: str, edits: list[Edit], guard: str, more: str = "") -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from repro.optimize import rewrites_tiles
-from repro.optimize.guards import chosen, copied, each, first_statement, guarded
+from repro.optimize.guards import chosen, copied, every_kernel, first_statement, guarded
 from repro.optimize.kernel_source import (
     MEMORY,
     Edit,
@@ -108,11 +108,8 @@ def _cache_hints(source: KernelSource) -> str:
 # -- T10 --------------------------------------------------------------------------------------------------------------
 
 
-def _no_masks(source: KernelSource) -> str:
-    return each(source, _no_masks_of)
-
-
-def _no_masks_of(source: KernelSource, name: str) -> str:
+@every_kernel
+def _no_masks(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     bounds = {}  # text of a comparison that is always true -> its guard
     for node in ast.walk(kernel):
@@ -265,11 +262,8 @@ def _is_size(kernel: Function, name: str) -> bool:
 # -- T12 --------------------------------------------------------------------------------------------------------------
 
 
-def _small_offsets(source: KernelSource) -> str:
-    return each(source, _small_offsets_of)
-
-
-def _small_offsets_of(source: KernelSource, name: str) -> str:
+@every_kernel
+def _small_offsets(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     edits = []
     for node in ast.walk(kernel):
@@ -303,37 +297,29 @@ def _programs(source: KernelSource, kernel: Function, axis: int) -> list[ast.Cal
     return [c for c in calls(kernel, "program_id") if c.args and ast.unparse(c.args[0]) == str(axis)]
 
 
-def _several_blocks(source: KernelSource) -> str:
+@every_kernel
+def _several_blocks(source: KernelSource, name: str) -> str:
     """Each program makes several neighbouring blocks of the first grid dimension."""
-
-    def change(source: KernelSource, name: str) -> str:
-        turns, programs = source.fresh("TURNS"), source.fresh("programs")
-        loop = [f"for turn in range(0, {turns}):", f"    program = tl.program_id(0) * {turns} + turn"]
-        return _looped(source, name, loop, programs, f"{turns}: tl.constexpr", "triton.cdiv({first}, 4)", f"{turns}=4")
-
-    return each(source, change)
+    turns, programs = source.fresh("TURNS"), source.fresh("programs")
+    loop = [f"for turn in range(0, {turns}):", f"    program = tl.program_id(0) * {turns} + turn"]
+    return _looped(source, name, loop, programs, f"{turns}: tl.constexpr", "triton.cdiv({first}, 4)", f"{turns}=4")
 
 
-def _persistent(source: KernelSource) -> str:
+@every_kernel
+def _persistent(source: KernelSource, name: str) -> str:
     """As many programs as the GPU can run at once, each of which walks over blocks of the first grid dimension."""
-
-    def change(source: KernelSource, name: str) -> str:
-        launch = source.only_launch(name)
-        tensor = next((source.argument(launch, p) for p in parameters(source.kernels[name])
-                       if p in pointers(source.kernels[name])), None)  # fmt: skip
-        if tensor is None:
-            raise NotApplicable("a tensor of the launch is not known")
-        programs = source.fresh("programs")
-        loop = [
-            f"for turn in range(0, tl.cdiv({programs} - tl.program_id(0), tl.num_programs(0))):",
-            "    program = tl.program_id(0) + turn * tl.num_programs(0)",
-        ]
-        units = (
-            f"torch.cuda.get_device_properties({tensor}.device).multi_processor_count * 4 if {tensor}.is_cuda else 3"
-        )
-        return _looped(source, name, loop, programs, "", "min({first}, " + units + ")", "")
-
-    return each(source, change)
+    launch = source.only_launch(name)
+    tensor = next((source.argument(launch, p) for p in parameters(source.kernels[name])
+                   if p in pointers(source.kernels[name])), None)  # fmt: skip
+    if tensor is None:
+        raise NotApplicable("a tensor of the launch is not known")
+    programs = source.fresh("programs")
+    loop = [
+        f"for turn in range(0, tl.cdiv({programs} - tl.program_id(0), tl.num_programs(0))):",
+        "    program = tl.program_id(0) + turn * tl.num_programs(0)",
+    ]
+    units = f"torch.cuda.get_device_properties({tensor}.device).multi_processor_count * 4 if {tensor}.is_cuda else 3"
+    return _looped(source, name, loop, programs, "", "min({first}, " + units + ")", "")
 
 
 def _looped(
@@ -378,12 +364,9 @@ def _defaults(kernel: Function) -> bool:
     return bool(kernel.args.defaults or kernel.args.kwonlyargs)
 
 
-def _flattened(source: KernelSource) -> str:
+@every_kernel
+def _flattened(source: KernelSource, name: str) -> str:
     """The first two grid dimensions become one, with the second one fastest."""
-    return each(source, _flattened_of)
-
-
-def _flattened_of(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     if chosen(launch) or calls(kernel, "num_programs") or _defaults(kernel):
         raise NotApplicable("the launch chooses between kernels, or the kernel asks for its grid")
@@ -445,12 +428,9 @@ def _unroll_factor(source: KernelSource) -> str:
 # -- T17 --------------------------------------------------------------------------------------------------------------
 
 
-def _vector_accumulator(source: KernelSource) -> str:
+@every_kernel
+def _vector_accumulator(source: KernelSource, name: str) -> str:
     """`acc += tl.sum(...)` in a loop becomes a sum of vectors that is reduced once, after the loop."""
-    return each(source, _vector_accumulator_of)
-
-
-def _vector_accumulator_of(source: KernelSource, name: str) -> str:
     kernel = source.kernels[name]
     for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
         if not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 3:
@@ -491,12 +471,9 @@ def _widened(
 # -- T16 --------------------------------------------------------------------------------------------------------------
 
 
-def _register_tile(source: KernelSource) -> str:
+@every_kernel
+def _register_tile(source: KernelSource, name: str) -> str:
     """Two loops over the same rows become one tile of all rows, which is read once and stays in registers."""
-    return each(source, _register_tile_of)
-
-
-def _register_tile_of(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     body = body_of(kernel)
     loops = [n for n in body if isinstance(n, ast.For)]

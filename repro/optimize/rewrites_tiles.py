@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from repro.optimize.guards import chosen, copied, each, first_statement
+from repro.optimize.guards import chosen, copied, every_kernel, first_statement
 from repro.optimize.kernel_source import (
     Edit,
     Function,
@@ -37,12 +37,9 @@ LOG2_E = "1.4426950408889634"
 # -- T4 ---------------------------------------------------------------------------------------------------------------
 
 
-def split_reduction(source: KernelSource) -> str:
+@every_kernel
+def split_reduction(source: KernelSource, name: str) -> str:
     """The loop that adds up is shared by several programs; a second kernel adds their parts, in a fixed order."""
-    return each(source, _split_of)
-
-
-def _split_of(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     loop, total, block = _sum_loop(kernel)
     stores = calls(kernel, "store")
@@ -152,12 +149,9 @@ def _statement(launch: Launch) -> ast.Expr:
 # -- T7 ---------------------------------------------------------------------------------------------------------------
 
 
-def grouped_order(source: KernelSource) -> str:
+@every_kernel
+def grouped_order(source: KernelSource, name: str) -> str:
     """Programs take the tiles of a product in groups, so that neighbours share rows and columns in L2."""
-    return each(source, _grouped_of)
-
-
-def _grouped_of(source: KernelSource, name: str) -> str:
     kernel = source.kernels[name]
     ids = {axis: [c for c in calls(kernel, "program_id") if c.args and ast.unparse(c.args[0]) == axis] for axis in "01"}
     if not calls(kernel, "dot") or not ids["0"] or not ids["1"] or calls(kernel, "num_programs"):
@@ -175,12 +169,9 @@ def _grouped_of(source: KernelSource, name: str) -> str:
 # -- T13 --------------------------------------------------------------------------------------------------------------
 
 
-def packed_weight(source: KernelSource) -> str:
+@every_kernel
+def packed_weight(source: KernelSource, name: str) -> str:
     """A small tensor whose lanes lie K elements apart is transposed before the launch, so that they are neighbours."""
-    return each(source, _packed_of)
-
-
-def _packed_of(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     if not calls(kernel, "dot") or chosen(launch) or kernel.args.defaults:
         raise NotApplicable("it is no product, or chooses between kernels")
@@ -201,14 +192,14 @@ def _packed(
 ) -> str:
     tensor = source.argument(launch, pointer)
     passed = next((v for v in launch.call.args if ast.unparse(v) == tensor), None)
-    if tensor is None or not tensor.isidentifier() or passed is None or any(isinstance(a, ast.Starred) for a in _before(
-        launch, passed)):  # fmt: skip
+    if tensor is None or not tensor.isidentifier() or passed is None:
+        raise NotApplicable("the tensor is not passed by its name")
+    if any(isinstance(a, ast.Starred) for a in launch.call.args[: launch.call.args.index(passed)]):
         raise NotApplicable("the tensor is not passed by its name")
     offset = ast.unparse(_without_pointer(whole, pointer))
     rows = source.fresh("PACKED_ROWS")
     packed, distance = source.fresh("packed"), source.fresh("apart")
-    statement = _statement(launch)
-    begin, indent = first_statement(source, statement), " " * statement.col_offset
+    indent = " " * _statement(launch).col_offset
     # the distance is the product of the tensor's last dimensions, which the wrapper knows from its shape
     before = (
         f"{indent}{distance} = {tensor}[0, 0].numel() if {tensor}.dim() > 2 else 1\n"
@@ -218,15 +209,14 @@ def _packed(
     )
     helper = source.fresh("packed_offset")
     text = PACKED.format(name=helper)
-    last, decorator = kernel.args.args[-1], min(kernel.decorator_list, key=source.start)
+    last = kernel.args.args[-1]
     edits = [
         source.replace(load.args[0], f"{pointer} + {helper}({offset}, {apart}, {rows})"),
         Edit(source.end(last), source.end(last), f", {rows}: tl.constexpr"),
     ]
     changed = copied(source, kernel.name, "packed", edits, packed, f"{rows}={tensor}.numel() // {distance}")
     again = KernelSource(changed)
-    target = again.only_launch(kernel.name) if not chosen_names(again, kernel.name) else _launch_of(again, kernel.name)
-    statement = _statement(target)
+    statement = _statement(_launch_of(again, kernel.name))
     begin = first_statement(again, statement)
     decorator = min(again.kernels[kernel.name].decorator_list, key=again.start)
     return again.apply([
@@ -235,12 +225,8 @@ def _packed(
     ])  # fmt: skip
 
 
-def chosen_names(source: KernelSource, kernel: str) -> bool:
-    """Return whether the launch of a kernel is one among several names."""
-    return all(launch.kernel != kernel for launch in source.launches)
-
-
 def _launch_of(source: KernelSource, kernel: str) -> Launch:
+    """Return the launch of a kernel, also where it is one among several names."""
     for launch in source.launches:
         assert isinstance(launch.call.func, ast.Subscript)
         if kernel in names_in(launch.call.func.value):
@@ -255,10 +241,6 @@ def {name}(offset, APART: tl.constexpr, ROWS: tl.constexpr):
 
 
 '''
-
-
-def _before(launch: Launch, passed: ast.expr) -> list[ast.expr]:
-    return launch.call.args[: launch.call.args.index(passed)]
 
 
 def _inlined(kernel: Function, node: ast.expr, depth: int = 0) -> ast.expr:
@@ -302,12 +284,9 @@ def _without_pointer(whole: ast.expr, pointer: str) -> ast.expr:
 # -- T15 --------------------------------------------------------------------------------------------------------------
 
 
-def hoisted(source: KernelSource) -> str:
+@every_kernel
+def hoisted(source: KernelSource, name: str) -> str:
     """What a loop computes anew in each turn with the same result is computed before it."""
-    return each(source, _hoisted_of)
-
-
-def _hoisted_of(source: KernelSource, name: str) -> str:
     kernel = source.kernels[name]
     for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
         varying = _stored_names(loop)
@@ -359,12 +338,9 @@ def _invariant(kernel: Function, statement: ast.stmt, varying: set[str]) -> bool
 # -- T18 --------------------------------------------------------------------------------------------------------------
 
 
-def descriptors(source: KernelSource) -> str:
+@every_kernel
+def descriptors(source: KernelSource, name: str) -> str:
     """Loads of whole tiles of a matrix go through a tensor descriptor, where the hardware copies tiles."""
-    return each(source, _descriptor_of)
-
-
-def _descriptor_of(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     if chosen(launch) or kernel.args.defaults:
         raise NotApplicable("the launch chooses between kernels")
@@ -486,12 +462,9 @@ def exp2(source: KernelSource) -> str:
 # -- T20 --------------------------------------------------------------------------------------------------------------
 
 
-def skipped(source: KernelSource) -> str:
+@every_kernel
+def skipped(source: KernelSource, name: str) -> str:
     """Products with a tile that is masked everywhere are skipped: in a transposed convolution most taps are so."""
-    return each(source, _skipped_of)
-
-
-def _skipped_of(source: KernelSource, name: str) -> str:
     kernel = source.kernels[name]
     for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
         if any(isinstance(n, ast.For) for child in loop.body for n in ast.walk(child)):

@@ -75,12 +75,5 @@ def diagnose(
     dram = moved / time_ms / 1e9 / float(ceilings["copy_tb_s"])
     arithmetic = work.flop / time_ms / 1e9 / float(ceilings[FLOP_RATE[dtype]])
     bound = "memory" if dram >= HELD else "compute" if arithmetic >= HELD else "latency"
-    return Diagnosis(
-        bound,
-        "computed, no counters",
-        dram=dram,
-        sm=arithmetic,
-        floor_ms=floor_ms,
-        floor_fraction=fraction,
-        occupancy=occupancy,
-    )
+    return Diagnosis(bound, "computed, no counters", dram=dram, sm=arithmetic, floor_ms=floor_ms,
+                     floor_fraction=fraction, occupancy=occupancy)  # fmt: skip

@@ -189,7 +189,7 @@ def unpacked(run: Path, problem: str | None = None) -> Iterator[Path]:
         chosen = found if len(found) == 1 else [each for each in found if each.name == problem]
         if not chosen:
             names = ", ".join(each.name for each in found)
-            raise UsageError(f"{run} holds {len(found)} runs: {names}", "", "Name one: repro optimize PROBLEM --replay …")
+            raise UsageError(f"{run} holds {len(found)} runs: {names}", "", "Name one: optimize PROBLEM --replay …")
         yield chosen[0]
 
 

@@ -23,7 +23,7 @@ def svg(figure: dict[str, Any]) -> str:
     low, high = min(times) / 1.1, max(times) * 1.1
 
     def x(at: float) -> float:
-        return round(LEFT + (RIGHT - LEFT) * (at + 0.4) / (rounds + 0.9), 1)
+        return float(round(LEFT + (RIGHT - LEFT) * (at + 0.4) / (rounds + 0.9), 1))
 
     def y(time_ms: float) -> float:
         return round(BOTTOM - (BOTTOM - TOP) * math.log(time_ms / low) / math.log(high / low), 1)
@@ -88,4 +88,5 @@ def _line(path: str, colour: str, more: str = "") -> str:
 
 
 def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" style="fill: {_colour(INK)}"{more}>{html.escape(text)}</text>'
+    place = f'x="{x:g}" y="{y:g}" text-anchor="{anchor}"{more}'
+    return f'<text {place} style="fill: {_colour(INK)}">{html.escape(text)}</text>'

@@ -11,13 +11,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from repro import config
 from repro.engines import agent_local
 from repro.engines.agent import METER, OUTCOME, SOLUTIONS, AgentJob
 from repro.engines.base import Engine
 from repro.engines.resources import Lease
 from repro.errors import ReproError
-from repro.optimize.calls import KEYS, Calls, NoAnswer
+from repro.optimize.calls import Calls, NoAnswer
 from repro.optimize.proposers.model import Model, Question
 from repro.optimize.state import Program, Proposal, State
 from repro.problems import catalogue
@@ -66,9 +65,8 @@ class Sitting(Model):
         self.model.lines.append(line)
         try:
             job = self._job(state, brief, state.source(parent.id))
-            name = KEYS.get(self.model.upstream.kind)
-            secrets = {name: config.secret(name)} if name else {}
-            left = agent_local.Room(Lease(), threading.Event()).run(job, secrets, self.progress.step)
+            room = agent_local.Room(Lease(), threading.Event())
+            left = room.run(job, self.model.upstream.secrets(), self.progress.step)
         except ReproError as error:
             line |= {"outcome": "failed", "detail": str(error)}
             raise NoAnswer("failed", str(error), final=True) from None
