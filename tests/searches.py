@@ -2,7 +2,7 @@
 
     own          from the five input kernels of artifacts/
     published    from the five published input kernels: --published DIR, brought by `repro fetch kernelagent-artifacts`
-    naive        from tests/data/naive: --kernelbench DIR, brought by `repro fetch kernelbench`
+    naive        from the kernels of tests/naive.py: --kernelbench DIR, brought by `repro fetch kernelbench`
 
 Each search is a `repro optimize` of its own. A search with an archive in OUT is done and is left out; one with a
 journal is resumed. `summary.json` and the printed table hold gains by seed, times, and rates of judging.
@@ -24,10 +24,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import naive  # noqa: E402
+
 from repro.artifacts import layout  # noqa: E402
 from repro.optimize import journal, runner  # noqa: E402
+from repro.system import jsonio  # noqa: E402
 
-NAIVE = ROOT / "tests" / "data" / "naive"
 SETS = ("own", "published", "naive")
 
 
@@ -47,9 +49,11 @@ def cases(args: argparse.Namespace) -> list[Case]:
     for chosen in args.only.split(","):
         folder = {"own": ROOT / "artifacts", "published": args.published}.get(chosen)
         if chosen == "naive" and args.kernelbench is not None:
-            for kernel in sorted(NAIVE.glob("*.py")):
+            for name, text in naive.kernels().items():
+                kernel = args.out / "naive" / f"{name}.py"
+                jsonio.replace(kernel, text.encode())
                 (problem,) = args.kernelbench.glob(f"**/level[12]/{kernel.name}")
-                starts.append((f"naive-{problem.parent.name}-{kernel.stem}", str(problem), kernel))
+                starts.append((f"naive-{problem.parent.name}-{name}", str(problem), kernel))
         elif folder is not None:
             for each in layout.find(folder):
                 starts.append((f"{chosen}-{each.known}", str(each.known), each.path / layout.KERNELS["input_kernel"]))

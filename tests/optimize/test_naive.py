@@ -6,15 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import naive
 import pytest
 from conftest import ROOT
 
 from repro.optimize import rewrites
 from repro.optimize.kernel_source import KernelSource, refusal
 
-NAIVE = ROOT / "tests" / "data" / "naive"
-FILES = sorted(NAIVE.glob("*.py"))
+KERNELS = naive.kernels()
 PROGRAM = """
 import importlib.util, json, sys
 import torch
@@ -50,18 +51,21 @@ print(json.dumps(said))
 
 
 @pytest.mark.slow
-def test_naive_kernels_are_right() -> None:
+def test_naive_kernels_are_right(tmp_path: Path) -> None:
+    for name, text in KERNELS.items():
+        (tmp_path / f"{name}.py").write_text(text)
     env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", PROGRAM, NAIVE], capture_output=True, text=True, env=env, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, tmp_path], capture_output=True, text=True, env=env, check=True
+    )
     said = json.loads(done.stdout)
-    assert set(said) == {file.stem for file in FILES} and len(said) == 10
+    assert set(said) == set(KERNELS) and len(said) == 10
     assert {name: off for name, off in said.items() if not off < 1e-4} == {}
 
 
 def test_naive_kernels_have_rewrites_that_may_be_judged() -> None:
-    for file in FILES:
-        text = file.read_text()
+    for kernel, text in KERNELS.items():
         assert refusal(text) == ""
         found = rewrites.applicable(KernelSource(text))
-        assert len(found) >= 3, (file.name, sorted(found))
+        assert len(found) >= 3, (kernel, sorted(found))
         assert not [name for name, rewritten in found.items() if refusal(rewritten)]

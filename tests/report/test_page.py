@@ -69,18 +69,18 @@ def rows_of(whole: dict[str, Any], name: str, table: str) -> list[dict[str, Any]
     return [dict(zip((c["title"] for c in found["columns"]), row, strict=True)) for row in found["rows"]]
 
 
-def first_of_each_shape(body: re.Match[str]) -> str:
-    """A table's rows without those that differ from an earlier one in their words and numbers alone."""
+def first_of_each_shape(table: re.Match[str]) -> str:
+    """A table's rows, of HTML or LaTeX, without those that differ from an earlier one in words and numbers alone."""
     rows: dict[str, str] = {}
-    found = re.findall(r"<tr>.*?</tr>\n", body[0], re.DOTALL)
-    for row in found:
-        rows.setdefault(re.sub(r'<wbr>|</?(?:code|b)>|data-sort="[^"]*"|(?<=>)[^<✓✗○]*', "", row), row)
-    return f"<tbody>\n{''.join(rows.values())}(rows: {len(found)})\n</tbody>"
+    for row in re.findall(r"<tr>.*?</tr>\n|[^\n]+ \\\\\n", table[2], re.DOTALL):
+        rows.setdefault(re.sub(r'<wbr>|</?(?:code|b)>|data-sort="[^"]*"|[^<>✓✗○\\&]+(?![^<>]*>)', "", row), row)
+    return table[1] + "".join(rows.values()) + table[3]
 
 
 def steady(text: str) -> str:
     """Without what differs from run to run, and what has a golden file or a source file of its own."""
-    text = re.sub(r"<tbody>.*?</tbody>", first_of_each_shape, text, flags=re.DOTALL)
+    bodies = r"(<tbody>\n|\\midrule\n(?:\\endhead\n)?)(.*?)(</tbody>|\\bottomrule)"
+    text = re.sub(bodies, first_of_each_shape, text, flags=re.DOTALL)
     text = re.sub(r"<style>.*?</style>", "<style></style>", text, flags=re.DOTALL)
     text = re.sub(r"<script>.*?</script>", "<script></script>", text, flags=re.DOTALL)
     text = re.sub(r"<svg .*?</svg>", "<svg></svg>", text, flags=re.DOTALL)
