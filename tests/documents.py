@@ -306,6 +306,13 @@ def _options(text: str) -> list[str]:
     return re.findall(r"^  -.*\n(?: {6,}.*\n)*", text, re.MULTILINE)
 
 
+def _usage(text: str) -> str:
+    """A verb's help with a usage that leaves out the options, which follow it."""
+    head, _, rest = text.partition("\n\n")
+    words = re.sub(r" \[-(?:[^][]|\[[^]]*\])*\]", "", " ".join(head.split())).split()
+    return f"{' '.join([*words[:3], '[option ...]', *words[3:]])}\n\n{rest.rstrip()}\n"
+
+
 def command_line() -> str:
     """The help of the tool and of every verb."""
     before = os.environ.get("COLUMNS")
@@ -315,7 +322,8 @@ def command_line() -> str:
         known = _options(every["repro evaluate"].format_help())
         parts = []
         for name, found in every.items():
-            text = found.format_help().rstrip() + "\n"
+            text = found.format_help()
+            text = text.rstrip() + "\n" if name == "repro" else _usage(text)
             if name != "repro evaluate":
                 same = [option for option in _options(text) if option in known]
                 for option in same:
