@@ -86,6 +86,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 0 whether or not a faster kernel was found."""
     from repro.optimize import runner
     from repro.optimize.kernel_source import sha256
+    from repro.optimize.live import Board
     from repro.optimize.state import Options
 
     if args.replay is not None:
@@ -112,18 +113,13 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
         sha256(kernel.source.decode()), names, args.rounds, args.beam, args.directions, screen, args.finalists,
         args.minutes, args.patience, args.seed, model, args.usd, args.tokens, args.ptx,
     )  # fmt: skip
-    with progress.live():
+    board = Board(console=progress.console)
+    with board.live():
         finished = runner.optimize(
-            problem,
-            kernel,
-            options,
-            lambda folder: [_proposer(name, args, problem, model, folder, progress) for name in names],
-            args.results,
-            engine,
-            progress,
-            resume=args.resume,
-            trust=args.trust,
-        )
+            problem, kernel, options,
+            lambda folder: [_proposer(name, args, problem, model, folder, board) for name in names],
+            args.results, engine, board, resume=args.resume, trust=args.trust,
+        )  # fmt: skip
     return _conclude(finished, args)
 
 

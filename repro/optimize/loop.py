@@ -34,6 +34,9 @@ FOREIGN = {"no_custom_kernel", "torch_fallback", "torch_compile", "exception_fal
 class View(Protocol):
     """What a person sees of a run."""
 
+    def watch(self, state: State, elapsed_s: Callable[[], float]) -> None:
+        """Take the run that is to be shown."""
+
     def step(self, line: str) -> None:
         """Show what happens now."""
 
@@ -77,6 +80,7 @@ class Search:
     def run(self) -> State:
         """Search until a budget, the floor, or nothing is left; return the state. Raises ReproError."""
         options = self.state.options
+        self.view.watch(self.state, self.elapsed_s)
         self.journal.note("start", {"schema_version": SCHEMA_VERSION} | vars(options) | {"entry": self._entry})
         self.journal.keep(self._source)
         opened = self.journal.effect("opened", {}, lambda: self._judge().opened)

@@ -22,6 +22,7 @@ from repro.errors import BundleError, UsageError
 from repro.optimize import bench, export, journal
 from repro.optimize.journal import Journal
 from repro.optimize.kernel_source import sha256
+from repro.optimize.live import Board
 from repro.optimize.loop import Search
 from repro.optimize.proposers.base import Proposer
 from repro.optimize.state import INPUT, Options, State
@@ -41,6 +42,11 @@ class Lines:
     """A run's lines on a progress display, without the count of jobs that its parts have."""
 
     progress: Progress
+
+    def watch(self, state: State, elapsed_s: Callable[[], float]) -> None:
+        """Show a run on its board, where there is one."""
+        if isinstance(self.progress, Board):
+            self.progress.watch(state, elapsed_s)
 
     def step(self, line: str) -> None:
         """Show what happens now."""

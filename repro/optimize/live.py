@@ -1,0 +1,103 @@
+"""What a person sees of a search: on a terminal a board that is drawn again as it goes on, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from repro.optimize.state import DUPLICATE, INPUT, NOT_JUDGED, REFUSED, Program, State
+from repro.runs.progress import Progress, spoken
+
+COLUMNS = ("program", "made by", "ms", "over the input", "of the floor", "")
+# Accepted programs and finalists that the board shows below the beam, the fastest first.
+SHOWN = 4
+
+
+class Board(Progress):
+    """Progress of a search. `watch` names the state that the board shows."""
+
+    _state: State | None = None
+    _elapsed_s: Callable[[], float] | None = None
+    _shows = False
+
+    def watch(self, state: State, elapsed_s: Callable[[], float]) -> None:
+        """Show a run. elapsed_s: returns its seconds, with those before it was resumed."""
+        self._state, self._elapsed_s = state, elapsed_s
+
+    @contextlib.contextmanager
+    def live(self) -> Iterator[Progress]:
+        """Show the board while the block runs; a block within it, of a job of the search, changes nothing."""
+        if self._shows or not self.console.is_terminal or self.console.quiet:
+            yield self
+            return
+        with Live(get_renderable=self.board, console=self.console, refresh_per_second=4, transient=True):
+            self._shows = True
+            try:
+                yield self
+            finally:
+                self._shows = False
+
+    def board(self) -> RenderableType:
+        """Return the board: rounds and budgets, times with intervals, candidates of this round, what is running."""
+        with self._lock:
+            running = list(self._steps.values())
+        now = Text(f"running: {'; '.join(running) or 'nothing'}", "cyan", no_wrap=True, overflow="ellipsis")
+        if self._state is None or self._elapsed_s is None:
+            return now
+        state = self._state
+        table = Table(*COLUMNS, box=None, padding=(0, 2, 0, 0))
+        for column in table.columns:
+            column.no_wrap = True
+        for program in shown(state):
+            table.add_row(*cells(state, program))
+        head = Text(f"{budgets(state, self._elapsed_s())}\n{counted(state)}", no_wrap=True, overflow="ellipsis")
+        return Group(head, table, now)
+
+
+def shown(state: State) -> list[Program]:
+    """Return the best program, the beam, and the fastest others that were timed in full."""
+    programs = list(state.programs.values())
+    timed = sorted((p for p in programs if p.gain and p.id != INPUT), key=lambda p: -p.ratio)
+    names = [state.best, *state.beam, *(p.id for p in timed[:SHOWN])]
+    return [state.programs[name] for name in dict.fromkeys(names) if name in state.programs]
+
+
+def cells(state: State, program: Program) -> list[str]:
+    """Return a row of the board: time, speedup with its interval, share of the floor, part in the search."""
+    gain = ""
+    if program.gain and program.id != INPUT:
+        low, high = program.gain["ci95"]
+        gain = f"{program.ratio:.2f}x [{low:.2f}, {high:.2f}]"
+    floor = f"{program.floor_ms / program.time_ms:.0%}" if program.floor_ms and program.time_ms else ""
+    roles = ["best"] * (program.id == state.best) + ["expanded"] * (program.id in state.beam)
+    if not roles:
+        roles = ["accepted" if program.accepted else "not faster"]
+    time = f"{program.time_ms:.4g}" if program.time_ms else ""
+    return [program.id, program.strategy, time, gain, floor, ", ".join(roles)]
+
+
+def budgets(state: State, elapsed_s: float) -> str:
+    """Return how much of the rounds, the time, the money and the tokens is used up."""
+    options, spent = state.options, state.spent
+    parts = [f"{options.problem}: round {state.round} of {options.rounds}", spoken(elapsed_s)]
+    parts[-1] += f" of {spoken(60 * options.minutes)}" if options.minutes is not None else ""
+    for name, limit, form in (("usd", options.usd, ".2f"), ("tokens", options.tokens, ".0f")):
+        if spent[name] or limit is not None:
+            parts.append(f"{spent[name]:{form}}{f' of {limit:{form}}' if limit is not None else ''} {name}")
+    return ", ".join(parts)
+
+
+def counted(state: State) -> str:
+    """Return what became of this round's candidates."""
+    made = [p for p in list(state.programs.values()) if p.round == state.round and p.id != INPUT]
+    waiting = sum(p.verdict == NOT_JUDGED for p in made)
+    out = sum(p.verdict in (DUPLICATE, REFUSED) for p in made)
+    correct = sum(p.correct for p in made)
+    wrong = len(made) - waiting - out - correct
+    return (f"candidates of this round: {len(made)}; {correct} correct, {wrong} wrong, {out} refused or known, "
+            f"{waiting} waiting; {sum(p.gain is not None for p in made)} timed in full")  # fmt: skip

@@ -1,0 +1,64 @@
+"""The board of a search on a terminal, and its plain lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+from test_loop import KERNEL, ToldJudge, ended, options
+
+from repro.optimize.journal import Journal
+from repro.optimize.live import Board
+from repro.optimize.loop import Search as Loop
+from repro.optimize.proposers.search import Search
+from repro.optimize.runner import Lines
+
+
+def drawn(board: Board) -> str:
+    out = io.StringIO()
+    Console(file=out, width=110, no_color=True).print(board.board())
+    return out.getvalue()
+
+
+def searched(folder: Path, *, terminal: bool) -> tuple[str, Board]:
+    """Run a search of one round; return what was written, and its board."""
+    out, judge = io.StringIO(), ToldJudge()
+    board = Board(console=Console(file=out, width=200, force_terminal=terminal, no_color=True, highlight=False))
+    with board.live(), board.live():  # a job of the search opens another block
+        loop = Loop(options(rounds=1), KERNEL, "kernel_function", Journal.new(folder), lambda: judge, [Search()],
+                    Lines(board), clock=lambda: 0.0)  # fmt: skip
+        loop.run()
+    return out.getvalue(), board
+
+
+def test_a_terminal_shows_a_board_and_other_output_plain_lines(tmp_path: Path) -> None:
+    live, board = searched(tmp_path / "terminal", terminal=True)
+    plain, _ = searched(tmp_path / "file", terminal=False)
+    assert "running:" in live and "\x1b[" in live
+    assert "running:" not in plain and "\x1b[" not in plain
+    lines = plain.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["input kernel", "round 1", "stopped"]
+    assert all(line in live for line in lines)
+    assert "running: round 1: 4 finalists in full" in drawn(board)
+
+
+def test_the_board_says_where_a_search_stands(tmp_path: Path) -> None:
+    state, _ = ended(tmp_path / "run", rounds=2, usd=1.0)
+    best = state.programs[state.best]
+    best.floor_ms, state.spent = (best.time_ms or 0.0) / 2, {"usd": 0.25, "tokens": 1200.0}
+    board = Board()
+    assert drawn(board) == "running: nothing\n"
+    board.watch(state, lambda: 75.0)
+    board.step("judging <r2.c01>")
+    said = drawn(board).splitlines()
+    assert said[0] == "L1_82@bf16: round 2 of 2, 1:15 of 10:00, 0.25 of 1.00 usd, 1200 tokens"
+    made = [p for p in state.programs.values() if p.round == 2]
+    assert said[1].startswith(f"candidates of this round: {len(made)}; {sum(p.correct for p in made)} correct, ")
+    assert best.gain is not None
+    low, high = best.gain["ci95"]
+    (row,) = [line for line in said if line.startswith(best.id)]
+    assert f"{best.time_ms:.4g}" in row and f"{best.ratio:.2f}x [{low:.2f}, {high:.2f}]" in row
+    assert "50%" in row and "best" in row
+    assert all(any(line.startswith(name) for line in said) for name in state.beam)
+    assert said[-1] == "running: judging <r2.c01>"
