@@ -301,16 +301,31 @@ def verbs() -> dict[str, argparse.ArgumentParser]:
     return {name: group.choices[name] for names in GROUPS.values() for name in names}
 
 
-def _options(text: str) -> list[str]:
-    """The options of a help text, each with the lines that say what it does."""
-    return re.findall(r"^  -.*\n(?: {6,}.*\n)*", text, re.MULTILINE)
+def _options(text: str) -> dict[str, str]:
+    """Return an option's words -> its lines, for each option of a help text."""
+    return {" ".join(found.split()): found for found in re.findall(r"^  -.*\n(?: {6,}.*\n)*", text, re.MULTILINE)}
 
 
-def _usage(text: str) -> str:
-    """A verb's help with a usage that leaves out the options, which follow it."""
+def _help(text: str, shared: dict[str, str]) -> str:
+    """A verb's help: its usage without options, which follow, and of those that it shares the names alone."""
     head, _, rest = text.partition("\n\n")
     words = re.sub(r" \[-(?:[^][]|\[[^]]*\])*\]", "", " ".join(head.split())).split()
-    return f"{' '.join([*words[:3], '[option ...]', *words[3:]])}\n\n{rest.rstrip()}\n"
+    rest, names = rest.rstrip() + "\n", []
+    for told, lines in _options(rest).items():
+        flags, what = re.split(r"\s{2,}", lines.strip(), maxsplit=1)
+        if told in shared:
+            names.append(told.split()[0].rstrip(","))
+        rest = rest.replace(lines, "" if told in shared else _filled(f"{flags}  {' '.join(what.split())}"), 1)
+    if names:
+        rest += _filled(f"as of repro evaluate: {' '.join(names)}")
+    return f"{' '.join([*words[:3], '[option ...]', *words[3:]])}\n\n{rest}"
+
+
+def _filled(text: str) -> str:
+    return (
+        textwrap.fill(text, HELP_COLUMNS, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
+        + "\n"
+    )
 
 
 def command_line() -> str:
@@ -318,21 +333,12 @@ def command_line() -> str:
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = str(HELP_COLUMNS)
     try:
-        every = {"repro": parser()} | {f"repro {name}": sub for name, sub in verbs().items()}
-        known = _options(every["repro evaluate"].format_help())
-        parts = []
-        for name, found in every.items():
-            text = found.format_help()
-            text = text.rstrip() + "\n" if name == "repro" else _usage(text)
-            if name != "repro evaluate":
-                same = [option for option in _options(text) if option in known]
-                for option in same:
-                    text = text.replace(option, "", 1)
-                names = [option.split()[0].rstrip(",") for option in same]
-                if names:
-                    text += textwrap.fill(f"as of repro evaluate: {' '.join(names)}", 97, subsequent_indent="  ",
-                                          initial_indent="  ", break_on_hyphens=False) + "\n"  # fmt: skip
-            parts.append(f"## {name}\n\n```\n{text}```")
+        every = {f"repro {name}": sub.format_help() for name, sub in verbs().items()}
+        shared = _options(every["repro evaluate"])
+        parts = [f"## repro\n\n```\n{parser().format_help().rstrip()}\n```"]
+        for name, text in every.items():
+            told = _help(text, {} if name == "repro evaluate" else shared)
+            parts.append(f"## {name}\n\n```\n{told}```")
         return "\n\n".join(parts)
     finally:
         if before is None:
