@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,11 +24,15 @@ from repro.analysis import claims, published, records
 from repro.bundle.write import Bundle
 from repro.cli.main import GROUPS, parser
 from repro.judge.timing import intervals
+from repro.optimize import runner
+from repro.optimize.proposers.replay import Recorded
 from repro.problems import catalogue
 from repro.records import wording
 from repro.records.base import NON_FINITE
 from repro.records.schema import RECORDS
 from repro.records.verdict import Verdict
+from repro.report import search
+from repro.runs.progress import Progress
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
 RUN = PUBLISHED / "h200-pinned" / "20261123T130313Z-run"
@@ -510,6 +515,23 @@ def picture() -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+SEARCHES = config.ROOT / "tests" / "data" / "searches.tar.xz"
+
+
+def replayed(run: Path, folder: Path) -> runner.Finished:
+    """Repeat the decisions of a recorded search below a folder."""
+    chosen, kernel = runner.recorded(run)
+    problem = catalogue.resolve(chosen.problem, size=chosen.size, dtype=chosen.dtype)
+    return runner.optimize(problem, kernel, chosen, lambda _: [Recorded(n) for n in chosen.proposers], folder, None,
+                           Progress(quiet=True), replay=run)  # fmt: skip
+
+
+def tree() -> str:
+    """The candidates of the recorded search of L1_82, as SVG."""
+    with runner.unpacked(SEARCHES, "L1_82") as run, tempfile.TemporaryDirectory() as folder:
+        return search.svg(replayed(run, Path(folder)))
+
+
 # document -> name of the part -> what it must be
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"published": published_and_measured, "replicated": replicated},
@@ -530,6 +552,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 }
 FILES: dict[str, Callable[[], str]] = {
     "docs/speedups.svg": picture,
+    "docs/optimise-82.svg": tree,
 }
 
 

@@ -212,7 +212,8 @@ def pack(runs: dict[str, Path], archive: Path) -> None:
                 content = _shared(file) if file.name == journal.FILE else file.read_bytes()
                 info.size, info.mode = len(content), 0o644
                 tar.addfile(info, io.BytesIO(content))
-    jsonio.replace(archive, lzma.compress(stream.getvalue(), preset=9 | lzma.PRESET_EXTREME))
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0}]  # of text
+    jsonio.replace(archive, lzma.compress(stream.getvalue(), filters=filters))
 
 
 def _shared(file: Path) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 from repro.optimize.proposers.model import diff
 from repro.optimize.runner import Finished
 from repro.optimize.state import INPUT, Program, State
-from repro.report import elements
+from repro.report import elements, search_tree
 
 NOT_MEASURED = "Times are of a CPU and are not a measurement."
 COLUMNS = (("program", "text"), ("made of", "text"), ("by", "text"), ("change", "text"), ("verdict", "text"),
@@ -71,15 +71,18 @@ def told(state: State, program: Program) -> str:
 
 
 def write(finished: Finished, file: Path) -> None:
-    """Write a page (.html) or its figure (.svg). Raises PrerequisiteError without jinja2 or matplotlib."""
-    from repro.report import page, plots
+    """Write a page (.html) or its figure (.svg). Raises PrerequisiteError without jinja2."""
+    from repro.report import page
 
-    found = document(finished)
-    figure = found["sections"][0]["figures"][0]
-    if file.suffix == ".svg":
-        for point in figure["data"]["points"]:  # without the differences of the code, for which a page has room
-            point["told"] = point["told"].partition("\n--- ")[0]
-    file.write_text(plots.svg(figure) + "\n" if file.suffix == ".svg" else page.render(found))
+    file.write_text(svg(finished) if file.suffix == ".svg" else page.render(document(finished)))
+
+
+def svg(finished: Finished) -> str:
+    """Return the figure alone; its points leave out the differences of the code, for which a page has room."""
+    figure = document(finished)["sections"][0]["figures"][0]
+    for point in figure["data"]["points"]:
+        point["told"] = point["told"].partition("\n--- ")[0]
+    return search_tree.svg(figure) + "\n"
 
 
 def _row(program: Program) -> list[Any]:

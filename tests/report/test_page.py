@@ -84,6 +84,7 @@ def steady(text: str) -> str:
     text = re.sub(r"<style>.*?</style>", "<style></style>", text, flags=re.DOTALL)
     text = re.sub(r"<script>.*?</script>", "<script></script>", text, flags=re.DOTALL)
     text = re.sub(r"<svg .*?</svg>", "<svg></svg>", text, flags=re.DOTALL)
+    text = re.sub(r'(?<= data-sort=")([\d.]{5})[^"]*', r"\1", text)
     text = re.sub(r"sha256-[\w+/=]+", "(hash)", text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "(sha256)", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "(time)", text)
