@@ -64,12 +64,8 @@ def add(
         help="compile the candidates of `search` before they are judged, and drop those with the PTX of a known one "
         "(default: on a GPU)",
     )  # fmt: skip
-    parser.add_argument(
-        "--replay",
-        type=Path,
-        metavar="RUN",
-        help="repeat the decisions of a run's folder or archive, without judging anything",
-    )
+    parser.add_argument("--replay", type=Path, metavar="RUN",
+                        help="repeat the decisions of a run's folder or archive, without judging anything")  # fmt: skip
     parser.add_argument("--trust", choices=("audited", "dev"), default="audited", help="as of `repro evaluate`")
     parser.add_argument(
         "--compare", type=Path, metavar="DIR",
@@ -135,9 +131,8 @@ def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
     def recorded(folder: Path) -> list[Proposer]:
         return [Recorded(name) for name in options.proposers]
 
-    return _conclude(
-        runner.optimize(problem, kernel, options, recorded, args.results, None, progress, replay=run), args
-    )
+    finished = runner.optimize(problem, kernel, options, recorded, args.results, None, progress, replay=run)
+    return _conclude(finished, args)
 
 
 def _check(args: argparse.Namespace) -> None:

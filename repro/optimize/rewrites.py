@@ -149,7 +149,7 @@ def _without(kernel: Function, mask: ast.expr, bounds: dict[str, str]) -> tuple[
         return left[0] + right[0], left[1] + right[1]
     bare = mask.value if isinstance(mask, ast.Subscript) else mask
     if isinstance(bare, ast.Name):
-        values = _values(kernel, bare.id)
+        values = assigned(kernel, bare.id)
         if len(values) == 1:
             kept, used = _without(kernel, values[0], bounds)
             if used and not kept:
@@ -158,10 +158,6 @@ def _without(kernel: Function, mask: ast.expr, bounds: dict[str, str]) -> tuple[
         return [], [bounds[ast.unparse(bare)]]
     text = ast.unparse(mask)
     return [f"({text})" if isinstance(mask, ast.Compare | ast.BinOp) else text], []
-
-
-def _values(kernel: Function, name: str) -> list[ast.expr]:
-    return assigned(kernel, name)
 
 
 def _covered(source: KernelSource, kernel: Function, launch: Launch, compare: ast.Compare) -> str | None:
@@ -173,7 +169,7 @@ def _covered(source: KernelSource, kernel: Function, launch: Launch, compare: as
     if isinstance(index, ast.Subscript):
         index = index.value
     if isinstance(index, ast.Name):
-        values = _values(kernel, index.id)
+        values = assigned(kernel, index.id)
         if len(values) != 1:
             return None
         index = values[0]
@@ -208,7 +204,7 @@ def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:
     """Return whether a variable's only meaning is that of a loop `for variable in range(0, size, block)`."""
     loops = [n for n in ast.walk(kernel) if isinstance(n, ast.For) and ast.unparse(n.target) == variable]
     wanted = (f"range(0, {size}, {block})", f"tl.range(0, {size}, {block})")
-    return bool(loops) and all(ast.unparse(loop.iter) in wanted for loop in loops) and not _values(kernel, variable)
+    return bool(loops) and all(ast.unparse(loop.iter) in wanted for loop in loops) and not assigned(kernel, variable)
 
 
 def _program_axis(node: ast.expr, block: str) -> int | None:
@@ -451,7 +447,7 @@ def _widened(
     axis = next((ast.unparse(k.value) for k in total.keywords if k.arg == "axis"), None)
     if axis is None and len(total.args) == 2:
         axis = ast.unparse(total.args[1])
-    begun = _values(kernel, acc)
+    begun = assigned(kernel, acc)
     if axis is None or not axis.isdigit() or len(begun) != 1:
         raise NotApplicable("the reduction's axis, or the accumulator's start, is not plain")
     match begun[0]:
@@ -475,8 +471,7 @@ def _widened(
 def _register_tile(source: KernelSource, name: str) -> str:
     """Two loops over the same rows become one tile of all rows, which is read once and stays in registers."""
     kernel, launch = source.kernels[name], source.only_launch(name)
-    body = body_of(kernel)
-    loops = [n for n in body if isinstance(n, ast.For)]
+    loops = [n for n in body_of(kernel) if isinstance(n, ast.For)]
     if len(loops) != 2 or ast.unparse(loops[0].iter) != ast.unparse(loops[1].iter):
         raise NotApplicable("there are not two equal loops")
     first, second = loops
@@ -495,12 +490,8 @@ def _register_tile(source: KernelSource, name: str) -> str:
     if len(loads) != 1 or len(again) != 1 or not calls(second, "store"):
         raise NotApplicable("the loops do not read one tensor each")
     kept, repeated = _holder(first, loads[0]), _holder(second, again[0])
-    if (
-        kept is None
-        or repeated is None
-        or kept[0] != repeated[0]
-        or _address(first, loads[0]) != _address(second, again[0])
-    ):
+    same = kept is not None and repeated is not None and kept[0] == repeated[0]
+    if not same or repeated is None or _address(first, loads[0]) != _address(second, again[0]):
         raise NotApplicable("the loops read different addresses")
     inside = f"({row} < {rows})"
     lines = [f"    {row} = tl.arange(0, {tile})[:, None]"]
@@ -508,11 +499,11 @@ def _register_tile(source: KernelSource, name: str) -> str:
     between = source.text.encode()[source.end(first) : source.start(second)].decode()
     lines += [between.strip("\n").rstrip()]
     lines += _tiled(source, second, inside, repeated[1])
-    text = "\n".join(lines)
-    begin = first_statement(source, first)
-    edits = [Edit(begin, source.end(second), text)]
     last = kernel.args.args[-1]
-    edits.append(Edit(source.end(last), source.end(last), f", {tile}: tl.constexpr"))
+    edits = [
+        Edit(first_statement(source, first), source.end(second), "\n".join(lines)),
+        Edit(source.end(last), source.end(last), f", {tile}: tl.constexpr"),
+    ]
     return copied(source, name, "tile", edits, f"({count}) <= {MOST_ROWS}", f"{tile}=triton.next_power_of_2({count})")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from repro.optimize.export import running_best
 from repro.optimize.proposers.model import diff
 from repro.optimize.runner import Finished
 from repro.optimize.state import INPUT, Program, State
@@ -36,7 +37,9 @@ def document(finished: Finished) -> dict[str, Any]:
         cards.append(elements.card("spent", f"{state.spent['usd']:.2f} USD", f"{state.spent['tokens']:.0f} tokens"))
     text = ["A point is a candidate that was timed; a line leads to it from its parent. The step line is the best so "
             "far. Hold the pointer over a point for its change, verdict, time and reason."]  # fmt: skip
-    tree = elements.figure("search-tree", "search", title, _alt(state), points=points(state), stamp=banners != [])
+    tree = elements.figure(
+        "search-tree", "search", title, _alt(state), points=points(state), stamp=banners != [], best=running_best(state)
+    )
     rows = [_row(p) for p in state.programs.values()]
     section = elements.section("search", "Candidates", text=text, figures=[tree], opened=True,
                                tables=[elements.table("candidates", "Every candidate", COLUMNS, rows)])  # fmt: skip

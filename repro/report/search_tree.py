@@ -48,7 +48,8 @@ def svg(figure: dict[str, Any]) -> str:
         if p["parent"] in places:
             (x0, y0), (x1, y1) = places[p["parent"]], places[p["id"]]
             drawn.append(_line(f"M{x0} {y0}L{x1} {y1}", COLOURS[0], " stroke-opacity: 0.3;"))
-    drawn.append(_line(_best(points, rounds, x, y), COLOURS[2]))
+    steps = [f"{y(best)}H{x(number + 0.5)}" for number, best in data["best"].items()]
+    drawn.append(_line(f"M{x(min(data['best']) - 0.4)} {'V'.join(steps)}", COLOURS[2]))
     for p in points:
         at_x, at_y = places[p["id"]]
         colour = COLOURS[2] if p["best"] else COLOURS[0] if p["accepted"] else COLOURS[1]
@@ -58,17 +59,6 @@ def svg(figure: dict[str, Any]) -> str:
     alt = html.escape(f"{figure['title']}. {figure['alt']}", quote=True)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{alt}"'
     return "\n".join([f'{head} font-family="system-ui, sans-serif" font-size="12">', *drawn, "</svg>"])
-
-
-def _best(points: list[dict[str, Any]], rounds: int, x: Any, y: Any) -> str:
-    """Return the path of the best time so far, a step for each round."""
-    path, best = "", None
-    for number in range(rounds + 1):
-        some = [p["time_ms"] for p in points if p["round"] == number and p["accepted"]]
-        best = min([*some, *([best] if best is not None else [])], default=None)
-        if best is not None:
-            path += f"{'V' if path else f'M{x(number - 0.4)} '}{y(best)}H{x(number + 0.5)}"
-    return path
 
 
 def _ticks(low: float, high: float) -> list[float]:

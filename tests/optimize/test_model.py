@@ -20,7 +20,7 @@ from repro.optimize.proposers.model import Model
 from repro.optimize.proposers.replay import Recorded
 from repro.optimize.proposers.search import Search
 from repro.optimize.proposers.sitting import Sitting
-from repro.optimize.state import INPUT, REFUSED
+from repro.optimize.state import INPUT
 from repro.problems import catalogue
 from repro.runs.progress import Progress
 
@@ -172,15 +172,6 @@ def test_search_goes_on_beside_a_model_that_refuses(tmp_path: Path) -> None:
     told = [c["outcome"] for each in journal.read(model.run) if each["kind"] == "proposed"
             for c in each["result"].get("calls", [])]  # fmt: skip
     assert set(told) == {"refused"} and len(told) <= 4
-
-
-@pytest.mark.slow
-def test_a_banned_rewrite_of_a_model_is_refused(tmp_path: Path) -> None:
-    banned = code(KERNEL + "\ntorch.cuda.Event.record = print\n")
-    model = calls(tmp_path, [line("Mend it", banned), line("You rewrite", banned),
-                             line("You analyse", json.dumps([direction("patch")]))])  # fmt: skip
-    state, _ = run(model.run, model, rounds=1)
-    assert state.best == INPUT and any(p.verdict == REFUSED and p.reason for p in state.programs.values())
 
 
 def test_replies_without_a_kernel_are_unreadable() -> None:

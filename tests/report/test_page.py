@@ -73,7 +73,7 @@ def first_of_each_shape(table: re.Match[str]) -> str:
     """A table's rows, of HTML or LaTeX, without those that differ from an earlier one in words and numbers alone."""
     rows: dict[str, str] = {}
     for row in re.findall(r"<tr>.*?</tr>\n|[^\n]+ \\\\\n", table[2], re.DOTALL):
-        rows.setdefault(re.sub(r'<wbr>|</?(?:code|b)>|data-sort="[^"]*"|[^<>✓✗○\\&]+(?![^<>]*>)', "", row), row)
+        rows.setdefault(re.sub(r'<wbr>|</?(?:code|b)>|data-sort="[^"]*"|\\[_%#]|[^<>✓✗○\\&]+(?![^<>]*>)', "", row), row)
     return table[1] + "".join(rows.values()) + table[3]
 
 
