@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from repro.errors import UsageError
 from repro.optimize.export import running_best
 from repro.optimize.proposers.model import diff
 from repro.optimize.runner import Finished
@@ -37,11 +38,10 @@ def document(finished: Finished) -> dict[str, Any]:
         cards.append(elements.card("spent", f"{state.spent['usd']:.2f} USD", f"{state.spent['tokens']:.0f} tokens"))
     text = ["A point is a candidate that was timed; a line leads to it from its parent. The step line is the best so "
             "far. Hold the pointer over a point for its change, verdict, time and reason."]  # fmt: skip
-    tree = elements.figure(
-        "search-tree", "search", title, _alt(state), points=points(state), stamp=banners != [], best=running_best(state)
-    )
+    trees = [elements.figure("search-tree", "search", title, _alt(state), points=drawn, stamp=banners != [],
+                             best=running_best(state)) for drawn in [points(state)] if drawn]  # fmt: skip
     rows = [_row(p) for p in state.programs.values()]
-    section = elements.section("search", "Candidates", text=text, figures=[tree], opened=True,
+    section = elements.section("search", "Candidates", text=text, figures=trees, opened=True,
                                tables=[elements.table("candidates", "Every candidate", COLUMNS, rows)])  # fmt: skip
     return {
         "schema_version": 2, "title": title, "headline": {"text": f"{gain}; {finished.stopped}"}, "banners": banners,
@@ -81,11 +81,15 @@ def write(finished: Finished, file: Path) -> None:
 
 
 def svg(finished: Finished) -> str:
-    """Return the figure alone; its points leave out the differences of the code, for which a page has room."""
-    figure = document(finished)["sections"][0]["figures"][0]
-    for point in figure["data"]["points"]:
-        point["told"] = point["told"].partition("\n--- ")[0]
-    return search_tree.svg(figure) + "\n"
+    """Return the figure alone; its points leave out the differences of the code, for which a page has room.
+
+    Raises UsageError if no program was timed.
+    """
+    for figure in document(finished)["sections"][0]["figures"]:
+        for point in figure["data"]["points"]:
+            point["told"] = point["told"].partition("\n--- ")[0]
+        return search_tree.svg(figure) + "\n"
+    raise UsageError("there is no figure: no program of this search was timed", "", "Name a page: --report FILE.html")
 
 
 def _row(program: Program) -> list[Any]:

@@ -36,14 +36,17 @@ def svg(figure: dict[str, Any]) -> str:
     axis = "ms" + (", not a measurement" if data["stamp"] else "")
     drawn = [
         f'<rect width="{WIDTH}" height="{HEIGHT}" style="fill: {_colour(PAPER)}"/>',
-        _text(WIDTH / 2, 20, figure["title"], "middle"),
-        _text((LEFT + RIGHT) / 2, HEIGHT - 10, "round", "middle"),
-        _text(16, HEIGHT / 2, axis, "middle", f' transform="rotate(-90 16 {HEIGHT / 2:g})"'),
+        _text(WIDTH / 2, 20, figure["title"]),
+        _text((LEFT + RIGHT) / 2, HEIGHT - 10, "round"),
+        _text(16, HEIGHT / 2, axis, f' transform="rotate(-90 16 {HEIGHT / 2:g})"'),
         _line(f"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}", INK),
-        *(_text(x(number), BOTTOM + 18, str(number), "middle") for number in range(rounds + 1)),
+        *(_text(x(number), BOTTOM + 18, str(number)) for number in range(rounds + 1)),
     ]
     for tick in _ticks(low, high):
-        drawn += [_line(f"M{LEFT} {y(tick)}H{RIGHT}", GRID), _text(LEFT - 6, y(tick) + 4, f"{tick:.5g}", "end")]
+        drawn += [
+            _line(f"M{LEFT} {y(tick)}H{RIGHT}", GRID),
+            _text(LEFT - 6, y(tick) + 4, f"{tick:.5g}", ' style="text-anchor: end"'),
+        ]
     for p in points:
         if p["parent"] in places:
             (x0, y0), (x1, y1) = places[p["parent"]], places[p["id"]]
@@ -58,7 +61,8 @@ def svg(figure: dict[str, Any]) -> str:
                      f"<title>{html.escape(p['told'])}</title></circle>")  # fmt: skip
     alt = html.escape(f"{figure['title']}. {figure['alt']}", quote=True)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{alt}"'
-    return "\n".join([f'{head} font-family="system-ui, sans-serif" font-size="12">', *drawn, "</svg>"])
+    style = f'style="fill: {_colour(INK)}; text-anchor: middle"'
+    return "\n".join([f'{head} font-family="system-ui, sans-serif" font-size="12" {style}>', *drawn, "</svg>"])
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -77,6 +81,5 @@ def _line(path: str, colour: str, more: str = "") -> str:
     return f'<path d="{path}" style="fill: none; stroke: {_colour(colour)};{more}"/>'
 
 
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    place = f'x="{x:g}" y="{y:g}" text-anchor="{anchor}"{more}'
-    return f'<text {place} style="fill: {_colour(INK)}">{html.escape(text)}</text>'
+def _text(x: float, y: float, text: str, more: str = "") -> str:
+    return f'<text x="{x:g}" y="{y:g}"{more}>{html.escape(text)}</text>'

@@ -18,9 +18,12 @@ from test_loop import ToldJudge, ended, options, search
 
 from repro import config
 from repro.artifacts import lint
+from repro.errors import UsageError
 from repro.optimize import journal, runner
 from repro.optimize.journal import Journal
 from repro.optimize.proposers.search import Search
+from repro.optimize.state import INPUT, Program, State
+from repro.report import search as report
 from repro.system.procfs import descendants
 
 # Searches of tests ran on a CPU: their times are not measurements. Searches on GPUs ship beside their artifacts.
@@ -47,8 +50,8 @@ def test_a_recorded_search_gives_the_same_selections(
     best = [facts["gain"]["ratio"] if facts["gain"] else 1.0 for facts in selected]
     assert best == sorted(best) or finished.state.options.device == "cpu"
     if finished.exported is not None:
-        report = lint.lint(finished.exported)
-        assert report["errors"] == 0, report["findings"]
+        found = lint.lint(finished.exported)
+        assert found["errors"] == 0, found["findings"]
 
 
 def test_packing_the_same_runs_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -120,3 +123,12 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def test_a_search_whose_input_kernel_is_incorrect_has_a_page_without_a_tree(tmp_path: Path) -> None:
+    state = State(options(), {INPUT: Program(INPUT, "0", "0", "kernel_function", verdict="incorrect", reason="off")})
+    finished = runner.Finished(state, tmp_path, "not correct", False, None, None, {})
+    report.write(finished, tmp_path / "tree.html")
+    assert "Every candidate" in (tmp_path / "tree.html").read_text()
+    with pytest.raises(UsageError, match="no program of this search was timed"):
+        report.svg(finished)
