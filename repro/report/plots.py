@@ -102,7 +102,9 @@ def _embedded(text: str, figure: dict[str, Any]) -> str:
     head = re.sub(r'\s(width|height|role|aria-label|aria-labelledby)="[^"]*"', "", head)
     name = figure["id"]
     used = set(re.findall(r"#([^)\"]+)[)\"]", rest))
-    rest = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", rest)
+    rest, before = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", rest), ""
+    while before != rest:  # groups without a name
+        before, rest = rest, re.sub(r"<g>\n((?:(?!</?g\b).)*)</g>\n", r"\1", rest, flags=re.DOTALL)
     rest = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', rest)
     rest = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", rest)
     rest = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', rest)

@@ -15,6 +15,7 @@ from typing import Any
 import jinja2
 
 from repro.optimize.calls import DIRECTIONS, REFLEXION, Calls, Direction, NoAnswer, Unreadable, kernel_of, parsed
+from repro.optimize.export import lineage
 from repro.optimize.state import DUPLICATE, INPUT, NOT_JUDGED, Program, Proposal, State
 from repro.problems.catalogue import Problem
 from repro.system import jsonio
@@ -169,7 +170,7 @@ class Model:
 
     def _render(self, name: str, state: State, parent: Program, **more: Any) -> str:
         diagnosis = state.diagnoses.get(parent.id)
-        line = lineage(state, parent)
+        line = [state.programs[name] for name in reversed(lineage(state, parent.id))]
         others = sorted((p for p in state.programs.values() if p.accepted and p not in line),
                         key=lambda p: -p.ratio)[:OTHERS]  # fmt: skip
         tried = [p for p in state.of(parent.id) if p.verdict not in (NOT_JUDGED, DUPLICATE)][-ATTEMPTS:]
@@ -180,14 +181,6 @@ class Model:
             lineage=[_told(p) for p in line], others=[_told(p) for p in others], tried=[_told(p) for p in tried],
             **more,
         )  # fmt: skip
-
-
-def lineage(state: State, program: Program) -> list[Program]:
-    """Return the programs from the input kernel to this one."""
-    found = [program]
-    while found[0].parent:
-        found.insert(0, state.programs[found[0].parent])
-    return found
 
 
 def diff(state: State, program: Program) -> str:
