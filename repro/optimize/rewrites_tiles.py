@@ -26,6 +26,7 @@ from repro.optimize.kernel_source import (
 )
 from repro.optimize.knobs import append_arguments
 
+Pair = tuple[str, str]
 SPLITS = 8
 GROUP = 8
 # Weights with more elements are not packed anew in each call.
@@ -117,11 +118,10 @@ def _sum_loop(kernel: Function) -> tuple[ast.For, str, str]:
     inside = ast.Module(loop.body, [])
     added = [n for n in ast.walk(inside) if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add)]
     sums = sorted({n.target.id for n in added if isinstance(n.target, ast.Name)})
-    carried = {
-        n for n in _stored_names(inside) if assigned(ast.Module([s for s in kernel.body if s is not loop], []), n)
-    }
+    outside = ast.Module([s for s in kernel.body if s is not loop], [])
+    carried = {n for n in _stored_names(inside) if assigned(outside, n)}
     for name in sums:
-        begun = [v for s in kernel.body if s is not loop for v in assigned(ast.Module([s], []), name)]
+        begun = assigned(outside, name)
         if len(begun) == 1 and is_tl(begun[0], "zeros") and carried == {name}:
             return loop, name, step
     raise NotApplicable("the loop does not fill one sum from zeros")
@@ -299,13 +299,11 @@ def hoisted(source: KernelSource, name: str) -> str:
                 fresh = source.fresh(f"invariant_{len(lines)}")
                 lines.append(f"{' ' * loop.col_offset}{fresh} = {text}\n")
                 edits.append(source.replace(node, fresh))
-        for statement in loop.body:
-            if _invariant(kernel, statement, varying):
-                start = first_statement(source, statement)
-                text = source.of(statement)
-                lines.append(f"{' ' * loop.col_offset}{text}\n")
-                edits.append(Edit(start, source.end(statement) + 1, ""))
-        if edits and len(edits) < len(loop.body) + len(edits):
+        moved = [statement for statement in loop.body if _invariant(kernel, statement, varying)]
+        for statement in moved:
+            lines.append(f"{' ' * loop.col_offset}{source.of(statement)}\n")
+            edits.append(Edit(first_statement(source, statement), source.end(statement) + 1, ""))
+        if edits and len(moved) < len(loop.body):
             begin = first_statement(source, loop)
             return source.apply([*edits, Edit(begin, begin, "".join(lines))])
     raise NotApplicable("no loop repeats a computation")
@@ -353,7 +351,7 @@ def descriptors(source: KernelSource, name: str) -> str:
 
 def _described(
     source: KernelSource, kernel: Function, launch: Launch, load: ast.Call, pointer: str,
-    starts: tuple[str, str], sizes: tuple[str, str], blocks: tuple[str, str],
+    starts: Pair, sizes: Pair, blocks: Pair,
 ) -> str:  # fmt: skip
     tensor, told = source.argument(launch, pointer), [source.argument(launch, s) for s in sizes]
     edges = [source.argument(launch, b) for b in blocks]
@@ -382,9 +380,7 @@ def _described(
     return "\n".join(lines)
 
 
-def _tile(
-    kernel: Function, load: ast.Call
-) -> tuple[str, tuple[str, str], tuple[str, str], tuple[str, str]] | None:  # fmt: skip
+def _tile(kernel: Function, load: ast.Call) -> tuple[str, Pair, Pair, Pair] | None:
     """Return (pointer, first row and column, sizes, blocks) of `ptr + rows[:, None] * COLS + cols[None, :]`."""
     mask = next((ast.unparse(k.value) for k in load.keywords if k.arg == "mask"), "")
     other = next((ast.unparse(k.value) for k in load.keywords if k.arg == "other"), "")
