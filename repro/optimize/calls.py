@@ -262,6 +262,14 @@ class Calls:
                  "usage": message.get("usage") or {}, "attempts": log.lines}  # fmt: skip
         return line, text, message["stop_reason"]
 
+    def gateway(self, budgets: dict[str, Any]) -> dict[str, Any]:
+        """Return what a gateway is told, without its folder and socket."""
+        upstream = {"kind": self.upstream.kind, "base_url": self.upstream.base_url}
+        if self.upstream.kind == "bedrock":
+            upstream["region"] = config.region()
+        return {"schema_version": 1, "job": "optimize", "arm": "baseline", "model": self.model, "upstream": upstream,
+                "budgets": budgets}  # fmt: skip
+
     def _url(self) -> str:
         """Return the address of the gateway; start it if it does not run. Raises EngineError, PrerequisiteError."""
         if self._relay is not None and self._process is not None and self._process.poll() is None:
@@ -270,16 +278,11 @@ class Calls:
         folder = self.run / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         self._sockets = Path(tempfile.mkdtemp(prefix="repro-gw-"))  # a socket's path may have 107 bytes
-        upstream: dict[str, Any] = {"kind": self.upstream.kind, "base_url": self.upstream.base_url}
-        if self.upstream.script is not None:
-            upstream["script"] = str(self.upstream.script.resolve())
-        if self.upstream.kind == "bedrock":
-            upstream["region"] = config.region()
-        told = {
-            "schema_version": 1, "job": "optimize", "arm": "baseline", "model": self.model, "upstream": upstream,
-            "socket": str(self._sockets / "gw.sock"), "journal": str(folder.resolve()),
-            "budgets": {"usd": self.usd, "tokens": self.tokens}, "retry": self.retry,
+        told = self.gateway({"usd": self.usd, "tokens": self.tokens}) | {
+            "socket": str(self._sockets / "gw.sock"), "journal": str(folder.resolve()), "retry": self.retry,
         }  # fmt: skip
+        if self.upstream.script is not None:
+            told["upstream"]["script"] = str(self.upstream.script.resolve())
         jsonio.write(self._sockets / GATEWAY_JSON, told)
         self._process = agent_local.start("gateway", self._sockets, config.job_env({}), stdin=subprocess.PIPE)
         agent_local.greet(self._process, self._sockets, self.upstream.secrets(), threading.Event())

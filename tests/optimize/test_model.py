@@ -169,6 +169,12 @@ def test_search_goes_on_beside_a_model_that_refuses(tmp_path: Path) -> None:
     assert set(told) == {"refused"} and len(told) <= 4
 
 
+def test_bedrock_is_asked_in_the_region_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    told = Calls(tmp_path, MODEL, Upstream.of("bedrock")).gateway({})
+    assert told["upstream"]["region"] == "eu-central-1"
+
+
 def test_replies_without_a_kernel_are_unreadable() -> None:
     for text in ("", "no code", "```python\na\n```\n```python\nb\n```\n"):
         with pytest.raises(Unreadable):

@@ -101,14 +101,9 @@ class Sitting(Model):
         }  # fmt: skip
         upstream = self.model.upstream
         script = upstream.script.read_bytes() if upstream.script else b""
-        gateway = {
-            "schema_version": 1, "job": "optimize", "arm": "baseline", "model": self.model.model,
-            "upstream": {"kind": upstream.kind, "base_url": upstream.base_url, "script": "replay.jsonl"},
-            "budgets": budgets,
-        }  # fmt: skip
-        agent = {
-            "schema_version": 1, "job": "optimize", "agent": self.agent, "arm": "baseline", "model": self.model.model,
-            "problems": [self.problem.id], "size": "smoke", "device": "cpu", "mode": "problem", "budgets": budgets,
+        gateway = self.model.gateway(budgets)
+        agent = {name: gateway[name] for name in ("schema_version", "job", "arm", "model", "budgets")} | {
+            "agent": self.agent, "problems": [self.problem.id], "size": "smoke", "device": "cpu", "mode": "problem",
             "knowledge": "none", "expect_tools": [], "isolation": "processes", "brief": BRIEF,
         }  # fmt: skip
         return AgentJob("optimize", gateway, agent, files, script, upstream.kind != "replay", WALL_S)
