@@ -262,24 +262,17 @@ def test_the_prompt_names_every_problem_its_files_and_the_command(job: Job) -> N
         assert rule in one, rule
 
 
-def test_the_search_is_off_unless_the_study_gives_it_to_every_arm(job: Job) -> None:
+@pytest.mark.parametrize("allowed", [False, True])
+def test_the_search_is_off_unless_the_study_gives_it_to_every_arm(job: Job, *, allowed: bool) -> None:
     tried = call("bash", command="repro optimize L1_36 --from nowhere.py --engine local --device cpu")
     job.serve([message(tried), message(CREATE), DONE])
-    assert job.run()["status"] == "completed"
-    (off, _) = job.events("tool_result")
-    assert off["is_error"] and "optimize is off in this study" in off["text"]
-    assert "optimize" not in task.prompt(job.write())
-    arms = [job.write(arm=arm, optimize=True) for arm in ("baseline", "placebo")]
-    assert len({task.prompt(each) for each in arms}) == 1
-    assert "repro optimize ID --from FILE --trust dev" in task.prompt(arms[0]) and "$" not in task.prompt(arms[0])
-
-
-def test_an_agent_may_search_where_the_study_allows_it(job: Job) -> None:
-    tried = call("bash", command="repro optimize L1_36 --from nowhere.py --engine local --device cpu")
-    job.serve([message(tried), message(CREATE), DONE])
-    assert job.run(optimize=True)["status"] == "completed"
-    (on, _) = job.events("tool_result")
-    assert on["is_error"] and "nowhere.py" in on["text"] and "is off" not in on["text"]
+    assert job.run(optimize=allowed)["status"] == "completed"
+    (told, _) = job.events("tool_result")
+    assert told["is_error"] and ("optimize is off in this study" in told["text"]) != allowed
+    assert ("nowhere.py" in told["text"]) == allowed
+    prompts = {task.prompt(job.write(arm=arm, optimize=allowed)) for arm in ("baseline", "placebo")}
+    (prompt,) = prompts
+    assert ("repro optimize ID --from FILE --trust dev" in prompt) == ("optimize" in prompt) == allowed
 
 
 def test_limits_are_written_in_words() -> None:
