@@ -56,7 +56,7 @@ class Board(Progress):
         for program in shown(state):
             table.add_row(*cells(state, program))
         head = Text(f"{budgets(state, self._elapsed_s())}\n{counted(state)}", no_wrap=True, overflow="ellipsis")
-        return Group(head, table, now)
+        return Group(head, table, now) if table.rows else Group(head, now)
 
 
 def shown(state: State) -> list[Program]:
