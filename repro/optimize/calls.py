@@ -263,7 +263,7 @@ class Calls:
         return line, text, message["stop_reason"]
 
     def gateway(self, budgets: dict[str, Any]) -> dict[str, Any]:
-        """Return what a gateway is told, without its folder and socket."""
+        """Return a gateway's configuration, without its paths."""
         upstream = {"kind": self.upstream.kind, "base_url": self.upstream.base_url}
         if self.upstream.kind == "bedrock":
             upstream["region"] = config.region()

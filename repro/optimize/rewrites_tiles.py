@@ -35,7 +35,7 @@ SMALL_WEIGHT = 1 << 20
 LOG2_E = "1.4426950408889634"
 
 
-# -- T4 ---------------------------------------------------------------------------------------------------------------
+# -- T4 ---
 
 
 @every_kernel
@@ -146,7 +146,7 @@ def _statement(launch: Launch) -> ast.Expr:
     raise NotApplicable("the launch is no statement of its own")
 
 
-# -- T7 ---------------------------------------------------------------------------------------------------------------
+# -- T7 ---
 
 
 @every_kernel
@@ -166,7 +166,7 @@ def grouped_order(source: KernelSource, name: str) -> str:
     return source.apply(edits)
 
 
-# -- T13 --------------------------------------------------------------------------------------------------------------
+# -- T13 ---
 
 
 @every_kernel
@@ -281,7 +281,7 @@ def _without_pointer(whole: ast.expr, pointer: str) -> ast.expr:
     return ast.fix_missing_locations(found)
 
 
-# -- T15 --------------------------------------------------------------------------------------------------------------
+# -- T15 ---
 
 
 @every_kernel
@@ -333,7 +333,7 @@ def _invariant(kernel: Function, statement: ast.stmt, varying: set[str]) -> bool
     return False
 
 
-# -- T18 --------------------------------------------------------------------------------------------------------------
+# -- T18 ---
 
 
 @every_kernel
@@ -423,7 +423,7 @@ def _lanes(kernel: Function, node: ast.expr, shape: str) -> tuple[str, str, str]
     return None
 
 
-# -- T19 --------------------------------------------------------------------------------------------------------------
+# -- T19 ---
 
 
 def dot_precision(precision: str) -> Callable[[KernelSource], str]:
@@ -455,7 +455,7 @@ def exp2(source: KernelSource) -> str:
     return source.apply(edits)
 
 
-# -- T20 --------------------------------------------------------------------------------------------------------------
+# -- T20 ---
 
 
 @every_kernel
