@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import naive
 import pytest
+import searches
 from conftest import ROOT
 
 from repro.optimize import rewrites
@@ -69,3 +71,13 @@ def test_naive_kernels_have_rewrites_that_may_be_judged() -> None:
         found = rewrites.applicable(KernelSource(text))
         assert len(found) >= 3, (kernel, sorted(found))
         assert not [name for name, rewritten in found.items() if refusal(rewritten)]
+
+
+def test_published_searches_start_from_the_naive_kernels(tmp_path: Path) -> None:
+    problems = tmp_path / "level1"
+    problems.mkdir()
+    for name in KERNELS:
+        (problems / f"{name}.py").touch()
+    args = argparse.Namespace(only="naive", kernelbench=tmp_path, seeds=3, out=tmp_path / "out", published=None)
+    found = searches.cases(args)
+    assert len(found) == 30 and {case.kernel.read_text() for case in found} == set(KERNELS.values())
