@@ -81,6 +81,9 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
     bundle.add_argument(
         "--hide", action="append", default=[], metavar="NAME", help="share: replace this name too (repeatable)"
     )
+    bundle.add_argument(
+        "--no-texts", action="store_true", help="share: keep the hashes of what was judged, not its text"
+    )
     bundle.add_argument("--json", type=Path, metavar="FILE", help="write a record of each copy as JSON")
 
 
@@ -210,8 +213,9 @@ def _bundle(args: argparse.Namespace, progress: Progress) -> int:
 def _pack(args: argparse.Namespace) -> int:
     from repro.bundle import pack
 
-    if args.hide:
-        raise UsageError("--hide is of `bundle share`", "packing replaces nothing", "Share the bundle, then pack it.")
+    if args.hide or args.no_texts:
+        option = "--hide" if args.hide else "--no-texts"
+        raise UsageError(f"{option} is of `bundle share`", "packing changes nothing", "Share the bundle, then pack it.")
     packed = pack.pack(args.bundle, args.output)
     screen = Screen.of(args)
     for told in packed:
@@ -224,7 +228,9 @@ def _pack(args: argparse.Namespace) -> int:
 def _share(args: argparse.Namespace) -> int:
     from repro.bundle import share
 
-    done: list[dict[str, Any]] = share.share(args.bundle, args.output, secrets.token_bytes(16), args.hide)
+    done: list[dict[str, Any]] = share.share(
+        args.bundle, args.output, secrets.token_bytes(16), args.hide, texts=not args.no_texts
+    )
     screen = Screen.of(args)
     for told in done:
         counts = ", ".join(f"{n} {kind}" for kind, n in told["shared"]["identities"].items()) or "none"
