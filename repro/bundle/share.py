@@ -19,11 +19,11 @@ from typing import Any
 
 from repro import fingerprint
 from repro.bundle import seal, verify
-from repro.bundle.checks import INPUTS, SOLUTIONS
+from repro.bundle.checks import SOLUTIONS
 from repro.bundle.evidence import Evidence
 from repro.bundle.identities import Identities
 from repro.bundle.seal import MANIFEST, STATEMENT
-from repro.bundle.write import FINGERPRINTS, ROWS, plan_digest
+from repro.bundle.write import FINGERPRINTS, INPUTS, ROWS, plan_digest
 from repro.errors import PrerequisiteError, UsageError
 from repro.system import jsonio
 
