@@ -78,7 +78,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     proposers = [_proposer(name, args) for name in names]
     kernel = runner.read_kernel(args.kernel or _shipped(args.problem))
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
-    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say)
+    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
     size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
     if engine.device == "cpu":
         progress.say(f"no GPU: small shapes in Triton's interpreter; correctness is real, {NOT_MEASURED}")
