@@ -5,6 +5,8 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 ENGINE ?= auto
+ADDRESS ?=
+MIXED ?=
 GPUS ?= all
 DEVICE ?= auto
 SIZE ?= auto
@@ -34,7 +36,7 @@ PY := $(VENV)/bin/python
 REPRO := $(VENV)/bin/repro
 # auto: docker where an engine answers, else local
 CHOSEN := $(if $(filter auto,$(ENGINE)),$(shell docker version >/dev/null 2>&1 && echo docker || echo local),$(ENGINE))
-COMMON = --engine $(ENGINE) --gpus $(GPUS) --device $(DEVICE) --size $(SIZE) --results $(RESULTS)
+COMMON = --engine $(ENGINE) $(if $(ADDRESS),--address $(ADDRESS)) $(if $(MIXED),--mixed) --gpus $(GPUS) --device $(DEVICE) --size $(SIZE) --results $(RESULTS)
 NARROW = $(foreach p,$(PROBLEMS),--problem $(p))
 # Solutions that exist already take the place of an agent: SOLUTIONS='baseline=DIR with_kb=DIR2'.
 STUDY = $(COMMON) $(NARROW) $(if $(SOLUTIONS),$(foreach s,$(SOLUTIONS),--solutions $(s)) $(ARGS),$(AT_WORK))
@@ -42,7 +44,7 @@ AT_WORK = --agent $(AGENT) $(if $(ARMS),--arms "$(ARMS)") --kb $(KB) \
   $(if $(MODEL),--model $(MODEL)) $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(if $(MODE),--mode $(MODE)) \
   --jobs $(JOBS) --repeats $(REPEATS) $(ARGS)
 # What this job's environment must hold: the host of containers needs no torch.
-NEEDS = $(if $(filter docker,$(CHOSEN)),host,local)
+NEEDS = $(if $(filter docker,$(CHOSEN)),host,$(if $(filter ray,$(CHOSEN)),ray,local))
 
 .PHONY: help setup image doctor fixtures run benchmark claims optimize searches report verify test test-all test-slow test-docker test-clock test-gpu check docs ptx clean requirements
 
@@ -50,7 +52,7 @@ help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
 	@echo
 	@echo "targets    setup image doctor fixtures run benchmark claims optimize searches report verify test test-all test-gpu check docs clean requirements"
-	@echo "variables  ENGINE=auto|docker|local GPUS=all|none|0,1 DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
+	@echo "variables  ENGINE=auto|docker|local|ray ADDRESS=auto|HOST:PORT|local MIXED=1 GPUS=all|none|0,1 DEVICE=auto|cuda|cpu SIZE=auto|full|smoke"
 	@echo "           PROBLEMS='L1_36 L2_84' AGENT=oracle|nop|sdk|claude-code|replay ARMS='baseline with_kb'"
 	@echo "           KB=local|leeroopedia|placebo MODE=problem|suite MODEL= JOBS=1 REPEATS=1"
 	@echo "           SOLUTIONS='ARM=DIR ARM2=DIR2', folders of solutions in place of an agent"
@@ -73,7 +75,7 @@ $(VENV)/.local: requirements/host.txt requirements/agents.txt
 
 $(VENV)/.dev: $(VENV)/.local $(VENV)/.search
 
-$(VENV)/.search: $(VENV)/.local
+$(VENV)/.search $(VENV)/.ray: $(VENV)/.local
 
 $(VENV)/.%: requirements/%.txt
 	$(INSTALL)
@@ -152,15 +154,15 @@ test-all: test test-slow $(if $(filter local,$(ENGINE)),,test-docker) test-clock
 
 # One process runs the tests of a file, because several of them look at what minutes of commands left. pytest exits with 5
 # where ARGS leaves no test.
-test-slow: $(VENV)/.dev
+test-slow: $(VENV)/.dev $(VENV)/.ray
 	$(PYTEST) --dist loadfile -m "slow and not (docker or clock or gpu)" $(ARGS) || [ $$? -eq 5 ]
 
 # One process tests the containers of a file, because `repro gc` in one test may remove those of another.
-test-docker: $(VENV)/.dev image
+test-docker: $(VENV)/.dev $(VENV)/.ray image
 	$(PYTEST) --dist loadfile -m docker $(ARGS) || [ $$? -eq 5 ]
 
 # These bound wall time: nothing else may run beside them.
-test-clock: $(VENV)/.dev
+test-clock: $(VENV)/.dev $(VENV)/.ray
 	$(PY) -m pytest -m "clock and not gpu" $(ARGS) || [ $$? -eq 5 ]
 
 # On a machine with its own torch: make test-gpu PY=python3. The files are named, for others import what a GPU machine may
@@ -185,7 +187,7 @@ ptx: $(VENV)/.local
 	PYTHONPATH=. $(PY) tests/compile_ptx.py
 
 requirements: $(VENV)/.uv
-	for set in core host image agents search leeroopedia dev uv; do \
+	for set in core host image agents search ray leeroopedia dev uv; do \
 	  $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
 	    --custom-compile-command "make requirements" requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
 	done

@@ -35,6 +35,9 @@ PINS = {
 # The sampler's period: 20 samples a second; under 20 ms it would only see NVML's own values twice.
 SAMPLE_MS, MIN_SAMPLE_MS = 50, 20
 
+# Ray puts sockets below its temporary folder, and a socket's path may have 107 bytes.
+MOST_RAY_FOLDER = 30
+
 IMAGE = "repro"
 LABEL = "repro"
 CONTAINER_UID = 10001
@@ -117,6 +120,30 @@ def git_env(stalled_s: int) -> dict[str, str]:
 def state_dir() -> Path:
     """Machine-wide locks (GPU leases); shared by all users of this machine."""
     return Path(os.environ.get("REPRO_STATE", Path(tempfile.gettempdir()) / "repro-state"))
+
+
+def keep_state() -> None:
+    """Keeps the state folder of this process and its children where it is, whatever becomes of temporary files."""
+    os.environ["REPRO_STATE"] = str(state_dir().resolve())
+
+
+def ray_inner() -> str:
+    """The engine that runs jobs on a node of a Ray cluster: $RAY_INNER, docker or local; empty to choose."""
+    return os.environ.get("RAY_INNER", "")
+
+
+def quiet_ray() -> None:
+    """Has Ray report nothing to anyone, and keep its sockets in a short path. Call it before Ray is imported."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+    if len(tempfile.gettempdir()) > MOST_RAY_FOLDER:
+        os.environ.setdefault("RAY_TMPDIR", "/tmp")  # noqa: S108
+
+
+def python_path() -> str:
+    """Where this process finds its modules, for one that it starts."""
+    return _python_path()
 
 
 def image() -> str:

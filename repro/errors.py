@@ -4,7 +4,8 @@ ReproError                     what happened, why, and what to do; printed as on
 ├── UsageError          exit 1 a wrong argument, file or problem id
 ├── PrerequisiteError   exit 1 something the machine lacks: a GPU, a fixture, an engine, disk
 ├── EngineError         exit 2 an engine failed while it ran jobs
-│   └── EngineGone      exit 2 the engine stopped answering; what was measured is kept
+│   ├── EngineGone      exit 2 the engine stopped answering; what was measured is kept
+│   └── JobLost         exit 2 what ran a job died, not through the job; it is tried again
 ├── BundleError         exit 2 a bundle cannot be written or read
 ├── JudgeError          exit 2 the judge itself failed (never the solution's fault)
 └── SolutionError              the solution's fault; becomes a verdict, never ends the run
@@ -61,6 +62,10 @@ class EngineError(ReproError):
 
 class EngineGone(EngineError):
     """The engine stopped answering in the middle of a run."""
+
+
+class JobLost(EngineError):
+    """What ran a job ended: its node, or a process of the engine there. The job is tried again."""
 
 
 class BundleError(ReproError):

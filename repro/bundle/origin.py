@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from repro import __version__, config
 from repro.bundle.seal import sha256
 from repro.fingerprint import git
-
-
-def tree_digest(folder: Path, pattern: str) -> str:
-    """Returns one hash over the files of a folder: of the lines "<sha256>  <name>", sorted, as of `sha256sum`."""
-    files = sorted((str(f.relative_to(folder.parent)), f) for f in folder.rglob(pattern) if f.is_file())
-    return sha256("".join(f"{sha256(file.read_bytes())}  {name}\n" for name, file in files).encode())
+from repro.system.digest import tree_digest
 
 
 @cache

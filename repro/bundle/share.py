@@ -19,10 +19,11 @@ from typing import Any
 
 from repro import fingerprint
 from repro.bundle import seal, verify
+from repro.bundle.checks import SOLUTIONS
 from repro.bundle.evidence import Evidence
 from repro.bundle.identities import Identities
 from repro.bundle.seal import MANIFEST, STATEMENT
-from repro.bundle.write import FINGERPRINTS, ROWS, plan_digest
+from repro.bundle.write import FINGERPRINTS, INPUTS, ROWS, plan_digest
 from repro.errors import PrerequisiteError, UsageError
 from repro.system import jsonio
 
@@ -31,6 +32,7 @@ SOURCES = (".py",)
 # What `repro report` draws from the rows, often larger than they are.
 DRAWN = re.compile(r"report\.(?!md$)\w+|(?:figures|tables)/.*")
 # Text that may be an identity but has no form of its own: public addresses, hosts of links, random-looking words.
+HASHES = "left out of the copy, which keeps its hash"
 DOUBTS = {
     "an address": re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"),
     "a host": re.compile(r"(?<=://)[\w.-]+"),
@@ -40,8 +42,10 @@ PUBLIC_HOSTS = frozenset("github.com arxiv.org slsa.dev in-toto.io json-schema.o
                          "docs.nvidia.com developer.nvidia.com nvidia.com".split())  # fmt: skip
 
 
-def share(paths: list[Path], output: Path | None, salt: bytes, hide: list[str]) -> list[dict[str, Any]]:
-    """Copies bundles, each to `<output>/<name>`, and replaces their identities.
+def share(
+    paths: list[Path], output: Path | None, salt: bytes, hide: list[str], *, texts: bool = True
+) -> list[dict[str, Any]]:
+    """Copies bundles, each to `<output>/<name>`, and replaces their identities. texts: whether with what was judged.
 
     Returns a record of each copy; its `failed` lists the checks that fail in the copy and not in the original.
     output: a folder, else `shared` beside each bundle. hide: names to replace besides those that are found.
@@ -51,7 +55,7 @@ def share(paths: list[Path], output: Path | None, salt: bytes, hide: list[str]) 
     who = Identities(salt, hide)
     for found in read:
         _learn(found, who)
-    return [_copy(found, (output or found.path.absolute().parent / "shared"), who) for found in read]
+    return [_copy(found, (output or found.path.absolute().parent / "shared"), who, texts=texts) for found in read]
 
 
 def _failed(path: Path) -> set[str]:
@@ -94,7 +98,7 @@ def masked(value: Any, mask: Mask, who: Identities) -> Any:
     return value
 
 
-def _copy(found: Evidence, output: Path, who: Identities) -> dict[str, Any]:
+def _copy(found: Evidence, output: Path, who: Identities, *, texts: bool) -> dict[str, Any]:
     """Writes the copy of one bundle, whole or not at all."""
     mask = who.masker()
     machines = _machines(found, mask, who)
@@ -105,7 +109,7 @@ def _copy(found: Evidence, output: Path, who: Identities) -> dict[str, Any]:
     try:
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
-        told = _write(found, half, machines, mask, who)
+        told = _write(found, half, machines, mask, who, texts=texts)
         half.rename(target)
     except OSError as error:
         shutil.rmtree(half, ignore_errors=True)
@@ -129,7 +133,7 @@ def _machines(found: Evidence, mask: Mask, who: Identities) -> dict[str, dict[st
 
 
 def _write(
-    found: Evidence, folder: Path, machines: dict[str, dict[str, Any]], mask: Mask, who: Identities
+    found: Evidence, folder: Path, machines: dict[str, dict[str, Any]], mask: Mask, who: Identities, *, texts: bool
 ) -> dict[str, Any]:
     doubts: list[dict[str, str]] = [
         {"file": "", "what": f"the name {name!r} is also a word of bundles and was left"} for name in who.doubtful()
@@ -145,6 +149,9 @@ def _write(
         if DRAWN.fullmatch(name):
             left_out[name] = "`repro report` draws it again"
             continue
+        if not texts and name.startswith((f"{INPUTS}/", f"{SOLUTIONS}/")):
+            left_out[name.partition("/")[0]] = HASHES
+            continue
         text = _text(found, name)
         if text is None:
             left_out[mask(name)] = "it is not text, so it could hold identities"
@@ -156,7 +163,7 @@ def _write(
                 doubts.append({"file": mask(name), "what": "its code was changed, so it is not the measured one"})
         jsonio.replace(folder / mask(name), new.encode())
         digests[mask(name)] = seal.sha256(new.encode())
-    rows = _rows(found, folder, digests, mask, who)
+    rows = _rows(found, digests, mask, who)
     jsonio.replace(folder / ROWS, "".join(jsonio.dumps(row) + "\n" for row in rows).encode())
     manifest = _manifest(found, mask, who)
     manifest["shared"] = {
@@ -186,15 +193,17 @@ def _masked_file(name: str, text: str, mask: Mask, who: Identities) -> str:
     return mask(text)
 
 
-def _rows(found: Evidence, folder: Path, digests: dict[str, str], mask: Mask, who: Identities) -> list[dict[str, Any]]:
+def _rows(found: Evidence, digests: dict[str, str], mask: Mask, who: Identities) -> list[dict[str, Any]]:
     """Returns the rows without identities, with the hashes of the copied sources."""
     rows = []
     for row in found.lines:
         new = masked(row, mask, who)
         for given in new.get("inputs", []):
             if "kept" in given and given["kept"] not in digests:
-                del given["kept"]
-                given["not_kept"] = "it is not text and was left out of the copy"
+                kept = given.pop("kept")
+                binary = _text(found, kept) is None
+                given["not_kept"] = "it is not text and was left out of the copy" if binary else HASHES
+                given["withheld"] = True
             given["sha256"] = digests.get(given.get("kept", ""), given["sha256"])
         if new.get("inputs"):
             judged = [given for given in new["inputs"] if "kept" in given or "withheld" in given]

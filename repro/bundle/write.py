@@ -9,11 +9,12 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from repro.bundle import seal, storage
+from repro.bundle.lines import Lines
 from repro.bundle.origin import origin
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import Storage
@@ -38,7 +39,7 @@ def plan_digest(plan: list[str], parameters: dict[str, Any]) -> str:
 
 
 class Bundle:
-    """One bundle on disk. `rows` holds the last row of every id, as `settled` leaves it.
+    """One bundle on disk. `rows` has the last row of every id, as `settled` leaves it.
 
     A packed bundle is only read. `path` is its folder, or the folder that holds its archive. Several threads may write
     to it, one at a time; a thread that holds `lock` keeps the others out for several writes.
@@ -48,8 +49,8 @@ class Bundle:
         files = files or storage.Folder(path)
         self.path, self.name, self.packed = files.path, files.name, files.packed
         self._files, self.manifest = files, manifest
-        self.rows: dict[str, dict[str, Any]] = {}
-        self._records: dict[str, tuple[dict[str, Any], Row]] = {}
+        self.rows: Mapping[str, dict[str, Any]] = {} if self.packed else Lines(self.path / ROWS)
+        self._records: dict[str, tuple[Any, Row]] = {}
         self._touched: set[str] = set()
         self._kept: dict[str, str] = {}
         self._release: Callable[[], Any] = lambda: None
@@ -114,10 +115,11 @@ class Bundle:
         if manifest.get("schema_version") not in range(1, SCHEMA_VERSION + 1):
             why = f"its schema is {manifest.get('schema_version')!r}, this is schema {SCHEMA_VERSION}"
             raise UsageError(f"{path} cannot be read", why, "Use the release of repro that wrote it.")
-        bundle = Bundle(path, manifest, files)
         try:
-            text = (files.read(ROWS) or b"").decode()
-            bundle.rows = {row["row"]: settled(row) for row in jsonio.lines_of(text)}
+            bundle = Bundle(path, manifest, files)
+            if files.packed:
+                text = (files.read(ROWS) or b"").decode()
+                bundle.rows = {row["row"]: settled(row) for row in jsonio.lines_of(text)}
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise BundleError(f"{path / ROWS} is damaged", str(error), "Measure again without --resume.") from error
         return bundle
@@ -213,23 +215,32 @@ class Bundle:
 
     def records(self) -> dict[str, Row]:
         """Returns the last row of every id as a record. Raises BundleError where one is damaged."""
-        for name, plain in self.rows.items():
+        for name in self.rows:
+            place = self.rows.place(name) if isinstance(self.rows, Lines) else name
             known = self._records.get(name)
-            if known is None or known[0] is not plain:
-                self._records[name] = (plain, migrate.row(plain))
+            if known is None or known[0] != place:
+                self._records[name] = (place, migrate.row(self.rows[name]))
         return {name: self._records[name][1] for name in self.rows}
 
     def done(self, row: str, content: str | None = None) -> bool:
         """Returns whether a row was measured. content: the hash of the inputs that it must be the result of."""
+        if isinstance(self.rows, Lines):
+            place = self.rows.place(row)
+            return place is not None and place.status == "done" and content in (None, place.content)
         found = self.rows.get(row, {})
-        return found.get("status") == "done" and (content is None or found.get("content") == content)
+        return found.get("status") == "done" and content in (None, found.get("content"))
+
+    def held(self) -> bool:
+        """Returns whether a process is writing this bundle."""
+        return not self.packed and self._files.held()
 
     def add(self, row: dict[str, Any]) -> None:
         """Appends one row and syncs it. Raises BundleError where it cannot be written."""
         with self.lock:
+            assert isinstance(self.rows, Lines), "a packed bundle is only read"
             self._guard(lambda: jsonio.append(self.path / ROWS, row))
             self._touched.add(ROWS)
-            self.rows[row["row"]] = settled(row)
+            self.rows.read()
 
     def declare(self, claims: bytes) -> None:
         """Stores the claims that a run is held to. Raises BundleError where rows exist: claims come first."""

@@ -1,7 +1,7 @@
 """Where every command starts. A verb that an engine starts imports its own modules alone; all others go to `main`.
 
-An engine starts `job`, `session`, `agent` and `gateway`, each with a folder. Help and messages do not list them. Their
-environment comes from the engine, so no `.env` is read.
+An engine starts `job`, `session`, `agent` and `gateway`, each with a folder, and `node`. Help and messages do not list
+them. Their environment comes from the engine, so no `.env` is read.
 """
 
 from __future__ import annotations
@@ -39,6 +39,13 @@ def _agent(folder: Path) -> int:
     return session.serve(folder)
 
 
+def _node(inner: Path) -> int:
+    """Serve a remote engine on this machine. inner: the name of the engine that runs the jobs here."""
+    from repro.engines import node
+
+    return node.main(str(inner))
+
+
 def _gateway(folder: Path) -> int:
     from repro.gateway import server
 
@@ -46,10 +53,11 @@ def _gateway(folder: Path) -> int:
     return server.serve(folder)
 
 
-# Each takes a folder; a session also takes the folder that it removes.
+# Each takes a folder, a node the name of an engine; a session also takes the folder that it removes.
 STARTED_BY_ENGINES: dict[str, Callable[..., int]] = {
     "job": _job,
     "session": _session,
+    "node": _node,
     "agent": _agent,
     "gateway": _gateway,
 }

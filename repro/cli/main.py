@@ -9,6 +9,7 @@ import importlib.util
 import itertools
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,7 +19,7 @@ from repro.bundle.write import Bundle
 from repro.cli import ending, offline, optimize
 from repro.engines import choose, names
 from repro.engines.base import Engine
-from repro.errors import ReproError, UsageError
+from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.records import wording
 from repro.runs.progress import Progress
 from repro.system.screen import Column, Screen
@@ -28,7 +29,7 @@ SHOWN = 100
 GROUPS = {
     "judge": ("evaluate", "fixtures", "problems"),
     "studies": ("run", "benchmark", "claims", "optimize", "fetch", "artifacts"),
-    "evidence": ("report", "compare", "verify", "bundle"),
+    "evidence": ("status", "report", "compare", "verify", "bundle"),
     "machine": ("doctor", "fingerprint", "gc"),
 }
 DESCRIPTION = "Re-run, judge and publish GPU-kernel results."
@@ -80,7 +81,17 @@ def _common(parser: argparse.ArgumentParser, *, problem: bool = True) -> None:
         "--engine", choices=names(), default="auto",
         help="where jobs run; auto: docker where an engine answers, else local",
     )  # fmt: skip
-    parser.add_argument("--gpus", default="all", help="all, none, or indices or UUIDs separated by commas")
+    parser.add_argument(
+        "--gpus", default="all",
+        help="all, none, or indices or UUIDs separated by commas; with --engine ray: all, none or part of a product",
+    )  # fmt: skip
+    parser.add_argument(
+        "--address", default="", metavar="A",
+        help="with --engine ray: auto (the cluster of this machine), HOST:PORT, or local (default: auto)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--mixed", action="store_true", help="time on GPUs of different kinds too; tables are then grouped by kind"
+    )
     parser.add_argument(
         "--device", choices=("auto", "cuda", "cpu"), default="auto", help="auto: a GPU where there is one, else the CPU"
     )
@@ -243,11 +254,23 @@ def _unknown(word: str, args: argparse.Namespace) -> UsageError:
 
 def _engine(args: argparse.Namespace, progress: Progress) -> tuple[Engine, str]:
     """The engine, and the size that its device implies. Raises PrerequisiteError, also for full sizes on a CPU."""
-    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say)
+    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
+    require_alike(engine, args)
     size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
     if engine.device == "cpu" and args.device == "auto" and size == "smoke":
         progress.say("no GPU: small shapes on the CPU in Triton's interpreter; correctness is real, times are not")
     return engine, size
+
+
+def require_alike(engine: Engine, args: argparse.Namespace) -> None:
+    """Raises PrerequisiteError where times would come from GPUs of different kinds and --mixed is not given."""
+    found = Counter(engine.kinds().values())
+    if len(found) < 2 or args.mixed or getattr(args, "no_timing", False):
+        return
+    raise PrerequisiteError(
+        "the GPUs are of different kinds", ", ".join(f"{count} of {kind}" for kind, count in sorted(found.items())),
+        "Choose one kind with --gpus, or add --mixed: rows are then grouped by GPU. --no-timing needs neither.",
+    )  # fmt: skip
 
 
 def _options(args: argparse.Namespace) -> Any:
@@ -379,7 +402,7 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
         )  # fmt: skip
     else:
         plan = options.build(args, size)
-        if engine.name == "local":
+        if not engine.contained:
             progress.say(study.NOTICE)
         bundle, rows = runner.run(
             plan, args.problem, size, args.results, engine, _options(args), pace, progress, controls=controls,

@@ -22,6 +22,8 @@ from repro.system.screen import BAD, OPEN, Column, Screen, shortest
 Run = Callable[[argparse.Namespace, Progress], int]
 # Longer names of artifacts are cut in the table of findings; --json has them whole.
 NAME_COLUMNS = 24
+# Rows without a result that `status` lists.
+SHOWN = 10
 BUNDLES = ("run", "evaluate", "benchmark", "fixtures", "self-test")
 
 
@@ -72,6 +74,12 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
         "--id", default="", metavar="ID", help="the published bundle id, or its beginning, that the bundle must have"
     )
     verify.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
+    status = verb("status", "show what a run in another terminal does: done, running, failed, expected end", _status)
+    status.add_argument(
+        "bundle", type=Path, nargs="?", help="a bundle (default: the newest that runs, else the newest)"
+    )
+    status.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles")
+    status.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
     bundle = verb("bundle", "copy bundles to give them away", _bundle)
     bundle.add_argument("action", choices=("share", "pack"), help="share: copy with identities replaced by salted "
                         "hashes; pack: copy as one archive beside its manifest and report")  # fmt: skip
@@ -80,6 +88,9 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
                         "`packed` beside each bundle)")  # fmt: skip
     bundle.add_argument(
         "--hide", action="append", default=[], metavar="NAME", help="share: replace this name too (repeatable)"
+    )
+    bundle.add_argument(
+        "--no-texts", action="store_true", help="share: keep the hashes of what was judged, not its text"
     )
     bundle.add_argument("--json", type=Path, metavar="FILE", help="write a record of each copy as JSON")
 
@@ -202,6 +213,36 @@ def _verify(args: argparse.Namespace, progress: Progress) -> int:
     return 0 if all(report["passed"] for report in reports) else 2
 
 
+def _status(args: argparse.Namespace, progress: Progress) -> int:
+    import time
+
+    from repro.report.elements import listed
+    from repro.runs import status
+    from repro.runs.progress import spoken
+
+    found = status.read(args.bundle or status.find(args.results))
+    screen = Screen.of(args)
+    rows = [[listed(lane["what"], 2), spoken(time.time() - lane["since"]), lane["line"]] for lane in found["running"]]
+    screen.table((Column("running", whole=True), Column("for", number=True), Column("what it does", 1)), rows)
+    failed = [[Text(name, BAD), why] for name, why in found["failed"].items()]
+    screen.table((Column("not measured", whole=True), Column("why")), failed if screen.verbose else failed[:SHOWN])
+    if len(failed) > SHOWN and not screen.verbose:
+        screen.line(f"{len(failed) - SHOWN} more are not measured; -v lists them.")
+    rest = found["expected_s"]
+    screen.last(
+        f"{found['status']}: {found['done']} of {found['planned']} rows done",
+        f"{len(failed)} not measured" if failed else "",
+        f"{len(found['running'])} running" if found["running"] else "",
+        f"about {spoken(rest)} left" if rest is not None else "",
+        "repeat its command with --resume"
+        if found["status"] in ("died", "interrupted", "incomplete", "failed")
+        else "",
+        shortest(found["bundle"]),
+    )
+    write_json(args.json, found)
+    return 0
+
+
 def _bundle(args: argparse.Namespace, progress: Progress) -> int:
     """Shares or packs bundles. Exit 2 where a bundle was changed, or a check fails in the shared copy alone."""
     return _share(args) if args.action == "share" else _pack(args)
@@ -210,8 +251,9 @@ def _bundle(args: argparse.Namespace, progress: Progress) -> int:
 def _pack(args: argparse.Namespace) -> int:
     from repro.bundle import pack
 
-    if args.hide:
-        raise UsageError("--hide is of `bundle share`", "packing replaces nothing", "Share the bundle, then pack it.")
+    if args.hide or args.no_texts:
+        option = "--hide" if args.hide else "--no-texts"
+        raise UsageError(f"{option} is of `bundle share`", "packing changes nothing", "Share the bundle, then pack it.")
     packed = pack.pack(args.bundle, args.output)
     screen = Screen.of(args)
     for told in packed:
@@ -224,7 +266,9 @@ def _pack(args: argparse.Namespace) -> int:
 def _share(args: argparse.Namespace) -> int:
     from repro.bundle import share
 
-    done: list[dict[str, Any]] = share.share(args.bundle, args.output, secrets.token_bytes(16), args.hide)
+    done: list[dict[str, Any]] = share.share(
+        args.bundle, args.output, secrets.token_bytes(16), args.hide, texts=not args.no_texts
+    )
     screen = Screen.of(args)
     for told in done:
         counts = ", ".join(f"{n} {kind}" for kind, n in told["shared"]["identities"].items()) or "none"

@@ -95,7 +95,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     model = _model(args) if set(names) & set(MODELS) else ""
     kernel = runner.read_kernel(args.kernel or _shipped(args.problem))
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
-    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say)
+    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
     size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
     if "claude-code" in names and (kernel.entry != "ModelNew" or args.problem.endswith(".py")):
         raise UsageError("claude-code needs a kernel with ModelNew, and a shipped problem", "", "Choose anthropic.")

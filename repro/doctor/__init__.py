@@ -34,6 +34,7 @@ CHECKS: dict[str, Callable[[Setting], Finding]] = {
     "clocks": graphics.clocks,
     "profiling": graphics.profiling,
     "pins": machine.pins,
+    "ray": machine.ray,
     "compiler": machine.compiler,
     "python headers": machine.headers,
     "results folder": machine.results,

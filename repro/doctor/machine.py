@@ -56,6 +56,16 @@ def pins(setting: Setting) -> Finding:
     return ok(", ".join(f"{name} {version}" for name, version in found.items()))
 
 
+def ray(setting: Setting) -> Finding:
+    """Check that Ray is installed, if jobs are to run on a cluster."""
+    if setting.wanted != "ray":
+        return skip("--engine ray was not asked for")
+    version = _version("ray")
+    if version is None:
+        return fail("the package ray is not installed", "Run `make setup ENGINE=ray` here and on every node.")
+    return ok(f"ray {version}; every node is checked before the first job")
+
+
 def compiler(setting: Setting) -> Finding:
     """Check for a C compiler that makes a shared object: Triton compiles each kernel's launcher at its first run."""
     if setting.engine == "docker":

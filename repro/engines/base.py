@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import copy
 import itertools
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+from repro.engines import resources
 from repro.engines.agent import AgentJob, AgentOutcome
+from repro.engines.resources import Lease
 from repro.engines.session import Session
-from repro.errors import EngineGone, PrerequisiteError
+from repro.errors import EngineGone, JobLost, PrerequisiteError
 from repro.records.job import ENDED, JOBS, Job, Outcome
 from repro.system import jsonio
 
@@ -21,18 +24,24 @@ Progress = Callable[[str], None]
 #: Yields outcomes as the jobs end; returns how the process or container ended ("" if well).
 Attempt = Generator[Outcome, None, str]
 START_ALLOWANCE_S = 120.0
+# How often a job starts again after what ran it has died.
+LOST_RETRIES = 3
 
 
 @dataclass(frozen=True)
 class Slots:
-    """How many jobs an engine can run at once. gpus: their UUIDs, a job each. cpus: jobs at once without a GPU."""
+    """How many jobs an engine can run at once. gpus: their UUIDs, a job each. cpus: jobs at once without a GPU.
+
+    many: several machines share the jobs, so without a GPU all `cpus` are used, however many jobs are asked for.
+    """
 
     gpus: tuple[str, ...] = ()
     cpus: int = 1
+    many: bool = False
 
     def at_once(self, wanted: int) -> int:
         """Return the number of jobs to run at once: one for each GPU; without a GPU `wanted`, if they fit."""
-        return len(self.gpus) or max(1, min(wanted, self.cpus))
+        return len(self.gpus) or max(1, self.cpus if self.many else min(wanted, self.cpus))
 
 
 class Engine(abc.ABC):
@@ -44,6 +53,20 @@ class Engine(abc.ABC):
 
     name: str
     device: str
+    #: Whether jobs run in containers.
+    contained = False
+    gpus: list[Lease]
+
+    def kinds(self) -> dict[str, str]:
+        """Return UUID -> product and memory of the GPUs that jobs may use."""
+        known = resources.kinds() if self.gpus else {}
+        return {lease.gpu: known[lease.gpu] for lease in self.gpus if lease.gpu in known}
+
+    def bound(self, gpu: str) -> Self:
+        """Return this engine with one of its GPUs alone, which keeps its share of processors and memory."""
+        one = copy.copy(self)
+        one.gpus = [lease for lease in self.gpus if lease.gpu == gpu]
+        return one
 
     def capacity(self) -> Slots:
         """Return how many jobs run at once without one disturbing another's times."""
@@ -95,9 +118,11 @@ class Engine(abc.ABC):
     def run(self, jobs: list[Job], progress: Progress) -> Generator[Outcome]:
         """Yield one outcome for every job, in order, each as soon as the job ends.
 
-        A job that ends its process fails alone; the remaining jobs run in a new one.
+        A job that ends its process fails alone; the remaining jobs run in a new one. A job whose node dies starts
+        again, at most LOST_RETRIES times.
         """
         pending = list(jobs)
+        losses: dict[str, list[str]] = {}
         while pending:
             timeout_s = sum(job.timeout_s for job in pending) + START_ALLOWANCE_S
             left = {job.id: job for job in pending}
@@ -107,6 +132,18 @@ class Engine(abc.ABC):
                 for name in left:
                     yield Outcome(name, "lost", error=str(error))
                 return
+            except JobLost as error:
+                if not left:  # the last outcome had come
+                    return
+                first, *rest = left.values()
+                known = losses.setdefault(first.id, [])
+                known.append(str(error))
+                pending = [first, *rest]
+                progress(f"starting again after a loss: {error}")
+                if len(known) > LOST_RETRIES:
+                    yield Outcome(first.id, "failed", error=f"lost {len(known)} times: {'; '.join(known)}")
+                    pending = rest
+                continue
             pending = list(left.values())
             if pending:
                 yield Outcome(pending.pop(0).id, "failed", error=ending or "the job left no outcome")

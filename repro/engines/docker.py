@@ -37,7 +37,7 @@ from repro.engines.resources import Lease
 from repro.errors import EngineError, EngineGone, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import jsonio
-from repro.system.procfs import stat
+from repro.system.procfs import alive, owner, place
 
 JOB_FOLDER = "/job"
 PIDS_LIMIT = 4096
@@ -48,7 +48,7 @@ SHM_BYTES = 1 << 30
 MEMORY_SHARE = 0.9
 CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S = 10, 600
 LABEL_RUN, LABEL_OWNER = f"{config.LABEL}.run", f"{config.LABEL}.owner"
-LABEL_ROLE = f"{config.LABEL}.role"
+LABEL_ROLE, LABEL_GPU = f"{config.LABEL}.role", f"{config.LABEL}.gpu"
 
 GONE = (
     requests.exceptions.ConnectionError,
@@ -109,30 +109,11 @@ def toolkit_version() -> str:
     return done.stdout.strip().split("\n")[0]
 
 
-def _owner() -> str:
-    """Return an id of this process (host boot, pid, start time), by which `gc` tells live runs from dead ones."""
-    return f"{_boot()}-{os.getpid()}-{stat('/proc/self/stat')[19]}"
-
-
-def _boot() -> str:
-    """Return the id of this machine's current boot."""
-    with open("/proc/sys/kernel/random/boot_id") as stream:
-        return stream.read().strip()[:8]
-
-
-def alive(owner: str) -> bool:
-    """Return whether the process that an owner label names still runs on this machine."""
-    try:
-        boot, pid, start = owner.split("-")
-        return _boot() == boot and stat(f"/proc/{int(pid)}/stat")[19] == start
-    except (OSError, ValueError):
-        return False
-
-
 class DockerEngine(Engine):
     """Runs jobs in containers, one container for each call of `attempt`."""
 
     name = "docker"
+    contained = True
 
     def __init__(self, *, gpus: str, device: str) -> None:
         self.client = connect()
@@ -157,6 +138,7 @@ class DockerEngine(Engine):
             )
         self.cpus = int(info.get("NCPU", 1))
         self.gpus = self._leases(gpus)
+        self.shares = max(1, len(self.gpus))
         self.facts = self._facts(info)
         self.run_id = uuid.uuid4().hex[:12]
         self.stopping = threading.Event()
@@ -199,10 +181,21 @@ class DockerEngine(Engine):
 
     def attempt(self, jobs: list[Job], timeout_s: float, progress: Progress) -> Attempt:
         with resources.hold(self.gpus, progress, self.stopping) as lease, self._guard():
+            self._clear(lease)
             return (yield from self._run(jobs, lease, timeout_s, progress))
 
+    def _clear(self, lease: Lease) -> None:
+        """Remove containers that still use the GPU of a lease, because the process that held it has died."""
+        if lease.gpu is None:
+            return
+        filters = {"label": [LABEL_RUN, f"{LABEL_GPU}={lease.gpu}"]}
+        for container in self.client.containers.list(all=True, filters=filters, ignore_removed=True):
+            of = container.labels.get(LABEL_OWNER, "")
+            if of.startswith(f"{place()}-") and not alive(of):
+                _removes(partial(container.remove, force=True, v=True))
+
     def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
-        labels = {LABEL_RUN: self.run_id, LABEL_OWNER: _owner()}
+        labels = {LABEL_RUN: self.run_id, LABEL_OWNER: owner()}
         with resources.hold(self.gpus, progress, self.stopping) as lease:
             room = agent_docker.Room(self.client, self.image.id, f"repro-{self.run_id}", labels, self.memory, lease,
                                      self.stopping)  # fmt: skip
@@ -212,7 +205,7 @@ class DockerEngine(Engine):
     def look(self, program: str) -> str:
         options = {"network_mode": "none", "read_only": True, "cap_drop": ["ALL"], "remove": True,
                    "security_opt": ["no-new-privileges"],
-                   "labels": {LABEL_RUN: self.run_id, LABEL_OWNER: _owner(), LABEL_ROLE: "job"}}  # fmt: skip
+                   "labels": {LABEL_RUN: self.run_id, LABEL_OWNER: owner(), LABEL_ROLE: "job"}}  # fmt: skip
         command = ["-c", program]
         try:
             with self._guard():
@@ -259,7 +252,7 @@ class DockerEngine(Engine):
 
     def _run(self, jobs: list[Job], lease: Lease, timeout_s: float, progress: Progress) -> Attempt:
         name = f"repro-{self.run_id}-{uuid.uuid4().hex[:8]}"
-        labels = {LABEL_RUN: self.run_id, LABEL_OWNER: _owner()}
+        labels = {LABEL_RUN: self.run_id, LABEL_OWNER: owner()}
         volume = self.client.volumes.create(name, labels=labels)
         container = None
         try:
@@ -288,7 +281,7 @@ class DockerEngine(Engine):
             "image": self.image.id,
             "command": ["job", JOB_FOLDER],
             "name": name,
-            "labels": labels | {LABEL_ROLE: "job"},
+            "labels": labels | {LABEL_ROLE: "job", LABEL_GPU: lease.gpu or ""},
             "environment": environment,
             # root with only the rights to change users, which the job drops for the judge and the workers
             "user": "0:0",
@@ -301,7 +294,7 @@ class DockerEngine(Engine):
             "security_opt": ["no-new-privileges"],
             "pids_limit": PIDS_LIMIT,
             "cpuset_cpus": lease.cpuset,
-            "mem_limit": int(self.memory * MEMORY_SHARE / max(1, len(self.gpus))) or None,
+            "mem_limit": int(self.memory * MEMORY_SHARE / self.shares) or None,
             "shm_size": SHM_BYTES,
             "init": True,
             "ipc_mode": "private",
@@ -395,10 +388,10 @@ def collect_garbage(*, everything: bool) -> list[str]:
     removed = []
     filters = {"label": LABEL_RUN}
     for container in client.containers.list(all=True, filters=filters, ignore_removed=True):
-        owner = container.labels.get(LABEL_OWNER, "")
-        # an engine may serve several machines, and this one cannot tell whether another's process lives
-        foreign = container.status == "running" and not owner.startswith(f"{_boot()}-")
-        if (everything or not (foreign or alive(owner))) and _removes(partial(container.remove, force=True, v=True)):
+        of = container.labels.get(LABEL_OWNER, "")
+        # an engine may serve several machines and containers, and none can tell whether another's process lives
+        foreign = container.status == "running" and not of.startswith(f"{place()}-")
+        if (everything or not (foreign or alive(of))) and _removes(partial(container.remove, force=True, v=True)):
             removed.append(f"container {container.name}")
     for volume in client.volumes.list(filters=filters):
         dead = everything or not alive((volume.attrs.get("Labels") or {}).get(LABEL_OWNER, ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Protocol
 
@@ -33,7 +34,16 @@ def _local(*, gpus: str, device: str) -> Engine:
     return LocalEngine(gpus=gpus, device=device)
 
 
-FACTORIES: dict[str, Factory] = {"docker": _docker, "local": _local}
+def _ray(*, gpus: str, device: str, address: str = "auto", say: Callable[[str], None] = lambda _: None) -> Engine:
+    if importlib.util.find_spec("ray") is None:
+        remedy = "Run `make setup ENGINE=ray`, or `pip install -r requirements/ray.txt` here and on every node."
+        raise PrerequisiteError("no Ray here", "the package ray is not installed", remedy)
+    from repro.engines.ray import RayEngine
+
+    return RayEngine(gpus=gpus, device=device, address=address, say=say)
+
+
+FACTORIES: dict[str, Factory] = {"docker": _docker, "local": _local, "ray": _ray}
 
 
 def names() -> tuple[str, ...]:
@@ -41,14 +51,18 @@ def names() -> tuple[str, ...]:
     return ("auto", *FACTORIES)
 
 
-def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None]) -> Engine:
+def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None], address: str = "") -> Engine:
     """Return the engine called `name`; `auto` takes docker if an engine answers and has the image, else local.
 
-    gpus: all, none, or indices or UUIDs separated by commas. device: auto, cuda or cpu. say: prints a notice. Raises
-    UsageError for an unknown name, PrerequisiteError if the engine cannot run here.
+    gpus: all, none, or indices or UUIDs separated by commas. device: auto, cuda or cpu. say: prints a notice. address:
+    of the Ray cluster. Raises UsageError for an unknown name, PrerequisiteError if the engine cannot run here.
     """
     if name not in names():
         raise UsageError(f"no engine {name!r}", f"there are {', '.join(names())}")
+    if name == "ray":
+        return _ray(gpus=gpus, device=device, address=address or "auto", say=say)
+    if address:
+        raise UsageError(f"--address goes with --engine ray, not {name}")
     if name != "auto":
         return FACTORIES[name](gpus=gpus, device=device)
     try:

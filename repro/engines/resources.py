@@ -50,6 +50,22 @@ def visible() -> list[str]:
     return [u.decode() if isinstance(u, bytes) else u for u in uuids]
 
 
+def kinds() -> dict[str, str]:
+    """Return UUID -> product and memory of this machine's GPUs by NVML, such as `NVIDIA H100 80GB HBM3, 80 GiB`.
+
+    Times on GPUs of different kinds do not compare.
+    """
+    import pynvml
+
+    found = {}
+    for uuid in visible():
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        name = pynvml.nvmlDeviceGetName(handle)
+        total = pynvml.nvmlDeviceGetMemoryInfo(handle).total
+        found[uuid] = f"{name.decode() if isinstance(name, bytes) else name}, {round(total / 2**30)} GiB"
+    return found
+
+
 def select(gpus: str) -> list[str]:
     """Return the GPUs that `GPUS` names, each once: `all`, `none`, indices or UUIDs.
 

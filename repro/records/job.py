@@ -71,7 +71,7 @@ class Outcome:
 
     status: done, failed (the tool or the problem), unmet (a prerequisite), lost (the engine) or interrupted. result:
     plain data of `records.result`, `records.fixture` or `records.profile`, by the job's verb. fingerprint: plain data
-    of `records.fingerprint`.
+    of `records.fingerprint`. node: a hash of the machine that ran it, if the engine has several.
     """
 
     job: str
@@ -80,6 +80,7 @@ class Outcome:
     error: str = ""
     wall_s: float = 0.0
     fingerprint: dict[str, Any] | None = None
+    node: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of a line of outcomes.jsonl."""

@@ -101,6 +101,7 @@ class Row(Record):
     error: str = Field(description="Why the row is not done; empty if it is.")
     wall_s: float = Field(ge=0, description="Seconds from the start of the job to its end.")
     ended: Time | None = Field(None, description="When it ended, UTC.")
+    node: Text | None = Field(None, description="Hash of the machine, if the engine has several.")
     fingerprint_id: Text | None = Field(
         description="Names the file in fingerprints/; null if the job ended before it had one."
     )

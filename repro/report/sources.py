@@ -11,7 +11,7 @@ from repro.analysis.records import Measured
 from repro.bundle import verify
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
-from repro.report import model
+from repro.report import model, parts
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -126,7 +126,9 @@ class Judged:
 
 
 def read(bundles: list[Bundle]) -> list[Source]:
-    """One source a bundle. Raises UsageError for more bundles than letters, BundleError where one is damaged."""
+    """One source a bundle, and for each kind of GPU that measured its rows. Raises UsageError for more than letters,
+    BundleError where one is damaged."""
+    bundles = [part for bundle in bundles for part in parts.parts(bundle)]
     if len(bundles) > len(LETTERS):
         raise UsageError(f"{len(bundles)} bundles in one report", f"{len(LETTERS)} at most stand side by side")
     return [

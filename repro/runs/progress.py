@@ -112,6 +112,11 @@ class Progress:
         if self._live is not None:
             self._live.update(self._task, completed=number - 1, total=total)
 
+    @property
+    def rest_s(self) -> float | None:
+        """How long the rest will take if it goes on as before, s; None if that is not known."""
+        return self._pace.rest_s
+
     @contextlib.contextmanager
     def lane(self) -> Iterator[Callable[[str], None]]:
         """Yield a `step` for one of several jobs that run at once; they share the live line."""

@@ -65,8 +65,13 @@ class Row:
 
 
 def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
-    """Write a row's outcome and everything that it names into the bundle; return the row as the bundle holds it."""
+    """Write a row's outcome and everything that it names into the bundle; return the row as the bundle holds it.
+
+    A row that is done stays as it is, if its job was run twice.
+    """
     with bundle.lock:
+        if bundle.done(row.id, row.content):
+            return bundle.rows[row.id]
         entry = {
             "row": row.id,
             **row.columns,
@@ -82,6 +87,8 @@ def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
         # Two GPUs of one kind have the same fingerprint id, which leaves identities out.
         if gpu := ((outcome.fingerprint or {}).get("values", {}).get("gpu_uuid_hash") or {}).get("value"):
             entry["gpu_uuid_hash"] = gpu
+        if outcome.node:
+            entry["node"] = outcome.node
         bundle.add(entry)
         return bundle.rows[row.id]
 

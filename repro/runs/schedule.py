@@ -11,7 +11,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -24,6 +24,7 @@ from repro.records.job import Job, Outcome
 from repro.records.verdict import Reason
 from repro.runs.progress import Progress
 from repro.runs.rows import Row, keep
+from repro.runs.status import Board
 from repro.system import signals
 
 Work = Callable[[], None]
@@ -65,6 +66,7 @@ class Schedule:
         self.at_once = engine.capacity().at_once(jobs)
         self.stopping = threading.Event()
         self._slots = threading.BoundedSemaphore(self.at_once)
+        self._board = Board(bundle.path)
         self._plan: list[str] = bundle.manifest["plan"]
         self._ended = set(done)
         bundle.manifest["engine"] = engine.describe() | {"device": engine.device}
@@ -77,7 +79,7 @@ class Schedule:
         Raises the first error of a piece, after the others have stopped, or Interrupted; the bundle is closed then.
         """
         with signals.held() as heard:
-            with self.progress.live():
+            with self.progress.live(), contextlib.closing(self._board):
                 failure = self._work(deque(work), min(workers, len(work)), heard)
             if heard():
                 self._interrupted()
@@ -101,6 +103,8 @@ class Schedule:
         late = float("inf")
         while pending and time.monotonic() < late:
             ended, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
+            self._board.expected_s = self.progress.rest_s
+            self._board.write()
             failure = failure or _error(ended)
             if (failure or heard()) and not self.stopping.is_set():
                 if heard():
@@ -132,6 +136,17 @@ class Schedule:
             kept += f"; unfinished: {', '.join(left[:NAMED])}{more}"
         raise Interrupted("interrupted", kept, "Repeat with --resume to go on.")
 
+    @contextlib.contextmanager
+    def lane(self, what: list[str]) -> Iterator[Step]:
+        """Yield a `step` for something that runs: the ids of its rows, or its sitting."""
+        with self.progress.lane() as step, self._board.lane(what) as lane:
+
+            def both(line: str) -> None:
+                lane.step(line)
+                step(line)
+
+            yield both
+
     def pause(self, seconds: float) -> bool:
         """Wait. Return whether the run is being stopped."""
         return self.stopping.wait(seconds) if seconds else self.stopping.is_set()
@@ -148,7 +163,7 @@ class Schedule:
             else:
                 by_job[row.job.id] = row
         gone = ""
-        with self._slots, self.progress.lane() as step:
+        with self._slots, self.lane([row.id for row in rows]) as step:
             jobs = [row.job for row in rows if row.job is not None and not self.stopping.is_set()]
             with contextlib.closing(_outcomes(self.engine, jobs, step)) as outcomes:
                 for outcome in outcomes:

@@ -232,8 +232,12 @@ def entries(rows: Iterable[record.Row]) -> list[Entry]:
             more.setdefault(row.problem, {})["rounds"] = rounds(row)
         if row.profile:
             more.setdefault(row.problem, {})["profiles"] = profiles(row)
-    found = [entry(row) for row in rows if own(row)]
-    return [each.model_copy(update=more.get(each.problem, {})) for each in found]
+    found = {row.problem: entry(row) for row in rows if own(row)}
+    for row in rows:  # on several GPUs, the rounds of a folder may be measured before its own kernels, or elsewhere
+        if row.problem not in found:
+            error = "its input and optimised kernels are not among these rows"
+            found[row.problem] = entry(row.model_copy(update={"result": None, "error": error}))
+    return [each.model_copy(update=more.get(name, {})) for name, each in found.items()]
 
 
 def _rounds_line(row: record.Row) -> str:

@@ -45,6 +45,26 @@ def descendants(root: int) -> list[int]:
     return found
 
 
+def place() -> str:
+    """Return an id of where process ids of this process are valid: the machine's boot and its pid namespace."""
+    boot = _read("/proc/sys/kernel/random/boot_id").decode().strip()[:8]
+    return f"{boot}.{os.stat('/proc/self/ns/pid').st_ino:x}"
+
+
+def owner() -> str:
+    """Return an id of this process (its place, pid and start time), by which leftovers of dead processes are found."""
+    return f"{place()}-{os.getpid()}-{stat('/proc/self/stat')[19]}"
+
+
+def alive(owner: str) -> bool:
+    """Return whether the process that `owner` named still runs here."""
+    try:
+        where, pid, start = owner.split("-")
+        return where == place() and stat(f"/proc/{int(pid)}/stat")[19] == start
+    except (OSError, ValueError):
+        return False
+
+
 def children(pid: int) -> list[int]:
     """Return the children of a process, dead ones included, by one read.
 

@@ -3,6 +3,7 @@
 #: size = "full"
 #: device = ["cuda"]
 #: timing = true
+#: timeout_s = 20
 #: expect.verdict = ["correct", "incorrect", "rejected", "timeout"]
 #: expect.reasons = [
 #:     "timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "background_work", "input_modified",

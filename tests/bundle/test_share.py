@@ -177,6 +177,17 @@ def test_no_planted_identity_is_in_the_copy_and_the_copy_verifies_as_the_bundle_
     assert not (copy / "profile.bin").exists() and "profile.bin" not in manifest(copy)["files"]
 
 
+def test_a_copy_without_texts_keeps_their_hashes(talkative: Path, tool: Tool) -> None:
+    before = states(tool, talkative)
+    assert tool.within("bundle", "share", talkative, "-o", "public", "--no-texts").code == 0
+    (copy,) = (tool.folder / "public").iterdir()
+    assert not (copy / "inputs").exists() and states(tool, copy) == before
+    given = [each for row in rows(copy).values() for each in row["inputs"]]
+    assert given and all(each["withheld"] and "kept" not in each for each in given)
+    told = tool.within("bundle", "pack", talkative, "-o", "packed", "--no-texts")
+    assert told.code == 1 and "--no-texts is of `bundle share`" in told.complaint
+
+
 def test_an_identity_has_one_hash_within_a_bundle_and_another_in_the_next_copy(talkative: Path, tool: Tool) -> None:
     tokens = []
     for name in ("first", "second"):

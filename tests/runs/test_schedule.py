@@ -26,12 +26,12 @@ from repro.engines import choose, registry, resources
 from repro.engines.base import Attempt, Engine, Slots
 from repro.engines.local import LocalEngine
 from repro.engines.resources import Lease
-from repro.errors import BundleError, EngineError, EngineGone, UsageError
+from repro.errors import BundleError, EngineError, EngineGone, JobLost, UsageError
 from repro.fingerprint.entry import hashed
 from repro.records.job import Job, Outcome
 from repro.runs.loop import divided, execute, open_bundle
 from repro.runs.progress import Progress
-from repro.runs.rows import Row
+from repro.runs.rows import Row, keep
 from repro.runs.schedule import Interrupted, Schedule
 
 GPUS = ("GPU-a", "GPU-b")
@@ -189,8 +189,53 @@ def test_an_engine_is_chosen_by_its_registered_name(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(registry.FACTORIES, "simulated", lambda gpus, device: Simulated(tuple(gpus.split(","))))
     engine = choose("simulated", gpus="GPU-x", device="cuda", say=print)
     assert engine.capacity() == Slots(("GPU-x",), 4)
-    with pytest.raises(UsageError, match="no engine 'slurm': there are auto, docker, local, simulated"):
+    with pytest.raises(UsageError, match="no engine 'slurm': there are auto, docker, local, ray, simulated"):
         choose("slurm", gpus="all", device="cpu", say=print)
+
+
+# -- losses -----------------------------------------------------------------------------------------------------------
+
+
+class Losing(Simulated):
+    """An engine whose nodes die: it loses each job as often as a test says, before or after its outcome."""
+
+    def __init__(self, losses: dict[str, int], *, late: bool = False) -> None:
+        super().__init__()
+        self.losses, self.late, self.began = losses, late, list[str]()
+
+    def attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Attempt:
+        for job in jobs:
+            self.began.append(job.id)
+            lost = self.began.count(job.id) <= self.losses.get(job.id, 0)
+            if not lost or self.late:
+                yield Outcome(job.id, "done", {"value": job.id})
+            if lost:
+                raise JobLost("the node died")
+        return ""
+
+
+def test_lost_jobs_start_again_with_a_bound_and_rows_are_written_once(tmp_path: Path) -> None:
+    engine = Losing({"row1": 2, "row3": 99})
+    bundle, found = go(tmp_path, engine, 5, together=5)
+    assert [row["status"] for row in found] == ["done", "done", "done", "failed", "done"]
+    assert "lost 4 times: the node died" in found[3]["error"]
+    assert engine.began.count("row1") == 3 and engine.began.count("row3") == 4
+    assert len((bundle.path / "rows.jsonl").read_text().splitlines()) == 5
+
+
+def test_a_loss_after_the_outcome_is_no_loss(tmp_path: Path) -> None:
+    engine = Losing(dict.fromkeys(("row0", "row1", "row2"), 9), late=True)
+    _, found = go(tmp_path, engine, 3, together=3)
+    assert [row["status"] for row in found] == ["done"] * 3 and len(engine.began) == 3
+
+
+def test_a_job_that_ran_twice_is_one_row(tmp_path: Path) -> None:
+    bundle, _ = go(tmp_path, Simulated(), 2)
+    rows_ = planned(2)
+    for value in ("again", "and again"):
+        keep(bundle, rows_[0], Outcome("row0", "done", {"value": value}))
+    lines_ = [json.loads(line) for line in (bundle.path / "rows.jsonl").read_text().splitlines()]
+    assert len(lines_) == 2 and all(line["result"]["value"] == line["row"] for line in lines_)
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------

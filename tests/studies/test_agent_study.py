@@ -38,6 +38,7 @@ from repro.studies import evaluation
 from repro.studies.agent import controls, design, runner, sittings
 from repro.studies.agent.attempts import Attempts, secrets
 from repro.studies.agent.design import Budgets, Design
+from repro.studies.agent.purse import Purse, Spent, cost_usd
 from repro.system import jsonio
 
 IDS = ["L1_36", "L1_82", "L1_97", "L2_34"]
@@ -377,9 +378,9 @@ def stub_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def go(engine: Stub, results: Path, chosen: Design, only: list[str] = IDS, *, resume: bool = False, jobs: int = 1,
-       retries: int = 2) -> Bundle:  # fmt: skip
+       retries: int = 2, run_usd: float | None = None) -> Bundle:  # fmt: skip
     bundle, _ = runner.run(chosen, only, "smoke", results, engine, evaluation.JudgeOptions(),
-                             runner.Pace(jobs, retries, 0.0), Progress(), resume=resume)  # fmt: skip
+                             runner.Pace(jobs, retries, 0.0, run_usd), Progress(), resume=resume)  # fmt: skip
     return bundle
 
 
@@ -403,6 +404,35 @@ def test_a_suites_sitting_gives_a_row_a_problem(stub_results: Path) -> None:
     engine = Stub()
     bundle = go(engine, stub_results, plan(mode="suite"))
     assert engine.ran == ["suite/baseline/0", "suite/with_kb/0"] and len(bundle.rows) == 2 * len(IDS)
+
+
+def test_one_budget_of_the_run_starts_no_sitting_that_it_cannot_pay(stub_results: Path) -> None:
+    engine = Stub(lambda job, attempt: handed_in(job, usd=2.0))
+    chosen = plan(budgets=Budgets(usd=5.0))
+    bundle = go(engine, stub_results, chosen, jobs=3, run_usd=14.0)
+    assert len(engine.ran) == 5 and engine.most <= 2, "two sittings of 5 USD at once leave less than a third one"
+    late = [row for row in rows(bundle.path).values() if row["status"] == "unmet"]
+    assert len(late) == 2 * len(IDS) - 5 and "10.00 of 14.00 USD" in late[0]["error"]
+    again = Stub(lambda job, attempt: handed_in(job, usd=0.1))
+    go(again, stub_results, chosen, resume=True, run_usd=14.0)
+    assert not again.ran, "what was spent before counts"
+    go(again, stub_results, chosen, resume=True, run_usd=40.0)
+    assert len(again.ran) == 2 * len(IDS) - 5
+    assert {row["status"] for row in rows(bundle.path).values()} == {"done"}
+
+
+def test_a_sitting_whose_cost_is_unknown_counts_in_full() -> None:
+    assert cost_usd({"usd": 1.5}, 5.0) == 1.5 and cost_usd({"turns": 2}, 5.0) == 5.0 and cost_usd({}, 5.0) == 0.0
+    purse = Purse(12.0, 5.0)
+    for outcome, spent in ((AgentOutcome("a", cause="timeout"), 5.0), (AgentOutcome("a", cause="infrastructure"), 5.0)):
+        with purse.sitting(lambda seconds: False) as settle:
+            settle(outcome)
+        assert purse.spent_usd == spent
+    with pytest.raises(RuntimeError), purse.sitting(lambda seconds: False):
+        raise RuntimeError
+    assert purse.spent_usd == 10.0
+    with pytest.raises(Spent), purse.sitting(lambda seconds: False):
+        pass
 
 
 def test_no_solution_is_a_row_with_a_verdict(stub_results: Path) -> None:

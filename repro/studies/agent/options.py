@@ -90,6 +90,8 @@ def add(run: argparse.ArgumentParser) -> None:
         "--optimize", action="store_true",
         help="let the agents of every arm use `repro optimize`, the search for a faster kernel (default: none may)",
     )  # fmt: skip
+    study.add_argument("--budget-run-usd", type=float, metavar="N",
+                       help="bound of the whole run, USD (default: none)")  # fmt: skip
     study.add_argument("--prices", type=Path, metavar="FILE", help="price table (default: the shipped one)")
     study.add_argument(
         "--retries",
@@ -161,7 +163,15 @@ def pace(args: argparse.Namespace) -> Pace:
     """Return how the study is run. Raises UsageError."""
     if args.jobs < 1 or args.retries < 0 or not 0 <= args.retry_wait_s < float("inf"):
         raise UsageError("--jobs must be at least 1, --retries and --retry-wait-s at least 0")
-    return Pace(args.jobs, args.retries, args.retry_wait_s)
+    whole = args.budget_run_usd
+    if whole is not None:
+        each = budgets(args).usd
+        if each is None or not 0 < each <= whole < float("inf"):
+            raise UsageError(
+                f"--budget-run-usd {whole:g}", f"it must hold the budget of one sitting, {each or 'no limit'} USD",
+                "Set --budget-usd too.",
+            )  # fmt: skip
+    return Pace(args.jobs, args.retries, args.retry_wait_s, whole)
 
 
 def build(args: argparse.Namespace, size: str) -> Design:

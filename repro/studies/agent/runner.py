@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.bundle.write import Bundle
+from repro.engines.agent import AgentJob, AgentOutcome
 from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.problems import catalogue
@@ -27,6 +28,7 @@ from repro.studies import evaluation
 from repro.studies.agent import attempts, design, prerequisites, sittings, study
 from repro.studies.agent.agent import Agent
 from repro.studies.agent.design import Design, Unit
+from repro.studies.agent.purse import Purse, Spent, cost_usd
 from repro.studies.evaluation import JudgeOptions, Submission
 
 # Judged in place of a missing solution, so that the judge's own verdict is in its row.
@@ -35,11 +37,13 @@ MISSING = evaluation.absent("", "the agent left no solution of this problem").so
 
 @dataclass(frozen=True)
 class Pace:
-    """How a study is run, without effect on its results. wait_s: seconds before a second attempt."""
+    """How a study is run, without effect on its results. wait_s: seconds before a second attempt. run_usd: the money of
+    the whole run, None for no limit."""
 
     jobs: int = 1
     retries: int = 2
     wait_s: float = 10.0
+    run_usd: float | None = None
 
 
 def row_id(unit: Unit, problem: str) -> str:
@@ -55,9 +59,13 @@ class Campaign:
     ) -> None:
         self.design, self.size, self.results, self.options, self.pace = plan, size, results, options, pace
         self.schedule, self.bundle, self.engine = schedule, schedule.bundle, schedule.engine
+        self.purse = Purse(pace.run_usd, plan.budgets.usd or 0.0)
 
     def work(self, order: Sequence[Unit], controls: Sequence[Row]) -> list[Callable[[], None]]:
         """Return the units that are not complete, and after them the controls, which need no agent."""
+        for unit in order:
+            made = (attempts.read(self.bundle, unit) or {"attempts": []})["attempts"]
+            self.purse.spent_usd += sum(cost_usd(attempt, self.purse.each_usd) for attempt in made)
         measure = self.schedule.measure
         return [
             *(partial(self._unit, unit) for unit in order if not self._whole(unit)),
@@ -73,7 +81,13 @@ class Campaign:
 
     def _unit(self, unit: Unit) -> None:
         """Run the agent's sitting, unless it has finished before, and judge what the agent submitted."""
-        record = attempts.finished(self.bundle, unit) or self._sit(unit)
+        try:
+            record = attempts.finished(self.bundle, unit) or self._sit(unit)
+        except Spent as error:
+            for problem in sittings.loaded(unit, self.size) if not self.schedule.stopping.is_set() else []:
+                row = Row(row_id(unit, problem.key), None, {"problem": problem.key, "arm": unit.arm})
+                self.schedule.keep(row, Outcome(row.id, "unmet", error=str(error)))
+            return
         if record["finished"]:
             for row in self._rows(unit, record):
                 if not self.bundle.done(row.id, row.content):
@@ -88,14 +102,21 @@ class Campaign:
         job = sittings.build(self.design, unit, self.size, self.results, self.engine, share=1 / self.pace.jobs)
         keys = attempts.secrets(self.design, unit)
         say = self.schedule.progress.say
-        with self.schedule.progress.lane() as step:
+        with self.schedule.lane([unit.id]) as step:
             step(f"{unit.id}: the agent works")
             record = attempts.Attempts(self.bundle, unit, self.design, self.bundle.file).run(
-                lambda: self.engine.run_agent(job, keys, step), self.pace.retries, self.pace.wait_s,
+                lambda: self._paid(job, keys, step), self.pace.retries, self.pace.wait_s,
                 self.schedule.pause, say,
             )  # fmt: skip
         say(f"{unit.id}: {summary_line(record)}")
         return record
+
+    def _paid(self, job: AgentJob, keys: dict[str, str], step: Callable[[str], None]) -> AgentOutcome:
+        """Run an agent whose budget is set aside. Raises Spent if the run's does not suffice."""
+        with self.purse.sitting(self.schedule.pause) as settle:
+            left = self.engine.run_agent(job, keys, step)
+            settle(left)
+        return left
 
     def _rows(self, unit: Unit, record: dict[str, Any], *, judge: bool = True) -> list[Row]:
         """Return one row for each problem of a unit. judge: False ignores missing fixtures, for looking only."""

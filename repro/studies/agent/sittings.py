@@ -105,7 +105,7 @@ def build(design: Design, unit: Unit, size: str, results: Path, engine: Engine, 
         "knowledge": knowledge,
         "relay_port": 8080,
         "expect_tools": tool_names() if knowledge != "none" else [],
-        "isolation": "container" if engine.name == "docker" else "processes",
+        "isolation": "container" if engine.contained else "processes",
     }
     inside = files(unit, size, engine.device, results)
     if design.agent == "replay":

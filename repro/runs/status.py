@@ -1,0 +1,120 @@
+"""What a run does now, in a file beside its rows, for `repro status` in another terminal.
+
+The file is written at most once a second, and removed when the run ends. Its name is hidden, so that it is no part of
+the bundle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from repro.bundle.seal import MANIFEST
+from repro.bundle.write import Bundle
+from repro.errors import UsageError
+from repro.system import jsonio
+
+FILE = ".status.json"
+WRITE_S = 1.0
+SCHEMA_VERSION = 1
+
+
+@dataclass
+class Lane:
+    """What runs: the ids of its rows or its sitting, when it began (s since the epoch), and its latest line."""
+
+    what: list[str]
+    since: float = field(default_factory=time.time)
+    line: str = ""
+
+    def step(self, line: str) -> None:
+        """Take a line."""
+        self.line = line[:200]
+
+
+class Board:
+    """Writes the file of one run. `expected_s`: how long the rest will take, as far as that is known."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        self._lanes: dict[int, Lane] = {}
+        self._lock = threading.Lock()
+        self._written = float("-inf")
+        self.expected_s: float | None = None
+
+    @contextlib.contextmanager
+    def lane(self, what: list[str]) -> Iterator[Lane]:
+        """Show that something runs while the block does."""
+        lane = Lane(what)
+        with self._lock:
+            self._lanes[id(lane)] = lane
+        try:
+            yield lane
+        finally:
+            with self._lock:
+                del self._lanes[id(lane)]
+            self.write()
+
+    def write(self) -> None:
+        """Write the file, unless it was written a moment ago. A full disk is no reason to end a run."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._written < WRITE_S:
+                return
+            self._written = now
+            running = [{"what": lane.what, "since": lane.since, "line": lane.line} for lane in self._lanes.values()]
+            with contextlib.suppress(OSError):
+                jsonio.write(self._file, {"schema_version": SCHEMA_VERSION, "written": time.time(),
+                                          "expected_s": self.expected_s, "running": running})  # fmt: skip
+
+    def close(self) -> None:
+        """Remove the file."""
+        with self._lock, contextlib.suppress(OSError):
+            self._written = float("inf")
+            self._file.unlink(missing_ok=True)
+
+
+def find(results: Path) -> Path:
+    """Return the bundle to look at: the newest that a process writes, else the newest. Raises UsageError."""
+    known = sorted(file.parent for file in results.glob(f"*/{MANIFEST}"))
+    live = [path for path in known if Bundle.open(path).held()]
+    if not known:
+        raise UsageError(f"no bundle in {results}", "", "Name the folder of a run, or its --results.")
+    return (live or known)[-1]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what a run does or did.
+
+    {"schema_version", "bundle", "status", "error", "engine", "planned", "done", "failed": {row: why}, "running":
+    [{"what", "since", "line"}], "expected_s", "written"}. status: that of the manifest, or `died` if its process ended
+    without setting one.
+    """
+    bundle = Bundle.open(path)
+    plan = bundle.manifest["plan"]
+    rows = [bundle.rows[name] for name in plan if name in bundle.rows]
+    status = bundle.manifest["status"]
+    live = status == "running" and bundle.held()
+    try:
+        now = json.loads((path / FILE).read_text()) if live else {}
+    except (OSError, ValueError):
+        now = {}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "bundle": str(path),
+        "status": "died" if status == "running" and not live else status,
+        "error": bundle.manifest.get("error", ""),
+        "engine": bundle.manifest.get("engine", {}).get("engine", ""),
+        "planned": len(plan),
+        "done": sum(row["status"] == "done" for row in rows),
+        "failed": {row["row"]: f"{row['status']}: {row['error']}" for row in rows if row["status"] != "done"},
+        "running": now.get("running", []),
+        "expected_s": now.get("expected_s"),
+        "written": now.get("written"),
+    }

@@ -1,0 +1,246 @@
+"""The Ray engine on a real cluster of several raylets on this machine: verdicts, losses, the end of a run.
+
+The machine has no GPU, so that jobs run on the CPU; leases of GPUs are tested in test_node.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CPU, Tool, manifest, rows
+from ray_cluster import Nodes, cluster
+
+from repro.system.procfs import descendants
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None, reason="ray is not installed; make test-slow installs it"
+    ),
+    pytest.mark.timeout(1200),
+]
+
+# How many made-up problems the suite holds, and how many raylets are killed while it runs.
+SUITE, KILLS = int(os.environ.get("REPRO_TEST_SUITE", "24")), int(os.environ.get("REPRO_TEST_KILLS", "3"))
+RAY = ("--engine", "ray", "--device", "cpu", "--size", "smoke")
+# What must be equal in rows of two engines. Distances differ, because seeds are secret.
+EQUAL = ("problem", "solution", "verdict", "precision_class", "labels")
+
+PROBLEM = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+    def forward(self, x):
+        return torch.tanh(x * self.scale) + x
+rows, columns = {rows}, {columns}
+def get_inputs():
+    return [torch.randn(rows, columns)]
+def get_init_inputs():
+    return [{scale}]
+"""
+# Wrong for large scales, so that the suite has both verdicts.
+SOLUTION = """
+import torch
+class ModelNew(torch.nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = min(scale, 2.0)
+    def forward(self, x):
+        return torch.tanh(x * self.scale) + x
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def nodes(folder: Path) -> Iterator[Nodes]:
+    """Three nodes of one slot each."""
+    with cluster(3, folder) as started:
+        yield started
+
+
+def suite(folder: Path, problems: int = SUITE) -> list[object]:
+    """The arguments that evaluate one solution of made-up problems, in one process a problem without a sandbox."""
+    folder.mkdir(exist_ok=True)
+    (folder / "solution.py").write_text(SOLUTION)
+    found: list[object] = ["evaluate", folder / "solution.py", "--no-timing", "--trust", "dev"]
+    for number in range(problems):
+        file = folder / f"p{number:03}.py"
+        file.write_text(PROBLEM.format(rows=4 + number % 5, columns=32 + number, scale=0.5 + number % 4))
+        found += ["--problem", file]
+    return found
+
+
+def on(nodes: Nodes) -> tuple[object, ...]:
+    """The arguments for a cluster."""
+    return (*RAY, "--address", nodes.address)
+
+
+def told(bundle: Path) -> dict[str, Any]:
+    """What rows say that must not depend on the engine."""
+
+    def verdict(entry: dict[str, Any]) -> dict[str, Any]:
+        return {name: entry.get(name) for name in EQUAL} | {"codes": [reason["code"] for reason in entry["reasons"]]}
+
+    return {
+        name: (row["status"], row["content"], list(map(verdict, (row["result"] or {}).get("results", []))))
+        for name, row in rows(bundle).items()
+    }
+
+
+def lines(bundle: Path) -> list[str]:
+    file = bundle / "rows.jsonl"
+    return [json.loads(line)["row"] for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def left(folder: Path) -> list[str]:
+    """Processes and folders of jobs below the nodes' temporary folder."""
+    tool = Tool(folder.parent / "nothing")
+    tool.tmp = folder
+    verbs = (" job ", " agent ", " gateway ", "repro.judge")
+    jobs = [command for command in tool.processes() if any(verb in f"{command} " for verb in verbs)]
+    return jobs + [str(path) for path in folder.glob("repro-node-*/*")]
+
+
+def until(reached: Callable[[], Any], seconds: float = 120.0) -> None:
+    late = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < late, "it did not happen"
+        time.sleep(0.1)
+
+
+def test_the_ten_problems_have_the_rows_of_the_local_engine(nodes: Nodes, folder: Path, tmp_path: Path) -> None:
+    tool = Tool(tmp_path)
+    study = ("run", "--agent", "oracle", "--controls", "none", "--no-timing")
+    for where in (CPU, on(nodes)):
+        done = tool.finish(tool.start(*study, *where, RAY_INNER="local"), 1000)
+        assert done.code == 0, done.err
+    local, ray = (bundle for bundle in tool.bundles() if bundle.name.endswith("-run"))
+    assert told(local) == told(ray) and len(rows(ray)) == 10
+    facts = manifest(ray)["engine"]
+    assert facts["engine"] == "ray" and facts["inner"] == "local" and len(facts["nodes"]) == 1
+    assert all(row["node"] in facts["nodes"] and row["fingerprint_id"] for row in rows(ray).values())
+    assert not left(folder) and tool("verify", ray).code == 0
+
+
+def test_raylets_killed_at_random_lose_no_row_and_write_none_twice(nodes: Nodes, folder: Path, tmp_path: Path) -> None:
+    tool, draw = Tool(tmp_path), random.Random(SUITE)
+    command = suite(tmp_path / "suite")
+    process = tool.start(*command, *on(nodes), RAY_INNER="local")
+    found = lambda: len(lines(tool.bundles()[0])) if tool.bundles() else 0  # noqa: E731
+    for number in range(KILLS):
+        until(lambda number=number: found() > number * SUITE // (KILLS + 1) or process.poll() is not None, 300)
+        assert process.poll() is None
+        os.kill(draw.choice(nodes.raylets), signal.SIGKILL)
+        nodes.ask("add")
+    done = tool.finish(process, 1000)
+    assert done.code == 0, done.err
+    (bundle,) = tool.bundles()
+    assert sorted(lines(bundle)) == sorted(manifest(bundle)["plan"]), "each row is written once"
+    assert {row["status"] for row in rows(bundle).values()} == {"done"}
+    verdicts = {row["problem"]: row["result"]["results"][0]["verdict"] for row in rows(bundle).values()}
+    assert verdicts == {f"p{n:03}": "correct" if n % 4 < 2 else "incorrect" for n in range(SUITE)}
+    until(lambda: not left(folder))
+    assert tool("verify", bundle).code == 0
+
+
+def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
+    nodes: Nodes, folder: Path, tmp_path: Path
+) -> None:
+    tool = Tool(tmp_path)
+    command = suite(tmp_path / "suite")
+    process = tool.start(*command, *on(nodes), RAY_INNER="local")
+    until(lambda: tool.bundles() and len(lines(tool.bundles()[0])) >= 2 and left(folder), 150)
+    process.send_signal(signal.SIGINT)
+    done = tool.finish(process, 120)
+    assert done.code == 130 and "Repeat with --resume" in done.complaint, done.err
+    assert not left(folder), "the command ends after everything that it started"
+    (bundle,) = tool.bundles()
+    before = lines(bundle)
+    assert manifest(bundle)["status"] == "interrupted" and 2 <= len(before) < SUITE
+
+    process = tool.start(*command, *RAY, "--address", "local", "--resume", RAY_INNER="local")
+    until(lambda: len(lines(bundle)) >= len(before) + 2 or process.poll() is not None, 300)
+    process.kill()  # the driver dies; its cluster of this machine too
+    tool.finish(process)
+    until(lambda: not left(tool.tmp))
+    second = lines(bundle)
+    done = tool.finish(tool.start(*command, *on(nodes), "--resume", RAY_INNER="local"), 1000)
+    assert done.code == 0, done.err
+    whole = lines(bundle)
+    assert whole[: len(second)] == second and sorted(whole) == sorted(manifest(bundle)["plan"])
+    until(lambda: not left(folder) and not left(tool.tmp))
+    assert tool("verify", bundle).code == 0
+
+
+def test_a_killed_worker_is_a_loss_that_is_tried_again(nodes: Nodes, folder: Path, tmp_path: Path) -> None:
+    tool = Tool(tmp_path)
+    process = tool.start(*suite(tmp_path / "suite", 4), *on(nodes), RAY_INNER="local")
+    until(lambda: left(folder) and workers(nodes), 200)
+    for pid in workers(nodes):
+        os.kill(pid, signal.SIGKILL)
+    done = tool.finish(process, 300)
+    assert done.code == 0, done.err
+    (bundle,) = tool.bundles()
+    assert sorted(lines(bundle)) == sorted(manifest(bundle)["plan"])
+    until(lambda: not left(folder))
+
+
+def containers() -> list[str]:
+    """The containers and volumes of jobs."""
+    found = []
+    for what in (("ps", "--all"), ("volume", "ls")):
+        command = ["docker", *what, "--quiet", "--filter", "label=repro.run"]
+        found += subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return found
+
+
+@pytest.mark.docker
+def test_containers_of_two_nodes_give_the_rows_of_local_processes_and_end_with_their_workers(
+    image: None, nodes: Nodes, folder: Path, tmp_path: Path
+) -> None:
+    tool = Tool(tmp_path)
+    command = suite(tmp_path / "suite", 6)
+    assert tool(*command, *CPU).code == 0
+    process = tool.start(*command, *on(nodes), RAY_INNER="docker")
+    until(lambda: len(containers()) >= 4 or process.poll() is not None, 200)  # two containers with their volumes
+    os.kill(workers(nodes)[0], signal.SIGKILL)
+    done = tool.finish(process, 600)
+    assert done.code == 0, done.err
+    local, ray = tool.bundles()
+    assert told(local) == told(ray) and sorted(lines(ray)) == sorted(manifest(ray)["plan"])
+    facts = manifest(ray)["engine"]
+    assert facts["isolation"] == "containers" and facts["stack"]["image"].startswith("sha256:")
+    until(lambda: not containers() and not left(folder))
+
+    process = tool.start(*command, *on(nodes), RAY_INNER="docker")
+    until(lambda: containers() or process.poll() is not None, 200)
+    process.send_signal(signal.SIGINT)
+    done = tool.finish(process, 120)
+    assert done.code == 130 and not containers(), done.err
+
+
+def workers(nodes: Nodes) -> list[int]:
+    """Ray's processes that serve a job."""
+    found = []
+    for pid in (pid for raylet in nodes.raylets for pid in descendants(raylet)):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::serve"):
+                found.append(pid)
+    return found
