@@ -233,7 +233,7 @@ engine = RayEngine(gpus="none", device="cpu", address=sys.argv[1])
 for n in range(4):
     job = Job(f"job{n}", "fingerprint", files={"f": bytes([n]) * (40 << 20)})
     (found,) = engine.attempt([job], 120.0, lambda _: None)
-    print(found.id, found.status, found.error)
+    print(job.id, found.status, found.error)
 """
     env = CLEAN_ENV | Tool(tmp_path).environment() | {"RAY_INNER": "local", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", program, nodes.address]
