@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable
 
 from repro.errors import ReproError
+from repro.system import signals
 
 
 def _terminate(*_: object) -> None:
@@ -21,6 +24,16 @@ def exit_code(run: Callable[[argparse.Namespace], int]) -> int:
 
     run: gets an empty namespace, in which it puts the command's options as soon as they are known.
     """
+    code = _exit_code(run)
+    if signals.END_AT_ONCE.is_set():
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        os._exit(code)
+    return code
+
+
+def _exit_code(run: Callable[[argparse.Namespace], int]) -> int:
     args = argparse.Namespace()
     signal.signal(signal.SIGTERM, _terminate)
     try:

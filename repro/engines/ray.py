@@ -28,6 +28,7 @@ from repro.engines.base import Attempt, Engine, Progress, Slots
 from repro.engines.remote import Node, Request, code, difference
 from repro.errors import EngineError, EngineGone, JobLost, PrerequisiteError, ReproError
 from repro.records.job import Job
+from repro.system import signals
 
 config.quiet_ray()
 import ray  # noqa: E402
@@ -338,6 +339,8 @@ class RayEngine(Engine):
 
         Ray's own cancelling is not used: it ends the driver if a streaming task ends at the same moment.
         """
+        if self.gone:  # Ray would wait for its head; the nodes see that their workers end
+            return
         with contextlib.suppress(RayError):
             for node in ray.nodes():
                 if node["Alive"]:
@@ -363,6 +366,7 @@ class RayEngine(Engine):
                     ):
                         able = now
             if now - answered > SILENT_S:
+                signals.END_AT_ONCE.set()
                 here.gone = f"its head has not answered for {SILENT_S:.0f} s"
             elif now - able > EMPTY_S:
                 here.gone = f"it has had no node that can run jobs for {EMPTY_S:.0f} s"

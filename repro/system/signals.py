@@ -1,4 +1,4 @@
-"""Delays Ctrl-C and SIGTERM while something is written that must be complete, or is ended in order."""
+"""How the process may end: Ctrl-C and SIGTERM are delayed while something is written that must be complete."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
+# Set where Python's own ending would hang or crash: Ray's threads do so once the head of their cluster has died.
+END_AT_ONCE = threading.Event()
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ class Nodes:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self.address, self.raylets = "", list[int]()
+        self.address, self.raylets, self.pid = "", list[int](), process.pid
         self._read()
 
     def _read(self) -> None:

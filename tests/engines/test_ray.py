@@ -12,13 +12,14 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CPU, Tool, manifest, rows
+from conftest import CLEAN_ENV, CPU, ROOT, Tool, manifest, rows
 from ray_cluster import Nodes, cluster
 
 from repro.system.procfs import descendants
@@ -200,6 +201,44 @@ def test_a_killed_worker_is_a_loss_that_is_tried_again(nodes: Nodes, folder: Pat
     (bundle,) = tool.bundles()
     assert sorted(lines(bundle)) == sorted(manifest(bundle)["plan"])
     until(lambda: not left(folder))
+
+
+def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder: Path, tmp_path: Path) -> None:
+    """On a cluster of its own. `--resume` goes on with the local engine."""
+    tool, command = Tool(tmp_path), suite(tmp_path / "suite", 8)
+    with cluster(2, folder) as nodes:
+        process = tool.start(*command, *on(nodes), RAY_INNER="local")
+        until(lambda: tool.bundles() and len(lines(tool.bundles()[0])) >= 2, 150)
+        (head,) = (pid for pid in descendants(nodes.pid) if b"gcs_server" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        os.kill(head, signal.SIGKILL)
+        done = tool.finish(process, 120)
+    assert done.code == 2 and "the Ray cluster" in done.complaint and "--resume" in done.complaint, done.err
+    (bundle,) = tool.bundles()
+    before = lines(bundle)
+    assert manifest(bundle)["status"] == "incomplete" and len(before) >= 2
+    until(lambda: not left(folder))
+    done = tool.finish(tool.start(*command, *CPU, "--resume"), 600)
+    assert done.code == 0, done.err
+    assert lines(bundle)[: len(before)] == before and {row["status"] for row in rows(bundle).values()} == {"done"}
+
+
+def test_files_larger_than_the_object_store_do_not_end_the_run(nodes: Nodes, tmp_path: Path) -> None:
+    """Ray moves objects that do not fit to the node's disk."""
+    program = """
+import sys
+from repro.engines.ray import RayEngine
+from repro.records.job import Job
+
+engine = RayEngine(gpus="none", device="cpu", address=sys.argv[1])
+for n in range(4):
+    job = Job(f"job{n}", "fingerprint", files={"f": bytes([n]) * (40 << 20)})
+    (found,) = engine.attempt([job], 120.0, lambda _: None)
+    print(job.id, found.status, found.error)
+"""
+    env = CLEAN_ENV | Tool(tmp_path).environment() | {"RAY_INNER": "local", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program, nodes.address]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.stdout.split("\n")[:4] == [f"job{n} done " for n in range(4)], done.stdout + done.stderr
 
 
 def containers() -> list[str]:
