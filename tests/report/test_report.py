@@ -470,5 +470,5 @@ def test_a_refused_fixture_is_shown_with_its_reason(tmp_path: Path) -> None:
 
 def test_outcomes_of_a_job_carry_what_a_report_needs() -> None:
     """The scripted engine above answers as a real one: an outcome's fields are those that a job writes."""
-    assert set(Outcome("a", "done").to_json()) == {"job", "status", "result", "error", "wall_s", "fingerprint"}
+    assert set(Outcome("a", "done").to_json()) == {"job", "status", "result", "error", "wall_s", "fingerprint", "node"}
     assert job.OUTCOMES == "outcomes.jsonl"
