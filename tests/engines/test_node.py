@@ -20,6 +20,7 @@ from repro.engines import ray_worker, registry
 from repro.engines.remote import Node, Request, code
 from repro.errors import PrerequisiteError, UsageError
 from repro.records.job import Job
+from repro.system.prctl import PR_SET_CHILD_SUBREAPER, prctl
 from repro.system.procfs import descendants, owner
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
@@ -51,6 +52,7 @@ request_large: dict[str, bytes] = {}
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+    prctl(PR_SET_CHILD_SUBREAPER, 0)  # a test of an agent's session makes orphans children of this process
     yield Asked(tmp_path, monkeypatch)
     ray_worker._close()
     assert not list(tmp_path.glob("repro-*")), "a node leaves no folder"
