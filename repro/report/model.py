@@ -68,7 +68,8 @@ def _not_measured(bundle: Bundle) -> list[dict[str, str]]:
         if row is None:
             found.append({"row": name, "reason": bundle.manifest.get("error") or "the run ended before it"})
         elif row["status"] != "done":
-            found.append({"row": name, "reason": f"{row['status']}: {row['error']}"})
+            status = "" if row["status"] == "unmet" else f"{row['status']}: "  # an unmet prerequisite explains itself
+            found.append({"row": name, "reason": f"{status}{row['error']}"})
     return found
 
 
