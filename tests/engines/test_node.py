@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import pickle
@@ -50,11 +51,19 @@ class Asked:
 request_large: dict[str, bytes] = {}
 
 
+PR_GET_CHILD_SUBREAPER = 37
+
+
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
-    prctl(PR_SET_CHILD_SUBREAPER, 0)  # a test of an agent's session makes orphans children of this process
+    adopts = (
+        ctypes.c_int()
+    )  # other tests of this process may need that orphans become its children, which Ray's never do
+    prctl(PR_GET_CHILD_SUBREAPER, ctypes.addressof(adopts))
+    prctl(PR_SET_CHILD_SUBREAPER, 0)
     yield Asked(tmp_path, monkeypatch)
     ray_worker._close()
+    prctl(PR_SET_CHILD_SUBREAPER, adopts.value)
     assert not list(tmp_path.glob("repro-*")), "a node leaves no folder"
 
 
