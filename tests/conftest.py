@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # Before torch is imported: smoke shapes are too small for two threads, which wait for each other up to 16 times longer
 # than the work takes where another process wants a core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Whether slow tests that repeat one check over many problems take all of them (CONTRIBUTING.md).
+WHOLE = os.environ.get("REPRO_TEST_WHOLE") == "1"
 
 ROOT = Path(__file__).resolve().parent.parent
 CPU = ("--engine", "local", "--device", "cpu", "--size", "smoke")

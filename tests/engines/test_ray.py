@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLEAN_ENV, CPU, ROOT, Tool, manifest, rows
+from conftest import CLEAN_ENV, CPU, ROOT, WHOLE, Tool, manifest, rows
 from ray_cluster import Nodes, cluster
 
 from repro.system.procfs import descendants
@@ -33,10 +33,10 @@ pytestmark = [
 ]
 
 # How many made-up problems the suite holds, and how many raylets are killed while it runs.
-SUITE, KILLS = int(os.environ.get("REPRO_TEST_SUITE", "16")), int(os.environ.get("REPRO_TEST_KILLS", "2"))
-# Shipped problems: cheap ones, because Triton's interpreter takes minutes for others. With a large suite all ten.
+SUITE, KILLS = (100, 10) if WHOLE else (16, 2)
+# Shipped problems: cheap ones, because Triton's interpreter takes minutes for others.
 FEW = ("L1_36", "L1_82", "L2_37", "L3_43")
-SHIPPED = FEW if SUITE < 100 else ("L1_97", "L2_34", "L2_84", "L2_99", "L3_44", "L3_20", *FEW)
+SHIPPED = FEW if not WHOLE else ("L1_97", "L2_34", "L2_84", "L2_99", "L3_44", "L3_20", *FEW)
 RAY = ("--engine", "ray", "--device", "cpu", "--size", "smoke")
 # What must be equal in rows of two engines. Distances differ, because seeds are secret.
 EQUAL = ("problem", "solution", "verdict", "precision_class", "labels")

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import CPU, Tool
+from conftest import CPU, WHOLE, Tool
 
 from repro import config
 from repro.engines import choose
@@ -58,7 +58,7 @@ def attacks() -> dict[str, list[Path]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("problem", ["L1_36", "L1_82", "L1_97", "L2_34", "L2_37", "L2_84", "L2_99"])
+@pytest.mark.parametrize("problem", ["L1_36", "L2_37"] + ["L1_82", "L1_97", "L2_34", "L2_84", "L2_99"] * WHOLE)
 def test_no_attack_in_the_inbox_becomes_a_parent(problem: str, judge_tool: Tool) -> None:
     files = attacks()[problem]
     inbox = judge_tool.folder / "inbox"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import WHOLE
 
 from repro import config
 from repro.optimize import knobs, rewrites
@@ -242,7 +243,7 @@ def test_a_kernel_that_moves_its_pointers_gets_no_loop_over_blocks() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("arch", [80, 89, 90, 100])
+@pytest.mark.parametrize("arch", [80, 89, 90, 100] if WHOLE else [90])
 @pytest.mark.parametrize("number", INPUTS)
 def test_every_rewrite_compiles_for_every_architecture(number: str, arch: int, tmp_path: Path) -> None:
     files = []
