@@ -519,7 +519,7 @@ def test_a_provider_that_stays_away_is_no_failure_of_the_agent(study_tool: Tool)
 # --- ten at once -----------------------------------------------------------------------------------------------------
 
 
-def test_ten_cells_at_once_stay_apart_and_within_the_machines_memory(study_tool: Tool) -> None:
+def test_ten_jobs_at_once_stay_apart_and_within_the_machines_memory(study_tool: Tool) -> None:
     names = [(arm, repeat) for arm in ("baseline", "with_kb") for repeat in range(5)]
     scripts = {f"L1_36__{arm}__{n}": [bash(f"hostname; sleep 3; echo job-{arm}-{n} > mine; cat mine; ls /job/work"),
                                      solves(f"job-{arm}-{n}"), END] for arm, n in names}  # fmt: skip
