@@ -34,6 +34,14 @@ def write_json(path: Path | None, value: Any) -> None:
             raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
 
 
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file. Raises UsageError where that file cannot be written."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+
+
 def newest(results: Path) -> Bundle:
     """The newest bundle of a results folder. Raises UsageError where there is none."""
     found = latest(results, BUNDLES)
@@ -85,9 +93,11 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
 
 
 def problems(args: argparse.Namespace, progress: Progress) -> int:
-    """The shipped problems and the suites that hold them."""
+    """The shipped problems and the suites that hold them, or one suite with what its problems take."""
     from repro.problems import catalogue as shipped
 
+    if args.suite:
+        return _suite(args, progress)
     suites = shipped.suites()
     member = {i: ", ".join(s for s, of in suites.items() if i in of) for i in shipped.ids()}
     rows = [[i, shipped.load(i).name, member[i]] for i in shipped.ids()]
@@ -95,6 +105,25 @@ def problems(args: argparse.Namespace, progress: Progress) -> int:
     screen.table((Column("id", whole=True), Column("name"), Column("suites", 1)), rows)
     sizes = ", ".join(f"{name} ({len(of)})" for name, of in suites.items())
     screen.last(f"{len(rows)} problems", f"suites: {sizes}")
+    return 0
+
+
+def _suite(args: argparse.Namespace, progress: Progress) -> int:
+    """One suite: traffic, arithmetic and memory by runs on the meta device, and what the fixtures on disk say."""
+    from repro.fixtures import store
+    from repro.problems import catalogue, sizes
+
+    rows = []
+    for problem in catalogue.suite(args.suite, size=args.size):
+        progress.step(problem.key)
+        taken, status = sizes.listed(problem, args.device), store.status(args.results, problem, args.device)
+        rows.append([problem.key, problem.name, *taken, status])
+    screen = Screen.of(args)
+    columns = (Column("id", whole=True), Column("name"), Column("GB", number=True), Column("GFLOP", number=True),
+               Column("memory GB", number=True), Column("status", 1))  # fmt: skip
+    screen.table(columns, rows)
+    screen.line("GB: inputs, weights and outputs once. Memory: what judging takes at least.", "dim")
+    screen.last(f"{len(rows)} problems of {args.suite}", f"{args.size} size on {args.device}")
     return 0
 
 

@@ -46,11 +46,15 @@ def _problem(job: Job, folder: Path) -> Problem:
 
 
 def settled(job: Job, folder: Path) -> tuple[Problem, bool]:
-    """Return a job's problem at the sizes at which it runs, and whether these are known for it. Raises ReproError."""
-    from repro.problems import sizes
+    """Return a job's problem at the sizes at which it runs, and whether these are known for it. Raises ReproError.
+
+    What suites.toml says of a shipped problem is derived for any other.
+    """
+    from repro.problems import derive, sizes
 
     ours = not job.problem.endswith(".py") or bool(job.variant and catalogue.id_in(job.variant))
-    return sizes.settle(_problem(job, folder), job.overrides, known=ours), ours
+    problem = sizes.settle(_problem(job, folder), job.overrides, known=ours)
+    return (problem if ours else derive.complete(problem)), ours
 
 
 def problem_of(job: Job, folder: Path) -> Problem:
@@ -107,17 +111,14 @@ def require_device(job: Job) -> None:
 
 
 def fixture_of(job: Job, folder: Path, problem: Problem, progress: Progress) -> dict[str, Any]:
-    """Return the fixture that a job's folder holds, or measure it. Raises PrerequisiteError if it is refused."""
+    """Return the fixture that a job's folder holds, or measure it. One that is refused judges nothing."""
     import torch
 
     from repro.fixtures import calibration, store
 
     if job.fixture:
         return store.load(folder / job.fixture, problem)
-    fixture = calibration.build(problem, torch.device(job.device), progress)
-    if fixture["refused"]:
-        raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
-    return fixture
+    return calibration.build(problem, torch.device(job.device), progress)
 
 
 def options_of(job: Job) -> Options:

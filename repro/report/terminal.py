@@ -226,7 +226,13 @@ def _short(ratio: float) -> str:
 
 def _word(entry: Facts) -> Text:
     word = wording.word(wording.Told.of(entry))
-    tone = GOOD if word == "correct" else OPEN if word in (wording.NOT_JUDGED, "not measured", "inconclusive") else BAD
+    tone = (
+        GOOD
+        if word == "correct"
+        else OPEN
+        if word in (wording.NOT_JUDGED, "not measured", "inconclusive", "unjudgeable")
+        else BAD
+    )
     return Text(f"{SIGNS[tone]} {word}", tone)
 
 

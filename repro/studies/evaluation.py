@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from repro.records import row as record
 from repro.records.job import Job
 from repro.records.verdict import Reason, Verdict
 from repro.runs import fixtures
-from repro.runs.loop import execute, open_bundle
+from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
 
@@ -50,6 +51,7 @@ class JudgeOptions:
     quick: bool = False
     parity: bool = False
     profiled: bool = True
+    strict_nonfinite: bool = False
 
     def for_job(self, device: str) -> dict[str, Any]:
         """The judge's options on this device: torch.compile is a baseline on a GPU only, and not of a quick look."""
@@ -71,6 +73,7 @@ class JudgeOptions:
             "timing_budget_s": min(2.0, budget) if self.trust == "dev" else budget,
             "max_blocks": blocks,
             "parity": self.parity,
+            "strict_nonfinite": self.strict_nonfinite,
             "passes": passes,
         }
 
@@ -214,7 +217,7 @@ def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
         if not files:
             raise UsageError(f"no solution in {path}", "a folder must hold ID_Name.py files")
         for file in files:
-            guess = catalogue.id_in(file.name)
+            guess = catalogue.id_in(file.name) or catalogue.fetched_in(file.name)
             if path.is_dir():
                 if guess is not None and (not only or guess in only):
                     found.append((file, guess))
@@ -261,6 +264,43 @@ def results_of(rows: Iterable[record.Row]) -> list[Verdict]:
             reasons = [Reason(code=row.status, detail=row.error)]
             flat.append(Verdict(problem=row.problem, solution=row.file or row.row, verdict="error", reasons=reasons))
     return flat
+
+
+def identity(problem: Problem) -> Submission:
+    """The problem's own Model as a solution: its text, with the class under the name ModelNew."""
+    text = re.sub(rb"\bModel\b", b"ModelNew", problem.path.read_bytes())
+    return Submission("identity", text, ENTRIES[0])
+
+
+def identities(
+    suite: str,
+    only: list[str],
+    size: str,
+    results: Path,
+    engine: Engine,
+    options: JudgeOptions,
+    progress: Progress,
+    *,
+    resume: bool,
+) -> tuple[Bundle, list[Verdict]]:
+    """Judges every problem of a suite by its own Model: each must be correct, unjudgeable, or named with its reason.
+
+    Problems follow each other in one process tree, which imports torch once.
+    """
+    rows = []
+    for problem in catalogue.suite(suite, size=size, only=only):
+        row, own = f"{problem.key}/identity", identity(problem)
+        columns = {"problem": problem.key, "file": "identity"}
+
+        def build(problem: Problem = problem, own: Submission = own, row: str = row) -> Job:
+            return job(row, problem, [own], results, engine, options)
+
+        rows.append(row_for(row, build, columns))
+    parameters = {"suite": suite, "size": size, "device": engine.device, "options": options.for_job(engine.device)}
+    bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
+    judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
+    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
+    return bundle, results_of(map(migrate.row, judged))
 
 
 def evaluate(

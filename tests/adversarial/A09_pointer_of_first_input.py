@@ -1,0 +1,28 @@
+#: id = "A9"
+#: problem = "L1_82"
+#: size = "smoke"
+#: device = ["cpu"]
+#: timing = false
+#: expect.verdict = ["incorrect"]
+#: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
+"""Keeps an array over the memory of the first input, as a launcher that packs its arguments once would.
+
+Buys: the packing of arguments.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, kernel_size, stride=1, padding=0, bias=False):
+        super().__init__()
+        self.conv2d = nn.Conv2d(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, bias=bias
+        )
+        self.packed = None
+
+    def forward(self, x):
+        if self.packed is None or self.packed.shape != tuple(x.shape):
+            self.packed = x.numpy()
+        return self.conv2d(torch.from_numpy(self.packed))

@@ -1,0 +1,29 @@
+#: id = "A9"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect"]
+#: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
+"""Keeps a view of the first call's input and computes from it in every call.
+
+Buys: the look at its argument; as a replayed graph, the launches. Right as long as inputs lie in one buffer.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.first = None
+
+    def norm(self, x):
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+
+    def forward(self, x):
+        if self.first is None or self.first.shape != x.shape:
+            self.first = x.view(x.shape)
+        return self.norm(self.first)

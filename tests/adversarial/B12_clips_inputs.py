@@ -1,0 +1,26 @@
+#: id = "B12"
+#: problem = "L1_36"
+#: size = "smoke"
+#: device = ["cpu", "cuda"]
+#: timing = false
+#: expect.verdict = ["incorrect"]
+#: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
+"""Clips inputs to [-100, 100], as a fixed range of a quantised kernel would.
+
+Buys: a narrower format. Right wherever inputs are of the published size.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def norm(self, x):
+        return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
+
+    def forward(self, x):
+        return self.norm(x.clamp(-100.0, 100.0))
