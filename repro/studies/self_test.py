@@ -1,12 +1,13 @@
 """`repro evaluate --self-test`: tests of the judge by two suites of solutions under tests/, one file each.
 
-Adversarial solutions must never be accepted, honest ones never rejected. Each file's header states the expected result:
+Adversarial solutions must never be accepted, honest ones never rejected. Each file's header states the expected result.
+The name of an adversarial one begins with the id of its exploit:
 
     #: problem = "L1_36"                     a shipped problem; `L1_36@bf16` for one of the artifacts
-    #: size = "smoke"                        or full, on a GPU; the CPU always runs smoke. A case about time needs full:
-                                            the host dominates calls of 10 us, and `at_least` then confirms no speedup
-    #: device = ["cpu", "cuda"]              devices on which the case exists
-    #: timing = true                         whether it is timed; or the devices on which it is: ["cuda"]
+    #: size = "full"                         on a GPU; smoke by default and on the CPU. A case about time needs full: the
+                                            host dominates calls of 10 us, and `at_least` then confirms no speedup
+    #: device = ["cuda"]                     devices on which the case exists; cpu and cuda by default
+    #: timing = true                         whether it is timed, false by default; or the devices on which: ["cuda"]
     #: expect = { verdict = ["incorrect"], reasons = ["rel_l2"] }       any of these; no reasons: any reason
     #: labels = ["triton"]                   labels that it must have
     #: unbought = true, max_speedup = 1.3    if it may be `correct`: the limit of the speedup over eager that the judge
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +98,12 @@ class Case:
     def id(self) -> str:
         return f"{self.suite}/{self.file.stem}"
 
+    @property
+    def exploit(self) -> str:
+        """Return the id of the exploit that begins the file's name, as A9 for A09; "" where there is none."""
+        found = re.match(r"([ABC])0*(\d+)_", self.file.stem)
+        return f"{found[1]}{found[2]}" if found else ""
+
     def timed(self, engine: Engine) -> bool:
         """Return whether the case is timed here."""
         timing = self.meta.get("timing", False)
@@ -108,7 +116,7 @@ class Case:
         others.
         """
         disturbing = DISTURBING & set(self.meta.get("expect", {}).get("reasons", []))
-        apart = "timeout_s" in self.meta or str(self.meta.get("id", "")).startswith("C")
+        apart = "timeout_s" in self.meta or self.exploit.startswith("C")
         return apart or (self.timed(engine) and bool(disturbing))
 
     def skipped(self, engine: Engine) -> str:
@@ -139,7 +147,7 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
                 meta = tomllib.loads("\n".join(lines))
             except tomllib.TOMLDecodeError as error:
                 raise UsageError(f"{file} has no head that can be read", str(error)) from error
-            needed = {"problem", "device"} | ({"expect"} if suite == "adversarial" else set())
+            needed = {"problem"} | ({"expect"} if suite == "adversarial" else set())
             if not needed <= set(meta):
                 raise UsageError(f"{file} does not say its {' and '.join(sorted(needed - set(meta)))}")
             if not names or any(name in (str(file) if "/" in name else file.name) for name in names):
@@ -282,7 +290,7 @@ def _outcomes(known: dict[str, Case], row: record.Row) -> list[dict[str, Any]]:
 
 
 def _outcome(case: Case, entry: Verdict | None, row: record.Row) -> dict[str, Any]:
-    facts = {"case": case.id, "problem": case.meta["problem"], "catalogue": case.meta.get("id", "")}
+    facts = {"case": case.id, "problem": case.meta["problem"], "catalogue": case.exploit}
     if entry is None:
         told = [wording.reason(Reason(code=row.status, detail=row.error))]
         return facts | {"verdict": "not measured", "reasons": [], "outcome": "not measured", "complaints": told}

@@ -1,8 +1,5 @@
-#: id = "A1"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect", "rejected"]
 #: expect.reasons = [
 #:     "deferred_write", "rel_l2", "max", "row", "not_finite", "zero_region", "timed_output_wrong",

@@ -1,4 +1,3 @@
-#: id = "A1"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]

@@ -1,7 +1,4 @@
-#: id = "A2"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["incorrect", "rejected"]
 #: expect.reasons = [

@@ -1,7 +1,5 @@
-#: id = "A3"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected", "incorrect", "error"]
 #: expect.reasons = ["banned", "clocks_disagree", "impossible_time", "deferred_write", "timed_output_wrong",

@@ -1,7 +1,5 @@
-#: id = "A3"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected", "incorrect"]
 #: expect.reasons = ["banned", "clocks_disagree", "impossible_time", "below_floor", "not_finite", "timed_output_wrong"]

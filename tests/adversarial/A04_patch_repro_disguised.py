@@ -1,8 +1,4 @@
-#: id = "A4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect", "rejected"], reasons = ["rel_l2", "max", "row", "zero_region", "banned"] }
 """Answers zeros, and empties every comparison of every module of the judge that it can reach without importing it.
 

@@ -1,8 +1,4 @@
-#: id = "A9"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row"]
 """Remembers outputs by the identity, version counter and layout of the input tensor.

@@ -1,8 +1,5 @@
-#: id = "A9"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
 #: labels = ["cuda_graph"]

@@ -1,8 +1,5 @@
-#: id = "A9"
 #: problem = "L1_82"
-#: size = "smoke"
 #: device = ["cpu"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
 """Keeps an array over the memory of the first input, as a launcher that packs its arguments once would.

@@ -1,8 +1,4 @@
-#: id = "A9"
 #: problem = "L1_97"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
 """Keeps views of the first call's keys and values, and takes only the queries from its arguments.

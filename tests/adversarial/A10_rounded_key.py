@@ -1,8 +1,4 @@
-#: id = "A10"
 #: problem = "L1_82"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
 """Remembers outputs by the mean and deviation of the input, rounded to two digits.

@@ -1,8 +1,4 @@
-#: id = "A10"
 #: problem = "L2_37"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
 """Computes only rows whose first element changed since the last call, and copies the others from the last output.

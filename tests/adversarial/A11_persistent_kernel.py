@@ -1,6 +1,4 @@
-#: id = "A11"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cuda"]
 #: timing = true
 #: expect.verdict = ["rejected", "incorrect", "correct", "timeout"]

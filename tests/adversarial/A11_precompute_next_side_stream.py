@@ -1,4 +1,3 @@
-#: id = "A11"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]

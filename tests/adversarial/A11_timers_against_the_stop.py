@@ -1,7 +1,5 @@
-#: id = "A11"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["rejected", "correct"]
 #: expect.reasons = ["background_work", "clocks_disagree"]

@@ -1,4 +1,3 @@
-#: id = "A12"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]

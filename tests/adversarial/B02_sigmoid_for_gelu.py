@@ -1,8 +1,4 @@
-#: id = "B2"
 #: problem = "L2_34"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
 """x sigmoid(1.702 x) for GELU.

@@ -1,8 +1,4 @@
-#: id = "B4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["input_modified", "rel_l2", "max", "row", "zero_region", "not_finite"]
 """Sets the inputs to zero and answers zeros.

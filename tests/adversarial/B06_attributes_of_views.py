@@ -1,8 +1,4 @@
-#: id = "B6"
 #: problem = "L1_82"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect", "rejected"]
 #: expect.reasons = []
 """Zeros whose `view`, `contiguous`, `as_strided` and `reshape` give the right values.

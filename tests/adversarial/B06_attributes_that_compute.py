@@ -1,8 +1,4 @@
-#: id = "B6"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect", "rejected"]
 #: expect.reasons = []
 """A plain tensor of zeros whose instance attributes are functions: the work is done when the judge's worker reads it.

@@ -1,8 +1,4 @@
-#: id = "B9"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["correct"]
 #: expect.reasons = []
 #: labels = ["reuses_output"]

@@ -1,8 +1,4 @@
-#: id = "B11"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct", "incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 #: precision_class = ["tf32", "bf16"]
 """Leaves the epsilon out.

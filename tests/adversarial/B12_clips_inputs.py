@@ -1,8 +1,4 @@
-#: id = "B12"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
 """Clips inputs to [-100, 100], as a fixed range of a quantised kernel would.

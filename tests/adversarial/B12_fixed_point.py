@@ -1,8 +1,4 @@
-#: id = "B12"
 #: problem = "L1_82"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
 """Inputs as 16-bit fixed point of 1/1024, from -32 to 32.

@@ -1,8 +1,4 @@
-#: id = "B12"
 #: problem = "L1_77"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
 """Takes inputs below a hundredth for zero and skips them.

@@ -1,8 +1,4 @@
-#: id = "B12"
 #: problem = "L1_04"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
 """Both operands as 16-bit integers of one common scale.

@@ -1,8 +1,5 @@
-#: id = "B14"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "nondeterministic_wrong"]
 #: labels = ["ctypes"]

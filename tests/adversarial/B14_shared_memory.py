@@ -1,8 +1,5 @@
-#: id = "B14"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cpu"]
-#: timing = false
 #: expect.verdict = ["incorrect", "rejected"]
 #: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "background_work"]
 #: labels = ["ctypes", "threads"]

@@ -1,7 +1,5 @@
-#: id = "B15"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "error"], reasons = [] }
 #: labels = ["no_custom_kernel"]

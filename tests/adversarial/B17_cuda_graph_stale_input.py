@@ -1,8 +1,5 @@
-#: id = "B17"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row"]
 #: labels = ["cuda_graph"]

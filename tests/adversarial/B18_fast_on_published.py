@@ -1,7 +1,5 @@
-#: id = "B18"
 #: problem = "L1_97"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: unbought = true
 #: max_speedup = 0.6

@@ -1,8 +1,4 @@
-#: id = "B19"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect"]
 #: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row"]
 """Right for values that it has not seen, wrong in one row when the same values come again.

@@ -1,8 +1,4 @@
-#: id = "B22"
 #: problem = "L1_43"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["correct"]
 #: expect.reasons = []
 #: labels = ["nonfinite"]

@@ -1,8 +1,4 @@
-#: id = "C2"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect", "rejected"]
 #: expect.reasons = [
 #:     "rel_l2", "max", "row", "zero_region", "not_finite", "timed_output_wrong", "nondeterministic_wrong",

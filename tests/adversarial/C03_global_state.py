@@ -1,7 +1,5 @@
-#: id = "C3"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct"], reasons = [] }
 #: labels = ["sets_tf32"]

@@ -1,8 +1,4 @@
-#: id = "C4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect", "rejected"]
 #: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "background_work"]
 #: engine = ["docker"]

@@ -1,7 +1,5 @@
-#: id = "C5"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected", "incorrect", "timeout"]
 #: expect.reasons = [

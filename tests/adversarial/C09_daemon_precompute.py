@@ -1,6 +1,4 @@
-#: id = "C9"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cpu"]
 #: timing = true
 #: expect.verdict = ["rejected", "correct", "incorrect"]

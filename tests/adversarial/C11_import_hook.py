@@ -1,8 +1,4 @@
-#: id = "C11"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect", "rejected"]
 #: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "banned"]
 """Puts a finder of its own ahead of all others: modules of the judge that are imported later come from the solution.

@@ -1,7 +1,5 @@
-#: id = "C11"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = ["baseline_disturbed"] }
 #: unbought = true

@@ -1,4 +1,3 @@
-#: id = "C14"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]

@@ -1,6 +1,4 @@
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "fp32"
 #: labels = ["reuses_output"]
 """Two output buffers in turn: a result stays as it is during the next call, and is overwritten by the one after.

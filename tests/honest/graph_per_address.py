@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cuda"]
 #: class = "fp32"
 #: labels = ["cuda_graph"]

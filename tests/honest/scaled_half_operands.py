@@ -1,6 +1,4 @@
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 """A matrix product of fp16 operands, each scaled by a power of two to its own largest element, with fp32 sums.
 

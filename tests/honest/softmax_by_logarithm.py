@@ -1,6 +1,4 @@
 #: problem = "L2_84"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 """Softmax as exp(x - logsumexp(x)).
 

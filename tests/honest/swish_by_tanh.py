@@ -1,6 +1,4 @@
 #: problem = "L2_37"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 """Swish as x (1 + tanh(x / 2)) / 2, which is the same function.
 

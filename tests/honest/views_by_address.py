@@ -1,6 +1,4 @@
 #: problem = "L1_82"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 """A dictionary of prepared views of inputs, by address, shape and type, as launchers keep their descriptors.
 

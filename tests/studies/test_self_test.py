@@ -32,7 +32,7 @@ from repro.studies import self_test
 from repro.studies.evaluation import JudgeOptions
 from repro.studies.self_test import Case
 
-KEYS = {"id", "problem", "size", "device", "engine", "timing", "compiled", "expect", "labels", "unbought",
+KEYS = {"problem", "size", "device", "engine", "timing", "compiled", "expect", "labels", "unbought",
         "max_speedup", "precision_class", "class", "needs", "timeout_s"}  # fmt: skip
 VERDICTS = {"correct", "incorrect", "rejected", "error", "timeout", "inconclusive"}
 CLASSES = {"fp32", "tf32", "bf16"}
@@ -62,7 +62,7 @@ def test_the_list_of_adversarial_cases_names_their_ids_and_files_that_exist() ->
     names: dict[str, set[str]] = {}
     for case in SHIPPED:
         if case.suite == "adversarial":
-            names.setdefault(case.meta["id"], set()).add(case.file.stem.partition("_")[2])
+            names.setdefault(case.exploit, set()).add(case.file.stem.partition("_")[2])
     assert rows.keys() == names.keys()
     for key, row in rows.items():
         named = {
@@ -78,7 +78,7 @@ def test_the_head_of_every_case_says_only_what_is_understood() -> None:
         catalogue.load(meta["problem"], size=meta.get("size", "smoke"))
         fine = [
             set(meta) <= KEYS,
-            meta["device"] and set(meta["device"]) <= {"cpu", "cuda"},
+            {"cpu", "cuda"} > set(meta.get("device", [])),
             meta.get("size", "smoke") in catalogue.SIZES and set(meta.get("engine", [])) <= {"local", "docker"},
             set(meta.get("precision_class", [])) <= CLASSES,
         ]
@@ -110,7 +110,7 @@ EXPECT = '#: expect.verdict = ["incorrect"]\n'
     [
         ("honest", "#: problem = L1_36\n", "no head that can be read"),
         ("honest", HEAD + "#: device = []\n", "no head that can be read"),
-        ("honest", "import torch\n", "does not say its device and problem"),
+        ("honest", "import torch\n", "does not say its problem"),
         ("honest", '#: device = ["cpu"]\n', "does not say its problem"),
         ("adversarial", HEAD, "does not say its expect"),
     ],
@@ -225,7 +225,7 @@ def test_cases_that_need_a_judge_of_their_own_are_alone(tree: Path) -> None:
     more: dict[str, dict[str, Any]] = {
         "T1": busy,
         "T2": {"timeout_s": 5},
-        "T3": {"id": "C9"},
+        "C09_T3": {},
         "T4": {"timing": True, "size": "full"},
     }
     alone = [Case("adversarial", Path(f"{name}.py"), case(**meta).meta) for name, meta in more.items()]
