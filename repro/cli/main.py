@@ -157,6 +157,10 @@ def parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--identity", action="store_true", help="judge every problem of a suite by its own Model, which must be correct"
     )
+    evaluate.add_argument(
+        "--parity", choices=("kernelbench",),
+        help="also judge and time as KernelBench does: five draws, allclose, the mean of 100 calls; decides nothing",
+    )  # fmt: skip
     _common(evaluate)
     _judging(evaluate)
     evaluate.add_argument(
@@ -278,8 +282,8 @@ def _options(args: argparse.Namespace) -> Any:
         raise UsageError("--timeout-s, --budget-s and --compile-timeout-s must be positive numbers of seconds")
     return JudgeOptions(
         not args.no_timing, not args.no_compile, args.timeout_s, args.budget_s, args.trust, args.compile_timeout_s,
-        getattr(args, "quick", False), getattr(args, "parity", False),
-        strict_nonfinite=args.strict_nonfinite,
+        getattr(args, "quick", False), getattr(args, "parity", None) is True,
+        strict_nonfinite=args.strict_nonfinite, kernelbench=getattr(args, "parity", None) == "kernelbench",
     )  # fmt: skip
 
 
@@ -447,9 +451,7 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
         bundle, results = evaluation.identities(
             args.suite, args.problem, size, args.results, engine, _options(args), progress, resume=args.resume
         )
-        value = {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path),
-                 "results": [result.to_json() for result in results]}  # fmt: skip
-        return _conclude(args, bundle, value, results)
+        return _conclude(args, bundle, _judged(bundle, results), results)
     if not args.path and not args.self_test:
         raise UsageError("nothing to evaluate", "no file or folder was named", "Give a path, or --self-test.")
     if not args.self_test:
@@ -464,9 +466,17 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
         args.path, args.problem, size, args.dtype, args.results, engine, _options(args), progress, resume=args.resume,
         overrides=constants.given(args.overrides),
     )  # fmt: skip
-    value = {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path),
-             "results": [result.to_json() for result in results]}  # fmt: skip
-    return _conclude(args, bundle, value, results)
+    return _conclude(args, bundle, _judged(bundle, results), results)
+
+
+def _judged(bundle: Bundle, results: list[Any]) -> dict[str, Any]:
+    """What `evaluate --json` writes."""
+    from repro.report import parity
+    from repro.studies.evaluation import SCHEMA_VERSION
+
+    entries = [result.to_json() for result in results]
+    value = {"schema_version": SCHEMA_VERSION, "bundle": str(bundle.path), "results": entries}
+    return value | ({"fast_p": found} if (found := parity.fast(entries)) else {})
 
 
 def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> int:

@@ -78,7 +78,7 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
 
     from repro.fixtures import calibration
     from repro.judge import session
-    from repro.judge.timing import counters, published_protocol
+    from repro.judge.timing import counters, kernelbench_protocol, published_protocol
 
     require_device(job)
     solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in job.solutions]
@@ -93,9 +93,13 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
         fixture, options = fixture_of(job, folder, problem, progress), options_of(job)
         result = session.evaluate(problem, fixture, solutions, options, progress, mark)
         result["sizes"] = {"stamp": constants.stamp(problem.size, problem.overrides), "overrides": problem.overrides}
+        verdicts = {entry["solution"]: entry["verdict"] for entry in result["results"]}
         if options.parity:
-            verdicts = {entry["solution"]: entry["verdict"] for entry in result["results"]}
             result["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
+        if options.kernelbench:
+            theirs = kernelbench_protocol.measure(problem, solutions, verdicts, job.device, progress)
+            for entry in result["results"]:
+                entry["kernelbench"] = theirs[entry["solution"]]
         return result
     raise UsageError(f"no verb of jobs {job.verb!r}")
 

@@ -31,9 +31,9 @@ class Options:
     process, quick). modes: torch baselines, of `repro.judge.baselines.MODES`. compile_timeout_s bounds the
     compilation of max_autotune, which tries hundreds of kernels for a deep network. max_blocks bounds the blocks of the
     timing.
-    parity: also measure with the published protocol, after judging. passes: what is measured beside the times, of
-    PASSES; the others are named in `timing.left_out`. strict_nonfinite: a solution that hides a NaN of its inputs is
-    incorrect.
+    parity, kernelbench: also measure with the published protocol, or judge and time as KernelBench does, after judging.
+    passes: what is measured beside the times, of PASSES; the others are named in `timing.left_out`. strict_nonfinite: a
+    solution that hides a NaN of its inputs is incorrect.
     """
 
     device: str = "cuda"
@@ -45,6 +45,7 @@ class Options:
     compile_timeout_s: float = 30.0
     max_blocks: int = 400
     parity: bool = False
+    kernelbench: bool = False
     passes: tuple[str, ...] = PASSES
     strict_nonfinite: bool = False
 

@@ -97,6 +97,20 @@ class KernelShares(Record):
     inconsistent: list[str] = Field(description="Where source and profile contradict each other.")
 
 
+class KernelBenchVerdict(Record):
+    """What KernelBench's own protocol says of a solution. The solution's process reports it; it decides nothing."""
+
+    correct: bool | None = Field(None, description="Whether every trial passed; null if the protocol did not run.")
+    passed: int | None = Field(None, description="Trials that passed.")
+    trials: int = Field(description="Trials, each with another draw of inputs.")
+    tolerance: float = Field(description="Of `allclose`, absolute and relative.")
+    ms: float | None = Field(None, description="Mean time of the solution, ms.")
+    eager_ms: float | None = Field(None, description="Mean time of the problem's Model, ms.")
+    speedup: float | None = Field(None, description="`eager_ms` over `ms`.")
+    measurement: bool = Field(False, description="Whether the times are measurements.")
+    why: str = Field("", description="Why a trial failed, or why there is no verdict.")
+
+
 class Verdict(Record):
     """One solution: an entry of `results` of `evaluate --json` and of a row's `result`."""
 
@@ -147,6 +161,9 @@ class Verdict(Record):
     kernel_shares: KernelShares | None = Field(None, description="share of GPU time by kind of kernel")
     findings: list[Reason] = Field(
         default_factory=list, description="what was found and does not decide: `nonfinite`, a NaN that the output hides"
+    )
+    kernelbench: KernelBenchVerdict | None = Field(
+        None, description="what KernelBench's own protocol says, with `--parity kernelbench`; decides nothing"
     )
     labels: list[str] = Field(
         default_factory=list, description="what the source uses: `triton`, `cuda_graph`, `torch_fallback`, …"

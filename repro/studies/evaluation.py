@@ -30,8 +30,8 @@ SCHEMA_VERSION = 1
 # A quick look: seconds of timing a problem, most blocks, these baselines alone, and beside the times
 # no A/A control, no hot times and no profile, which decide no verdict.
 QUICK_BUDGET_S, QUICK_BLOCKS, QUICK_MODES = 1.5, 48, ("eager", "compile")
-# Room for the published protocol: four variants of at most 90 s.
-PARITY_S = 360.0
+# Room for the published protocol, four variants of at most 90 s, and for KernelBench's, by solution.
+PARITY_S, KERNELBENCH_S = 360.0, 180.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class JudgeOptions:
     """What the command line says about judging. timeout_s bounds each request to a solution.
 
     quick: a shorter timing against fewer baselines, the same verdicts. parity: also times by the published protocol.
-    profiled: also where the time of the GPU goes, by the profiler.
+    profiled: also where the time of the GPU goes, by the profiler. kernelbench: also what KernelBench's protocol says.
     """
 
     timing: bool = True
@@ -52,6 +52,7 @@ class JudgeOptions:
     parity: bool = False
     profiled: bool = True
     strict_nonfinite: bool = False
+    kernelbench: bool = False
 
     def for_job(self, device: str) -> dict[str, Any]:
         """The judge's options on this device: torch.compile is a baseline on a GPU only, and not of a quick look."""
@@ -73,13 +74,14 @@ class JudgeOptions:
             "timing_budget_s": min(2.0, budget) if self.trust == "dev" else budget,
             "max_blocks": blocks,
             "parity": self.parity,
+            "kernelbench": self.kernelbench,
             "strict_nonfinite": self.strict_nonfinite,
             "passes": passes,
         }
 
     def job_timeout_s(self, solutions: int) -> float:
         """When the engine kills a whole job: every request may take its full time once, with room for baselines."""
-        parity_s = PARITY_S if self.parity else 0.0
+        parity_s = PARITY_S * self.parity + KERNELBENCH_S * solutions * self.kernelbench
         return 600.0 + 6 * self.timeout_s * solutions + self.timing_budget_s + parity_s
 
 

@@ -4,8 +4,8 @@ Adversarial solutions must never be accepted, honest ones never rejected. Each f
 The name of an adversarial one begins with the id of its exploit:
 
     #: problem = "L1_36"                     a shipped problem; `L1_36@bf16` for one of the artifacts
-    #: size = "full"                         on a GPU; smoke by default and on the CPU. A case about time needs full: the
-                                            host dominates calls of 10 us, and `at_least` then confirms no speedup
+    #: size = "full"                         on a GPU; smoke by default and on the CPU. A case about time needs full:
+                                            the host dominates calls of 10 us, and `at_least` then confirms no speedup
     #: device = ["cuda"]                     devices on which the case exists; cpu and cuda by default
     #: timing = true                         whether it is timed, false by default; or the devices on which: ["cuda"]
     #: expect = { verdict = ["incorrect"], reasons = ["rel_l2"] }       any of these; no reasons: any reason
