@@ -1,5 +1,7 @@
-"""Other protocols beside the judge's: times by the published one, in a section of the report (`benchmark --parity`), and
-KernelBench's verdicts with their fast_p (`evaluate --parity kernelbench`).
+"""Other protocols beside the judge's.
+
+The published one's times have a section of the report (`benchmark --parity`). KernelBench's verdicts and fast_p stand
+beside the judge's (`evaluate --parity kernelbench`).
 """
 
 from __future__ import annotations
