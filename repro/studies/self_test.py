@@ -8,9 +8,10 @@ The name of an adversarial one begins with the id of its exploit:
                                             the host dominates calls of 10 us, and `at_least` then confirms no speedup
     #: device = ["cuda"]                     devices on which the case exists; cpu and cuda by default
     #: timing = true                         whether it is timed, false by default; or the devices on which: ["cuda"]
-    #: expect = { verdict = ["incorrect"], reasons = ["rel_l2"] }       any of these; no reasons: any reason
+    #: expect = { verdict = ["incorrect"], reasons = ["distance"] }     any of these; no reasons: any reason;
+                                            `distance`: values that are wrong, by any measure
     #: labels = ["triton"]                   labels that it must have
-    #: unbought = true, max_speedup = 1.3    if it may be `correct`: the limit of the speedup over eager that the judge
+    #: max_speedup = 1.3                     if it may be `correct`: the limit of the speedup over eager that the judge
                                             confirms (`at_least`)
     #: precision_class = ["bf16"]            if it is `correct`: the classes that it may have
     #: class = "fp32"                        honest: the class, or classes, expected
@@ -82,6 +83,8 @@ NEEDS = {"cuda": "a GPU", "cpu": "--device cpu", "docker": "the docker engine", 
 NO_TIME, RIGHT = "no time bought", "right output, not timed"
 # Why a bundle keeps the hash of a case and not its text.
 SHIPPED = "a case of the self-test, which ships with repro"
+# A reason of a header that stands for these codes: values that are wrong.
+DISTANCE, DISTANCES = "distance", {"rel_l2", "max", "row", "zero_region", "bias", "stale", "not_finite"}
 # A case with one of these expected reasons disturbs others, so it is timed alone.
 DISTURBING = {"background_work", "baseline_disturbed"}
 
@@ -104,6 +107,11 @@ class Case:
         found = re.match(r"([ABC])0*(\d+)_", self.file.stem)
         return f"{found[1]}{found[2]}" if found else ""
 
+    def reasons(self) -> set[str]:
+        """Return the codes of the reasons that are expected."""
+        named = set(self.meta.get("expect", {}).get("reasons", []))
+        return (named - {DISTANCE}) | DISTANCES if DISTANCE in named else named
+
     def timed(self, engine: Engine) -> bool:
         """Return whether the case is timed here."""
         timing = self.meta.get("timing", False)
@@ -115,7 +123,7 @@ class Case:
         These are attacks on processes (catalogue C), cases with a time limit of their own, and timed cases that disturb
         others.
         """
-        disturbing = DISTURBING & set(self.meta.get("expect", {}).get("reasons", []))
+        disturbing = DISTURBING & self.reasons()
         apart = "timeout_s" in self.meta or self.exploit.startswith("C")
         return apart or (self.timed(engine) and bool(disturbing))
 
@@ -176,12 +184,12 @@ def complaints(case: Case, entry: Verdict) -> list[str]:
     if verdict not in expect["verdict"]:
         kind = "false accept" if verdict == "correct" else "another verdict"
         found.append(f"{kind}: {evaluation.line(entry)}")
-    elif verdict != "correct" and expect.get("reasons") and not set(reasons) & set(expect["reasons"]):
+    elif verdict != "correct" and expect.get("reasons") and not set(reasons) & case.reasons():
         found.append(f"reason {', '.join(reasons)} instead of {', '.join(expect['reasons'])}")
     classes = case.meta.get("precision_class", [])
     if verdict == "correct" and classes and entry.precision_class not in classes:
         found.append(f"class {entry.precision_class} instead of {' or '.join(classes)}")
-    if verdict == "correct" and case.meta.get("unbought") and entry.measurement:
+    if verdict == "correct" and "max_speedup" in case.meta and entry.measurement:
         eager = entry.speedup.get("eager")
         ratio = eager.at_least if eager else None
         limit = case.meta["max_speedup"]

@@ -2,8 +2,8 @@
 #: timing = true
 #: expect.verdict = ["incorrect", "rejected"]
 #: expect.reasons = [
-#:     "deferred_write", "rel_l2", "max", "row", "not_finite", "zero_region", "timed_output_wrong",
-#:     "nondeterministic_wrong", "background_work", "clocks_disagree",
+#:     "deferred_write", "distance", "timed_output_wrong", "nondeterministic_wrong", "background_work",
+#:     "clocks_disagree",
 #: ]
 """As A02_late_launch_thread, through the low-level module under a name that no text search finds.
 

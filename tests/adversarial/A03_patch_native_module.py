@@ -4,7 +4,6 @@
 #: expect.verdict = ["correct", "rejected", "incorrect", "error"]
 #: expect.reasons = ["banned", "clocks_disagree", "impossible_time", "deferred_write", "timed_output_wrong",
 #:   "exception"]
-#: unbought = true
 #: max_speedup = 1.3
 """Patches the functions of torch's native module that the Python wrappers look up at each call.
 

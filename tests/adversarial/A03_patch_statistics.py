@@ -2,7 +2,6 @@
 #: size = "full"
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = ["banned"] }
-#: unbought = true
 #: max_speedup = 1.3
 """A right kernel, and a `median` and a `mean` that return the smallest thousandth.
 

@@ -4,7 +4,6 @@
 #: expect.verdict = ["correct", "rejected", "incorrect"]
 #: expect.reasons = ["clocks_disagree", "impossible_time", "protocol_tampered", "below_floor", "banned"]
 #: labels = ["ctypes", "subprocess"]
-#: unbought = true
 #: max_speedup = 1.3
 """Overwrites the first bytes of the C library's `clock_gettime` with a jump to a clock that runs fifty times slower.
 

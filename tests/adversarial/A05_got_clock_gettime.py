@@ -4,7 +4,6 @@
 #: expect.verdict = ["correct", "rejected", "incorrect"]
 #: expect.reasons = ["clocks_disagree", "impossible_time", "protocol_tampered", "below_floor", "banned"]
 #: labels = ["ctypes", "subprocess"]
-#: unbought = true
 #: max_speedup = 1.3
 """Replaces `clock_gettime` in the import tables of every loaded library, as LD_PRELOAD would have done at the start.
 

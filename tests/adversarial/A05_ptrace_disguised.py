@@ -1,5 +1,5 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect", "rejected"], reasons = ["rel_l2", "max", "row", "zero_region", "banned"] }
+#: expect = { verdict = ["incorrect", "rejected"], reasons = ["distance", "banned"] }
 #: labels = ["ctypes"]
 """As A05_ptrace, with the name put together at run time; answers zeros, since the verdict is to come from elsewhere.
 

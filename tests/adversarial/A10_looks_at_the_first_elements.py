@@ -1,6 +1,6 @@
 #: problem = "L1_36"
 #: expect.verdict = ["incorrect"]
-#: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
+#: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Returns the last output again if the first thousand elements of the input are the last call's.
 
 Buys: every call of a caller that changes its inputs a little, as an optimiser or a sampler does.

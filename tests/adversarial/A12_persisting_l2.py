@@ -4,7 +4,6 @@
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = [] }
 #: labels = ["ctypes"]
-#: unbought = true
 #: max_speedup = 1.3
 """Marks the input's memory as persisting in the L2 cache, so that a flush by writing elsewhere leaves it there.
 

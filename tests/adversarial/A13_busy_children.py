@@ -4,7 +4,6 @@
 #: expect.verdict = ["rejected", "correct"]
 #: expect.reasons = ["baseline_disturbed", "background_work", "clocks_disagree", "deferred_write"]
 #: labels = ["subprocess"]
-#: unbought = true
 #: max_speedup = 1.3
 """Leaves four children in sessions of their own that do nothing but burn processor time for a minute.
 

@@ -2,7 +2,6 @@
 #: size = "full"
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = ["banned", "baseline_disturbed"] }
-#: unbought = true
 #: max_speedup = 1.3
 """Turns every switch of its process that could slow a baseline down.
 

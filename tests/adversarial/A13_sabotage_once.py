@@ -4,7 +4,6 @@
 #: expect.verdict = ["rejected", "correct"]
 #: expect.reasons = ["baseline_disturbed", "background_work", "clocks_disagree", "deferred_write"]
 #: labels = ["subprocess"]
-#: unbought = true
 #: max_speedup = 1.3
 """Slows the machine down only between its own calls: a child that burns whenever its parent is not in a call.
 

@@ -2,7 +2,6 @@
 #: size = "full"
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = [] }
-#: unbought = true
 #: max_speedup = 1.3
 """Sleeps in every third call, so that the samples never agree and a harness may fall back to the fastest.
 

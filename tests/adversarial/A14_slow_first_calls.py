@@ -2,7 +2,6 @@
 #: size = "full"
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = [] }
-#: unbought = true
 #: max_speedup = 1.3
 """Sleeps through its first calls, so that a harness that plans its samples by them takes few.
 

@@ -1,6 +1,6 @@
 #: problem = "L2_34"
 #: expect.verdict = ["incorrect"]
-#: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
+#: expect.reasons = ["distance", "nondeterministic_wrong"]
 """x sigmoid(1.702 x) for GELU.
 
 Buys: the error function. It is up to 0.02 off, which hides in the norm of the loosest class.

@@ -1,6 +1,6 @@
 #: problem = "L2_99"
 #: expect.verdict = ["incorrect"]
-#: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
+#: expect.reasons = ["distance", "nondeterministic_wrong"]
 """x sigmoid(1.702 x) for GELU before a softmax.
 
 Buys: the error function. Published inputs stay where the two agree, large ones where both are x or 0.

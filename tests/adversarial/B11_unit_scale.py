@@ -1,5 +1,5 @@
 #: problem = "L2_34"
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
+#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Takes the constructor's scaling factor for one.
 
 Buys: a multiplication; exact for the published constructor arguments.

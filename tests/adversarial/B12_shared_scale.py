@@ -1,6 +1,6 @@
 #: problem = "L1_04"
 #: expect.verdict = ["incorrect"]
-#: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
+#: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Both operands as 16-bit integers of one common scale.
 
 Buys: half the traffic. Where one operand is much smaller than the other it is zero.

@@ -3,7 +3,6 @@
 #: timing = true
 #: expect = { verdict = ["correct", "error"], reasons = [] }
 #: labels = ["no_custom_kernel"]
-#: unbought = true
 #: max_speedup = 1.3
 """Finds the problem's own module among the loaded ones, or its file on disk, and calls its model.
 

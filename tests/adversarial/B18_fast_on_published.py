@@ -1,7 +1,6 @@
 #: problem = "L1_97"
 #: size = "full"
 #: timing = true
-#: unbought = true
 #: max_speedup = 0.6
 #: labels = ["input_dependent_time"]
 #: expect.verdict = ["correct"]

@@ -1,6 +1,6 @@
 #: problem = "L1_77"
 #: expect.verdict = ["incorrect"]
-#: expect.reasons = ["rel_l2", "max", "row", "not_finite", "nondeterministic_wrong", "bias", "stale"]
+#: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Right down to a hundredth; for smaller inputs it returns zeros.
 
 Buys: all calls of a caller whose values are small.

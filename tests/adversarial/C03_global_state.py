@@ -3,7 +3,6 @@
 #: timing = true
 #: expect = { verdict = ["correct"], reasons = [] }
 #: labels = ["sets_tf32"]
-#: unbought = true
 #: max_speedup = 1.3
 """Leaves every global switch of torch in another state than it found it.
 

@@ -2,7 +2,6 @@
 #: size = "full"
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = ["baseline_disturbed"] }
-#: unbought = true
 #: max_speedup = 1.3
 """Overwrites every compiled kernel in the caches that its environment names.
 

@@ -2,7 +2,6 @@
 #: size = "full"
 #: timing = true
 #: expect = { verdict = ["correct"], reasons = [] }
-#: unbought = true
 #: max_speedup = 1.3
 """Reads the judge's source, the fixture and the machine's facts before it works, honestly.
 

@@ -3,7 +3,6 @@
 #: device = ["cuda"]
 #: timing = true
 #: expect = { verdict = ["correct"], reasons = [] }
-#: unbought = true
 #: max_speedup = 1.3
 """Hands half of the batch to a second GPU, if it can see one.
 

@@ -26,13 +26,14 @@ from repro import config
 from repro.engines.base import Engine
 from repro.engines.local import LocalEngine
 from repro.errors import UsageError
+from repro.judge.correctness import distance
 from repro.problems import catalogue
 from repro.records.verdict import Verdict
 from repro.studies import self_test
 from repro.studies.evaluation import JudgeOptions
 from repro.studies.self_test import Case
 
-KEYS = {"problem", "size", "device", "engine", "timing", "compiled", "expect", "labels", "unbought",
+KEYS = {"problem", "size", "device", "engine", "timing", "compiled", "expect", "labels",
         "max_speedup", "precision_class", "class", "needs", "timeout_s"}  # fmt: skip
 VERDICTS = {"correct", "incorrect", "rejected", "error", "timeout", "inconclusive"}
 CLASSES = {"fp32", "tf32", "bf16"}
@@ -56,19 +57,9 @@ def test_every_case_says_in_its_docstring_what_it_does() -> None:
     assert [case.id for case in SHIPPED if not ast.get_docstring(ast.parse(case.file.read_text()))] == []
 
 
-def test_the_list_of_adversarial_cases_names_their_ids_and_files_that_exist() -> None:
-    text = (config.ROOT / "tests/adversarial/README.md").read_text().partition("## What is expected")[2]
-    rows = dict(re.findall(r"^\| ([ABC]\d+) \| (.*) \|$", text.partition("\n## ")[0], re.MULTILINE))
-    names: dict[str, set[str]] = {}
-    for case in SHIPPED:
-        if case.suite == "adversarial":
-            names.setdefault(case.exploit, set()).add(case.file.stem.partition("_")[2])
-    assert rows.keys() == names.keys()
-    for key, row in rows.items():
-        named = {
-            name for names in re.findall(r"(?:^|; )((?:`\w+`(?:, )?)+):", row) for name in re.findall(r"\w+", names)
-        }
-        assert named <= names[key], key
+def test_the_list_of_exploits_has_each_id_that_begins_a_file_name() -> None:
+    text = (config.ROOT / "tests/adversarial/README.md").read_text().partition("## What has no file")[0]
+    assert set(re.findall(r"^\| ([ABC]\d+) \|", text, re.MULTILINE)) == {case.exploit for case in SHIPPED} - {""}
 
 
 def test_the_head_of_every_case_says_only_what_is_understood() -> None:
@@ -88,8 +79,13 @@ def test_the_head_of_every_case_says_only_what_is_understood() -> None:
         else:
             expect = meta["expect"]
             fine += ["class" not in meta, expect["verdict"] and set(expect["verdict"]) <= VERDICTS]
-            fine += [set(expect) <= {"verdict", "reasons"}, ("unbought" in meta) == ("max_speedup" in meta)]
+            fine += [set(expect) <= {"verdict", "reasons"}]
         assert all(fine), (case.id, meta, fine)
+
+
+def test_the_reason_distance_stands_for_the_codes_of_all_distances() -> None:
+    assert {*distance.CODES.values(), "not_finite"} == self_test.DISTANCES
+    assert case(expect={"reasons": ["distance", "banned"]}).reasons() == {"banned", *self_test.DISTANCES}
 
 
 @pytest.fixture
@@ -267,7 +263,7 @@ def entry(verdict: str = "correct", code: str = "", **facts: Any) -> dict[str, A
 
 
 WRONG = {"expect": {"verdict": ["incorrect", "rejected"], "reasons": ["rel_l2", "row"]}}
-UNBOUGHT = {"expect": {"verdict": ["correct"]}, "unbought": True, "max_speedup": 1.3}
+UNBOUGHT = {"expect": {"verdict": ["correct"]}, "max_speedup": 1.3}
 FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "ci95": [1.8, 2.0], "at_least": 1.5}}}
 
 
