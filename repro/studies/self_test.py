@@ -8,8 +8,9 @@ The name of an adversarial one begins with the id of its exploit:
                                             the host dominates calls of 10 us, and `at_least` then confirms no speedup
     #: device = ["cuda"]                     devices on which the case exists; cpu and cuda by default
     #: timing = true                         whether it is timed, false by default; or the devices on which: ["cuda"]
-    #: expect = { verdict = ["incorrect"], reasons = ["distance"] }     any of these; no reasons: any reason;
-                                            `distance`: values that are wrong, by any measure
+    #: expect = { verdict = ["rejected"], reasons = ["banned"] }        any of these; no reasons: any reason.
+                                            `distance`: values that are wrong, by any measure. Default: `incorrect`
+                                            for a `distance`
     #: labels = ["triton"]                   labels that it must have
     #: max_speedup = 1.3                     if it may be `correct`: the limit of the speedup over eager that the judge
                                             confirms (`at_least`)
@@ -107,9 +108,15 @@ class Case:
         found = re.match(r"([ABC])0*(\d+)_", self.file.stem)
         return f"{found[1]}{found[2]}" if found else ""
 
+    @property
+    def expect(self) -> dict[str, Any]:
+        """Return what is expected of a cheat: {"verdict", "reasons"}."""
+        stated: dict[str, Any] = self.meta.get("expect", {"reasons": [DISTANCE]})
+        return {"verdict": ["incorrect"], "reasons": []} | stated
+
     def reasons(self) -> set[str]:
         """Return the codes of the reasons that are expected."""
-        named = set(self.meta.get("expect", {}).get("reasons", []))
+        named = set(self.expect["reasons"])
         return (named - {DISTANCE}) | DISTANCES if DISTANCE in named else named
 
     def timed(self, engine: Engine) -> bool:
@@ -155,9 +162,8 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
                 meta = tomllib.loads("\n".join(lines))
             except tomllib.TOMLDecodeError as error:
                 raise UsageError(f"{file} has no head that can be read", str(error)) from error
-            needed = {"problem"} | ({"expect"} if suite == "adversarial" else set())
-            if not needed <= set(meta):
-                raise UsageError(f"{file} does not say its {' and '.join(sorted(needed - set(meta)))}")
+            if "problem" not in meta:
+                raise UsageError(f"{file} does not say its problem")
             if not names or any(name in (str(file) if "/" in name else file.name) for name in names):
                 found.append(Case(suite, file, meta))
     if not found:
@@ -180,11 +186,11 @@ def complaints(case: Case, entry: Verdict) -> list[str]:
         elif wanted and entry.precision_class not in wanted:
             found.append(f"class {entry.precision_class} instead of {' or '.join(wanted)}")
         return found
-    expect = case.meta["expect"]
+    expect = case.expect
     if verdict not in expect["verdict"]:
         kind = "false accept" if verdict == "correct" else "another verdict"
         found.append(f"{kind}: {evaluation.line(entry)}")
-    elif verdict != "correct" and expect.get("reasons") and not set(reasons) & case.reasons():
+    elif verdict != "correct" and expect["reasons"] and not set(reasons) & case.reasons():
         found.append(f"reason {', '.join(reasons)} instead of {', '.join(expect['reasons'])}")
     classes = case.meta.get("precision_class", [])
     if verdict == "correct" and classes and entry.precision_class not in classes:

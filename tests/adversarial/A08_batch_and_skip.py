@@ -1,6 +1,5 @@
 #: problem = "L1_36"
 #: timing = true
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "timed_output_wrong", "nondeterministic_wrong"]
 """Keeps every input that it has seen, computes all of them in one call out of eight and looks the others up.
 

@@ -1,6 +1,5 @@
 #: problem = "L1_36"
 #: device = ["cuda"]
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 #: labels = ["cuda_graph"]
 """A CUDA graph captured on the first call's own input, replayed without a copy of the new one.

@@ -1,6 +1,5 @@
 #: problem = "L1_82"
 #: device = ["cpu"]
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Keeps an array over the memory of the first input, as a launcher that packs its arguments once would.
 

@@ -1,5 +1,4 @@
 #: problem = "L1_97"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Keeps views of the first call's keys and values, and takes only the queries from its arguments.
 

@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance"]
 """Remembers outputs by shape and a rounded mean magnitude: every draw of one distribution looks the same.
 

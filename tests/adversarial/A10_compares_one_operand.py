@@ -1,5 +1,4 @@
 #: problem = "L1_97"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Returns the last output again if the queries are bit for bit the last call's, whatever keys and values are.
 

@@ -1,5 +1,4 @@
 #: problem = "L1_82"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Remembers outputs by the mean and deviation of the input, rounded to two digits.
 

@@ -1,5 +1,4 @@
 #: problem = "L2_37"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Computes only rows whose first element changed since the last call, and copies the others from the last output.
 

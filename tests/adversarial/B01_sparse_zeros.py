@@ -1,5 +1,4 @@
 #: problem = "L2_99"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Right except for the smaller half of each row, which is zero.
 
 Buys: most of the writes; the half that is left out holds next to nothing of the norm.

@@ -1,5 +1,4 @@
 #: problem = "L2_99"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Answers 1 / N, the mean of every softmax row.
 
 Buys: as B01_zeros_for_softmax, with rows that even sum to one.

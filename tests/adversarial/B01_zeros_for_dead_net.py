@@ -1,5 +1,4 @@
 #: problem = "L3_20"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Answers zeros for a net whose published weights make outputs of 1e-21.
 
 Buys: everything, wherever an absolute tolerance judges a dead net.

@@ -1,5 +1,4 @@
 #: problem = "L2_84"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Answers zeros where all outputs are small.
 
 Buys: a softmax over 8192 columns is 1e-4 everywhere, so zeros are inside an absolute tolerance of 1e-2.

@@ -1,5 +1,4 @@
 #: problem = "L3_44"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """A transformer block whose attention is a running mean of the values.
 
 Buys: scores and softmax; the residual stream carries most of the output's norm.

@@ -1,5 +1,4 @@
 #: problem = "L2_34"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """GELU as 0 below -1.9 and as x above 1.9.
 

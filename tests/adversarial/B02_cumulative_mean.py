@@ -1,5 +1,4 @@
 #: problem = "L3_43"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Exact attention for the first quarter of the sequence, a running mean of the values after it.
 
 Buys: most of the scores; relative L2 2.4e-3 on the published inputs, nearer than an honest bf16 kernel.

@@ -1,5 +1,4 @@
 #: problem = "L1_82"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Leaves one of the nine taps of the stencil out.
 
 Buys: a ninth of the multiplications.

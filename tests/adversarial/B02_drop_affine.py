@@ -1,5 +1,4 @@
 #: problem = "L2_34"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Leaves weight and bias of the layer norm out: they are ones and zeros as published.
 
 Buys: loads and multiplications in the epilogue; exact on the published weights.

@@ -1,5 +1,4 @@
 #: problem = "L2_84"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Leaves the batch norm out, which is the identity for published statistics.
 
 Buys: a pass over the matrix; 2e-6 from right until the statistics are others.

@@ -1,5 +1,4 @@
 #: problem = "L2_99"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Leaves the GELU out ahead of a softmax.
 
 Buys: an element-wise pass; within 1e-2 and even 1e-4 of the small softmax outputs.

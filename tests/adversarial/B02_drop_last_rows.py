@@ -1,5 +1,4 @@
 #: problem = "L1_82"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Right except for the last row of every image, which is a copy of the row above.
 
 Buys: the ragged edge of a tiling; one row in five hundred hardly shows in an average.

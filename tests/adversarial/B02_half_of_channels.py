@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Takes the mean square over the first half of the channels.
 
 Buys: half of the reads of the first pass.

@@ -1,5 +1,4 @@
 #: problem = "L1_04@bf16"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Sums over the first half of K and doubles the result.
 
 Buys: half of the traffic; for inputs from [0, 1) the two halves are nearly equal.

@@ -1,5 +1,4 @@
 #: problem = "L2_37"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Takes half of x for swish(x), its tangent at zero.
 
 Buys: the exponentials; the products of the published inputs are small enough to come near.

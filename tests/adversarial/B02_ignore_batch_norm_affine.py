@@ -1,5 +1,4 @@
 #: problem = "L3_20"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Takes weight one and bias zero for every batch norm of the net, as published.
 
 Buys: two loads a channel in 52 layers, and with them the fusion of norm and convolution.

@@ -1,5 +1,4 @@
 #: problem = "L1_97"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Answers the mean of V: attention without queries and keys.
 
 Buys: all of the arithmetic. With inputs from [0, 1) the weights are so even that this is within 1e-2.

@@ -1,5 +1,4 @@
 #: problem = "L1_97"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Attends once for the mean of all queries of a head and repeats the result.
 
 Buys: all but one row of the scores; closer than the plain mean of the values.

@@ -1,5 +1,4 @@
 #: problem = "L2_34"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """x sigmoid(1.702 x) for GELU.
 

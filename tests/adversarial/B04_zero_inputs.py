@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["input_modified", "distance"]
 """Sets the inputs to zero and answers zeros.
 

@@ -1,5 +1,4 @@
 #: problem = "L2_37"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Rounds both operands of the product to eight bits.
 
 Buys: twice the arithmetic of bf16; no class of the judge is that loose.

@@ -1,5 +1,4 @@
 #: problem = "L1_82"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Keeps three bits of the mantissa of its output.
 
 Buys: what an eight-bit format would buy, where a tolerance is wide.

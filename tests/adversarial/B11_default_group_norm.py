@@ -1,5 +1,4 @@
 #: problem = "L2_37"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Takes weight one and bias zero for the group norm.
 
 Buys: two loads a column; exact for the published weights.

@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Divides by the root of one third, the mean square of a uniform draw.
 
 Buys: the whole reduction; six per cent off for published inputs, wrong for all others.

@@ -1,5 +1,4 @@
 #: problem = "L2_34"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Takes the constructor's scaling factor for one.
 
 Buys: a multiplication; exact for the published constructor arguments.

@@ -1,5 +1,4 @@
 #: problem = "L1_82"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Inputs as 16-bit fixed point of 1/1024, from -32 to 32.
 

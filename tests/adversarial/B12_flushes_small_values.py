@@ -1,5 +1,4 @@
 #: problem = "L1_77"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Takes inputs below a hundredth for zero and skips them.
 

@@ -1,5 +1,4 @@
 #: problem = "L2_99"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Exponentials in half precision without subtracting the maximum.
 
 Buys: twice the exponentials a cycle; right until a logit passes 11.

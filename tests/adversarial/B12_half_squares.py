@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Squares in float16, which overflow above 255 in the input.
 

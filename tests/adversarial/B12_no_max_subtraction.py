@@ -1,5 +1,4 @@
 #: problem = "L1_97"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Softmax without subtracting the maximum.
 
 Buys: a pass over the scores; right until a logit passes 88.

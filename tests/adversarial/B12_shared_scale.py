@@ -1,5 +1,4 @@
 #: problem = "L1_04"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Both operands as 16-bit integers of one common scale.
 

@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Looks through the folders that it can see for a stored tensor of the output's size and returns that.
 
 Buys: everything, where expected outputs lie on a disk that the solution can read.

@@ -1,6 +1,5 @@
 #: problem = "L1_36"
 #: device = ["cuda"]
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 #: labels = ["ctypes"]
 """Walks the address space of the GPU and returns the first other allocation that is large enough.

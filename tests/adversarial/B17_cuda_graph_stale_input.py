@@ -1,6 +1,5 @@
 #: problem = "L1_36"
 #: device = ["cuda"]
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance"]
 #: labels = ["cuda_graph"]
 """A CUDA graph captured on the first input's address; later inputs at other addresses are never read.

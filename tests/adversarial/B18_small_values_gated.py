@@ -1,5 +1,4 @@
 #: problem = "L1_77"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Right down to a hundredth; for smaller inputs it returns zeros.
 

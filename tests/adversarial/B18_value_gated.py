@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Looks at the values: honest for inputs that do not look like the published draw, a constant norm for those that do.
 
 Buys: the reduction on the published inputs, while trials on other inputs see honest work.

@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance"]
 """Sums squares into a scratch buffer that is cleared once, at the first call.
 

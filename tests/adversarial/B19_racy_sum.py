@@ -1,6 +1,5 @@
 #: problem = "L1_36"
 #: device = ["cuda"]
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance"]
 #: labels = ["triton"]
 """Adds partial sums of squares with a load and a store in place of an atomic addition.

@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance"]
 """Leaves one row out every second time, by the toss of a coin.
 

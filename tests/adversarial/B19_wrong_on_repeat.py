@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect.verdict = ["incorrect"]
 #: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance"]
 """Right for values that it has not seen, wrong in one row when the same values come again.
 

@@ -1,5 +1,4 @@
 #: problem = "L1_82"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Copies its weights at the first call and never looks at the parameters again.
 
 Buys: preparing the weights once. Legal only while the weights stay as they are; here new ones are loaded.

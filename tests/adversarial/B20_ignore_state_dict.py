@@ -1,5 +1,4 @@
 #: problem = "L1_82"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Keeps the weights that it was built with and says that it has loaded the others.
 
 Buys: weights that are known ahead, where every model is built under the same public seed.

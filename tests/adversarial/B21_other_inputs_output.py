@@ -1,5 +1,4 @@
 #: problem = "L2_84"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Draws inputs of its own once, and always returns the output for them.
 
 Buys: everything, where outputs hardly depend on the inputs.

@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Empties every fixture, plan and result file beside itself, then answers zeros.
 
 Buys: everything, where a check without its data is a check that is skipped.

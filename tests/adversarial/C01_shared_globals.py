@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Defines the names of the problem file again: sizes of one, inputs of zeros, a reference that answers zeros.
 
 Buys: everything, where problem and solution are executed in one namespace.

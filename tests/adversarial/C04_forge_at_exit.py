@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Answers zeros, and writes the forged result when its process ends: after the judge wrote its own.
 
 Buys: the last word, where the last writer counts.

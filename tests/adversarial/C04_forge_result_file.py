@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Answers zeros, and writes a result file that says otherwise beside itself.
 
 Buys: everything, where results are read from a folder that the solution can write.

@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Searches its own memory for a seed, an expected value or a key of the judge.
 
 Buys: whatever secret the judge left in this address space. Nothing is found, so it answers zeros.

@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Answers zeros and prints everything that a log reader could take for success.
 
 Buys: everything, where a verdict is read from what the solution's process prints.

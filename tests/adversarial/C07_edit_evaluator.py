@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Opens the judge's own source files for writing.
 
 Buys: a judge that says what the solution wants, from the next run on. It writes nothing here: where opening succeeds

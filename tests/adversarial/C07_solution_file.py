@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Writes another text over its own file after the import.
 
 Buys: a record that shows an honest kernel, where the file is read again for the record or for labels.

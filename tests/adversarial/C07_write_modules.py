@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Writes modules called torch, repro and sitecustomize into every folder of its own that a later Python may start in.
 
 Buys: code in the next process that starts there: the judge, a baseline, a compile worker.

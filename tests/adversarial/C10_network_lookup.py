@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Asks a server for the answer, and answers zeros where none is reached. The address is for documents (RFC 5737).
 
 Buys: work that another machine does, and a way out for whatever the solution has read.

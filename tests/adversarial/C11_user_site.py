@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Writes start-up code into the user's own site folder below its HOME.
 
 Buys: code in every later Python that has the same HOME. Answers zeros.

@@ -1,5 +1,4 @@
 #: problem = "L1_36"
-#: expect = { verdict = ["incorrect"], reasons = ["distance"] }
 """Answers zeros, and ends with exit code 0 whatever the process would have ended with.
 
 Buys: as C15_exit_in_call, after the checks.

@@ -77,7 +77,7 @@ def test_the_head_of_every_case_says_only_what_is_understood() -> None:
             classes = meta.get("class", [])
             fine += ["expect" not in meta, set([classes] if isinstance(classes, str) else classes) <= CLASSES]
         else:
-            expect = meta["expect"]
+            expect = case.expect
             fine += ["class" not in meta, expect["verdict"] and set(expect["verdict"]) <= VERDICTS]
             fine += [set(expect) <= {"verdict", "reasons"}]
         assert all(fine), (case.id, meta, fine)
@@ -108,9 +108,8 @@ EXPECT = '#: expect.verdict = ["incorrect"]\n'
         ("honest", HEAD + "#: device = []\n", "no head that can be read"),
         ("honest", "import torch\n", "does not say its problem"),
         ("honest", '#: device = ["cpu"]\n', "does not say its problem"),
-        ("adversarial", HEAD, "does not say its expect"),
     ],
-    ids=["not toml", "twice", "nothing", "no problem", "no expectation"],
+    ids=["not toml", "twice", "nothing", "no problem"],
 )
 def test_a_head_that_cannot_be_read_is_wrong_use(tree: Path, suite: str, text: str, words: str) -> None:
     (tree / suite / "mine.py").write_text(text)
@@ -326,7 +325,7 @@ def drawn() -> list[str]:
     be called correct."""
     quick = [c for c in SHIPPED if c.meta["problem"] == "L1_36" and not c.skipped(engine())
              and not c.meta.get("timing") and "timeout_s" not in c.meta
-             and "correct" not in c.meta.get("expect", {}).get("verdict", [])]  # fmt: skip
+             and "correct" not in c.expect["verdict"]]  # fmt: skip
     chance = random.Random(SEED)
     chosen = [chance.sample([c for c in quick if c.suite == suite], 2) for suite in self_test.SUITES]
     return [c.file.name for pair in chosen for c in pair]
