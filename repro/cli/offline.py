@@ -6,6 +6,7 @@ import argparse
 import functools
 import secrets
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from repro import config
 from repro.bundle.write import Bundle, latest
-from repro.errors import UsageError
+from repro.errors import JudgeError, UsageError
 from repro.runs.progress import Progress
 from repro.system import jsonio
 from repro.system.screen import BAD, OPEN, Column, Screen, shortest
@@ -109,14 +110,28 @@ def problems(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _suite(args: argparse.Namespace, progress: Progress) -> int:
-    """One suite: traffic, arithmetic and memory by runs on the meta device, and what the fixtures on disk say."""
-    from repro.fixtures import store
-    from repro.problems import catalogue, sizes
+    """One suite: traffic, arithmetic and memory by runs on the meta device, and what the fixtures on disk say.
 
-    rows = []
+    A problem that does not ship is first run at a reduced size, to see whether its batch can be split.
+    """
+    import torch
+
+    from repro.fixtures import store
+    from repro.problems import catalogue, derive, sizes
+
+    torch.set_num_threads(1)
+    rows: list[list[str]] = []
     for problem in catalogue.suite(args.suite, size=args.size):
         progress.step(problem.key)
-        taken, status = sizes.listed(problem, args.device), store.status(args.results, problem, args.device)
+        taken: tuple[str, ...] = ("–", "–", "–")
+        status = store.status(args.results, problem, args.device)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of the problem's own code
+                known = problem if catalogue.is_shipped(problem) else derive.complete(problem)
+                taken = sizes.listed(known, args.device)
+        except JudgeError as error:
+            status = f"not judged: {error}"
         rows.append([problem.key, problem.name, *taken, status])
     screen = Screen.of(args)
     columns = (Column("id", whole=True), Column("name"), Column("GB", number=True), Column("GFLOP", number=True),

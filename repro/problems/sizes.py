@@ -302,12 +302,11 @@ def needed_bytes(problem: Problem, sizes: Sizes, device: str) -> tuple[int, int]
 
 
 def listed(problem: Problem, device: str) -> tuple[str, str, str]:
-    """Traffic in GB, arithmetic in GFLOP and memory of judging in GB of one problem, as text; a reason where its Model
-    does not run on the meta device."""
-    try:
-        found = measure(problem)
-    except JudgeError as error:
-        return "-", "-", str(error)[:60]
+    """Return traffic in GB, arithmetic in GFLOP and memory of judging in GB of one problem, as text.
+
+    Raises JudgeError where its Model does not run on the meta device.
+    """
+    found = measure(problem)
     host, gpu = needed_bytes(problem, found, device)
     return f"{found.bytes / 1e9:.3g}", f"{found.flop / 1e9:.3g}", f"{(gpu or host) / 1e9:.3g}"
 

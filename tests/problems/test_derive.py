@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import Tool
 
 from repro.problems import catalogue, derive
 from repro.problems import plan as inputs
@@ -94,3 +95,20 @@ def test_a_stressed_input_keeps_what_the_problem_requires_of_it(
         assert len(torch.unique(found)) == 2
     else:
         assert not torch.equal(found, published)
+
+
+BROKEN = "import torch, no_such_package\nfrom torch import nn\n\nclass Model(nn.Module):\n    pass\n"
+BROKEN += "\ndef get_inputs():\n    return []\n\ndef get_init_inputs():\n    return []\n"
+
+
+def test_a_suite_is_listed_with_what_it_takes_and_why_a_problem_is_not_judged(tool: Tool) -> None:
+    level = tool.folder / "sources/kernelbench/KernelBench/level1"
+    level.mkdir(parents=True)
+    (level / "36_RMSNorm_.py").write_bytes(catalogue.load("L1_36").path.read_bytes())
+    (level / "37_Broken.py").write_text(BROKEN)
+    done = tool.within("problems", "--suite", "kernelbench", COLUMNS="160")
+    assert done.code == 0, done.err
+    known, broken = (next(line for line in done.out.splitlines() if line.startswith(key)) for key in ("L1_36", "L1_37"))
+    # 15 GB of traffic, and no fp64 copy of the whole input in the memory
+    assert known.split()[2:] == ["15", "0", "23.7", "not", "measured"], known
+    assert "not judged" in broken and "no_such_package" in done.out.replace("\n", "")
