@@ -34,10 +34,7 @@ FIXTURES = PUBLISHED / "h200-pinned" / "20261123T130219Z-fixtures"
 # The published kernels of the artifact study, by machine and stack: one machine each.
 THEIRS = {
     "H100": [PUBLISHED / "h100-pinned" / "20261124T055615Z-benchmark"],
-    "H200": [
-        PUBLISHED / "h200-pinned" / "20261123T202540Z-benchmark",  # times and rounds
-        PUBLISHED / "h200-pinned" / "20261124T033337Z-benchmark",  # profiles
-    ],
+    "H200": [PUBLISHED / "h200-pinned" / "20261124T133107Z-benchmark"],
     "H200, newer stack": [PUBLISHED / "h200-newer" / "20261124T032150Z-benchmark"],
 }
 # The kernels that ship, on the pinned stack. Those on a newer stack are lines of history.csv.

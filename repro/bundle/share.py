@@ -1,7 +1,8 @@
 """`repro bundle share`: a copy of a bundle without host, user, path, GPU and key, closed anew.
 
 Every identity becomes a salted hash. The same identity has the same hash in all bundles that are shared together; the
-salt is not kept. Files that are not text are left out. Text that may be an identity, but has no known form, is listed.
+salt is not kept. Files that are not text are left out, and so are reports other than report.md, which `repro report`
+draws again. Text that may be an identity, but has no known form, is listed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from repro.system import jsonio
 
 Mask = Callable[[str], str]
 SOURCES = (".py",)
+# What `repro report` draws from the rows, often larger than they are.
+DRAWN = re.compile(r"report\.(?!md$)\w+|(?:figures|tables)/.*")
 # Text that may be an identity but has no form of its own: public addresses, hosts of links, random-looking words.
 DOUBTS = {
     "an address": re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"),
@@ -138,6 +141,9 @@ def _write(
         jsonio.write(folder / FINGERPRINTS / f"{name}.json", machine)
     for name in sorted(found.files):
         if name in (STATEMENT, ROWS) or name.startswith(f"{FINGERPRINTS}/"):
+            continue
+        if DRAWN.fullmatch(name):
+            left_out[name] = "`repro report` draws it again"
             continue
         text = _text(found, name)
         if text is None:

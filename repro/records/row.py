@@ -104,6 +104,7 @@ class Row(Record):
     fingerprint_id: Text | None = Field(
         description="Names the file in fingerprints/; null if the job ended before it had one."
     )
+    gpu_uuid_hash: Text | None = Field(None, description="Hash of the UUID of the GPU that the job used.")
     result: Result | None = Field(description="What the judge measured: results, baselines, samples, trials, timing.")
 
     @property

@@ -244,7 +244,7 @@ def test_an_agent_study_is_compared_row_by_row(tool: Tool) -> None:
 
 def test_the_published_stacks_are_compared(tool: Tool) -> None:
     """The first use: why problem 77 is 20 times as fast on one stack and not on the other."""
-    names = ("h200-pinned/20261123T202540Z-benchmark", "h200-newer/20261124T032150Z-benchmark")
+    names = ("h200-pinned/20261124T133107Z-benchmark", "h200-newer/20261124T032150Z-benchmark")
     done, found, rows = rows_of(tool, *(PUBLISHED / name for name in names))
     assert done.code == 0, done.err
     (row,) = [row for (name, variant), row in rows.items() if name.startswith("77_") and variant == "optimized"]

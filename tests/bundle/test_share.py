@@ -127,6 +127,7 @@ def talkative(tool: Tool) -> Path:
     bundle.file("logs/cut.json", b'{"at": "' + FOLDER.encode())
     bundle.file("logs/more.txt", b"on atlas-login as NODE0042\n")
     bundle.file(f"logs/{HOST}.jsonl", (jsonio.dumps({"at": f"{SCRATCH}/x", "who": USER}) + "\n").encode())
+    bundle.file("report.html", f"<p>{HOST}</p>".encode())
     bundle.file("report.md", f"# on {HOST}\n\n[solution]({FOLDER}/a.py) of 2.9.1 at {ADDRESS}\n".encode())
     bundle.file("profile.bin", b"\x80\x00" + HOST.encode())
     execute(found, Told(), bundle, Progress(), lambda row: "")
@@ -164,7 +165,11 @@ def test_no_planted_identity_is_in_the_copy_and_the_copy_verifies_as_the_bundle_
     assert states(tool, copy) == before
     assert before["telemetry"] == "ok" and PUBLIC_IMAGE in text and f"sha256:{'ab' * 32}" in text
     told = json.loads((tool.folder / "shared.json").read_text())["bundles"][0]
-    assert told["shared"]["left_out"] == {"profile.bin": "it is not text, so it could hold identities"}
+    assert told["shared"]["left_out"] == {
+        "profile.bin": "it is not text, so it could hold identities",
+        "report.html": "`repro report` draws it again",
+    }
+    assert (copy / "report.md").exists()
     assert (
         "profile.bin" in done.out
         and {"host", "user", "serial", "uuid", "path", "key"} <= told["shared"]["identities"].keys()
