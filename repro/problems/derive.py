@@ -145,7 +145,7 @@ def _equal(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> bool:
 
 def require_function(reduced: Reduced) -> None:
     """Raises JudgeError where the output is no function of inputs and weights: nothing can be compared then."""
-    values, name = reduced.draw(), reduced.problem.path.name
+    values, name = reduced.draw(), reduced.problem.key
     random = JudgeError(f"Model of {name} draws random numbers", "its output is no function of its inputs")
     try:
         first, again, other = (reduced(values, seed) for seed in (SEED, SEED, SEED + 1))
