@@ -150,7 +150,7 @@ class RayEngine(Engine):
         for ray_id, stream in asked.items():
             try:
                 found += [Placed(ray_id, parts[0]) for _, *parts in self._results(stream, lambda _: None, until)]
-            except ReproError as error:
+            except (ReproError, Refused) as error:
                 self.left_out[ray_id] = f"{hosts[ray_id]}: {error}"
         return found
 

@@ -207,6 +207,15 @@ def test_a_killed_worker_is_a_loss_that_is_tried_again(nodes: Nodes, folder: Pat
     until(lambda: not left(folder))
 
 
+def test_nodes_without_docker_run_jobs_as_processes(tmp_path: Path) -> None:
+    """As documented, with nothing that names the nodes' engine, on a cluster of this command."""
+    tool = Tool(tmp_path)
+    nowhere = f"unix://{tmp_path}/none.sock"
+    done = tool(*suite(tmp_path / "suite", 2), *RAY, "--address", "local", DOCKER_HOST=nowhere)
+    assert done.code == 0, done.err
+    assert manifest(tool.bundles()[0])["engine"]["inner"] == "local"
+
+
 def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder: Path, tmp_path: Path) -> None:
     """On a cluster of its own. `--resume` goes on with the local engine."""
     tool, command = Tool(tmp_path), suite(tmp_path / "suite", 8)
