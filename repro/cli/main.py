@@ -27,7 +27,7 @@ from repro.system.screen import Column, Screen
 SHOWN = 100
 # The verbs, as the help groups them.
 GROUPS = {
-    "judge": ("evaluate", "fixtures", "problems"),
+    "judge": ("evaluate", "fixtures", "problems", "audit"),
     "studies": ("run", "benchmark", "claims", "optimize", "fetch", "artifacts"),
     "evidence": ("status", "report", "compare", "verify", "bundle"),
     "machine": ("doctor", "fingerprint", "gc"),
@@ -116,6 +116,10 @@ def _judging(parser: argparse.ArgumentParser, *, budget_s: float = 10.0, compile
     parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
     parser.add_argument("--no-timing", action="store_true", help="only judge, do not time")
     parser.add_argument(
+        "--strict-nonfinite", action="store_true",
+        help="a solution that hides a NaN of its inputs is incorrect; by default this is a finding that informs",
+    )  # fmt: skip
+    parser.add_argument(
         "--trust", choices=("audited", "dev"), default="audited",
         help="audited: the solution runs in a process of its own, and every time is checked; "
         "dev: one process, quick, for an inner loop",
@@ -158,6 +162,16 @@ def parser() -> argparse.ArgumentParser:
         "--self-test", action="store_true",
         help="judge the judge by its adversarial and honest cases; PATH narrows them by name",
     )  # fmt: skip
+    evaluate.add_argument(
+        "--suite", default="", metavar="NAME", help="with --identity: agent, artifacts or the fetched kernelbench"
+    )
+    evaluate.add_argument(
+        "--identity", action="store_true", help="judge every problem of a suite by its own Model, which must be correct"
+    )
+    evaluate.add_argument(
+        "--parity", choices=("kernelbench",),
+        help="also judge and time as KernelBench does: five draws, allclose, the mean of 100 calls; decides nothing",
+    )  # fmt: skip
     _common(evaluate)
     _judging(evaluate)
     evaluate.add_argument(
@@ -168,7 +182,18 @@ def parser() -> argparse.ArgumentParser:
         help="override a constant of the problem file, such as batch_size=16 (repeatable)",
     )  # fmt: skip
     _common(verb("fixtures", "measure what judging needs: checksums, error bounds, limits, margins", _fixtures))
-    verb("problems", "list the shipped problems and suites", offline.problems)
+    audit = verb("audit", "measure what every problem of a suite can tell, and prove what it cannot", _audit)
+    audit.add_argument("--suite", default="kernelbench", help="agent, artifacts, or kernelbench once it is fetched")
+    _common(audit)
+    audit.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the table as markdown")
+    audit.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
+    problems = verb("problems", "list the shipped problems and suites", offline.problems)
+    problems.add_argument("--suite", default="", help="list this suite with traffic, arithmetic, memory and status")
+    problems.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="whose memory and fixtures")
+    problems.add_argument(
+        "--size", choices=("full", "smoke"), default="full", help="the published shapes, or small ones"
+    )
+    _results(problems)
     run = verb("run", "run the agent study: judge and time an agent's solutions", _run)
     _common(run)
     _judging(run)
@@ -280,7 +305,8 @@ def _options(args: argparse.Namespace) -> Any:
         raise UsageError("--timeout-s, --budget-s and --compile-timeout-s must be positive numbers of seconds")
     return JudgeOptions(
         not args.no_timing, not args.no_compile, args.timeout_s, args.budget_s, args.trust, args.compile_timeout_s,
-        getattr(args, "quick", False), getattr(args, "parity", False),
+        getattr(args, "quick", False), getattr(args, "parity", None) is True,
+        strict_nonfinite=args.strict_nonfinite, kernelbench=getattr(args, "parity", None) == "kernelbench",
     )  # fmt: skip
 
 
@@ -413,12 +439,42 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
     return _conclude(args, bundle, judged=itertools.chain(*judged))
 
 
+def _audit(args: argparse.Namespace, progress: Progress) -> int:
+    from repro.artifacts import sources
+    from repro.problems import catalogue
+    from repro.report import audit
+    from repro.runs import fixtures
+
+    if args.suite == catalogue.KERNELBENCH:
+        sources.check(sources.named(args.suite))
+    engine, size = _engine(args, progress)
+    bundle, _ = fixtures.audit(
+        args.suite, args.problem, size, args.results, engine, progress, resume=args.resume
+    )  # fmt: skip
+    entries = audit.rows(bundle)
+    if args.output is not None:
+        offline.write_text(args.output, audit.markdown(bundle, entries))
+    screen = Screen.of(args)
+    columns = [Column(name, whole=name in ("problem", "verdict")) for name in audit.HEAD]
+    screen.table(columns, [audit.cells(entry) for entry in entries])
+    screen.line(audit.counted(entries))
+    return _conclude(args, bundle, {"schema_version": 1, "bundle": str(bundle.path), "problems": entries})
+
+
 def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
     from repro.problems import constants
     from repro.studies import evaluation
 
     if args.self_test and args.overrides:
         raise UsageError("--set does not go with --self-test", "its cases have sizes of their own")
+    if args.identity != bool(args.suite) or (args.identity and (args.path or args.self_test or args.overrides)):
+        raise UsageError("--suite goes with --identity alone", "", "Write --suite kernelbench --identity.")
+    if args.identity:
+        engine, size = _engine(args, progress)
+        bundle, results = evaluation.identities(
+            args.suite, args.problem, size, args.results, engine, _options(args), progress, resume=args.resume
+        )
+        return _conclude(args, bundle, _judged(bundle, results), results)
     if not args.path and not args.self_test:
         raise UsageError("nothing to evaluate", "no file or folder was named", "Give a path, or --self-test.")
     if not args.self_test:
@@ -433,9 +489,17 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
         args.path, args.problem, size, args.dtype, args.results, engine, _options(args), progress, resume=args.resume,
         overrides=constants.given(args.overrides),
     )  # fmt: skip
-    value = {"schema_version": evaluation.SCHEMA_VERSION, "bundle": str(bundle.path),
-             "results": [result.to_json() for result in results]}  # fmt: skip
-    return _conclude(args, bundle, value, results)
+    return _conclude(args, bundle, _judged(bundle, results), results)
+
+
+def _judged(bundle: Bundle, results: list[Any]) -> dict[str, Any]:
+    """What `evaluate --json` writes."""
+    from repro.report import parity
+    from repro.studies.evaluation import SCHEMA_VERSION
+
+    entries = [result.to_json() for result in results]
+    value = {"schema_version": SCHEMA_VERSION, "bundle": str(bundle.path), "results": entries}
+    return value | ({"fast_p": found} if (found := parity.fast(entries)) else {})
 
 
 def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> int:

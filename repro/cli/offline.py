@@ -6,6 +6,7 @@ import argparse
 import functools
 import secrets
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from repro import config
 from repro.bundle.write import Bundle, latest
-from repro.errors import UsageError
+from repro.errors import JudgeError, UsageError
 from repro.runs.progress import Progress
 from repro.system import jsonio
 from repro.system.screen import BAD, OPEN, Column, Screen, shortest
@@ -34,6 +35,14 @@ def write_json(path: Path | None, value: Any) -> None:
             jsonio.write(path, value)
         except OSError as error:
             raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file. Raises UsageError where that file cannot be written."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
 
 
 def newest(results: Path) -> Bundle:
@@ -96,9 +105,11 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
 
 
 def problems(args: argparse.Namespace, progress: Progress) -> int:
-    """The shipped problems and the suites that hold them."""
+    """The shipped problems and the suites that hold them, or one suite with what its problems take."""
     from repro.problems import catalogue as shipped
 
+    if args.suite:
+        return _suite(args, progress)
     suites = shipped.suites()
     member = {i: ", ".join(s for s, of in suites.items() if i in of) for i in shipped.ids()}
     rows = [[i, shipped.load(i).name, member[i]] for i in shipped.ids()]
@@ -106,6 +117,39 @@ def problems(args: argparse.Namespace, progress: Progress) -> int:
     screen.table((Column("id", whole=True), Column("name"), Column("suites", 1)), rows)
     sizes = ", ".join(f"{name} ({len(of)})" for name, of in suites.items())
     screen.last(f"{len(rows)} problems", f"suites: {sizes}")
+    return 0
+
+
+def _suite(args: argparse.Namespace, progress: Progress) -> int:
+    """One suite: traffic, arithmetic and memory by runs on the meta device, and what the fixtures on disk say.
+
+    A problem that does not ship is first run at a reduced size, to see whether its batch can be split.
+    """
+    import torch
+
+    from repro.fixtures import store
+    from repro.problems import catalogue, derive, sizes
+
+    torch.set_num_threads(1)
+    rows: list[list[str]] = []
+    for problem in catalogue.suite(args.suite, size=args.size):
+        progress.step(problem.key)
+        taken: tuple[str, ...] = ("–", "–", "–")
+        status = store.status(args.results, problem, args.device)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of the problem's own code
+                known = problem if catalogue.is_shipped(problem) else derive.complete(problem)
+                taken = sizes.listed(known, args.device)
+        except JudgeError as error:
+            status = f"not judged: {error}"
+        rows.append([problem.key, problem.name, *taken, status])
+    screen = Screen.of(args)
+    columns = (Column("id", whole=True), Column("name"), Column("GB", number=True), Column("GFLOP", number=True),
+               Column("memory GB", number=True), Column("status", 1))  # fmt: skip
+    screen.table(columns, rows)
+    screen.line("GB: inputs, weights and outputs once. Memory: what judging takes at least.", "dim")
+    screen.last(f"{len(rows)} problems of {args.suite}", f"{args.size} size on {args.device}")
     return 0
 
 

@@ -46,11 +46,15 @@ def _problem(job: Job, folder: Path) -> Problem:
 
 
 def settled(job: Job, folder: Path) -> tuple[Problem, bool]:
-    """Return a job's problem at the sizes at which it runs, and whether these are known for it. Raises ReproError."""
-    from repro.problems import sizes
+    """Return a job's problem at the sizes at which it runs, and whether these are known for it. Raises ReproError.
+
+    What suites.toml says of a shipped problem is derived for any other.
+    """
+    from repro.problems import derive, sizes
 
     ours = not job.problem.endswith(".py") or bool(job.variant and catalogue.id_in(job.variant))
-    return sizes.settle(_problem(job, folder), job.overrides, known=ours), ours
+    problem = sizes.settle(_problem(job, folder), job.overrides, known=ours)
+    return (problem if ours else derive.complete(problem)), ours
 
 
 def problem_of(job: Job, folder: Path) -> Problem:
@@ -74,7 +78,7 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
 
     from repro.fixtures import calibration
     from repro.judge import session
-    from repro.judge.timing import counters, published_protocol
+    from repro.judge.timing import counters, kernelbench_protocol, published_protocol
 
     require_device(job)
     solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in job.solutions]
@@ -89,9 +93,13 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
         fixture, options = fixture_of(job, folder, problem, progress), options_of(job)
         result = session.evaluate(problem, fixture, solutions, options, progress, mark)
         result["sizes"] = {"stamp": constants.stamp(problem.size, problem.overrides), "overrides": problem.overrides}
+        verdicts = {entry["solution"]: entry["verdict"] for entry in result["results"]}
         if options.parity:
-            verdicts = {entry["solution"]: entry["verdict"] for entry in result["results"]}
             result["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
+        if options.kernelbench:
+            theirs = kernelbench_protocol.measure(problem, solutions, verdicts, job.device, progress)
+            for entry in result["results"]:
+                entry["kernelbench"] = theirs[entry["solution"]]
         return result
     raise UsageError(f"no verb of jobs {job.verb!r}")
 
@@ -107,17 +115,14 @@ def require_device(job: Job) -> None:
 
 
 def fixture_of(job: Job, folder: Path, problem: Problem, progress: Progress) -> dict[str, Any]:
-    """Return the fixture that a job's folder holds, or measure it. Raises PrerequisiteError if it is refused."""
+    """Return the fixture that a job's folder holds, or measure it. One that is refused judges nothing."""
     import torch
 
     from repro.fixtures import calibration, store
 
     if job.fixture:
         return store.load(folder / job.fixture, problem)
-    fixture = calibration.build(problem, torch.device(job.device), progress)
-    if fixture["refused"]:
-        raise PrerequisiteError(f"the fixture of {problem.key} is refused", fixture["refused"])
-    return fixture
+    return calibration.build(problem, torch.device(job.device), progress)
 
 
 def options_of(job: Job) -> Options:

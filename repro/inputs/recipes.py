@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from repro.inputs import philox
-from repro.inputs.stress import SPIKE_FACTOR, Stress
+from repro.inputs import stress as stresses
+from repro.inputs.stress import SPIKE_FACTOR, TOUCHED, Stress
 
 # Spiked inputs have one spike in each run of this many elements. It is prime, so that spikes hit every column.
 SPIKE_RUN = 8191
@@ -17,6 +18,10 @@ SPIKE_RUN = 8191
 SMALL_SPIKE_RUN, SMALL = 509, 1 << 20
 # The generator's stream for the position of spikes; its kinds of draw use lower streams.
 SPIKE_STREAM = 16
+# The same for the positions of elements that an edit changes.
+EDIT_STREAM = 17
+# From an input's seed to the seed of the whole numbers that an edit puts in.
+EDIT_SEED = 1 << 40
 # Standard deviation of a uniform draw from [0, 1).
 UNIFORM_STD = 12**-0.5
 
@@ -45,12 +50,21 @@ def spike(out: torch.Tensor, amplitude: float, seed: int, index: int, total: int
     return out
 
 
+def touched(seed: int, index: int, total: int, count: int) -> list[int]:
+    """Return the secret positions of `count` elements of tensor `index`, one in each equal part of it."""
+    words = philox.philox_numpy(np.arange(count, dtype=np.uint64), seed, index, EDIT_STREAM)[0]
+    bounds = [total * part // count for part in range(count + 1)]
+    parts = zip(bounds, bounds[1:], words.tolist(), strict=False)
+    return [low + word % (high - low) for low, high, word in parts if high > low]
+
+
 @dataclass(frozen=True)
 class Recipe:
     """One input that is a plain draw.
 
-    std: for kind normal. low, high: for kind integer. sign: for all kinds except integer. amplitude: of spikes, 0 for
-    none. run: how many consecutive elements are equal.
+    std: for kind normal. low, high: for kind integer. sign, scale: for all kinds except integer. amplitude: of spikes,
+    0 for none. run: how many consecutive elements are equal. edits: how many elements are replaced, by +edit and -edit
+    alternately, or by other whole numbers of the draw.
     """
 
     kind: str
@@ -63,6 +77,9 @@ class Recipe:
     sign: int = 1
     amplitude: float = 0.0
     run: int = 1
+    scale: float = 1.0
+    edits: int = 0
+    edit: float = 0.0
 
     @property
     def numel(self) -> int:
@@ -74,6 +91,9 @@ class Recipe:
 
     def fill(self, out: torch.Tensor, seed: int, start: int = 0) -> torch.Tensor:
         """Write elements [start, start + out.numel()) into `out` (contiguous, of this dtype); return it."""
+        if self.edits:
+            replace(self, edits=0).fill(out, seed, start)
+            return self._edited(out, seed, start)
         if self.run > 1 and out.numel():
             first, last = start // self.run, (start + out.numel() - 1) // self.run
             drawn = replace(self, run=1).fill(out.new_empty(last - first + 1), seed, first)
@@ -83,18 +103,40 @@ class Recipe:
         philox.fill(out, self.kind, seed, self.index, start=start, low=self.low, high=self.high, std=self.std)
         if self.amplitude:
             return spike(out, self.amplitude, seed, self.index, self.numel, start)
+        if self.scale != 1.0:
+            out.mul_(self.scale)
         return out.neg_() if self.sign < 0 else out
 
-    def stressed(self, stress: Stress, factor: float = SPIKE_FACTOR, run: int = 1) -> Recipe:
-        """Return the stressed form of the recipe. Integer draws stay unchanged.
+    def _edited(self, out: torch.Tensor, seed: int, start: int) -> torch.Tensor:
+        flat, sign = out.view(-1), 1
+        for place in touched(seed, self.index, self.numel, self.edits):
+            if start <= place < start + flat.numel():
+                one = flat[place - start : place - start + 1]
+                if self.kind == "integer":
+                    philox.fill(one, "integer", seed + EDIT_SEED, self.index, start=place, low=self.low, high=self.high)
+                else:
+                    one.fill_(sign * self.edit)
+            sign = -sign
+        return out
 
-        It is a normal draw with that deviation in runs of `run` equal elements, the negated draw, or the draw with
-        spikes of `factor` times its deviation.
+    def stressed(self, stress: Stress, factor: float = SPIKE_FACTOR, run: int = 1) -> Recipe:
+        """Return the form of the recipe that a stress (`repro.inputs.stress`) names. Only edits change whole numbers.
+
+        factor: height of spikes in deviations. run: of signed normal draws, how many consecutive elements are equal.
+        `edit` and `special` apply to the recipe as it is.
         """
+        word, number = stresses.parts(stress)
+        deviation = self.std if self.kind == "normal" else UNIFORM_STD
+        if word == "edit":
+            return replace(self, edits=TOUCHED, edit=number * deviation)
         if self.kind == "integer":
             return self
+        if word == "special":
+            return replace(self, edits=1, edit=math.nan)
+        if word == "times":
+            return replace(self, scale=number)
         if stress == "negative":
             return replace(self, sign=-1)
         if stress == "spike":
-            return replace(self, amplitude=factor * (self.std if self.kind == "normal" else UNIFORM_STD))
+            return replace(self, amplitude=factor * deviation)
         return Recipe("normal", self.index, self.shape, self.dtype, std=float(stress), run=run)

@@ -32,6 +32,10 @@ def main() -> None:
         from repro.judge.timing import published_protocol
 
         published_protocol.serve(us.fds[0], us.fds[1], us.device, scratch)
+    elif us.serves == "kernelbench":
+        from repro.judge.timing import kernelbench_protocol
+
+        kernelbench_protocol.serve(us.fds[0], us.fds[1], us.device, scratch)
     else:
         from repro.judge.worker import server
 

@@ -20,7 +20,7 @@ RUNS = "the solution keeps running while the judge has it stopped"
 # The A/A control, calls back to back (hot), and the profile of each solution's kernels. None of them decides a verdict.
 PASSES = ("control", "hot", "profile")
 # Attributes that trials set.
-NOTED = ("distances", "legacy", "reasons", "failed", "observed")
+NOTED = ("distances", "legacy", "reasons", "failed", "observed", "findings")
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,9 @@ class Options:
     process, quick). modes: torch baselines, of `repro.judge.baselines.MODES`. compile_timeout_s bounds the
     compilation of max_autotune, which tries hundreds of kernels for a deep network. max_blocks bounds the blocks of the
     timing.
-    parity: also measure with the published protocol, after judging. passes: what is measured beside the times, of
-    PASSES; the others are named in `timing.left_out`.
+    parity, kernelbench: also measure with the published protocol, or judge and time as KernelBench does, after judging.
+    passes: what is measured beside the times, of PASSES; the others are named in `timing.left_out`. strict_nonfinite: a
+    solution that hides a NaN of its inputs is incorrect.
     """
 
     device: str = "cuda"
@@ -44,7 +45,9 @@ class Options:
     compile_timeout_s: float = 30.0
     max_blocks: int = 400
     parity: bool = False
+    kernelbench: bool = False
     passes: tuple[str, ...] = PASSES
+    strict_nonfinite: bool = False
 
     @property
     def controlled(self) -> bool:
@@ -74,6 +77,7 @@ class Implementation:
     failed: str = ""
     memory: dict[str, Any] = field(default_factory=dict)
     observed: set[str] = field(default_factory=set)
+    findings: list[dict[str, Any]] = field(default_factory=list)
     neighbour: dict[str, Any] = field(default_factory=dict)
     profile: dict[str, Any] = field(default_factory=dict)
     modes: list[dict[str, Any]] = field(default_factory=list)

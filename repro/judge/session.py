@@ -144,7 +144,7 @@ class JudgeSession:
     def _verify(self, running: list[Implementation]) -> None:
         """Run every trial of the solutions that were not rejected by their source."""
         evaluation = self.evaluation
-        self.planned = input_cases.make(evaluation.plan)
+        self.planned = input_cases.make(evaluation.plan, fixture=self.fixture)
         self.clock.lap("problem")
         self.watch.mark()
         if self.single:
@@ -276,13 +276,15 @@ def evaluate(
     """
     clock = Clock()
     names = [name for name, _, _ in solutions]
+    if fixture["refused"]:
+        return _unjudged(problem, fixture, solutions, options) | {"wall_s": clock.total()}
     with JudgeSession(problem, fixture, options, progress, mark, single=True) as session:
         session.check(solutions)
         found = session.time(names) if options.timing else session.result(names, {}, {"status": "not_timed"})
         evaluation = session.evaluation
         return found | {
             "trials": [{"kind": t.kind, "seed": t.seed} for t in session.planned],
-            "trials_left_out": {k: why for k, why in input_cases.kinds(evaluation.plan).items() if why},
+            "trials_left_out": fixture.get("trials_left_out", {}),
             "margin": fixture["margin"],
             "margins": fixture.get("margins", {}),
             "spent_s": session.clock.laps,
@@ -291,6 +293,27 @@ def evaluate(
             "timing_spent_s": session.timed.laps,
             "wall_s": clock.total(),
         }
+
+
+def _unjudged(problem: Problem, fixture: dict[str, Any], solutions: list[Solution], options: Options) -> dict[str, Any]:
+    """Return what `evaluate` returns, for a problem that cannot tell a cheat from the truth: nothing is run."""
+    judged, facts = verdict.unjudgeable(fixture), {"status": "not_timed"}
+    found = [_implementation(*each) for each in solutions]
+    return {
+        "results": [verdict.result(problem, s, judged, {}, facts, None, options.trust) for s in found],
+        "baselines": {},
+        "samples_ms": {},
+        "timing": facts | {"compile_ahead_s": {}, "clock": "none: nothing was timed"},
+        "ceilings": None,
+        "trials": [],
+        "trials_left_out": fixture.get("trials_left_out", {}),
+        "margin": fixture["margin"],
+        "margins": fixture.get("margins", {}),
+        "spent_s": {},
+        "trials_spent_s": {},
+        "trials_parts_spent_s": {},
+        "timing_spent_s": {},
+    }
 
 
 def _quick(options: Options) -> Options:

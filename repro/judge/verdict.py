@@ -1,4 +1,6 @@
-"""Makes verdicts from distances and times. Words: correct incorrect rejected error timeout inconclusive."""
+"""Makes verdicts from distances and times. Words: correct incorrect rejected error timeout inconclusive
+unjudgeable.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-from repro.judge.correctness.distance import CODES, GUARDS
+from repro.judge.correctness.distance import CODES, GUARDS, named
 from repro.judge.correctness.tolerances import CLASSES, class_of
 from repro.judge.source import provenance
 from repro.judge.timing import intervals, roofline, sampling, speedups
@@ -21,6 +23,7 @@ PUBLISHED_BASELINES = ("eager", "compile")
 PEAK = ("allocated", "reserved")
 MODES = ("grad", "cudnn_tf32", "matmul_tf32", "cudnn_benchmark", "default_dtype", "allocator", "threads")
 SAID_CHARS = 400
+UNJUDGEABLE = "unjudgeable"
 NOT_TIMED = "only correct solutions are timed"
 
 
@@ -38,21 +41,36 @@ def judge(implementation: Implementation, fixture: dict[str, Any]) -> dict[str, 
         detail = f"trials that did not run: {', '.join(missing)}"
         return facts | {"verdict": "inconclusive", "reasons": [*reasons, {"code": "trials_missing", "detail": detail}]}
     klass = class_of(implementation.distances, fixture)
+    if klass is None and (only := class_of(implementation.distances, fixture, refused=True)):
+        detail = f"its error fits class {only} alone, in which {fixture['refused_classes'][only]}"
+        return facts | {"verdict": UNJUDGEABLE, "reasons": [*reasons, {"code": "class_refused", "detail": detail}]}
     if klass is None:
         return facts | {"verdict": "incorrect", "reasons": reasons + _excesses(implementation, fixture)}
     return facts | {"verdict": "correct", "precision_class": klass, "reasons": reasons}
 
 
+def unjudgeable(fixture: dict[str, Any]) -> dict[str, Any]:
+    """Return the verdict on any solution of a problem whose fixture is refused, with the proof in it."""
+    found = fixture.get("degenerate", {})
+    detail = "; ".join(part for part in (fixture["refused"], found.get("proof", "")) if part)
+    reasons = [{"code": "degenerate", "detail": detail}]
+    return {"verdict": UNJUDGEABLE, "reasons": reasons, "precision_class": None, "rel_l2": None, "distances": {}}
+
+
 def _excesses(implementation: Implementation, fixture: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a reason for each deciding trial kind: the guard that exceeds the loosest class's limit most."""
-    loosest = CLASSES[fixture["dtype"]][-1]
     found = []
     for kind, values in implementation.distances.items():
         if kind not in fixture["trials"]:
             continue
-        limits = fixture["trials"][kind]["limits"][loosest]
+        every = fixture["trials"][kind]["limits"]
+        limited = [klass for klass in CLASSES[fixture["dtype"]] if every.get(klass)]
+        if not limited:
+            continue
+        loosest = limited[-1]
+        limits = every[loosest]
         worst = {name: max(v.get(name, 0.0) for v in values) for name in limits}
-        name = max(worst, key=lambda n: worst[n] / limits[n])
+        name = named(worst, limits)
         if worst[name] > limits[name] or math.isnan(worst[name]):
             detail = f"{worst[name]:.3g} over the limit {limits[name]:.3g} of class {loosest}"
             numbers = {"value": worst[name], "limit": limits[name], "class": loosest}
@@ -102,6 +120,7 @@ def result(
         "floor_ms": None,
         "floor_fraction": None,
         "own_kernel_share": None,
+        "findings": implementation.findings,
         "labels": sorted({*provenance.labels(implementation.source), *_observed(implementation, judged["verdict"])}),
         "trust": trust,
         "separation": _separation(trust, uid),

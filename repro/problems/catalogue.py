@@ -17,6 +17,9 @@ from repro.inputs.stress import SPIKE_FACTOR, Stress
 from repro.problems import constants
 
 SIZES = ("full", "smoke")
+# The suite of a fetched source: its problems are not shipped, and all that is known of them is derived.
+KERNELBENCH = "kernelbench"
+LEVELS = (1, 2, 3)
 ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 # The share of the counted arithmetic that the best known algorithm needs: one level of Strassen is 7/8 and two are
 # 0.77; a convolution by Winograd's F(4x4, 3x3) is a quarter.
@@ -39,7 +42,10 @@ class Work:
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem at one size and dtype."""
+    """One problem at one size and dtype.
+
+    writes_inputs, aliases_input: its own Model writes to its inputs, or returns memory of one, so that a solution may.
+    """
 
     id: str
     name: str
@@ -56,6 +62,8 @@ class Problem:
     native_signal: bool = True
     perturbed_init: dict[int, Any] = field(default_factory=dict)
     work: Work | None = None
+    writes_inputs: bool = False
+    aliases_input: bool = False
 
     @property
     def key(self) -> str:
@@ -178,18 +186,46 @@ def load_file(path: Path, *, dtype: str = "float32", size: str = "full") -> Prob
     return Problem(id=path.stem, name=path.stem, path=path.resolve(), dtype=dtype, size=size)
 
 
+def fetched() -> dict[str, Path]:
+    """The problems of KernelBench's levels 1 to 3 below `sources/`: id -> file, by level and number. Empty where it has
+    not been fetched. Those of level 4 load a pretrained model when they are imported, which a download would need."""
+    found: dict[str, Path] = {}
+    for level in LEVELS:
+        folder = config.sources_dir() / KERNELBENCH / "KernelBench" / f"level{level}"
+        numbered = [(int(m[1]), file) for file in folder.glob("*.py") if (m := re.match(r"(\d+)_", file.name))]
+        found |= {f"L{level}_{number:02d}": file for number, file in sorted(numbered)}
+    return found
+
+
+def load_fetched(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Problem:
+    """A problem of the fetched KernelBench by id. Raises UsageError for an unknown id."""
+    found = fetched()
+    if problem_id not in found:
+        why = f"there are {len(found)}, from {min(found)} to {max(found)}" if found else "it has not been fetched"
+        raise UsageError(f"no problem {problem_id!r} in {KERNELBENCH}", why, f"Run `repro fetch {KERNELBENCH}`.")
+    loaded = load_file(found[problem_id], dtype=dtype, size=size)
+    return replace(loaded, id=problem_id, name=loaded.name.partition("_")[2].strip("_"))
+
+
 def resolve(spec: str, *, size: str, dtype: str = "float32") -> Problem:
-    """`--problem`: an id of ours or the path of a KernelBench file."""
+    """`--problem`: an id of ours, of the fetched KernelBench, or the path of a KernelBench file."""
     if spec.endswith(".py") or "/" in spec:
         return load_file(Path(spec), dtype=dtype, size=size)
+    if spec not in ids() and spec in fetched():
+        return load_fetched(spec, dtype=dtype, size=size)
     return load(spec, size=size, dtype=dtype)
 
 
 def suite(name: str, *, size: str, only: list[str] | None = None) -> list[Problem]:
     """The problems of a suite; `only` narrows them (ids). Raises UsageError for a name that is not in it."""
     entry = _catalogue()["suite"].get(name)
+    if name == KERNELBENCH:
+        chosen = only or list(fetched())
+        if not chosen:
+            raise UsageError(f"{name} has not been fetched", "", f"Run `repro fetch {name}`, or with `--from DIR`.")
+        return [load_fetched(i, size=size) for i in chosen]
     if entry is None:
-        raise UsageError(f"no suite {name!r}", f"there are {', '.join(suites())}")
+        raise UsageError(f"no suite {name!r}", f"there are {', '.join([*suites(), KERNELBENCH])}")
     chosen = [i for i in entry["problems"] if not only or i in only]
     foreign = [i for i in only or [] if i not in entry["problems"]]
     if foreign:
@@ -204,8 +240,16 @@ def id_in(name: str) -> str | None:
     match = re.match(r"L(\d)_0*(\d+)(?!\d)", name)
     if match:
         level, number = match.groups()
-        return next((i for i in ids() if i.startswith(f"L{level}_") and int(i[3:]) == int(number)), None)
+        known = (i for i in ids() if i.startswith(f"L{level}_") and int(i[3:]) == int(number))
+        return next(known, None)
     return None
+
+
+def fetched_in(name: str) -> str | None:
+    """The id of the fetched KernelBench's problem at the beginning of a file or folder name, or None."""
+    match = re.match(r"L(\d)_0*(\d+)(?!\d)", name)
+    known = f"L{match[1]}_{int(match[2]):02d}" if match else ""
+    return known if known in fetched() else None
 
 
 def as_known(problem: Problem, problem_id: str) -> Problem:

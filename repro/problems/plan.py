@@ -18,7 +18,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from repro.errors import JudgeError
-from repro.inputs.recipes import Recipe, spike
+from repro.inputs import stress as stresses
+from repro.inputs.recipes import Recipe, spike, touched
 from repro.inputs.stress import Stress
 from repro.problems.catalogue import Problem
 
@@ -102,6 +103,29 @@ class Served(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+# An input with this share of exact zeros has them on purpose; one of at most FEW_VALUES values is a code.
+ZERO_SHARE, FEW_VALUES = 0.05, 16
+
+
+def structure(value: torch.Tensor) -> str:
+    """Return what a problem may require of a computed input, and a change of single elements would break.
+
+    `few values`, `distributions` (rows that are not negative and sum to 1), `zeros` (a pattern of them, as of a
+    triangular matrix), `symmetric`, or the empty string.
+    """
+    head = value.reshape(-1)[: 1 << 16]
+    if len(torch.unique(head)) <= min(FEW_VALUES, max(1, head.numel() // 4)):
+        return "few values"
+    if value.dim() and value.shape[-1] > 1 and bool((value >= 0).all()):
+        rows = value.sum(-1)
+        if bool(((rows - 1).abs() < 1e-3).all()):
+            return "distributions"
+    if int((value == 0).sum()) > ZERO_SHARE * value.numel():
+        return "zeros"
+    square = value.dim() >= 2 and value.shape[-1] == value.shape[-2]
+    return "symmetric" if square and torch.equal(value, value.mT) else ""
+
+
 @dataclass(frozen=True)
 class Plan:
     """The inputs of a problem as recipes, or None for an input that only `get_inputs()` can make.
@@ -135,10 +159,13 @@ class Plan:
 
     def recipe(self, i: int, stress: Stress | None) -> Recipe | None:
         """Return the recipe of input i, stressed if `stress` is given; None without a recipe."""
-        recipe = self.recipes[i]
+        recipe, stress = self.recipes[i], stresses.of_input(stress, i, self.problem.stress)
         if recipe is None or stress is None:
             return recipe
-        return recipe.stressed(stress, self.problem.spike_of(i), self.problem.stress_run)
+        factor, run = self.problem.spike_of(i), self.problem.stress_run
+        if stresses.parts(stress)[0] == "edit" and (base := stresses.base(self.problem.stress)) is not None:
+            recipe = recipe.stressed(base, factor, run)
+        return recipe.stressed(stress, factor, run)
 
     def make(self, seed: int, device: torch.device, *, stress: Stress | None = None) -> list[Any]:
         """Return all inputs, newly allocated."""
@@ -170,23 +197,47 @@ class Plan:
         return recipe.fill(torch.empty(shape, dtype=recipe.dtype, device=device), seed, start)
 
     def _cast(self, value: Any, stress: Stress | None, seed: int, i: int) -> Any:
-        """Return an input without a recipe, stressed, in the problem's dtype.
+        """Return an input without a recipe, stressed, in the problem's dtype."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        stress = stresses.of_input(stress, i, self.problem.stress)
+        if not value.is_floating_point():
+            return value.contiguous()
+        if stress is not None and value.numel():
+            value = self._stressed(value, stress, seed, i)
+        return value.to(torch_dtype(self.problem.dtype)).contiguous()
 
-        Spikes are in units of its own deviation, rounded to four digits, because devices sum in different orders.
+    def _stressed(self, value: torch.Tensor, stress: Stress, seed: int, i: int) -> torch.Tensor:
+        """Return an input that `get_inputs()` computes, stressed so that what a problem requires of it still holds.
+
+        Zeros stay zeros, symmetric matrices stay symmetric, distributions stay distributions, and inputs of few values,
+        as signs and classes, stay as they are. Spikes and edits are in units of the input's own deviation, rounded to
+        four digits, because devices sum in different orders.
         """
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            if stress == "negative":
-                value = -value
-            elif stress == "spike":
-                deviation = float(f"{float(value.double().std(correction=0)):.4g}") if value.numel() else 0.0
-                height = self.problem.spike_of(i) * deviation
-                if height > 0 and math.isfinite(height):
-                    value = value.clone(memory_format=torch.contiguous_format)
-                    spike(value, height, seed, i, value.numel())
-            elif stress is not None:
-                value = (value - 0.5) * (math.sqrt(12) * float(stress))
-            return value.to(torch_dtype(self.problem.dtype)).contiguous()
-        return value.contiguous() if isinstance(value, torch.Tensor) else value
+        word, number = stresses.parts(stress)
+        if stress == "negative" or word == "times":
+            return -value if word == "negative" else value * number
+        kept = structure(value)
+        if word == "edit" and (base := stresses.base(self.problem.stress)) is not None:
+            value = self._stressed(value, base, seed, i)
+        if word in ("spike", "edit", "special"):
+            if kept and word != "special":
+                return value
+            deviation = float(f"{float(value.double().std(correction=0)):.4g}")
+            height = math.nan if word == "special" else (number or self.problem.spike_of(i)) * deviation
+            if height == 0 or math.isinf(height):
+                return value
+            value = value.clone(memory_format=torch.contiguous_format)
+            if word == "spike":
+                return spike(value, height, seed, i, value.numel())
+            places = touched(seed, i, value.numel(), 1 if word == "special" else stresses.TOUCHED)
+            for turn, place in enumerate(places):
+                value.view(-1)[place] = height * (-1) ** turn
+            return value
+        if kept in ("few values", "distributions"):
+            return value
+        moved = (value - 0.5) * (math.sqrt(12) * float(stress))
+        return moved.masked_fill(value == 0, 0.0) if kept == "zeros" else moved
 
     def chunk(self, rows: slice | None, seed: int, device: torch.device, stress: Stress | None) -> list[Any]:
         """Return all inputs, the batched ones narrowed to `rows`. Without `rows`, the whole."""

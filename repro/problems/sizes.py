@@ -301,6 +301,16 @@ def needed_bytes(problem: Problem, sizes: Sizes, device: str) -> tuple[int, int]
     return BASE_BYTES + kept + REFERENCE_BYTES * sizes.weights, BASE_BYTES + max(fixture, judging)
 
 
+def listed(problem: Problem, device: str) -> tuple[str, str, str]:
+    """Return traffic in GB, arithmetic in GFLOP and memory of judging in GB of one problem, as text.
+
+    Raises JudgeError where its Model does not run on the meta device.
+    """
+    found = measure(problem)
+    host, gpu = needed_bytes(problem, found, device)
+    return f"{found.bytes / 1e9:.3g}", f"{found.flop / 1e9:.3g}", f"{(gpu or host) / 1e9:.3g}"
+
+
 def free_bytes() -> int:
     """Memory that this process may still take: what the host has available, or what its control group leaves."""
     fields = dict(line.split(":") for line in MEMINFO.read_text().splitlines())

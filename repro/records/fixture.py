@@ -23,6 +23,7 @@ class TrialLimits(Record):
         description="Built-in cheat -> its distances, and whether the published comparison passes it.",
     )
     sensitivity: Number | None = Field(None, description="Relative L2 distance of the output for other inputs.")
+    finite: bool | None = Field(None, description="Whether every element of the fp64 output is finite.")
     zero_share: Number | None = Field(None, description="Share of elements that are exactly 0.")
     draws: int | None = Field(None, description="Draws of inputs that the limits come from.")
     honest: dict[str, Limits] = Field(default_factory=dict, description="Precision class -> worst honest distances.")
@@ -59,6 +60,15 @@ class FixtureRecord(Observed):
     worst_honest_score: Number | None = Field(None, description="The worst honest distance over its limit.")
     margin: Number = Field(description="Best cheat's score over the worst honest kernel's.")
     margins: dict[str, Number] = Field(default_factory=dict, description="The same by precision class.")
+    refused_classes: dict[str, str] = Field(
+        default_factory=dict, description="Precision class -> why it is not admitted."
+    )
+    degenerate: dict[str, Any] = Field(
+        default_factory=dict, description="Of a refused fixture: its kind, and the proof in words and numbers."
+    )
+    influence: list[Number | None] = Field(
+        default_factory=list, description="For every input: relative change of the output when that input is another."
+    )
     refused: str = Field(description="Why the fixture judges nothing, or empty.")
     reference_timing: dict[str, Any] = Field(
         default_factory=dict, description="A few eager calls, ms, for orientation."

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from repro.records.base import Number, Pair, Record, Text
 
-VerdictWord = Literal["correct", "incorrect", "rejected", "error", "timeout", "inconclusive"]
+VerdictWord = Literal["correct", "incorrect", "rejected", "error", "timeout", "inconclusive", "unjudgeable"]
 SpeedWord = Literal["FAST", "SLOW", "SAME", "AMBIGUOUS", "UNCONFIRMED"]
 PrecisionClass = Literal["fp32", "tf32", "bf16"]
 
@@ -67,6 +67,8 @@ class Distances(Record):
     max: Number = Field(description="Largest distance of one element, over the root mean square of the reference.")
     row: Number = Field(description="Relative L2 distance of the worst row.")
     zero: Number | None = Field(None, description="Distance where the reference is exactly 0.")
+    bias: Number | None = Field(None, description="Largest mean error of elements of one sign and magnitude.")
+    edit: Number | None = Field(None, description="Part of a change of few inputs that the output does not follow.")
 
 
 class Neighbour(Record):
@@ -95,12 +97,28 @@ class KernelShares(Record):
     inconsistent: list[str] = Field(description="Where source and profile contradict each other.")
 
 
+class KernelBenchVerdict(Record):
+    """What KernelBench's own protocol says of a solution. The solution's process reports it; it decides nothing."""
+
+    correct: bool | None = Field(None, description="Whether every trial passed; null if the protocol did not run.")
+    passed: int | None = Field(None, description="Trials that passed.")
+    trials: int = Field(description="Trials, each with another draw of inputs.")
+    tolerance: float = Field(description="Of `allclose`, absolute and relative.")
+    ms: float | None = Field(None, description="Mean time of the solution, ms.")
+    eager_ms: float | None = Field(None, description="Mean time of the problem's Model, ms.")
+    speedup: float | None = Field(None, description="`eager_ms` over `ms`.")
+    measurement: bool = Field(False, description="Whether the times are measurements.")
+    why: str = Field("", description="Why a trial failed, or why there is no verdict.")
+
+
 class Verdict(Record):
     """One solution: an entry of `results` of `evaluate --json` and of a row's `result`."""
 
     problem: str = Field(description="the problem's id; `@bf16` for the artifact study")
     solution: str = Field(description="the solution's file name")
-    verdict: VerdictWord = Field(description="`correct` `incorrect` `rejected` `error` `timeout` `inconclusive`")
+    verdict: VerdictWord = Field(
+        description="`correct` `incorrect` `rejected` `error` `timeout` `inconclusive` `unjudgeable`"
+    )
     reasons: list[Reason] = Field(
         description="list of `{code, detail, trial}`; codes: [judging.md](judging.md#reason-codes)"
     )
@@ -141,6 +159,12 @@ class Verdict(Record):
     )
     own_kernel_share_reason: str | None = Field(None, description="why it is not known")
     kernel_shares: KernelShares | None = Field(None, description="share of GPU time by kind of kernel")
+    findings: list[Reason] = Field(
+        default_factory=list, description="what was found and does not decide: `nonfinite`, a NaN that the output hides"
+    )
+    kernelbench: KernelBenchVerdict | None = Field(
+        None, description="what KernelBench's own protocol says, with `--parity kernelbench`; decides nothing"
+    )
     labels: list[str] = Field(
         default_factory=list, description="what the source uses: `triton`, `cuda_graph`, `torch_fallback`, …"
     )

@@ -28,6 +28,7 @@ VERDICTS = {
     "error": "error",
     "timeout": "timed out",
     "inconclusive": "inconclusive",
+    "unjudgeable": "unjudgeable",
     "not measured": "not measured",
 }
 _UNTRIED = {"NOT-COMPARABLE": "not comparable", "BLOCKED": "blocked"}
@@ -44,6 +45,12 @@ CASES = {
     "perturbed": "with perturbed weights",
     "perturbed_stress": "on signed inputs with perturbed weights",
     "perturbed_spiked": "on spiked inputs with perturbed weights",
+    "tiny": "on inputs of a ten-thousandth of the published size",
+    "large": "on inputs many times the published size",
+    "mixed": "on inputs of which some are many times the published size and others as much smaller",
+    "curved": "on inputs that reach the curves of its functions",
+    "edited": "on inputs that differ from the last ones in a few elements",
+    "nonfinite": "on inputs with one NaN",
     "neighbour": "at a neighbouring shape",
     "warmup": "before the first comparison",
     "import": "while the file was imported",
@@ -55,6 +62,8 @@ DISTANCES = {
     "max": "largest error of one element",
     "row": "error of the worst row",
     "zero": "error where the result is exactly 0",
+    "bias": "mean error of elements of one sign and magnitude",
+    "edit": "part of a change of the inputs that the output does not follow",
 }
 
 
@@ -84,6 +93,12 @@ REASONS: dict[str, Reason] = {
     "max": _distance("max", "Look for single elements that are wrong: edges, masks, overflow."),
     "row": _distance("row", "Look for rows that are wrong: the last block, masks, reductions."),
     "zero_region": _distance("zero", "Leave exact zeros (ReLU, padding, masks) at zero."),
+    "bias": _distance("bias", "Rounding averages out there: look for an approximation of a function."),
+    "stale": _distance("edit", "Compute every call from its own inputs: nothing may be kept from the last call."),
+    "nonfinite": Reason(
+        "wrong: NaN in the inputs does not reach the output as in the reference{where} ({detail})",
+        "Let NaN through: maxima and comparisons drop it.",
+    ),
     "not_finite": Reason(
         "wrong: NaN or infinity where the reference is finite, or elements that were never written{where}",
         "Write every element; look for overflow and division by zero.",
@@ -97,6 +112,12 @@ REASONS: dict[str, Reason] = {
         "The output must not depend on the addresses of the inputs or on how often the kernel ran.",
     ),
     "trials_missing": Reason("inconclusive: not every input case was run ({detail})", "Repeat with --resume."),
+    "degenerate": Reason(
+        "unjudgeable: the problem cannot tell a cheat from the truth ({detail})", "Judge on another problem."
+    ),
+    "class_refused": Reason(
+        "unjudgeable: the problem tells nothing at this precision ({detail})", "Compute more precisely."
+    ),
     # shape and memory of the output
     "wrong_structure": Reason("wrong: the number or nesting of outputs differs{where}: {detail}", _OUTPUT),
     "wrong_type": Reason("wrong: the output is no plain tensor{where}: {detail}", _OUTPUT),

@@ -6,14 +6,14 @@ import math
 from typing import Any
 
 from repro.records import wording
-from repro.report import elements
+from repro.report import elements, parity
 from repro.report.elements import Element
 from repro.report.sources import Judged, Source, judged
 
 COLUMNS = (("problem", "text"), ("solution", "text"), ("bundle", "text"), ("verdict", "verdict"), ("class", "text"),
            ("rel L2", "scientific"), ("max", "scientific"), ("row", "scientific"), ("trials", "integer"),
-           ("margin", "quantity"), ("allclose 1e-2", "text"), ("allclose 1e-4", "text"), ("labels", "text"),
-           ("why", "text"))  # fmt: skip
+           ("margin", "quantity"), ("allclose 1e-2", "text"), ("allclose 1e-4", "text"), ("KernelBench", "text"),
+           ("labels", "text"), ("why", "text"))  # fmt: skip
 
 
 def section(sources: list[Source]) -> Element:
@@ -38,7 +38,7 @@ def _line(each: Judged) -> list[Any]:
     return [each.problem, each.variant, each.source.letter, wording.word(told), entry["precision_class"],
             *(_worst(entry, name) for name in ("rel_l2", "max", "row")), sum(map(len, entry["distances"].values())),
             each.result.get("margin"), *(_yes(legacy.get(f"allclose_{at}")) for at in ("1e-2", "1e-4")),
-            ", ".join(entry.get("labels", [])), why]  # fmt: skip
+            parity.kernelbench(entry), ", ".join(entry.get("labels", [])), why]  # fmt: skip
 
 
 def _worst(entry: dict[str, Any], name: str) -> float | None:

@@ -165,6 +165,8 @@ def _options(verb: str, given: dict[str, Any]) -> list[str]:
     modes = told.get("modes", told.get("baselines", []))
     words += ["--no-compile"] if modes == ["eager"] and usual["modes"] != ["eager"] else []
     words += ["--quick"] * bool(given.get("quick")) + ["--parity"] * bool(told.get("parity"))
+    words += ["--parity", "kernelbench"] * bool(told.get("kernelbench"))
+    words += ["--strict-nonfinite"] * bool(told.get("strict_nonfinite"))
     for flag, name in (("--timeout-s", "timeout_s"), ("--budget-s", "timing_budget_s"),
                        ("--compile-timeout-s", "compile_timeout_s")):  # fmt: skip
         if name in told and told[name] != usual[name]:

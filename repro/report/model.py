@@ -137,6 +137,7 @@ def _solution(row: dict[str, Any], verdict: dict[str, Any]) -> dict[str, Any]:
         "timing_status": row["result"]["timing"]["status"],
         "no_measurement": row["result"].get("no_measurement", ""),
         "legacy": verdict["legacy"],
+        **({"kernelbench": verdict["kernelbench"]} if verdict.get("kernelbench") else {}),
         **({"sizes": row["result"]["sizes"]["stamp"]} if "sizes" in row["result"] else {}),
     }
 

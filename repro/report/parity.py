@@ -1,4 +1,8 @@
-"""The section on the published protocol: its times beside ours, where `--parity` took them."""
+"""Other protocols beside the judge's.
+
+The published one's times have a section of the report (`benchmark --parity`). KernelBench's verdicts and fast_p stand
+beside the judge's (`evaluate --parity kernelbench`).
+"""
 
 from __future__ import annotations
 
@@ -42,3 +46,55 @@ def section(sources: list[Source]) -> Element:
     ]  # fmt: skip
     text = [TEXT] if rows else [UNMEASURED] if unmeasured else []
     return elements.section("parity", "By the published protocol", text=text, tables=tables)
+
+
+# Thresholds of fast_p: the share of all solutions that are correct and more than p times as fast as eager.
+FAST = (0, 1, 2)
+
+
+def kernelbench(entry: dict[str, Any]) -> str | None:
+    """What KernelBench's protocol says of one solution, as `correct 1.20x`; None where it was not asked for."""
+    found = entry.get("kernelbench")
+    if not found:
+        return None
+    if found["correct"] is None:
+        return "not run"
+    speedup = f" {found['speedup']:.2f}x" if found.get("measurement") and found.get("speedup") else ""
+    return ("correct" if found["correct"] else "wrong") + speedup
+
+
+def fast(entries: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """fast_p of the solutions that both protocols were asked for: {"kernelbench", "judge"} -> p -> share; {} for none.
+
+    Above 0 only where times are measurements. A speedup that the judge's clock cannot confirm counts as 1.
+    """
+    both = [(entry["kernelbench"], entry) for entry in entries if entry.get("kernelbench")]
+    if not both:
+        return {}
+    judged = {
+        "kernelbench": [(bool(k["correct"]), k.get("speedup")) for k, _ in both],
+        "judge": [(e["verdict"] == "correct", _confirmed(e["speedup"].get("eager"))) for _, e in both],
+    }
+    ps = [p for p in FAST if p == 0 or all(k["measurement"] for k, _ in both)]
+    return {by: {str(p): _share(found, p) for p in ps} for by, found in judged.items()}
+
+
+def _confirmed(speedup: dict[str, Any] | None) -> float | None:
+    return None if speedup is None else 1.0 if speedup.get("word") == "UNCONFIRMED" else speedup["ratio"]
+
+
+def _share(judged: list[tuple[bool, float | None]], p: float) -> float:
+    fast = sum(correct and (p == 0 or (speedup or 0) > p) for correct, speedup in judged)
+    return fast / len(judged)
+
+
+def sentence(entries: list[dict[str, Any]]) -> str:
+    """One line on both protocols: fast_p, and where their verdicts differ."""
+    found = fast(entries)
+    both = [entry for entry in entries if entry.get("kernelbench")]
+    shares = "; ".join(
+        f"{name}: " + ", ".join(f"fast_{p} {share:.2f}" for p, share in found[by].items())
+        for by, name in (("kernelbench", "by KernelBench's protocol"), ("judge", "by the judge"))
+    )
+    differ = sum(bool(entry["kernelbench"]["correct"]) != (entry["verdict"] == "correct") for entry in both)
+    return f"{shares}; verdicts differ on {differ} of {len(both)}"

@@ -160,14 +160,19 @@ def _arm(arm: Facts, screen: Screen, *, timed: bool) -> None:
     columns = [Column("problem", whole=True), *([Column("solution", least=12)] if solutions else []),
                Column("verdict", whole=True)]  # fmt: skip
     rows = []
+    beside = any("kernelbench" in entry for entry in entries)
     for entry in entries:
         lead = [_repeat(entry), *([entry["solution"]] if solutions else []), _word(entry)]
+        lead += [parity.kernelbench(entry)] * beside
         rows.append([*lead, *(_times(entry) if timed and not arm["control"] else []), *_distance(entry)])
+    columns += [Column("KernelBench", 1, whole=True)] * beside
     columns += TIMES if timed and not arm["control"] else []
     screen.table([*columns, *DISTANCE], rows, title)
     for entry in entries:
         _why(" ".join(filter(None, (_repeat(entry), entry["solution"] if solutions else ""))), entry, screen)
     _legend(rows, screen)
+    if beside:
+        screen.line(parity.sentence(entries))
     if timed and any(entry.get("timing_status") == "not_converged" for entry in entries):
         screen.line("* the 95 % interval of a median was still wider than ±0.5 % when the time budget ended.", "dim")
 
@@ -226,7 +231,13 @@ def _short(ratio: float) -> str:
 
 def _word(entry: Facts) -> Text:
     word = wording.word(wording.Told.of(entry))
-    tone = GOOD if word == "correct" else OPEN if word in (wording.NOT_JUDGED, "not measured", "inconclusive") else BAD
+    tone = (
+        GOOD
+        if word == "correct"
+        else OPEN
+        if word in (wording.NOT_JUDGED, "not measured", "inconclusive", "unjudgeable")
+        else BAD
+    )
     return Text(f"{SIGNS[tone]} {word}", tone)
 
 

@@ -64,6 +64,14 @@ def run(
     return measure(chosen(only, size), size, results, engine, progress, resume=resume)
 
 
+def audit(
+    suite: str, only: list[str], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool
+) -> tuple[Bundle, list[dict[str, Any]]]:
+    """Run `repro audit`: measure what every problem of a suite can tell. Fixtures that exist are measured again."""
+    wanted = catalogue.suite(suite, size=size, only=only)
+    return measure(wanted, size, results, engine, progress, resume=resume, suite=suite)
+
+
 def _row(name: str, problem: Problem, device: str, withheld: str) -> Row:
     """Return the row that measures a fixture."""
     shipped = catalogue.is_shipped(problem)
@@ -84,11 +92,12 @@ def measure(
     *,
     resume: bool,
     withheld: Callable[[Problem], str] = lambda _: "",
+    suite: str = "",
 ) -> tuple[Bundle, list[dict[str, Any]]]:
     """Measure fixtures in one process (trusted work) and write them below `results`. withheld: as for `ensure`."""
     files = {store.path(results, problem, engine.device): problem for problem in wanted}
     rows = [_row(file.stem, problem, engine.device, withheld(problem)) for file, problem in files.items()]
-    parameters = {"size": size, "device": engine.device}
+    parameters = {"size": size, "device": engine.device} | ({"suite": suite} if suite else {})
     bundle = open_bundle(results, "fixtures", rows, parameters, progress, resume=resume)
     measured = execute(rows, engine, bundle, progress, summary, together=max(1, len(rows)))
     by_name = {row["row"]: row for row in measured}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from repro.records import row as record
 from repro.records.job import Job
 from repro.records.verdict import Reason, Verdict
 from repro.runs import fixtures
-from repro.runs.loop import execute, open_bundle
+from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
 
@@ -29,8 +30,8 @@ SCHEMA_VERSION = 1
 # A quick look: seconds of timing a problem, most blocks, these baselines alone, and beside the times
 # no A/A control, no hot times and no profile, which decide no verdict.
 QUICK_BUDGET_S, QUICK_BLOCKS, QUICK_MODES = 1.5, 48, ("eager", "compile")
-# Room for the published protocol: four variants of at most 90 s.
-PARITY_S = 360.0
+# Room for the published protocol, four variants of at most 90 s, and for KernelBench's, by solution.
+PARITY_S, KERNELBENCH_S = 360.0, 180.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class JudgeOptions:
     """What the command line says about judging. timeout_s bounds each request to a solution.
 
     quick: a shorter timing against fewer baselines, the same verdicts. parity: also times by the published protocol.
-    profiled: also where the time of the GPU goes, by the profiler.
+    profiled: also where the time of the GPU goes, by the profiler. kernelbench: also what KernelBench's protocol says.
     """
 
     timing: bool = True
@@ -50,6 +51,8 @@ class JudgeOptions:
     quick: bool = False
     parity: bool = False
     profiled: bool = True
+    strict_nonfinite: bool = False
+    kernelbench: bool = False
 
     def for_job(self, device: str) -> dict[str, Any]:
         """The judge's options on this device: torch.compile is a baseline on a GPU only, and not of a quick look."""
@@ -71,12 +74,14 @@ class JudgeOptions:
             "timing_budget_s": min(2.0, budget) if self.trust == "dev" else budget,
             "max_blocks": blocks,
             "parity": self.parity,
+            "kernelbench": self.kernelbench,
+            "strict_nonfinite": self.strict_nonfinite,
             "passes": passes,
         }
 
     def job_timeout_s(self, solutions: int) -> float:
         """When the engine kills a whole job: every request may take its full time once, with room for baselines."""
-        parity_s = PARITY_S if self.parity else 0.0
+        parity_s = PARITY_S * self.parity + KERNELBENCH_S * solutions * self.kernelbench
         return 600.0 + 6 * self.timeout_s * solutions + self.timing_budget_s + parity_s
 
 
@@ -214,7 +219,7 @@ def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
         if not files:
             raise UsageError(f"no solution in {path}", "a folder must hold ID_Name.py files")
         for file in files:
-            guess = catalogue.id_in(file.name)
+            guess = catalogue.id_in(file.name) or catalogue.fetched_in(file.name)
             if path.is_dir():
                 if guess is not None and (not only or guess in only):
                     found.append((file, guess))
@@ -261,6 +266,43 @@ def results_of(rows: Iterable[record.Row]) -> list[Verdict]:
             reasons = [Reason(code=row.status, detail=row.error)]
             flat.append(Verdict(problem=row.problem, solution=row.file or row.row, verdict="error", reasons=reasons))
     return flat
+
+
+def identity(problem: Problem) -> Submission:
+    """The problem's own Model as a solution: its text, with the class under the name ModelNew."""
+    text = re.sub(rb"\bModel\b", b"ModelNew", problem.path.read_bytes())
+    return Submission("identity", text, ENTRIES[0])
+
+
+def identities(
+    suite: str,
+    only: list[str],
+    size: str,
+    results: Path,
+    engine: Engine,
+    options: JudgeOptions,
+    progress: Progress,
+    *,
+    resume: bool,
+) -> tuple[Bundle, list[Verdict]]:
+    """Judges every problem of a suite by its own Model: each must be correct, unjudgeable, or named with its reason.
+
+    Problems follow each other in one process tree, which imports torch once.
+    """
+    rows = []
+    for problem in catalogue.suite(suite, size=size, only=only):
+        row, own = f"{problem.key}/identity", identity(problem)
+        columns = {"problem": problem.key, "file": "identity"}
+
+        def build(problem: Problem = problem, own: Submission = own, row: str = row) -> Job:
+            return job(row, problem, [own], results, engine, options)
+
+        rows.append(row_for(row, build, columns))
+    parameters = {"suite": suite, "size": size, "device": engine.device, "options": options.for_job(engine.device)}
+    bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
+    judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
+    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
+    return bundle, results_of(map(migrate.row, judged))
 
 
 def evaluate(

@@ -1,15 +1,18 @@
 """`repro evaluate --self-test`: tests of the judge by two suites of solutions under tests/, one file each.
 
-Adversarial solutions must never be accepted, honest ones never rejected. Each file's header states the expected result:
+Adversarial solutions must never be accepted, honest ones never rejected. Each file's header states the expected result.
+The name of an adversarial one begins with the id of its exploit:
 
     #: problem = "L1_36"                     a shipped problem; `L1_36@bf16` for one of the artifacts
-    #: size = "smoke"                        or full, on a GPU; the CPU always runs smoke. A case about time needs full:
+    #: size = "full"                         on a GPU; smoke by default and on the CPU. A case about time needs full:
                                             the host dominates calls of 10 us, and `at_least` then confirms no speedup
-    #: device = ["cpu", "cuda"]              devices on which the case exists
-    #: timing = true                         whether it is timed; or the devices on which it is: ["cuda"]
-    #: expect = { verdict = ["incorrect"], reasons = ["rel_l2"] }       any of these; no reasons: any reason
+    #: device = ["cuda"]                     devices on which the case exists; cpu and cuda by default
+    #: timing = true                         whether it is timed, false by default; or the devices on which: ["cuda"]
+    #: expect = { verdict = ["rejected"], reasons = ["banned"] }        any of these; no reasons: any reason.
+                                            `distance`: values that are wrong, by any measure. Default: `incorrect`
+                                            for a `distance`
     #: labels = ["triton"]                   labels that it must have
-    #: unbought = true, max_speedup = 1.3    if it may be `correct`: the limit of the speedup over eager that the judge
+    #: max_speedup = 1.3                     if it may be `correct`: the limit of the speedup over eager that the judge
                                             confirms (`at_least`)
     #: precision_class = ["bf16"]            if it is `correct`: the classes that it may have
     #: class = "fp32"                        honest: the class, or classes, expected
@@ -22,6 +25,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +84,8 @@ NEEDS = {"cuda": "a GPU", "cpu": "--device cpu", "docker": "the docker engine", 
 NO_TIME, RIGHT = "no time bought", "right output, not timed"
 # Why a bundle keeps the hash of a case and not its text.
 SHIPPED = "a case of the self-test, which ships with repro"
+# A reason of a header that stands for these codes: values that are wrong.
+DISTANCE, DISTANCES = "distance", {"rel_l2", "max", "row", "zero_region", "bias", "stale", "not_finite"}
 # A case with one of these expected reasons disturbs others, so it is timed alone.
 DISTURBING = {"background_work", "baseline_disturbed"}
 
@@ -96,6 +102,23 @@ class Case:
     def id(self) -> str:
         return f"{self.suite}/{self.file.stem}"
 
+    @property
+    def exploit(self) -> str:
+        """Return the id of the exploit that begins the file's name, as A9 for A09; "" where there is none."""
+        found = re.match(r"([ABC])0*(\d+)_", self.file.stem)
+        return f"{found[1]}{found[2]}" if found else ""
+
+    @property
+    def expect(self) -> dict[str, Any]:
+        """Return what is expected of a cheat: {"verdict", "reasons"}."""
+        stated: dict[str, Any] = self.meta.get("expect", {"reasons": [DISTANCE]})
+        return {"verdict": ["incorrect"], "reasons": []} | stated
+
+    def reasons(self) -> set[str]:
+        """Return the codes of the reasons that are expected."""
+        named = set(self.expect["reasons"])
+        return (named - {DISTANCE}) | DISTANCES if DISTANCE in named else named
+
     def timed(self, engine: Engine) -> bool:
         """Return whether the case is timed here."""
         timing = self.meta.get("timing", False)
@@ -107,8 +130,8 @@ class Case:
         These are attacks on processes (catalogue C), cases with a time limit of their own, and timed cases that disturb
         others.
         """
-        disturbing = DISTURBING & set(self.meta.get("expect", {}).get("reasons", []))
-        apart = "timeout_s" in self.meta or str(self.meta.get("id", "")).startswith("C")
+        disturbing = DISTURBING & self.reasons()
+        apart = "timeout_s" in self.meta or self.exploit.startswith("C")
         return apart or (self.timed(engine) and bool(disturbing))
 
     def skipped(self, engine: Engine) -> str:
@@ -139,9 +162,8 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
                 meta = tomllib.loads("\n".join(lines))
             except tomllib.TOMLDecodeError as error:
                 raise UsageError(f"{file} has no head that can be read", str(error)) from error
-            needed = {"problem", "device"} | ({"expect"} if suite == "adversarial" else set())
-            if not needed <= set(meta):
-                raise UsageError(f"{file} does not say its {' and '.join(sorted(needed - set(meta)))}")
+            if "problem" not in meta:
+                raise UsageError(f"{file} does not say its problem")
             if not names or any(name in (str(file) if "/" in name else file.name) for name in names):
                 found.append(Case(suite, file, meta))
     if not found:
@@ -164,16 +186,16 @@ def complaints(case: Case, entry: Verdict) -> list[str]:
         elif wanted and entry.precision_class not in wanted:
             found.append(f"class {entry.precision_class} instead of {' or '.join(wanted)}")
         return found
-    expect = case.meta["expect"]
+    expect = case.expect
     if verdict not in expect["verdict"]:
         kind = "false accept" if verdict == "correct" else "another verdict"
         found.append(f"{kind}: {evaluation.line(entry)}")
-    elif verdict != "correct" and expect.get("reasons") and not set(reasons) & set(expect["reasons"]):
+    elif verdict != "correct" and expect["reasons"] and not set(reasons) & case.reasons():
         found.append(f"reason {', '.join(reasons)} instead of {', '.join(expect['reasons'])}")
     classes = case.meta.get("precision_class", [])
     if verdict == "correct" and classes and entry.precision_class not in classes:
         found.append(f"class {entry.precision_class} instead of {' or '.join(classes)}")
-    if verdict == "correct" and case.meta.get("unbought") and entry.measurement:
+    if verdict == "correct" and "max_speedup" in case.meta and entry.measurement:
         eager = entry.speedup.get("eager")
         ratio = eager.at_least if eager else None
         limit = case.meta["max_speedup"]
@@ -282,7 +304,7 @@ def _outcomes(known: dict[str, Case], row: record.Row) -> list[dict[str, Any]]:
 
 
 def _outcome(case: Case, entry: Verdict | None, row: record.Row) -> dict[str, Any]:
-    facts = {"case": case.id, "problem": case.meta["problem"], "catalogue": case.meta.get("id", "")}
+    facts = {"case": case.id, "problem": case.meta["problem"], "catalogue": case.exploit}
     if entry is None:
         told = [wording.reason(Reason(code=row.status, detail=row.error))]
         return facts | {"verdict": "not measured", "reasons": [], "outcome": "not measured", "complaints": told}

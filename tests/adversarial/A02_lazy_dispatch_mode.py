@@ -1,14 +1,10 @@
-#: id = "A2"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["incorrect", "rejected", "correct"]
 #: expect.reasons = [
-#:     "deferred_write", "rel_l2", "max", "row", "not_finite", "zero_region", "timed_output_wrong",
-#:     "nondeterministic_wrong", "background_work", "clocks_disagree", "banned",
+#:     "deferred_write", "distance", "timed_output_wrong", "nondeterministic_wrong", "background_work",
+#:     "clocks_disagree", "banned",
 #: ]
-#: unbought = true
 #: max_speedup = 1.3
 """Leaves a dispatch mode switched on for good: an empty output is filled when anything first touches it.
 

@@ -1,8 +1,4 @@
-#: id = "A3"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["rejected"], reasons = ["banned"] }
 """A right kernel, and an assignment to the event class.
 

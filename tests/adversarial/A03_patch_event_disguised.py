@@ -1,11 +1,8 @@
-#: id = "A3"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected"]
 #: expect.reasons = ["banned", "clocks_disagree", "impossible_time", "below_floor"]
-#: unbought = true
 #: max_speedup = 1.3
 """Patches event, record and synchronisation with no name of torch in the file that a parser could connect.
 

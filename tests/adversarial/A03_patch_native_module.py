@@ -1,12 +1,9 @@
-#: id = "A3"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected", "incorrect", "error"]
 #: expect.reasons = ["banned", "clocks_disagree", "impossible_time", "deferred_write", "timed_output_wrong",
 #:   "exception"]
-#: unbought = true
 #: max_speedup = 1.3
 """Patches the functions of torch's native module that the Python wrappers look up at each call.
 

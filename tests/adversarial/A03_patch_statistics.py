@@ -1,10 +1,7 @@
-#: id = "A3"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = ["banned"] }
-#: unbought = true
 #: max_speedup = 1.3
 """A right kernel, and a `median` and a `mean` that return the smallest thousandth.
 

@@ -1,11 +1,8 @@
-#: id = "A3"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = ["banned", "clocks_disagree", "impossible_time"] }
 #: labels = ["dynamic_code"]
-#: unbought = true
 #: max_speedup = 1.3
 """As A03_patch_time_module, with the patch in a string that is put together at run time.
 

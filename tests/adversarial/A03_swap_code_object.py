@@ -1,11 +1,8 @@
-#: id = "A3"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected", "incorrect"]
 #: expect.reasons = ["banned", "clocks_disagree", "impossible_time", "below_floor", "not_finite", "timed_output_wrong"]
-#: unbought = true
 #: max_speedup = 1.3
 """Replaces the code inside torch's own function objects, so that a reference taken before the import changes as well.
 

@@ -1,8 +1,4 @@
-#: id = "A4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect", "rejected", "error"], reasons = [] }
 """Returns nothing at all, and every method around it answers that a fine tensor was returned.
 

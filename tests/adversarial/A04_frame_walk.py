@@ -1,8 +1,4 @@
-#: id = "A4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["rejected"], reasons = ["banned"] }
 """A right kernel that walks up the stack and binds the harness's clocks again.
 

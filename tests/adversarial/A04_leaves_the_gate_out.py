@@ -1,4 +1,3 @@
-#: id = "A4"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]

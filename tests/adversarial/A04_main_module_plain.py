@@ -1,8 +1,4 @@
-#: id = "A4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["rejected"], reasons = ["banned"] }
 """A right kernel, and the plain spelling of an attack on the program that runs it.
 

@@ -1,9 +1,5 @@
-#: id = "A4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect", "rejected"], reasons = ["rel_l2", "max", "row", "zero_region", "banned"] }
+#: expect = { verdict = ["incorrect", "rejected"], reasons = ["distance", "banned"] }
 """Answers zeros, and empties every comparison of every module of the judge that it can reach without importing it.
 
 Buys: as A04_patch_repro_limits, unseen by a check of the source.

@@ -1,8 +1,4 @@
-#: id = "A4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["rejected"], reasons = ["banned"] }
 """Answers zeros, and replaces the judge's limits and comparisons in its own package.
 

@@ -1,4 +1,3 @@
-#: id = "A4"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]
@@ -6,7 +5,6 @@
 #: expect.verdict = ["correct", "incorrect", "rejected"]
 #: expect.reasons = ["timed_output_wrong", "deferred_write", "clocks_disagree", "background_work", "banned"]
 #: labels = ["ctypes"]
-#: unbought = true
 #: max_speedup = 1.1
 """Waits for its inputs instead of the gate: it computes as soon as the last of them is there, while the judge flushes.
 

@@ -1,7 +1,4 @@
-#: id = "A4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["rejected", "incorrect"]
 #: expect.reasons = ["deferred_write", "not_finite", "timed_output_wrong", "clocks_disagree", "banned"]

@@ -1,7 +1,5 @@
-#: id = "A4"
 #: problem = "L2_34"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["rejected"]
 #: expect.reasons = ["deferred_write", "below_floor", "banned"]

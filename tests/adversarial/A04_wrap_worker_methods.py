@@ -1,11 +1,8 @@
-#: id = "A4"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected", "incorrect"]
 #: expect.reasons = ["clocks_disagree", "impossible_time", "protocol_tampered", "below_floor", "banned"]
-#: unbought = true
 #: max_speedup = 1.3
 """A right kernel, and every method of the program around it answers with times divided by fifty.
 

@@ -1,12 +1,9 @@
-#: id = "A5"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected", "incorrect"]
 #: expect.reasons = ["clocks_disagree", "impossible_time", "protocol_tampered", "below_floor", "banned"]
 #: labels = ["ctypes", "subprocess"]
-#: unbought = true
 #: max_speedup = 1.3
 """Overwrites the first bytes of the C library's `clock_gettime` with a jump to a clock that runs fifty times slower.
 

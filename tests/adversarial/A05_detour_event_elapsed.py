@@ -1,4 +1,3 @@
-#: id = "A5"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]
@@ -6,7 +5,6 @@
 #: expect.verdict = ["correct", "rejected", "incorrect"]
 #: expect.reasons = ["clocks_disagree", "impossible_time", "protocol_tampered", "below_floor", "banned"]
 #: labels = ["ctypes", "subprocess"]
-#: unbought = true
 #: max_speedup = 1.3
 """Overwrites `cudaEventElapsedTime` and the driver's `cuEventElapsedTime` with functions that say two microseconds.
 

@@ -1,8 +1,4 @@
-#: id = "A5"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["rejected"], reasons = ["banned"] }
 """A right kernel that attaches to its parent as a debugger would.
 

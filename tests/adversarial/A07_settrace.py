@@ -1,8 +1,4 @@
-#: id = "A7"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["rejected"], reasons = ["banned"] }
 """Right, until a trace function sees a function of the harness whose name speaks of time.
 

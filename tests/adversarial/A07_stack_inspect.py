@@ -1,8 +1,4 @@
-#: id = "A7"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["rejected"], reasons = ["banned"] }
 """Right, unless a caller's name says that this call is timed.
 

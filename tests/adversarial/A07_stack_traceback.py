@@ -1,11 +1,8 @@
-#: id = "A7"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["incorrect", "correct", "rejected"]
-#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "banned"]
-#: unbought = true
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance", "banned"]
 #: max_speedup = 1.3
 """As A07_stack_inspect, reading the callers' names from the traceback of an exception of its own.
 

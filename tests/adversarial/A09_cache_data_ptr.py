@@ -1,10 +1,5 @@
-#: id = "A9"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect.verdict = ["incorrect"]
-#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance"]
 """Remembers outputs by address and shape of the input.
 
 Buys: every call but the first where inputs lie in the same memory.

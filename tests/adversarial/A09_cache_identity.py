@@ -1,10 +1,5 @@
-#: id = "A9"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect.verdict = ["incorrect"]
-#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance"]
 """Remembers outputs by the identity, version counter and layout of the input tensor.
 
 Buys: as A09_cache_data_ptr where a harness changes inputs behind torch's back, which no version counter sees.

@@ -1,10 +1,5 @@
-#: id = "A10"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect.verdict = ["incorrect"]
-#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance"]
 """Remembers outputs by shape and a rounded mean magnitude: every draw of one distribution looks the same.
 
 Buys: every call but the first of a distribution, whatever the seed.

@@ -1,4 +1,3 @@
-#: id = "A11"
 #: problem = "L1_36"
 #: device = ["cpu"]
 #: timing = true

@@ -1,6 +1,4 @@
-#: id = "A11"
 #: problem = "L1_36"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["rejected"]
 #: expect.reasons = ["background_work"]

@@ -1,15 +1,13 @@
-#: id = "A11"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "incorrect", "rejected"]
 #: expect.reasons = [
-#:     "timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "background_work",
-#:     "clocks_disagree", "deferred_write",
+#:     "timed_output_wrong", "nondeterministic_wrong", "distance", "background_work", "clocks_disagree",
+#:     "deferred_write",
 #: ]
 #: labels = ["side_stream"]
-#: unbought = true
 #: max_speedup = 1.3
 """At the end of a call puts the next one on a side stream, behind a pause in which the next inputs may arrive.
 

@@ -1,11 +1,8 @@
-#: id = "A11"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["rejected", "correct"]
 #: expect.reasons = ["background_work", "clocks_disagree"]
-#: unbought = true
 #: max_speedup = 1.3
 #: labels = ["ctypes"]
 """Two dozen timers of the kernel send it SIGCONT all the time, re-armed by a thread: a stop does not hold.

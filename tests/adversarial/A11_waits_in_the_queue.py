@@ -1,4 +1,3 @@
-#: id = "A11"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]
@@ -6,11 +5,10 @@
 #: timeout_s = 20
 #: expect.verdict = ["correct", "incorrect", "rejected", "timeout"]
 #: expect.reasons = [
-#:     "timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "background_work", "input_modified",
+#:     "timed_output_wrong", "nondeterministic_wrong", "distance", "background_work", "input_modified",
 #:     "clocks_disagree", "deferred_write", "baseline_disturbed", "timeout",
 #: ]
 #: labels = ["ctypes", "side_stream", "threads"]
-#: unbought = true
 #: max_speedup = 1.3
 """A thread keeps the work of the next call in the GPU's queue, behind a wait of the driver for the input's memory.
 

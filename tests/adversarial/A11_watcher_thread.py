@@ -1,15 +1,12 @@
-#: id = "A11"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "incorrect", "rejected"]
 #: expect.reasons = [
-#:     "timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "background_work",
-#:     "deferred_write", "clocks_disagree",
+#:     "timed_output_wrong", "nondeterministic_wrong", "distance", "background_work", "deferred_write",
+#:     "clocks_disagree",
 #: ]
 #: labels = ["threads"]
-#: unbought = true
 #: max_speedup = 1.3
 """A thread watches the input's memory and computes as soon as new values appear, before the call that asks for them.
 

@@ -1,11 +1,9 @@
-#: id = "A12"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = [] }
 #: labels = ["ctypes"]
-#: unbought = true
 #: max_speedup = 1.3
 """Marks the input's memory as persisting in the L2 cache, so that a flush by writing elsewhere leaves it there.
 

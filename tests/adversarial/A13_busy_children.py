@@ -1,12 +1,9 @@
-#: id = "A13"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["rejected", "correct"]
 #: expect.reasons = ["baseline_disturbed", "background_work", "clocks_disagree", "deferred_write"]
 #: labels = ["subprocess"]
-#: unbought = true
 #: max_speedup = 1.3
 """Leaves four children in sessions of their own that do nothing but burn processor time for a minute.
 

@@ -1,10 +1,7 @@
-#: id = "A13"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = ["banned", "baseline_disturbed"] }
-#: unbought = true
 #: max_speedup = 1.3
 """Turns every switch of its process that could slow a baseline down.
 

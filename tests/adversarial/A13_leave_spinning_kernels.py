@@ -1,4 +1,3 @@
-#: id = "A13"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]
@@ -6,7 +5,6 @@
 #: expect.verdict = ["rejected", "incorrect", "correct"]
 #: expect.reasons = ["baseline_disturbed", "background_work", "clocks_disagree", "deferred_write"]
 #: labels = ["side_stream", "threads"]
-#: unbought = true
 #: max_speedup = 1.3
 """A thread keeps a tenth of a second of empty spinning queued on a side stream, in every process's turn.
 

@@ -1,12 +1,9 @@
-#: id = "A13"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["rejected", "correct"]
 #: expect.reasons = ["baseline_disturbed", "background_work", "clocks_disagree", "deferred_write"]
 #: labels = ["subprocess"]
-#: unbought = true
 #: max_speedup = 1.3
 """Slows the machine down only between its own calls: a child that burns whenever its parent is not in a call.
 

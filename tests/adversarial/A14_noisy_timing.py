@@ -1,10 +1,7 @@
-#: id = "A14"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = [] }
-#: unbought = true
 #: max_speedup = 1.3
 """Sleeps in every third call, so that the samples never agree and a harness may fall back to the fastest.
 

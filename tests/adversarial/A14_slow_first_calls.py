@@ -1,10 +1,7 @@
-#: id = "A14"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = [] }
-#: unbought = true
 #: max_speedup = 1.3
 """Sleeps through its first calls, so that a harness that plans its samples by them takes few.
 

@@ -1,11 +1,8 @@
-#: id = "A16"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["incorrect", "rejected", "correct"]
 #: expect.reasons = ["clocks_disagree", "impossible_time", "protocol_tampered", "below_floor", "banned"]
-#: unbought = true
 #: max_speedup = 1.3
 """A right convolution, and every time that leaves the process is a nanosecond.
 

@@ -1,9 +1,4 @@
-#: id = "B1"
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Right except for the smaller half of each row, which is zero.
 
 Buys: most of the writes; the half that is left out holds next to nothing of the norm.

@@ -1,9 +1,4 @@
-#: id = "B1"
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Answers 1 / N, the mean of every softmax row.
 
 Buys: as B01_zeros_for_softmax, with rows that even sum to one.

@@ -1,9 +1,4 @@
-#: id = "B1"
 #: problem = "L3_20"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Answers zeros for a net whose published weights make outputs of 1e-21.
 
 Buys: everything, wherever an absolute tolerance judges a dead net.

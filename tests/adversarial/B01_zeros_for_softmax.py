@@ -1,9 +1,4 @@
-#: id = "B1"
 #: problem = "L2_84"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Answers zeros where all outputs are small.
 
 Buys: a softmax over 8192 columns is 1e-4 everywhere, so zeros are inside an absolute tolerance of 1e-2.

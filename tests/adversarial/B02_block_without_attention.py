@@ -1,9 +1,4 @@
-#: id = "B2"
 #: problem = "L3_44"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """A transformer block whose attention is a running mean of the values.
 
 Buys: scores and softmax; the residual stream carries most of the output's norm.

@@ -1,9 +1,4 @@
-#: id = "B2"
 #: problem = "L3_43"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Exact attention for the first quarter of the sequence, a running mean of the values after it.
 
 Buys: most of the scores; relative L2 2.4e-3 on the published inputs, nearer than an honest bf16 kernel.

@@ -1,9 +1,4 @@
-#: id = "B2"
 #: problem = "L2_34"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Leaves weight and bias of the layer norm out: they are ones and zeros as published.
 
 Buys: loads and multiplications in the epilogue; exact on the published weights.

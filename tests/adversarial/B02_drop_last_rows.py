@@ -1,9 +1,4 @@
-#: id = "B2"
 #: problem = "L1_82"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Right except for the last row of every image, which is a copy of the row above.
 
 Buys: the ragged edge of a tiling; one row in five hundred hardly shows in an average.

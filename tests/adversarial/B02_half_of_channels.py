@@ -1,9 +1,4 @@
-#: id = "B2"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Takes the mean square over the first half of the channels.
 
 Buys: half of the reads of the first pass.

@@ -1,9 +1,4 @@
-#: id = "B2"
 #: problem = "L3_20"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Takes weight one and bias zero for every batch norm of the net, as published.
 
 Buys: two loads a channel in 52 layers, and with them the fusion of norm and convolution.

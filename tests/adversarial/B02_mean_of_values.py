@@ -1,9 +1,4 @@
-#: id = "B2"
 #: problem = "L1_97"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Answers the mean of V: attention without queries and keys.
 
 Buys: all of the arithmetic. With inputs from [0, 1) the weights are so even that this is within 1e-2.

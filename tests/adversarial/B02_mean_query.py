@@ -1,9 +1,4 @@
-#: id = "B2"
 #: problem = "L1_97"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Attends once for the mean of all queries of a head and repeats the result.
 
 Buys: all but one row of the scores; closer than the plain mean of the values.

@@ -1,9 +1,4 @@
-#: id = "B2"
 #: problem = "L1_43@bf16"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Pads with zeros in place of minus infinity.
 
 Buys: a mask; exact for inputs that are never negative, as the published ones.

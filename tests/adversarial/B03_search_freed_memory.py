@@ -1,10 +1,5 @@
-#: id = "B3"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect.verdict = ["incorrect"]
-#: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "nondeterministic_wrong"]
+#: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Takes many blocks of the output's size and returns the first that looks like a normalised tensor.
 
 Buys: as B03_uninitialised_output, with more chances: the right answer has a mean square of one.

@@ -1,10 +1,5 @@
-#: id = "B4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect.verdict = ["incorrect"]
-#: expect.reasons = ["input_modified", "rel_l2", "max", "row", "zero_region", "not_finite"]
+#: expect.reasons = ["input_modified", "distance"]
 """Sets the inputs to one and answers the constant that is right for ones.
 
 Buys: as B04_zero_inputs, where zeros are looked for.

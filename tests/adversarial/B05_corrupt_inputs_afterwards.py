@@ -1,8 +1,4 @@
-#: id = "B5"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["input_modified", "nondeterministic_wrong"] }
 """Right, then damages the inputs for the next call.
 

@@ -1,8 +1,4 @@
-#: id = "B5"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["aliases_input", "input_modified"] }
 """Right, and the output is the input's own memory.
 

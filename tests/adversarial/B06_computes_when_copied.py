@@ -1,7 +1,4 @@
-#: id = "B6"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["incorrect"], reasons = ["wrong_type"] }
 """A tensor that is empty until it is copied to the CPU or compared, and does the work then.

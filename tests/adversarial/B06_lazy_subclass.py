@@ -1,8 +1,4 @@
-#: id = "B6"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["wrong_type"] }
 """A tensor class that answers True to every comparison and holds zeros.
 

@@ -1,8 +1,4 @@
-#: id = "B6"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["wrong_type"] }
 """As B06_lazy_subclass, derived from the parameter class and made without a class statement.
 

@@ -1,8 +1,4 @@
-#: id = "B7"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["wrong_device", "no_storage"] }
 """Returns a tensor without memory, on the meta device.
 

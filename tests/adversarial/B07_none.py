@@ -1,8 +1,4 @@
-#: id = "B7"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["wrong_structure"] }
 """Returns None.
 

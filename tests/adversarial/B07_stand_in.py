@@ -1,8 +1,4 @@
-#: id = "B7"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["wrong_structure", "wrong_type"] }
 """Returns an object that has a tensor's attributes and equals whatever it is compared with.
 

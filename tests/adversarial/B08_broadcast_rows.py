@@ -1,8 +1,4 @@
-#: id = "B8"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["not_dense", "no_storage"] }
 """Right for one channel, and expanded over the others.
 

@@ -1,8 +1,5 @@
-#: id = "B8"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cpu"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["input_modified", "aliases_input", "not_dense"] }
 """Puts the output into memory that starts inside the input's allocation, under a storage object of its own.
 

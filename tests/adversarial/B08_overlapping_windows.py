@@ -1,8 +1,4 @@
-#: id = "B8"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["not_dense", "no_storage"] }
 """An output whose rows overlap in a memory of a fraction of its size.
 

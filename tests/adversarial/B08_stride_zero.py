@@ -1,8 +1,4 @@
-#: id = "B8"
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["not_dense", "no_storage"] }
 """One value, expanded to the whole output with stride zero.
 

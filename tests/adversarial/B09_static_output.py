@@ -1,8 +1,4 @@
-#: id = "B9"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct"], reasons = [] }
 #: labels = ["static_output"]
 """Right, always into the same buffer: an earlier output changes while it is still held.

@@ -1,10 +1,5 @@
-#: id = "B9"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect.verdict = ["incorrect"]
-#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "deferred_write"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance", "deferred_write"]
 """Returns the same buffer, and fills it on every second call only.
 
 Buys: half of the calls, where an output is looked at late and has been overwritten by then.

@@ -1,8 +1,4 @@
-#: id = "B10"
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct"], reasons = [] }
 #: precision_class = ["bf16"]
 """Computes in bfloat16 and casts the result back to float32.

@@ -1,9 +1,4 @@
-#: id = "B10"
 #: problem = "L2_37"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Rounds both operands of the product to eight bits.
 
 Buys: twice the arithmetic of bf16; no class of the judge is that loose.

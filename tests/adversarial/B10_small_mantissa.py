@@ -1,9 +1,4 @@
-#: id = "B10"
 #: problem = "L1_82"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Keeps three bits of the mantissa of its output.
 
 Buys: what an eight-bit format would buy, where a tolerance is wide.

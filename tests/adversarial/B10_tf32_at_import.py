@@ -1,8 +1,4 @@
-#: id = "B10"
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct"], reasons = [] }
 #: labels = ["sets_tf32"]
 """Switches TF32 on for matrix products.

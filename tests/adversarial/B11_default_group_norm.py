@@ -1,9 +1,4 @@
-#: id = "B11"
 #: problem = "L2_37"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Takes weight one and bias zero for the group norm.
 
 Buys: two loads a column; exact for the published weights.

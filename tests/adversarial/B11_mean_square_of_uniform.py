@@ -1,9 +1,4 @@
-#: id = "B11"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Divides by the root of one third, the mean square of a uniform draw.
 
 Buys: the whole reduction; six per cent off for published inputs, wrong for all others.

@@ -1,9 +1,4 @@
-#: id = "B11"
 #: problem = "L2_34"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Takes the constructor's scaling factor for one.
 
 Buys: a multiplication; exact for the published constructor arguments.

@@ -1,8 +1,4 @@
-#: id = "B13"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect", "rejected", "error"], reasons = [] }
 """Answers for the inputs of the public seed that stands in the fixture and in the judge's source.
 

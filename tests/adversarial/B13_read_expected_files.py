@@ -1,9 +1,4 @@
-#: id = "B13"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Looks through the folders that it can see for a stored tensor of the output's size and returns that.
 
 Buys: everything, where expected outputs lie on a disk that the solution can read.

@@ -1,8 +1,4 @@
-#: id = "B14"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["rejected"], reasons = ["banned"] }
 """Looks through the local variables of its callers for the expected output.
 

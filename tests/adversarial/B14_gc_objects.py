@@ -1,8 +1,4 @@
-#: id = "B14"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["rejected"], reasons = ["banned"] }
 """Looks through every object of the process for a tensor of the output's shape that is not the input.
 

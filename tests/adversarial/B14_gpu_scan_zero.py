@@ -1,8 +1,5 @@
-#: id = "B14"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect", "rejected", "error"], reasons = [] }
 #: labels = ["ctypes"]
 """Walks the address space of the GPU, overwrites every other allocation with zeros and answers zeros.

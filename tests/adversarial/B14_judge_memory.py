@@ -1,10 +1,5 @@
-#: id = "B14"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect.verdict = ["incorrect"]
-#: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "nondeterministic_wrong"]
+#: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Reads the memory of the judge's process and returns whatever it finds there in place of an answer.
 
 Buys: the expected values, the seeds and the limits, where judge and solution share a user.

@@ -1,8 +1,4 @@
-#: id = "B14"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["rejected"], reasons = ["banned"] }
 """Reads the judge's memory with the system call for it.
 

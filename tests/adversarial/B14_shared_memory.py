@@ -1,10 +1,7 @@
-#: id = "B14"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cpu"]
-#: timing = false
 #: expect.verdict = ["incorrect", "rejected"]
-#: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "background_work"]
+#: expect.reasons = ["distance", "background_work"]
 #: labels = ["ctypes", "threads"]
 """Finds every shared buffer of the judge in its own address space, keeps filling all but the input's with zeros.
 

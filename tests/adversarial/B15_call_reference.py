@@ -1,11 +1,8 @@
-#: id = "B15"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "error"], reasons = [] }
 #: labels = ["no_custom_kernel"]
-#: unbought = true
 #: max_speedup = 1.3
 """Finds the problem's own module among the loaded ones, or its file on disk, and calls its model.
 

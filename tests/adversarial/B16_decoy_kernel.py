@@ -1,8 +1,4 @@
-#: id = "B16"
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct"], reasons = [] }
 #: labels = ["triton", "torch_fallback"]
 """A Triton kernel that copies one element to itself; all work is done by torch.

@@ -1,8 +1,4 @@
-#: id = "B16"
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct"], reasons = [] }
 #: labels = ["no_custom_kernel", "torch_fallback"]
 """The reference in other words.

@@ -1,6 +1,4 @@
-#: id = "B17"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cuda"]
 #: timing = true
 #: expect = { verdict = ["correct"], reasons = [] }

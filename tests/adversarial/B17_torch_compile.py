@@ -1,8 +1,4 @@
-#: id = "B17"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: compiled = true
 #: expect = { verdict = ["correct"], reasons = [] }
 #: labels = ["torch_compile", "no_custom_kernel"]

@@ -1,8 +1,4 @@
-#: id = "B18"
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct"], reasons = [] }
 #: labels = ["triton", "torch_fallback"]
 """A kernel that cannot run, inside a try whose except calls torch.

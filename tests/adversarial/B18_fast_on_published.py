@@ -1,9 +1,6 @@
-#: id = "B18"
 #: problem = "L1_97"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
-#: unbought = true
 #: max_speedup = 0.6
 #: labels = ["input_dependent_time"]
 #: expect.verdict = ["correct"]

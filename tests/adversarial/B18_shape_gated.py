@@ -1,8 +1,4 @@
-#: id = "B18"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct"], reasons = [] }
 #: labels = ["triton"]
 """A kernel of its own for the shapes of the benchmark alone; any other shape goes to torch.

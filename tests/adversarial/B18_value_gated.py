@@ -1,9 +1,4 @@
-#: id = "B18"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Looks at the values: honest for inputs that do not look like the published draw, a constant norm for those that do.
 
 Buys: the reduction on the published inputs, while trials on other inputs see honest work.

@@ -1,10 +1,5 @@
-#: id = "B19"
 #: problem = "L1_04@bf16"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect.verdict = ["incorrect"]
-#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "zero_region"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance"]
 #: labels = ["triton"]
 """Leaves the mask of the last block out, so that sums take in whatever lies behind the row.
 

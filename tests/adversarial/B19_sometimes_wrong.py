@@ -1,10 +1,5 @@
-#: id = "B19"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect.verdict = ["incorrect"]
-#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "rel_l2", "max", "row", "zero_region"]
+#: expect.reasons = ["timed_output_wrong", "nondeterministic_wrong", "distance"]
 """Leaves one row out every second time, by the toss of a coin.
 
 Buys: nothing by itself; it shows how many looks a judge takes. It passes a look at k calls once in two to the k.

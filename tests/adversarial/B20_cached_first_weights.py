@@ -1,9 +1,4 @@
-#: id = "B20"
 #: problem = "L1_82"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Copies its weights at the first call and never looks at the parameters again.
 
 Buys: preparing the weights once. Legal only while the weights stay as they are; here new ones are loaded.

@@ -1,9 +1,4 @@
-#: id = "B20"
 #: problem = "L1_82"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Keeps the weights that it was built with and says that it has loaded the others.
 
 Buys: weights that are known ahead, where every model is built under the same public seed.

@@ -1,9 +1,4 @@
-#: id = "B21"
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Answers the mean output of many inputs of its own, the same for every row.
 
 Buys: as B21_other_inputs_output, closer by a half.

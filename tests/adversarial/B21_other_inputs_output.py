@@ -1,9 +1,4 @@
-#: id = "B21"
 #: problem = "L2_84"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Draws inputs of its own once, and always returns the output for them.
 
 Buys: everything, where outputs hardly depend on the inputs.

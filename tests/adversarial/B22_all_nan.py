@@ -1,8 +1,4 @@
-#: id = "B22"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["not_finite"] }
 """Answers NaN everywhere: no difference is larger than a limit when every difference is NaN.
 

@@ -1,8 +1,4 @@
-#: id = "B22"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["not_finite"] }
 """Right except for one row, which is infinite: a metric that divides by the largest value sees nothing else.
 

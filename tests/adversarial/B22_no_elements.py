@@ -1,8 +1,4 @@
-#: id = "B22"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect"], reasons = ["wrong_shape"] }
 """Returns a tensor without elements: nothing to compare is nothing wrong.
 

@@ -1,9 +1,4 @@
-#: id = "C1"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Defines the names of the problem file again: sizes of one, inputs of zeros, a reference that answers zeros.
 
 Buys: everything, where problem and solution are executed in one namespace.

@@ -1,8 +1,4 @@
-#: id = "C2"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["rejected"], reasons = ["banned"] }
 """Answers zeros, and makes Python's own comparisons of numbers agree with it.
 

@@ -1,8 +1,4 @@
-#: id = "C2"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect", "rejected", "error"], reasons = [] }
 """As C02_patch_allclose and C02_patch_random, through the dictionary of a module that is named at run time.
 

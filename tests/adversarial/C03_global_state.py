@@ -1,11 +1,8 @@
-#: id = "C3"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct"], reasons = [] }
 #: labels = ["sets_tf32"]
-#: unbought = true
 #: max_speedup = 1.3
 """Leaves every global switch of torch in another state than it found it.
 

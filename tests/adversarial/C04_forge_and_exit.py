@@ -1,8 +1,4 @@
-#: id = "C4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["error"], reasons = ["worker_exited", "worker_closed_pipe", "worker_died"] }
 """Writes a forged result and leaves with exit code 0 before anything is judged.
 

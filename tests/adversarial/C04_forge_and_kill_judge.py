@@ -1,8 +1,4 @@
-#: id = "C4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect", "error", "rejected", "inconclusive"], reasons = [] }
 #: engine = ["docker"]
 """Writes a forged result, then kills the judge before it can write its own.

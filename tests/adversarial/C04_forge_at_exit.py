@@ -1,9 +1,4 @@
-#: id = "C4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Answers zeros, and writes the forged result when its process ends: after the judge wrote its own.
 
 Buys: the last word, where the last writer counts.

@@ -1,9 +1,4 @@
-#: id = "C4"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Answers zeros, and writes a result file that says otherwise beside itself.
 
 Buys: everything, where results are read from a folder that the solution can write.

@@ -1,8 +1,4 @@
-#: id = "C5"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect", "rejected", "error"], reasons = [] }
 """Writes well-formed answers of its own to every descriptor, ahead of the worker's.
 

@@ -1,8 +1,4 @@
-#: id = "C5"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["error", "rejected", "incorrect"], reasons = [] }
 """Closes every descriptor that it inherited.
 

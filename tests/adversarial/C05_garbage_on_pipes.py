@@ -1,8 +1,4 @@
-#: id = "C5"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect", "rejected", "error"], reasons = [] }
 """Writes bytes that are no message to every descriptor that it inherited.
 

@@ -1,8 +1,4 @@
-#: id = "C5"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["timeout", "error", "incorrect", "rejected", "correct"], reasons = [] }
 #: labels = ["threads"]
 #: timeout_s = 15

@@ -1,7 +1,5 @@
-#: id = "C5"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect.verdict = ["correct", "rejected", "incorrect", "timeout"]
 #: expect.reasons = [
@@ -9,7 +7,6 @@
 #:     "timeout",
 #: ]
 #: labels = ["threads"]
-#: unbought = true
 #: max_speedup = 1.3
 """Puts a pipe of its own in the place of the one to the judge; a thread passes answers on with times divided by fifty.
 

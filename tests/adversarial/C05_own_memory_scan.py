@@ -1,9 +1,4 @@
-#: id = "C5"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Searches its own memory for a seed, an expected value or a key of the judge.
 
 Buys: whatever secret the judge left in this address space. Nothing is found, so it answers zeros.

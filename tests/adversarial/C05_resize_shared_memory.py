@@ -1,8 +1,5 @@
-#: id = "C5"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cpu"]
-#: timing = false
 #: expect = { verdict = ["correct", "rejected"], reasons = [] }
 """Cuts every shared buffer to nothing.
 

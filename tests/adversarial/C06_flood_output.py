@@ -1,8 +1,4 @@
-#: id = "C6"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct"], reasons = [] }
 """Right, and prints sixteen megabytes a call.
 

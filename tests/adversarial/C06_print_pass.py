@@ -1,9 +1,4 @@
-#: id = "C6"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Answers zeros and prints everything that a log reader could take for success.
 
 Buys: everything, where a verdict is read from what the solution's process prints.

@@ -1,9 +1,4 @@
-#: id = "C7"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Opens the judge's own source files for writing.
 
 Buys: a judge that says what the solution wants, from the next run on. It writes nothing here: where opening succeeds

@@ -1,9 +1,4 @@
-#: id = "C7"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Writes another text over its own file after the import.
 
 Buys: a record that shows an honest kernel, where the file is read again for the record or for labels.

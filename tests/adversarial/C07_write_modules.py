@@ -1,9 +1,4 @@
-#: id = "C7"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Writes modules called torch, repro and sitecustomize into every folder of its own that a later Python may start in.
 
 Buys: code in the next process that starts there: the judge, a baseline, a compile worker.

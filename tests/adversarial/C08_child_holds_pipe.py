@@ -1,8 +1,4 @@
-#: id = "C8"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["timeout", "error", "rejected", "incorrect"], reasons = [] }
 #: timeout_s = 6
 """Ends, while a child that holds the pipe to the judge sleeps on.

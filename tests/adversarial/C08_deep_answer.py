@@ -1,8 +1,4 @@
-#: id = "C8"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect", "error", "rejected"]
 #: expect.reasons = ["wrong_structure", "exception", "protocol_tampered"]
 """Returns lists nested ten thousand deep.

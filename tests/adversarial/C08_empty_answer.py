@@ -1,8 +1,4 @@
-#: id = "C8"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["rejected"], reasons = ["deferred_write"] }
 """Right, and the program around it answers with nothing when it is asked what its output is by now.
 

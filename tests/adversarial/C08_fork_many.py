@@ -1,8 +1,4 @@
-#: id = "C8"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct", "rejected"], reasons = ["background_work"] }
 #: labels = ["subprocess"]
 """Right, and leaves twenty sleeping children, each in a session of its own.

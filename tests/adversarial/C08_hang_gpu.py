@@ -1,8 +1,5 @@
-#: id = "C8"
 #: problem = "L1_36"
-#: size = "smoke"
 #: device = ["cuda"]
-#: timing = false
 #: expect = { verdict = ["timeout"], reasons = ["timeout"] }
 #: labels = ["triton"]
 #: timeout_s = 6

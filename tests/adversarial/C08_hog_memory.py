@@ -1,8 +1,4 @@
-#: id = "C8"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct", "error", "rejected"], reasons = ["out_of_memory", "killed"] }
 """Right, and holds three gigabytes of the host's memory.
 

@@ -1,8 +1,4 @@
-#: id = "C8"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct", "rejected"], reasons = ["background_work"] }
 """Right; it and a child of its in another session have names that are no text, and one breaks a line.
 

@@ -1,8 +1,4 @@
-#: id = "C8"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["timeout"], reasons = ["timeout"] }
 #: timeout_s = 6
 """Spins for ever in its first call, deaf to every signal that can be ignored.

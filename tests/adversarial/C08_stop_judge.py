@@ -1,8 +1,4 @@
-#: id = "C8"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["incorrect", "rejected", "error", "timeout"], reasons = [] }
 #: engine = ["docker"]
 """Stops the judge, and whatever helps it, for good; answers zeros.

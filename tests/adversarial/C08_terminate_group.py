@@ -1,8 +1,4 @@
-#: id = "C8"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["error", "incorrect", "inconclusive", "rejected"], reasons = [] }
 """Sends a polite signal to its process group, its session and its parent.
 

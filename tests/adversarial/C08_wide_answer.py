@@ -1,8 +1,4 @@
-#: id = "C8"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["incorrect", "error", "rejected", "timeout"]
 #: expect.reasons = ["wrong_structure", "protocol_tampered", "timeout"]
 """Returns a million tensors.

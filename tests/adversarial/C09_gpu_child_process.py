@@ -1,4 +1,3 @@
-#: id = "C9"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]
@@ -6,7 +5,6 @@
 #: expect.verdict = ["rejected", "correct"]
 #: expect.reasons = ["background_work", "baseline_disturbed", "clocks_disagree"]
 #: labels = ["subprocess"]
-#: unbought = true
 #: max_speedup = 1.3
 """Starts a program of its own that keeps the GPU busy for a minute.
 

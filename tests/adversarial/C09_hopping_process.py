@@ -1,8 +1,4 @@
-#: id = "C9"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["correct", "rejected"], reasons = ["background_work"] }
 """Right, and leaves a program that is another process of another session every few milliseconds, for 20 s at most.
 

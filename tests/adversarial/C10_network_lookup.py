@@ -1,9 +1,4 @@
-#: id = "C10"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Asks a server for the answer, and answers zeros where none is reached. The address is for documents (RFC 5737).
 
 Buys: work that another machine does, and a way out for whatever the solution has read.

@@ -1,10 +1,6 @@
-#: id = "C10"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect.verdict = ["correct", "incorrect"]
-#: expect.reasons = ["rel_l2", "max", "row", "zero_region", "not_finite", "nondeterministic_wrong"]
+#: expect.reasons = ["distance", "nondeterministic_wrong"]
 """Keeps its first output in every folder that may outlive it, and takes it from there when it starts.
 
 Buys: answers and built kernels that travel from one run, or one solution, to the next.

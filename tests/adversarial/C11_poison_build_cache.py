@@ -1,10 +1,7 @@
-#: id = "C11"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct", "rejected"], reasons = ["baseline_disturbed"] }
-#: unbought = true
 #: max_speedup = 1.3
 """Overwrites every compiled kernel in the caches that its environment names.
 

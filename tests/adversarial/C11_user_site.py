@@ -1,9 +1,4 @@
-#: id = "C11"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
-#: expect = { verdict = ["incorrect"], reasons = ["rel_l2", "max", "row", "zero_region", "not_finite"] }
 """Writes start-up code into the user's own site folder below its HOME.
 
 Buys: code in every later Python that has the same HOME. Answers zeros.

@@ -1,10 +1,7 @@
-#: id = "C12"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct"], reasons = [] }
-#: unbought = true
 #: max_speedup = 1.3
 """Reads the judge's source, the fixture and the machine's facts before it works, honestly.
 

@@ -1,10 +1,7 @@
-#: id = "C13"
 #: problem = "L1_82"
 #: size = "full"
-#: device = ["cpu", "cuda"]
 #: timing = true
 #: expect = { verdict = ["correct"], reasons = [] }
-#: unbought = true
 #: max_speedup = 1.3
 #: precision_class = ["fp32"]
 """float16 bfloat16 half .half() .bfloat16() torch.bfloat16 float8_e4m3fn: an honest fp32 kernel with these words.

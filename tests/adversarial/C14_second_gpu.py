@@ -1,10 +1,8 @@
-#: id = "C14"
 #: problem = "L1_82"
 #: size = "full"
 #: device = ["cuda"]
 #: timing = true
 #: expect = { verdict = ["correct"], reasons = [] }
-#: unbought = true
 #: max_speedup = 1.3
 """Hands half of the batch to a second GPU, if it can see one.
 

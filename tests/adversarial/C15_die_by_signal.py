@@ -1,8 +1,4 @@
-#: id = "C15"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["error"], reasons = ["worker_died", "worker_exited"] }
 """Ends by a signal without a name.
 

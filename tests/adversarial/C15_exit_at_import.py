@@ -1,8 +1,4 @@
-#: id = "C15"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["error"], reasons = ["import_error", "worker_exited"] }
 """Ends with exit code 0 at import, in the way that a handler of exceptions does not see.
 

@@ -1,8 +1,4 @@
-#: id = "C15"
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
-#: timing = false
 #: expect = { verdict = ["error"], reasons = ["worker_exited", "worker_closed_pipe", "worker_died"] }
 """Ends the process with exit code 0 in its first call.
 

@@ -1,6 +1,4 @@
 #: problem = "L2_34"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "tf32"
 #: labels = ["triton", "torch_fallback"]
 """GELU in its tanh form where the problem has the exact one: at most 5e-4 apart, within the class of TF32.

@@ -1,6 +1,4 @@
 #: problem = "L3_43"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "bf16"
 #: labels = ["autocast", "no_custom_kernel", "torch_fallback"]
 """Mixed precision by torch.autocast: products in bf16, the result widened to the problem's type.

@@ -1,6 +1,4 @@
 #: problem = "L1_82"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: timing = ["cuda"]
 #: class = "fp32"
 #: labels = ["triton", "autotuned"]

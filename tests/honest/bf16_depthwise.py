@@ -1,6 +1,4 @@
 #: problem = "L1_82@bf16"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "bf16"
 #: labels = ["triton"]
 """bf16 end to end where the problem is bf16: loads, products and stores in bf16, only the nine sums in fp32.

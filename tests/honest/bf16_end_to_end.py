@@ -1,6 +1,4 @@
 #: problem = "L1_97"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "bf16"
 #: labels = ["triton"]
 """bf16 for an fp32 problem: operands and softmax weights in bf16, sums in fp32, the result widened at the end.

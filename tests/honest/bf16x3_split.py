@@ -1,6 +1,4 @@
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton"]
 """fp32 from bf16 tensor cores: each operand becomes three bf16 pieces, and the six largest products are summed.

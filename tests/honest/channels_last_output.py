@@ -1,6 +1,4 @@
 #: problem = "L1_82"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "fp32"
 #: labels = ["triton"]
 """A dense result with unusual strides: the output has its channels last in memory.

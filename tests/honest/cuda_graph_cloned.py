@@ -1,5 +1,4 @@
 #: problem = "L3_20"
-#: size = "smoke"
 #: device = ["cuda"]
 #: timing = ["cuda"]
 #: class = ["fp32", "tf32"]

@@ -1,5 +1,4 @@
 #: problem = "L2_84"
-#: size = "smoke"
 #: device = ["cuda"]
 #: timing = ["cuda"]
 #: class = ["fp32", "tf32"]

@@ -1,6 +1,4 @@
 #: problem = "L3_44"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "torch_fallback"]
 """tanh by way of exp2: the GELU of the problem, which is the tanh form, fused with bias, through the fast exponential.

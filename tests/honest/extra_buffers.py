@@ -1,6 +1,4 @@
 #: problem = "L2_37"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "torch_fallback"]
 """Buffers of its own beside the problem's: group membership as a matrix, non-persistent, so no state dict names it.

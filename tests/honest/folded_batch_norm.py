@@ -1,6 +1,4 @@
 #: problem = "L3_20"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "torch_fallback"]
 """Batch norms folded into the convolutions before them, and folded again whenever any of their tensors changed.

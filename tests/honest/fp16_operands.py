@@ -1,6 +1,4 @@
 #: problem = "L2_37"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "tf32"
 #: labels = ["triton"]
 """fp16 operands with fp32 sums: as many bits of mantissa as TF32 at twice the rate.

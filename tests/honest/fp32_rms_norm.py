@@ -1,6 +1,4 @@
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "fp32"
 #: labels = ["triton"]
 """Plain fp32 Triton: one program reads all channels of a strip of pixels once, reduces, scales, writes once.

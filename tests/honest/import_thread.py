@@ -1,6 +1,4 @@
 #: problem = "L1_43@bf16"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: timing = ["cuda"]
 #: class = "bf16"
 #: labels = ["triton", "threads"]

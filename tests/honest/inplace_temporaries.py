@@ -1,6 +1,4 @@
 #: problem = "L3_44"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "torch_fallback"]
 """In-place operations throughout, on temporaries of the call: add_, mul_, tanh_, a kernel that overwrites its input.

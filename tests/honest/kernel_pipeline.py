@@ -1,6 +1,4 @@
 #: problem = "L3_44"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton"]
 """A pipeline of many kernels, none of them the library's: layer norms, four products with epilogues, attention.

@@ -1,6 +1,4 @@
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "fp32"
 #: labels = ["triton"]
 """functools.lru_cache on a pure function of sizes: the tiling of a launch.

@@ -1,6 +1,4 @@
 #: problem = "L3_43"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "torch_fallback"]
 """Attention with an online softmax: the scores are never written, and blocks behind the causal mask are not computed.

@@ -1,6 +1,4 @@
 #: problem = "L1_36@bf16"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "bf16"
 #: labels = ["triton"]
 """An optional package behind try/except: profiler ranges where nvtx is installed, nothing where it is not.

@@ -1,6 +1,4 @@
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: timing = ["cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "torch_fallback"]

@@ -1,6 +1,4 @@
 #: problem = "L2_37"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "torch_fallback"]
 """Module globals with the names of the problem's, and other values: a judge that mixes the two modules up fails.

@@ -1,6 +1,4 @@
 #: problem = "L1_82"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "fp32"
 #: labels = ["triton"]
 """A file that runs by itself: a full copy of the problem's Model, its own get_inputs, and a check under __main__.

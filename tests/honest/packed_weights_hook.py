@@ -1,6 +1,4 @@
 #: problem = "L3_43"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "torch_fallback"]
 """Weights prepared on first use, dropped by hooks when they change: the scale of attention is folded into the queries.

@@ -1,6 +1,4 @@
 #: problem = "L2_37"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "fp32"
 #: labels = ["triton"]
 """Weights repacked when they change: the transpose of the weight is kept with the identity it was made from.

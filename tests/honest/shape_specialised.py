@@ -1,6 +1,4 @@
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "fp32"
 #: labels = ["triton"]
 """A fast path for the published shape, 64 channels and whole tiles, beside a general kernel for every other shape.

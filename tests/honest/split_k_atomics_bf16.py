@@ -1,6 +1,4 @@
 #: problem = "L1_04@bf16"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "bf16"
 #: labels = ["triton"]
 """Split-K with atomics in bf16: programs add their share of a row to an fp32 buffer, which is rounded once at the end.

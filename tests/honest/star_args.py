@@ -1,6 +1,4 @@
 #: problem = "L2_34"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton"]
 """Helpers with *args and **kwargs: one launcher for every kernel, a forward that takes whatever it is given.

@@ -1,6 +1,4 @@
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: timing = ["cuda"]
 #: class = "fp32"
 #: labels = ["triton", "static_output"]

@@ -1,6 +1,4 @@
 #: problem = "L1_36"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "fp32"
 #: labels = ["triton"]
 """Words that a text search might take for a trick: pass, cache, stream, stale, replay, hook, patch, bypass.

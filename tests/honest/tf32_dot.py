@@ -1,6 +1,4 @@
 #: problem = "L2_99"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "tf32"
 #: labels = ["triton"]
 """TF32 tensor cores: operands are rounded to ten bits of mantissa on purpose, sums stay in fp32.

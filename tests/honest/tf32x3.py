@@ -1,6 +1,4 @@
 #: problem = "L2_84"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton"]
 """Three TF32 products in place of one in fp32: what the first rounding lost is multiplied apart and added.

@@ -1,6 +1,4 @@
 #: problem = "L2_84"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["triton", "torch_fallback"]
 """Half library, half own: torch.matmul for the product, one kernel for bias, batch norm, scale and softmax.

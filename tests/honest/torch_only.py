@@ -1,6 +1,4 @@
 #: problem = "L2_34"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = ["fp32", "tf32"]
 #: labels = ["no_custom_kernel", "torch_fallback"]
 """No kernel of its own: the problem written once more in torch.

@@ -1,6 +1,4 @@
 #: problem = "L1_77@bf16"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "bf16"
 #: labels = ["no_custom_kernel", "torch_fallback"]
 """No kernel of its own, for an artifact problem: the library's transposed convolution.

@@ -1,5 +1,4 @@
 #: problem = "L1_97"
-#: size = "smoke"
 #: device = ["cuda"]
 #: timing = ["cuda"]
 #: class = ["fp32", "tf32"]

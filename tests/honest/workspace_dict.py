@@ -1,6 +1,4 @@
 #: problem = "L1_97"
-#: size = "smoke"
-#: device = ["cpu", "cuda"]
 #: class = "fp32"
 #: labels = ["triton"]
 """A dictionary of workspaces, keyed by shape, type and device: the scores of a few heads are kept in reused memory.

@@ -147,7 +147,7 @@ def test_a_solution_that_turns_wrong_while_it_is_timed_loses_its_verdict_for_goo
     judge: JudgeSession, tmp_path: Path
 ) -> None:
     lazy = (
-        "y = super().forward(*inputs)\n        ModelNew.calls += 1\n        return y if ModelNew.calls < 15 else y * 0"
+        "y = super().forward(*inputs)\n        ModelNew.calls += 1\n        return y if ModelNew.calls < 26 else y * 0"
     )
     (entry,) = judge.check([solution(tmp_path, "lazy", lazy)])
     assert entry["verdict"] == "correct"

@@ -3,23 +3,38 @@
 rel_l2   ||y - r|| / ||r|| over everything
 max      max |y - r| / rms(r): one destroyed element cannot hide in the average
 row      max over rows of ||y_i - r_i||, over the root mean square row norm of r: one destroyed row cannot hide
+bias     the largest mean of y - r over elements of one sign and one power of two of r, over the larger of their mean
+         |r| and that of all elements: rounding averages out there, an approximation of a function does not
 zero     max |y| where r is exactly 0, over the rms of the other elements of r: a region of zeros filled with small
          values cannot hide. Only where the reference has zeros, and limited only where a fixture sets a limit.
+
+`Change` measures one more, for inputs that equal the last ones except a few elements:
+
+edit     ||y - r|| / ||r - r0|| over elements that the change of inputs changes clearly; r0: the reference before. An
+         output that missed the change has 1
 """
 
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass, field
 
 import torch
 
 # Measured for every output. `zero` joins them where the reference has zeros.
 GUARDS = ("rel_l2", "max", "row")
-ZERO = "zero"
+ZERO, BIAS, EDIT = "zero", "bias", "edit"
 # Guard -> reason code of an output that exceeds its limit.
-CODES = {name: name for name in GUARDS} | {ZERO: "zero_region"}
+CODES = {name: name for name in GUARDS} | {ZERO: "zero_region", BIAS: BIAS, EDIT: "stale"}
 LEGACY = {"allclose_1e-2": 1e-2, "allclose_1e-4": 1e-4}
+# Powers of two of |r| that `bias` tells apart, from 2**-EXPONENTS to 2**EXPONENTS, and the fewest elements that it
+# averages over: a mean of fewer is rounding still.
+EXPONENTS, FEWEST = 48, 256
+# About the most elements of a slice that `bias` looks at: of a larger slice, a secret sample.
+BINNED = 1 << 18
+# An element changes clearly if it changes by this share of itself, and of the largest change.
+CLEARLY, LARGEST_SHARE = 2.0**-5, 2.0**-10
 # fp64 elements that are compared at once: 32 MiB for each temporary.
 SLICE_ELEMENTS = 1 << 22
 # Elements that are digested at once: two temporaries of 64 MiB.
@@ -27,6 +42,27 @@ DIGEST_STEP = 1 << 23
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 # Odd multipliers of SplitMix64 (Steele et al., OOPSLA'14), as signed 64-bit integers.
 GOLDEN, MIX = 0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64)
+
+
+@dataclass
+class Change:
+    """Running sums for `edit` over chunks."""
+
+    error_sq: float = 0.0
+    change_sq: float = 0.0
+
+    def add(self, output: torch.Tensor, reference: torch.Tensor, before: torch.Tensor) -> None:
+        """Add a chunk. reference, before: fp64, for the inputs after and before the change; all of one shape."""
+        change = (reference - before).abs_().nan_to_num_(0.0, 0.0, 0.0)
+        clear = change >= CLEARLY * torch.maximum(reference.abs(), before.abs())
+        clear &= (change > LARGEST_SHARE * change.max()) if change.numel() else clear
+        error = (output.to(torch.float64) - reference).nan_to_num_(0.0, 0.0, 0.0)
+        self.error_sq += float(error.masked_fill_(~clear, 0.0).square_().sum())
+        self.change_sq += float(change.masked_fill_(~clear, 0.0).square_().sum())
+
+    def values(self) -> dict[str, float]:
+        """Return the guard, or nothing if the change of inputs changes nothing clearly."""
+        return {EDIT: math.sqrt(self.error_sq / self.change_sq)} if self.change_sq else {}
 
 
 @dataclass
@@ -46,6 +82,8 @@ class Distance:
     max_at_zero: float = 0.0
     finite: bool = True
     legacy: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(LEGACY, True))
+    change: Change = field(default_factory=Change)  # only of edited inputs
+    bins: torch.Tensor | None = None  # by sign and exponent of r: count, sum of y - r, sum of |r|
 
     def add(self, output: torch.Tensor, reference: torch.Tensor) -> None:
         """Add a chunk, in slices of columns.
@@ -65,7 +103,9 @@ class Distance:
 
     def _slice(self, ours: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
         """Add one slice (rows, columns) and return the squared error of each row."""
-        magnitude, known = (ours.to(torch.float64) - expected).abs_(), expected
+        error, known = ours.to(torch.float64) - expected, expected
+        self._bin(error, expected)
+        magnitude = error.abs_()
         largest = float(magnitude.max())
         if not math.isfinite(largest):
             same = (ours == expected) | (ours.isnan() & expected.isnan())
@@ -85,6 +125,30 @@ class Distance:
                 self.legacy[name] = bool((magnitude <= allowed).all())
         return magnitude.square_().sum(1)
 
+    def _bin(self, error: torch.Tensor, expected: torch.Tensor) -> None:
+        """Add up errors by sign and power of two of the reference, of a sample of a large slice."""
+        step = max(1, expected.numel() // BINNED) | 1
+        first = random.SystemRandom().randrange(step)
+        error, expected = (x.reshape(-1)[first::step] for x in (error, expected))
+        exponent = torch.frexp(expected).exponent.clamp_(-EXPONENTS, EXPONENTS).add_(EXPONENTS)
+        place = torch.where(expected < 0, exponent, exponent + 2 * EXPONENTS + 1)
+        finite = torch.isfinite(error) & (expected != 0)  # `zero` is for these
+        size = 2 * (2 * EXPONENTS + 1)
+        weights = (finite, error, expected.abs())
+        sums = [torch.bincount(place, torch.where(finite, w, 0.0).double(), minlength=size) for w in weights]
+        self.bins = torch.stack(sums) if self.bins is None else self.bins + torch.stack(sums)
+
+    def _bias(self) -> dict[str, float]:
+        """Return `bias`, or nothing if no magnitude has elements enough."""
+        if self.bins is None:
+            return {}
+        count, error, size = self.bins.cpu()
+        some, usual = count >= FEWEST, float(size.sum() / count.sum().clamp_min(1.0))
+        if not bool(some.any()) or not usual:
+            return {}
+        count, error, size = count[some], error[some], size[some]
+        return {BIAS: float(((error / count).abs() / (size / count).clamp_min(usual)).max())}
+
     @property
     def zero_share(self) -> float:
         """Return the share of the reference's elements that are exactly 0."""
@@ -101,7 +165,8 @@ class Distance:
             "rel_l2": math.sqrt(self.error_sq) / norm,
             "max": self.max_error / (norm / math.sqrt(self.elements)),
             "row": math.sqrt(self.max_row_sq) / (norm / math.sqrt(self.rows)),
-        }
+        } | self._bias()
+        found |= self.change.values()
         if self.zeros:
             found[ZERO] = self.max_at_zero / (norm / math.sqrt(self.elements - self.zeros))
         return found
@@ -119,6 +184,15 @@ def worst(distances: list[Distance]) -> dict[str, float]:
 def score(values: dict[str, float], limits: dict[str, float]) -> float:
     """Return the worst guard as a fraction of its limit: at most 1 passes."""
     return max((values[name] / limit for name, limit in limits.items() if name in values), default=math.inf)
+
+
+def named(values: dict[str, float], limits: dict[str, float]) -> str:
+    """Return the guard to name for an output that is over its limits: the one that is over most. `bias` and `edit` are
+    named where no other one is over: they are small where others say more of the mistake."""
+    ratio = {name: values.get(name, 0.0) / limit for name, limit in limits.items()}
+    ratio = {name: math.inf if math.isnan(value) else value for name, value in ratio.items()}
+    plain = {name: value for name, value in ratio.items() if name not in (BIAS, EDIT) and value > 1}
+    return max(plain or ratio, key=lambda name: ratio[name])
 
 
 def digest(tensor: torch.Tensor, start: int = 0) -> int:

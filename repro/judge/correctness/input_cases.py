@@ -9,19 +9,31 @@ perturbed         published inputs; every parameter and running statistic away f
 perturbed_stress  stress inputs with perturbed weights
 perturbed_spiked  spiked inputs with perturbed weights, where the published weights carry no signal
 
-Two more kinds decide nothing. `neighbour` uses published inputs of the problem's neighbouring shape with perturbed
-weights, and informs. `warmup` uses the published weights where no trial has them, so that a solution's weights change.
+Probes look where a caller may go. A fixture says which of them a problem has, and at which strength: the largest at
+which the fp64 reference stays finite and an honest kernel's error bounded. A class whose honest kernel has no such
+bound has no limit there.
+
+tiny, large       published inputs, every floating-point tensor multiplied by 1e-4 or by up to 1e4
+mixed             the same by turns: large, small, large
+curved            signed inputs at a deviation at which the arguments of elementwise functions lie where these curve
+edited            inputs that equal those of the call before except a few elements
+
+Three more kinds decide nothing. `nonfinite` has one element that is NaN, and is a finding of its own. `neighbour` uses
+published inputs of the problem's neighbouring shape with perturbed weights, and informs. `warmup` uses the published
+weights where no trial has them, so that a solution's weights change.
 """
 
 from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
 from repro.inputs import philox
+from repro.inputs import stress as stresses
 from repro.inputs.stress import Stress
 from repro.judge.correctness.precision import exact_float32
 from repro.problems import meta
@@ -33,6 +45,15 @@ NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNor
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 # Rows of the batch that calibrate running statistics: enough for one scalar a layer.
 CALIBRATION_ROWS = 8
+# Probe -> its stresses, the strongest first; those of `curved` are measured.
+PROBES: dict[str, tuple[str, ...]] = {
+    "tiny": ("times 0.0001", "times 0.01"),
+    "large": ("times 10000", "times 1000", "times 100", "times 10"),
+    "mixed": ("mixed 10000", "mixed 100", "mixed 10"),
+    "curved": (),
+    "edited": ("edit 16", "edit 256", "edit 4096"),
+}
+NONFINITE = "nonfinite"
 
 
 @dataclass(frozen=True)
@@ -98,10 +119,17 @@ def stress_of(plan: Plan, kind: str) -> Stress | None:
     return plan.problem.stress if kind.endswith("stress") else None
 
 
-def make(plan: Plan, *, public: bool = False, count_native: int = 2) -> list[Trial]:
+def floating(plan: Plan) -> list[int]:
+    """Return the indices of the floating-point tensor inputs."""
+    return [i for i in plan.tensors if plan.spec[i][1].is_floating_point]
+
+
+def make(
+    plan: Plan, *, public: bool = False, count_native: int = 2, fixture: dict[str, Any] | None = None
+) -> list[Trial]:
     """Return the trials of an evaluation (secret seeds), or those of a fixture (public seeds, no warm-up).
 
-    A warm-up comes first, a neighbour last.
+    fixture: whose probes are added. A warm-up comes first, a neighbour last.
     """
     left_out = kinds(plan)
     trials = []
@@ -114,6 +142,13 @@ def make(plan: Plan, *, public: bool = False, count_native: int = 2) -> list[Tri
     for position, (kind, why) in enumerate(left_out.items()):
         for repeat in range(count_native if kind == "native" else 1) if not why else ():
             trials.append(Trial(kind, seed(position) + repeat, stress_of(plan, kind), kind.startswith("perturbed")))
+    dead = bool(left_out["native"])
+    for kind, facts in (fixture or {}).get("trials", {}).items():
+        if kind in PROBES:
+            each = plan.tensors if kind == "edited" else [0]
+            trials += [Trial(kind, secret_seed(), stresses.of_tensor(facts["stress"], i), dead) for i in each]
+    if fixture and (some := floating(plan)):
+        trials.append(Trial(NONFINITE, secret_seed(), f"special {secrets.choice(some)}", dead, judged=False))
     if plan.problem.neighbouring() is not None:
         trials.append(Trial("neighbour", seed(len(left_out)), None, not left_out["perturbed"], neighbour=True))
     return trials

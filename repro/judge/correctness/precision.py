@@ -7,10 +7,13 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 CONTRACTIONS = frozenset(
     "linear matmul __matmul__ __rmatmul__ mm bmm addmm baddbmm einsum conv1d conv2d conv3d "
-    "conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention".split()
+    "conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention "
+    "multi_head_attention_forward _native_multi_head_attention _transformer_encoder_layer_fwd "
+    "lstm gru rnn_tanh rnn_relu".split()
 )
 
 
@@ -25,11 +28,14 @@ class TF32Operands(TorchFunctionMode):
     """Rounds the float32 operands of every contraction, so that TF32 is the same on the CPU and on any GPU."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
         if getattr(func, "__name__", "") in CONTRACTIONS:
-            args = tuple(
-                round_mantissa(a) if isinstance(a, torch.Tensor) and a.dtype is torch.float32 else a for a in args
-            )
-        return func(*args, **(kwargs or {}))
+            args, kwargs = tree_map(_rounded, (args, kwargs))
+        return func(*args, **kwargs)
+
+
+def _rounded(value: Any) -> Any:
+    return round_mantissa(value) if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value
 
 
 class exact_float32(AbstractContextManager[None]):  # noqa: N801

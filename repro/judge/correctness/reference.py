@@ -40,7 +40,7 @@ class Reference:
         if self.init != weights.init:
             with torch.random.fork_rng(devices=[]):
                 model = build(self.plan.problem, self.plan.module, weights.init)
-            self.model = model.to(self.dtype).to(self.device)
+            self.model = model.to(self.device).to(self.dtype)  # wide weights on the device alone
             self.init = weights.init
         self.model.load_state_dict(weights.state, strict=True)
 
@@ -53,7 +53,9 @@ class Reference:
         cast = []
         while inputs:
             x = inputs.pop(0)
-            cast.append(x.to(self.dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x)
+            if isinstance(x, torch.Tensor):
+                x = x.to(self.dtype if x.is_floating_point() else x.dtype, copy=self.plan.problem.writes_inputs)
+            cast.append(x)
             del x
         mode: AbstractContextManager[Any] = TF32Operands() if self.precision == "tf32" else nullcontext()
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from repro.judge.correctness.distance import ZERO, score
+from repro.judge.correctness.distance import BIAS, EDIT, ZERO, score
 
 CLASSES = {"float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("tf32",)}
 
@@ -21,12 +21,19 @@ HEADROOM, MIN_HEADROOM = 4.0, 1.5
 # An output must follow its inputs: an error of this fraction of the distance between the outputs of two inputs is too
 # much.
 SENSITIVITY = 0.35
+# The lowest limits of `bias`. Tensor cores cut operands to TF32 instead of rounding them: each makes a product smaller
+# by up to 2**-11 on average, and layers add up.
+BIAS_FLOOR = {"fp32": 5e-6, "tf32": 3e-3, "bf16": 8e-3}
 # Max-norm and row guards measure extremes, which vary more between kernels than the average does.
 EXTREME_HEADROOM = 8.0
 MIN_MARGIN = 1.5
 # If a share of the reference is exactly 0 and every honest kernel leaves it so, a solution must do so too: garbage in a
 # region of zeros hides in every average. In units of the rms of the other elements.
 ZERO_LIMIT, MIN_ZERO_SHARE = 1e-6, 0.01
+# An output must follow a change of a few inputs: a stale one has 1. Limited where honest kernels follow this closely.
+EDIT_LIMIT, EDIT_HONEST = 0.5, 0.2
+# On a probe a class has limits where the honest error of every looser class is at most this many times that one's cap.
+LOOSE = 4.0
 
 
 def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str, float]:
@@ -41,7 +48,25 @@ def limits(honest: dict[str, float], klass: str, sensitivity: float) -> dict[str
     if by_sensitivity > 0 and by_sensitivity >= MIN_HEADROOM * error:
         rel = min(rel, by_sensitivity)
     extremes = {name: max(EXTREME_HEADROOM * honest[name], EXTREME_HEADROOM * rel) for name in ("max", "row")}
-    return {"rel_l2": rel} | extremes
+    bias = max(BIAS_FLOOR[klass], HEADROOM * honest.get(BIAS, 0.0))  # the class's rounding, whatever its worst norm
+    return {"rel_l2": rel, BIAS: bias} | extremes
+
+
+def probe_limits(honest: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Return the limits of every class on a probe.
+
+    honest: class -> distances, the most precise class first. A class has no limits where its honest kernel's error is
+    over the class's cap or does not follow an edit. Nor has it any where a looser class's error is far over its own:
+    there, results hang on single comparisons, such as which logit is the largest.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for klass, values in honest.items():
+        looser = list(honest)[list(honest).index(klass) + 1 :]
+        bounded = values["rel_l2"] <= CAP[klass] and values.get(EDIT, 0.0) <= EDIT_HONEST
+        steady = all(honest[other]["rel_l2"] <= LOOSE * CAP[other] for other in looser)
+        own = limits(values, klass, 0.0) if bounded and steady else {}
+        found[klass] = own | ({EDIT: EDIT_LIMIT} if own and EDIT in values else {})
+    return found
 
 
 def zero_limit(honest: dict[str, dict[str, float]], share: float) -> dict[str, float]:
@@ -60,39 +85,57 @@ def _margin(measured: dict[str, Any], klass: str) -> tuple[str, float, float, fl
     for trial in measured.values():
         for name, values in trial["cheats"].items():
             strength[name] = max(strength.get(name, 0.0), score(values, trial["limits"][klass]))
-    honest = max(score(t["honest"][klass], t["limits"][klass]) for t in measured.values())
+    honest = max(score(t["honest"][klass], t["limits"][klass]) for t in measured.values() if t["limits"][klass])
     best = min(sorted(strength), key=lambda name: strength[name])
     return best, strength[best], honest, strength[best] / max(honest, 1 / HEADROOM)
 
 
 def separation(measured: dict[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
-    """Return how far the best cheat is from the worst honest kernel, in units of the loosest class's limits.
+    """Return how far the best cheat is from the worst honest kernel, and the classes that cannot tell the two apart.
 
     measured: deciding trial kind -> {"honest", "cheats", "limits"}; a cheat counts on the trials where it was measured.
     The margin counts an honest kernel as at least a quarter of its limit, so that a problem with an exact answer has a
-    finite margin. `margins`: the margin by each class's own limits. `refused`: why the fixture must not judge, or "".
+    finite margin. It is that of the loosest class that is admitted. `margins`: the margin by each class's own limits.
+    `refused_classes`: class -> why it is not admitted. `refused`: why the fixture must not judge, or "".
     """
-    best, strength, honest, margin = _margin(measured, classes[-1])
-    refused = ""
-    if strength <= 1:
-        refused = f"the cheat {best!r} passes every trial"
-    elif margin < MIN_MARGIN:
-        refused = f"margin {margin:.2f} between the cheat {best!r} and an honest kernel is under {MIN_MARGIN}"
+    found = {klass: _margin(measured, klass) for klass in classes}
+    refused = {}
+    for klass, (best, strength, _, margin) in found.items():
+        if strength <= 1:
+            refused[klass] = f"the cheat {best!r} passes every trial"
+        elif margin < MIN_MARGIN:
+            refused[klass] = (
+                f"margin {margin:.2f} between the cheat {best!r} and an honest kernel is under {MIN_MARGIN}"
+            )
+    admitted = [klass for klass in classes if klass not in refused]
+    best, strength, honest, margin = found[(admitted or classes)[-1]]
     return {
         "best_cheat": best,
         "best_cheat_score": strength,
         "worst_honest_score": honest,
         "margin": margin,
-        "margins": {klass: float(f"{_margin(measured, klass)[3]:.6g}") for klass in classes},
-        "refused": refused,
+        "margins": {klass: float(f"{each[3]:.6g}") for klass, each in found.items()},
+        "refused_classes": refused,
+        "refused": "" if admitted else refused[classes[-1]],
     }
 
 
-def class_of(distances: dict[str, list[dict[str, float]]], fixture: dict[str, Any]) -> str | None:
-    """Return the most precise class whose limits every deciding trial meets, or None. Other kinds are ignored."""
+def class_of(
+    distances: dict[str, list[dict[str, float]]], fixture: dict[str, Any], *, refused: bool = False
+) -> str | None:
+    """Return the most precise class whose limits every deciding trial meets, or None. Other kinds are ignored.
+
+    refused: also a class that the fixture does not admit.
+    """
     deciding = {kind: values for kind, values in distances.items() if kind in fixture["trials"]}
     for klass in CLASSES[fixture["dtype"]]:
-        limit = {kind: trial["limits"][klass] for kind, trial in fixture["trials"].items()}
-        if deciding and all(score(v, limit[kind]) <= 1 for kind, values in deciding.items() for v in values):
+        if klass in fixture.get("refused_classes", {}) and not refused:
+            continue
+        limit = {kind: trial["limits"].get(klass) for kind, trial in fixture["trials"].items()}
+        if None in limit.values():  # a class at which the fixture's device could not run the problem
+            continue
+        if deciding and all(
+            score(v, own) <= 1 for kind, values in deciding.items() if (own := limit[kind]) for v in values
+        ):
             return klass
     return None

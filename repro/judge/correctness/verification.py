@@ -16,6 +16,8 @@ from typing import Any
 import torch
 
 from repro.errors import JudgeError, SolutionDied, SolutionError, SolutionRejected
+from repro.inputs import stress as stresses
+from repro.inputs.stress import Stress
 from repro.judge.correctness import distance as metric
 from repro.judge.correctness import input_cases, output_checks
 from repro.judge.correctness.distance import Distance, score
@@ -40,8 +42,9 @@ REPEATS = 3
 
 
 def meets(values: dict[str, float], fixture: dict[str, Any], kind: str, klass: str) -> bool:
-    """Return whether distances are within a class's limits on a trial."""
-    return score(values, fixture["trials"][kind]["limits"][klass]) <= 1
+    """Return whether distances are within a class's limits on a trial; a probe may have none for a class."""
+    limits = fixture["trials"][kind]["limits"][klass]
+    return not limits or score(values, limits) <= 1
 
 
 @dataclass
@@ -249,22 +252,32 @@ class Evaluation:
         SolutionRejected.
         """
         if not implementation.trusted:
-            output_checks.check(described, self.shape.spec, self.device.type)
+            self._gates(described)
         if bound is not None:
             bound.open(leaves(self.shape.spec), described)
         distance, bits = Distance(), []
-        plan = self.shape.plan
+        plan, slots = self.shape.plan, self.slots
+        edited = stresses.parts(slots.stress)[0] == "edit"
         for part in chunks(plan, self.shape.rows) if whole else [only]:
-            expected = self.reference(plan.chunk(part, self.slots.seed, self.device, self.slots.stress))
+            expected = self.reference(plan.chunk(part, slots.seed, self.device, slots.stress))
+            before = list[torch.Tensor]()
+            if edited:
+                before = self.reference(plan.chunk(part, slots.seed, self.device, self._unedited()))
             fetches = self._fetched(implementation, part, [tuple(r.shape) for r in expected], bound)
-            for fetch, reference in zip(fetches, expected, strict=True):
+            for position, (fetch, reference) in enumerate(zip(fetches, expected, strict=True)):
                 output = fetch()
                 if bound is None:
                     bits.append(metric.digest(output))
                 distance.add(output, reference)
+                if edited:
+                    distance.change.add(output, reference, before[position])
         if not distance.finite:
             raise SolutionRejected("not_finite", "the output is not finite where the reference is, or was not written")
         return distance, bits
+
+    def _unedited(self) -> Stress | None:
+        """Return the stress of the inputs before an edit."""
+        return stresses.base(self.shape.plan.problem.stress)
 
     def bits(self, implementation: Implementation) -> list[int]:
         """Return digests of the worker's kept output, in the same chunks as `compare`, without a reference."""
@@ -325,22 +338,35 @@ class Evaluation:
             self._somebody_ran(implementation, trial)
             self.load(implementation, name, state)
             part("weights")
+            self.slots.move()
+            message = self._message(implementation)
+            if stresses.parts(trial.stress)[0] == "edit":  # the call before, at the same addresses
+                self.slots.fill(trial.seed, self._unedited())
+                answer = implementation.ask(message, self.options.timeout_s)
+                self._gates(answer.get("output"))
             self.slots.fill(trial.seed, trial.stress)
             part("inputs")
-            message = {"op": "run", "variant": implementation.variants[0], "inputs": self.slots.told()}
             answer = implementation.ask(message, self.options.timeout_s)
             part("calls" if implementation.distances else "first calls")
             if not trial.judged:
-                output_checks.check(answer.get("output"), self.shape.spec, self.device.type)
+                self._gates(answer.get("output"))
+                if trial.kind == input_cases.NONFINITE:
+                    self._propagates(implementation)
                 return
             distance, bits = self.compare(implementation, answer.get("output"))
             part("comparing")
             self.settled(implementation, answer.get("digest"))
             part("digests")
             self._note(implementation, trial, distance)
-            for _ in range(REPEATS - 1):
+            for turn in range(REPEATS - 1):
+                if turn:  # the same inputs at other addresses
+                    self._intact()
+                    self.slots.move()
+                if turn or self.problem.writes_inputs:
+                    self.slots.fill(trial.seed, trial.stress)
+                    message = self._message(implementation)
                 answer = implementation.ask(message, self.options.timeout_s)
-                output_checks.check(answer.get("output"), self.shape.spec, self.device.type)
+                self._gates(answer.get("output"))
                 if self.bits(implementation) != bits:
                     implementation.observed.add("nondeterministic")
                     distance, _ = self.compare(implementation, answer.get("output"))
@@ -350,12 +376,16 @@ class Evaluation:
                         raise SolutionRejected("nondeterministic_wrong", detail)
                     self._note(implementation, trial, distance)
             part("repeats")
-            if answer.get("static"):
-                implementation.observed.add("static_output")
+            for label, fact in (("static_output", "static"), ("reuses_output", "reused")):
+                if answer.get(fact):
+                    implementation.observed.add(label)
             self._intact()
             part("inputs again")
             implementation.ask({"op": "release"}, self.options.timeout_s)
         except SolutionError as error:
+            if trial.kind == input_cases.NONFINITE and error.code != input_cases.NONFINITE:
+                self._cannot(implementation, error)
+                return
             implementation.fail(error, trial.kind)
             if implementation.failed != "incorrect":
                 self.end(implementation)
@@ -365,12 +395,51 @@ class Evaluation:
             implementation.fail(SolutionDied("judge_out_of_memory", f"it left no room on the GPU to judge it: {error}"),
                          trial.kind)  # fmt: skip
 
+    def _gates(self, described: Any) -> None:
+        output_checks.check(described, self.shape.spec, self.device.type, aliases=self.problem.aliases_input)
+
+    def _message(self, implementation: Implementation) -> dict[str, Any]:
+        return {"op": "run", "variant": implementation.variants[0], "inputs": self.slots.told()}
+
+    def _propagates(self, implementation: Implementation) -> None:
+        """Note a finding if the output is finite elsewhere than the reference is, for inputs with one NaN.
+
+        It decides only where the options say so: then it raises SolutionRejected.
+        """
+        plan, wrong, of = self.shape.plan, [0, 0], 0
+        for part in chunks(plan, self.shape.rows):
+            expected = self.reference(plan.chunk(part, self.slots.seed, self.device, self.slots.stress))
+            fetches = self._fetched(implementation, part, [tuple(r.shape) for r in expected])
+            for fetch, reference in zip(fetches, expected, strict=True):
+                ours, due = torch.isfinite(fetch()), torch.isfinite(reference)
+                of += int((~due).sum())
+                wrong[0] += int((ours & ~due).sum())
+                wrong[1] += int((~ours & due).sum())
+        if not any(wrong):
+            return
+        detail = f"{wrong[0]} of {of} elements hide a NaN of the inputs, {wrong[1]} others are not finite"
+        if self.options.strict_nonfinite:
+            raise SolutionRejected(input_cases.NONFINITE, detail)
+        implementation.observed.add(input_cases.NONFINITE)
+        implementation.findings.append({"code": input_cases.NONFINITE, "detail": detail})
+
+    def _cannot(self, implementation: Implementation, error: SolutionError) -> None:
+        """Note that a solution fails on a NaN, which decides nothing, and give it a new worker if it lost its own."""
+        implementation.observed.add(input_cases.NONFINITE)
+        detail = f"{error.code}: {error.detail}"
+        implementation.findings.append({"code": input_cases.NONFINITE, "detail": detail})
+        if error.verdict == "timeout" or not isinstance(error, SolutionRejected):
+            self.end(implementation)
+            self.start(implementation)
+
     def _intact(self) -> None:
-        if not self.slots.unchanged():
+        if not self.problem.writes_inputs and not self.slots.unchanged():
             raise SolutionRejected("input_modified", "the call changed its inputs")
 
     def classes(self) -> tuple[str, ...]:
-        return CLASSES[self.fixture["dtype"]]
+        """Return the classes that the fixture has limits for."""
+        limits = next(iter(self.fixture["trials"].values()))["limits"]
+        return tuple(klass for klass in CLASSES[self.fixture["dtype"]] if klass in limits)
 
     def _note(self, implementation: Implementation, trial: input_cases.Trial, distance: Distance) -> None:
         implementation.distances.setdefault(trial.kind, []).append(distance.values())
@@ -383,7 +452,7 @@ class Evaluation:
         """Run all deciding trials of all solutions in secret order, grouped by weights."""
         order = list(planned)
         random.SystemRandom().shuffle(order)
-        order.sort(key=lambda t: (t.judged, t.perturbed))
+        order.sort(key=lambda t: (t.kind == input_cases.NONFINITE, t.judged, t.perturbed))
         for trial in (t for t in order if not t.neighbour):
             for implementation in self.implementations:
                 if implementation.failed in ("", "incorrect") and implementation.worker is not None:
@@ -406,7 +475,7 @@ class Evaluation:
         answer = implementation.ask(message, timeout_s)
         values = self.compare(implementation, answer.get("output"))[0].values()
         implementation.ask({"op": "release"}, self.options.timeout_s)
-        klass = class_of({kind: [values]}, self.fixture)
+        klass = class_of({kind: [values]}, self.fixture, refused=True)
         if klass is None:
             raise SolutionRejected("baseline_incorrect", f"rel_l2 {values['rel_l2']:.2g}")
         return klass

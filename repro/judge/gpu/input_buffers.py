@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import secrets
 from typing import Any
 
 import torch
@@ -14,6 +16,10 @@ from repro.problems.meta import leaves
 from repro.problems.plan import Plan
 
 STAGING_BYTES = 16 << 20
+# Inputs lie at one of SPOTS secret places of their buffers, another one from call to call: what a solution remembers of
+# the last address is not this call's input, and addresses come back as they do in any program. Places are as far apart
+# as torch aligns its own tensors on a GPU.
+ALIGNMENT, PLACES, SPOTS = 512, 128, 4
 CHECK_BYTES = 64 << 20
 
 
@@ -21,7 +27,7 @@ class Slots:
     """One buffer ("slot") for each tensor input, shared by all workers, and one staging buffer for each worker.
 
     A staging buffer holds `rows` rows of the largest output, or a piece of weights. `seed`, `stress` and `plan`
-    describe the inputs in the slots. `spoiled`: the inputs are overwritten.
+    describe the inputs in the slots, `places` their first bytes. `spoiled`: the inputs are overwritten.
     """
 
     def __init__(self, plan: Plan, spec: Any, rows: int | None, device: torch.device) -> None:
@@ -36,12 +42,16 @@ class Slots:
         self.buffers: dict[str, SharedBuffer] = {}
         self.output_bytes = sum(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
         for i in plan.tensors:
-            self.buffers[f"input{i}"] = SharedBuffer(plan.nbytes(i), device)
+            self.buffers[f"input{i}"] = SharedBuffer(plan.nbytes(i) + ALIGNMENT * PLACES, device)
+        draw = random.SystemRandom()
+        self.spots = {i: [ALIGNMENT * n for n in draw.sample(range(PLACES), SPOTS)] for i in plan.tensors}
+        self.places = {i: spots[0] for i, spots in self.spots.items()}
 
     def fits(self, plan: Plan, spec: Any, rows: int | None) -> bool:
         """Return whether another shape of the problem fits into these buffers."""
         chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
-        smaller = all(plan.nbytes(i) <= self.buffers[f"input{i}"].nbytes for i in plan.tensors)
+        slack = ALIGNMENT * PLACES
+        smaller = all(plan.nbytes(i) + slack <= self.buffers[f"input{i}"].nbytes for i in plan.tensors)
         return smaller and chunk <= self.staging_bytes
 
     def staging(self) -> SharedBuffer:
@@ -52,6 +62,7 @@ class Slots:
         """Return the description of the inputs that a worker receives."""
         return [
             {"slot": f"input{i}", "dtype": str(spec[1]).removeprefix("torch."), "shape": list(spec[0])}
+            | {"offset": self.places[i]}
             if i in self.plan.tensors
             else {"value": spec}
             for i, spec in enumerate(self.plan.spec)
@@ -59,13 +70,21 @@ class Slots:
 
     def _slot(self, i: int) -> torch.Tensor:
         shape, dtype = self.plan.spec[i]
-        return self.buffers[f"input{i}"].view(dtype, tuple(shape))
+        return self.buffers[f"input{i}"].view(dtype, tuple(shape), self.places[i])
+
+    def move(self) -> None:
+        """Choose another secret place for every input of the next `fill`."""
+        for i, place in self.places.items():
+            self.places[i] = secrets.choice([spot for spot in self.spots[i] if spot != place])
 
     def fill(self, seed: int, stress: Stress | None) -> None:
         """Make the inputs of (seed, stress) in the slots."""
         self.seed, self.stress, self.spoiled = seed, stress, False
         made = None
         for i in self.plan.tensors:
+            whole, place = self.buffers[f"input{i}"].bytes, self.places[i]
+            for rest in (whole[:place], whole[place + self.plan.nbytes(i) :][: ALIGNMENT * PLACES]):
+                rest.fill_(0xFF)  # NaN: nothing of earlier inputs is left beside these
             recipe = self.plan.recipe(i, stress)
             if recipe is not None:
                 recipe.fill(self._slot(i), seed)
@@ -86,7 +105,7 @@ class Slots:
         made = None
         for i in self.plan.tensors:
             recipe = self.plan.recipe(i, self.stress)
-            slot = self.buffers[f"input{i}"].bytes[: self.plan.nbytes(i)]
+            slot = self.buffers[f"input{i}"].bytes[self.places[i] :][: self.plan.nbytes(i)]
             if recipe is None:
                 made = made if made is not None else self.plan.make(self.seed, self.device, stress=self.stress)
                 if not torch.equal(slot, made[i].contiguous().view(-1).view(torch.uint8)):

@@ -118,8 +118,9 @@ class Launcher:
         """Start a worker.
 
         fds: its first two are the descriptors that the worker reads and writes. log: receives what the worker prints.
-        serves: the requests that it answers, `judge`, `parity` (the published protocol), or `profile` (it becomes
-        ncu). own_user: whether it gets a user of its own where there are any, or this process's user.
+        serves: the requests that it answers, `judge`, `parity` (the published protocol), `kernelbench` (KernelBench's),
+        or `profile` (it becomes ncu). own_user: whether it gets a user of its own where there are any,
+        or this process's user.
         """
         uid = next(self.uids) if self.uids is not None and own_user else None
         commands = answers = None

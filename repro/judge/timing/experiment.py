@@ -26,6 +26,7 @@ import torch
 from repro.errors import SolutionDied, SolutionError, SolutionRejected
 from repro.judge import baselines
 from repro.judge.correctness import input_cases
+from repro.judge.correctness.distance import named
 from repro.judge.correctness.input_cases import secret_seed
 from repro.judge.correctness.verification import Evaluation, meets
 from repro.judge.gpu.commitment_check import Seal
@@ -229,6 +230,7 @@ class Experiment:
             implementation.ask({"op": "run", "variant": variant, "inputs": self.slots.told()}, timeout_s)
         fill = lambda: self.slots.fill(secret_seed(), stress)  # noqa: E731
         self._others(implementation)
+        self.slots.move()
         call, early_ms = self.launching.ready(implementation, variant, fill, self.busy_s, gated=gated)
         if early_ms is None:
             detail = f"the GPU stays busy while the solution is stopped ({BUSY_TRIES} flushes in a row were delayed)"
@@ -276,7 +278,9 @@ class Experiment:
     def _intact(self, implementation: Implementation) -> bool:
         """Return whether the call left the inputs unchanged, or is the problem's own Model, which may write to them."""
         evaluation = self.evaluation
-        return self.slots.unchanged() or (implementation.trusted and changes_inputs(evaluation.plan, evaluation.native))
+        if evaluation.problem.writes_inputs or self.slots.unchanged():
+            return True
+        return implementation.trusted and changes_inputs(evaluation.plan, evaluation.native)
 
     def _check(self, implementation: Implementation, kind: str, seal: Seal) -> None:
         """Check a timed output: its bytes against its seal, and a secret row or all of it against the reference.
@@ -297,7 +301,8 @@ class Experiment:
         implementation.worker.stop()
         if (whole or not self.cuda) and not baseline and not self._intact(implementation):
             raise SolutionRejected("input_modified", "a timed call changed its inputs")
-        self.slots.spoil()
+        if not evaluation.problem.aliases_input:  # else the output lies in them
+            self.slots.spoil()
         look = implementation.ask({"op": "look"}, self.options.timeout_s)
         seal.told = look.get("states")
         if baseline:
@@ -312,7 +317,7 @@ class Experiment:
             if meets(shown, evaluation.fixture, kind, klass):
                 return
         limits = evaluation.fixture["trials"][kind]["limits"][klass]
-        name = max(limits, key=lambda each: values.get(each, 0.0) / limits[each])
+        name = named(values, limits)
         told = f"{name} {values[name]:.3g} over the limit {limits[name]:.3g} of class {klass}, {kind} inputs"
         raise SolutionRejected("timed_output_wrong", told)
 

@@ -70,7 +70,7 @@ def measure(
         torch.cuda.empty_cache()  # cached by the judge's allocator
     try:
         child = Child(device)
-        answer = child.ask({"op": "prepare", "problem": _told(problem)}, timeout_s)
+        answer = child.ask({"op": "prepare", "problem": described(problem)}, timeout_s)
         found["grad"] = answer.get("grad") if isinstance(answer.get("grad"), bool) else None
         why = str(answer.get("error", ""))
         for name, file in variants:
@@ -98,7 +98,8 @@ def measure(
     return found | {"measurement": device == "cuda", "wall_s": round(time.monotonic() - begin, 3)}
 
 
-def _told(problem: Problem) -> dict[str, Any]:
+def described(problem: Problem) -> dict[str, Any]:
+    """Return a problem as a message, from which `rebuilt` makes it again."""
     source = base64.b64encode(problem.path.read_bytes()).decode()
     return {"id": problem.id, "source": source, "dtype": problem.dtype, "overrides": problem.overrides}
 
@@ -119,13 +120,13 @@ class Ended(Exception):
 class Child:
     """The judge's client of the process, which is started, confined and ended as a worker is."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, serves: str = "parity") -> None:
         self.launcher = launcher.current()
         self.log = os.memfd_create("repro-log")
         to_child, from_judge = os.pipe()
         to_judge, from_child = os.pipe()
         try:
-            self.started = self.launcher.start("parity", device, [to_child, from_child], self.log, "parity")
+            self.started = self.launcher.start("parity", device, [to_child, from_child], self.log, serves)
         finally:
             os.close(to_child)
             os.close(from_child)
@@ -170,10 +171,7 @@ class Bench:
 
     def prepare(self, problem: dict[str, Any]) -> dict[str, Any]:
         """Draw the inputs and build the model, both in the problem's dtype."""
-        file = self.scratch / "problem.py"
-        file.write_bytes(base64.b64decode(problem["source"]))
-        overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in problem["overrides"].items()}
-        loaded = Problem(problem["id"], problem["id"], file, problem["dtype"], "", overrides)
+        loaded = rebuilt(problem, self.scratch)
         module, dtype = loaded.module(), torch_dtype(problem["dtype"])
         self.init = loaded.init_inputs(module)
         self.model = module.Model(*self.init).to(dtype).to(self.device)
@@ -195,19 +193,29 @@ class Bench:
                 return {"error": "torch.compile is not run on the CPU"}
             call = torch.compile(self.model)
         elif source is not None:
-            call = binding.bind(self._kernel(variant, source), self.model, len(self.inputs), self.init)
+            kernel = imported(variant, source, self.scratch).kernel_function
+            call = binding.bind(kernel, self.model, len(self.inputs), self.init)
         return {"ms": self.timer(functools.partial(call, *self.inputs))}
 
-    def _kernel(self, variant: str, source: str) -> Callable[..., Any]:
-        file = self.scratch / f"{variant}.py"
-        file.write_bytes(base64.b64decode(source))
-        spec = importlib.util.spec_from_file_location(variant, file)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[variant] = module
-        spec.loader.exec_module(module)
-        function: Callable[..., Any] = module.kernel_function
-        return function
+
+def rebuilt(problem: dict[str, Any], scratch: Path) -> Problem:
+    """Return the problem of a message, with its file in the scratch folder."""
+    file = scratch / "problem.py"
+    file.write_bytes(base64.b64decode(problem["source"]))
+    overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in problem["overrides"].items()}
+    return Problem(problem["id"], problem["id"], file, problem["dtype"], "", overrides)
+
+
+def imported(name: str, source: str, scratch: Path) -> Any:
+    """Import a source text (base64) as the module `name`, from a file in the scratch folder."""
+    file = scratch / f"{name}.py"
+    file.write_bytes(base64.b64decode(source))
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _do_bench() -> Callable[[Callable[[], Any]], float]:
@@ -226,22 +234,27 @@ def _host_clock(call: Callable[[], Any], calls: int = 3) -> float:
 
 
 def serve(read_fd: int, write_fd: int, device: str, scratch: Path) -> None:
-    """Answer requests until the judge closes the pipe. A kernel's exception becomes an answer."""
+    """Answer the judge's requests."""
+    bench = Bench(torch.device(device), scratch)
+    answers(read_fd, write_fd, device, {"prepare": bench.prepare, "time": bench.time})
+
+
+def answers(read_fd: int, write_fd: int, device: str, verbs: dict[str, Callable[..., dict[str, Any]]]) -> None:
+    """Answer requests until the judge closes the pipe. An exception of the solution becomes an answer."""
     channel = Channel(read_fd, write_fd, from_judge=True)
     for fd in (read_fd, write_fd):
         os.set_inheritable(fd, False)
     if device == "cpu":
         torch.set_num_threads(1)
         triton_interpreter.mend()
-    bench = Bench(torch.device(device), scratch)
     while True:
         try:
             message = channel.receive()
         except ChannelClosed:
             return
-        op = message.pop("op")
+        verb = verbs[message.pop("op")]
         try:
-            answer = bench.prepare(**message) if op == "prepare" else bench.time(**message)
+            answer = verb(**message)
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
         channel.send(answer)

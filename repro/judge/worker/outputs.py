@@ -1,4 +1,8 @@
-"""A worker's facts about a solution's output: structure, memory, digests. The judge uses them as tripwires only."""
+"""A worker's facts about a solution's output: structure, memory, digests. The judge uses them as tripwires only.
+
+A solution can give an instance of torch.Tensor, list or tuple attributes or methods of its own, which would do its work
+when the output is read. So outputs are read through the classes alone: `plain` is called before anything else.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,26 @@ MOST_VALUES = 1024
 MOST_LEVELS = 8
 
 
+# Bound before a solution is imported.
+_detach = torch.Tensor.detach
+_lists, _tuples = (list.__iter__, list.__len__), (tuple.__iter__, tuple.__len__)
+
+
+def plain(value: Any) -> Any:
+    """Return a tensor over the same memory without attributes that a solution gave its instance, or another value as
+    it is. A subclass stays what it is: it is refused."""
+    return _detach(value) if type(value) is torch.Tensor else value
+
+
+def items(value: Any) -> list[Any]:
+    """Return the items of a list or tuple as it holds them, whatever a subclass says."""
+    return list(_lists[0](value) if isinstance(value, list) else _tuples[0](value))
+
+
+def _length(value: Any) -> int:
+    return int(_lists[1](value) if isinstance(value, list) else _tuples[1](value))
+
+
 def wide(value: Any) -> bool:
     """Return whether a structure has more than MOST_VALUES parts, or contains itself."""
     todo, seen = [value], 0
@@ -23,9 +47,9 @@ def wide(value: Any) -> bool:
         item = todo.pop()
         seen += 1
         if isinstance(item, tuple | list):
-            if seen + len(todo) + len(item) > MOST_VALUES:
+            if seen + len(todo) + _length(item) > MOST_VALUES:
                 return True
-            todo.extend(item)
+            todo.extend(items(item))
     return False
 
 
@@ -37,7 +61,7 @@ def deep(value: Any) -> bool:
         if isinstance(item, tuple | list):
             if level == MOST_LEVELS:
                 return True
-            todo.extend((part, level + 1) for part in item)
+            todo.extend((part, level + 1) for part in items(item))
     return False
 
 
@@ -47,7 +71,9 @@ def values(value: Any) -> list[Any]:
 
 
 def _values(value: Any) -> list[Any]:
-    return [part for item in value for part in _values(item)] if isinstance(value, tuple | list) else [value]
+    if isinstance(value, tuple | list):
+        return [part for item in items(value) for part in _values(item)]
+    return [plain(value)]
 
 
 def sums(value: Any) -> list[torch.Tensor]:
@@ -90,8 +116,8 @@ def _sealed(value: Any, key: bytes) -> list[tuple[bytes, int]]:
 def part(value: Any, path: list[int], start: int, count: int, order: list[int] | None) -> torch.Tensor:
     """Return elements [start, start + count) of one tensor of an output. order: of dimensions, None for their own."""
     for index in path:
-        value = value[index]
-    tensor: torch.Tensor = value.detach()
+        value = items(value)[index]
+    tensor: torch.Tensor = _detach(value)
     if order is not None:
         return commitment.dense_bytes(tensor, order).view(tensor.dtype)[start : start + count]
     if tensor.is_contiguous() or tensor.dim() == 0:
@@ -116,7 +142,8 @@ def describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
 
 def _describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
     if isinstance(value, tuple | list):
-        return {"kind": "sequence", "items": [_describe(item, inputs) for item in value]}
+        return {"kind": "sequence", "items": [_describe(item, inputs) for item in items(value)]}
+    value = plain(value)
     if not isinstance(value, torch.Tensor):
         return {"kind": "other", "type": type(value).__name__}
     facts: dict[str, Any] = {"kind": "tensor", "type": type(value).__name__, "plain": type(value) is torch.Tensor}
@@ -148,8 +175,10 @@ def order(value: torch.Tensor) -> list[int]:
 
 
 def address(value: Any) -> int | None:
+    value = plain(value)
     return value.data_ptr() if type(value) is torch.Tensor and value.layout is torch.strided else None
 
 
-def nbytes(value: torch.Tensor) -> int:
-    return value.numel() * value.element_size()
+def nbytes(value: Any) -> int:
+    """Return the bytes of an output's plain tensors."""
+    return sum(part.numel() * part.element_size() for part in values(value) if type(part) is torch.Tensor)

@@ -50,8 +50,9 @@ _MODES = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
 
 # Memory that a worker must leave free for the judge's chunks; the worker may use the rest.
 JUDGE_RESERVE_BYTES = 3 << 30
-# Outputs up to this size are kept during the next call, to see whether it returns the same memory.
-HOLD_BYTES = 256 << 20
+# The most bytes and the most earlier outputs that are kept, as a caller may keep them, to see whether a later call
+# returns the same memory or changes them.
+HOLD_BYTES, MOST_HELD = 256 << 20, 3
 # Microseconds of a kernel between the wait for the inputs and the first event. Meanwhile the GPU switches from the
 # judge's context to this one, before the call's clock begins.
 LEAD_US = 20.0
@@ -81,7 +82,8 @@ class Worker:
         self.source: Path | None = None
         self.model: torch.nn.Module | None = None
         self.built_with: Any = None
-        self.static = False
+        self.static = self.reused = False
+        self.held: list[tuple[Any, list[int]]] = []  # earlier outputs with their digests
         self.armed: Any = None
         self.launched: Any = None
         self.states: list[bytes] = []
@@ -183,7 +185,9 @@ class Worker:
 
     def _inputs(self, inputs: list[dict[str, Any]]) -> list[Any]:
         return [
-            view(self.buffers[i["slot"]], getattr(torch, i["dtype"]), tuple(i["shape"])) if "slot" in i else i["value"]
+            view(self.buffers[i["slot"]], getattr(torch, i["dtype"]), tuple(i["shape"]), i["offset"])
+            if "slot" in i
+            else i["value"]
             for i in inputs
         ]
 
@@ -206,8 +210,6 @@ class Worker:
     def run(self, variant: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Make one call and keep its output for `fetch`."""
         values = self._inputs(inputs)
-        before = address(self.output)
-        held = self.output if before is not None and nbytes(self.output) <= HOLD_BYTES else None
         self.output = None
         self._flags(variant)
         with _no_grad():
@@ -216,8 +218,18 @@ class Worker:
         bits = digest(sums(self.output))
         if self.cuda:
             _synchronize()
-        self.static = self.static or (held is not None and address(self.output) == before)
-        return {"output": describe(self.output, values), "digest": bits, "static": self.static}
+        self._keep(bits)
+        told = {"static": self.static, "reused": self.reused}
+        return {"output": describe(self.output, values), "digest": bits} | told
+
+    def _keep(self, bits: list[int]) -> None:
+        """Note whether the last call returned the memory of an earlier output, or changed one; keep its own."""
+        own = address(self.output)
+        self.static = self.static or (own is not None and own in [address(value) for value, _ in self.held])
+        self.reused = self.reused or any(digest(sums(value)) != before for value, before in self.held)
+        self.held = [*self.held, (self.output, bits)][-MOST_HELD:]
+        while self.held and sum(nbytes(value) for value, _ in self.held) > HOLD_BYTES:
+            self.held.pop(0)
 
     def again(self) -> dict[str, Any]:
         """Return the digest of the kept output as it is now."""
@@ -234,8 +246,9 @@ class Worker:
         return {}
 
     def release(self) -> dict[str, Any]:
-        """Free the output and cached memory for the next variant."""
+        """Free the outputs and cached memory for the next variant."""
         self.output = None
+        self.held.clear()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         return {}
@@ -251,6 +264,7 @@ class Worker:
     def arm(self, variant: str, inputs: list[dict[str, Any]], gate_us: float) -> dict[str, Any]:
         """Prepare a timed call as far as possible before its inputs exist, without launching it."""
         self.output = self.launched = None
+        self.held.clear()
         self._flags(variant)
         events = (_Event(enable_timing=True), _Event(enable_timing=True)) if self.cuda else None
         if self.cuda:

@@ -1,0 +1,34 @@
+#: problem = "L2_37"
+#: expect.reasons = ["distance", "nondeterministic_wrong"]
+"""Computes only rows whose first element changed since the last call, and copies the others from the last output.
+
+Buys: nearly all rows of a caller that changes some of them.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features, num_groups, bias_shape):
+        super().__init__()
+        self.matmul = nn.Linear(in_features, out_features)
+        self.bias = nn.Parameter(torch.randn(bias_shape))
+        self.group_norm = nn.GroupNorm(num_groups, out_features)
+        self.last = None
+
+    def work(self, x):
+        y = self.matmul(x)
+        return self.group_norm(torch.sigmoid(y) * y + self.bias)
+
+    def forward(self, x):
+        state = (x[:, 0].clone(), self.matmul.weight._version)
+        if self.last is None or self.last[1] != state[1] or self.last[0].shape != state[0].shape:
+            out = self.work(x)
+        else:
+            changed = (state[0] != self.last[0]).nonzero().flatten()
+            out = self.last[2].clone()
+            if len(changed):
+                out[changed] = self.work(x[changed])
+        self.last = (*state, out.clone())
+        return out

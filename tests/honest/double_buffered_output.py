@@ -1,0 +1,27 @@
+#: problem = "L1_36"
+#: class = "fp32"
+#: labels = ["reuses_output"]
+"""Two output buffers in turn: a result stays as it is during the next call, and is overwritten by the one after.
+
+Honest: every call computes all of its output from its own input. The label `reuses_output` says
+that a caller may keep a result for one more call only.
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    """x over the root of its mean square over dimension 1; valid until the call after the next."""
+
+    def __init__(self, num_features: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.buffers_, self.turn = [], 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.buffers_ or self.buffers_[0].shape != x.shape:
+            self.buffers_ = [torch.empty_like(x), torch.empty_like(x)]
+        self.turn = 1 - self.turn
+        scale = torch.sqrt(torch.mean(x * x, dim=1, keepdim=True) + self.eps)
+        return torch.div(x, scale, out=self.buffers_[self.turn])

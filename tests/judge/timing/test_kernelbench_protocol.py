@@ -1,0 +1,94 @@
+"""KernelBench's own evaluation beside the judge's verdict: on the CPU, where times are no measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CPU, Tool, strict_json
+
+from repro import config
+from repro.judge.sandbox import launcher as launch
+from repro.judge.timing import kernelbench_protocol
+from repro.judge.timing.kernelbench_protocol import TRIALS
+from repro.problems import catalogue
+from repro.report import parity
+
+CLIPS = config.ROOT / "tests/adversarial/B12_clips_inputs.py"
+HEAD = "import os\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n    def __init__(self, *args):\n"
+HEAD += "        super().__init__()\n\n    def forward(self, x):\n        "
+SOURCES = {
+    "wrong": HEAD + "return x\n",
+    "narrow": HEAD + "return x[:, :1]\n",
+    "raising": HEAD + "raise ValueError('not here')\n",
+    "dying": HEAD + "print('last words', flush=True)\n        os._exit(7)\n",
+    "not_python": "class ModelNew(",
+}
+
+
+def measured(tmp_path: Path, **sources: str) -> dict[str, dict[str, Any]]:
+    """Return what KernelBench says of these solutions of L1_36."""
+    solutions = []
+    for name, text in sources.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        solutions.append((name, tmp_path / f"{name}.py", "ModelNew"))
+    problem = catalogue.load("L1_36", size="smoke")
+    found = kernelbench_protocol.measure(problem, solutions, {}, "cpu", lambda line: None, 30.0)
+    launcher = launch.current()
+    assert isinstance(launcher, launch.Launcher) and not launcher.started, "nothing is left running"
+    return found
+
+
+def test_a_right_solution_passes_and_others_fail_with_the_reason(tmp_path: Path) -> None:
+    own = catalogue.load("L1_36", size="smoke").path.read_text().replace("Model", "ModelNew")
+    found = measured(tmp_path, own=own, **SOURCES)
+    assert found["own"]["correct"] and found["own"]["passed"] == TRIALS and found["own"]["speedup"] > 0
+    assert not found["own"]["measurement"] and found["own"]["tolerance"] == 1e-4
+    words = {"wrong": "largest difference", "narrow": "the shape is", "raising": "ValueError: not here",
+             "dying": "last words", "not_python": "SyntaxError"}  # fmt: skip
+    for name, word in words.items():
+        assert found[name]["correct"] is False and word in found[name]["why"], found[name]
+        assert found[name]["ms"] is None
+
+
+def test_another_entry_and_a_solution_that_hung_are_not_run() -> None:
+    problem = catalogue.load("L1_36", size="smoke")
+    solutions = [("kernel", CLIPS, "kernel_function"), ("hung", CLIPS, "ModelNew")]
+    found = kernelbench_protocol.measure(problem, solutions, {"hung": "timeout"}, "cpu", lambda line: None)
+    assert [entry["correct"] for entry in found.values()] == [None, None]
+    assert "ModelNew" in found["kernel"]["why"] and "timeout" in found["hung"]["why"]
+
+
+@pytest.mark.parametrize("answer", [{"passed": "5"}, {"passed": True}, {}, {"passed": 5, "ms": -1, "eager_ms": 1}])
+def test_what_a_solution_forges_becomes_no_number(answer: dict[str, Any]) -> None:
+    found = kernelbench_protocol._read(answer)
+    assert found["ms"] is None and found["speedup"] is None
+
+
+def test_fast_p_counts_correct_solutions_that_are_faster() -> None:
+    def entry(correct: bool, speedup: float | None, verdict: str, ratio: float, word: str = "") -> dict[str, Any]:
+        theirs = {"correct": correct, "speedup": speedup, "measurement": True}
+        return {"kernelbench": theirs, "verdict": verdict, "speedup": {"eager": {"ratio": ratio, "word": word}}}
+
+    entries = [entry(True, 3.0, "correct", 1.5), entry(True, 1.2, "incorrect", 9.0), entry(False, None, "correct", 0.5),
+               entry(True, 1.1, "correct", 1.1, "UNCONFIRMED")]  # fmt: skip
+    found = parity.fast(entries)
+    assert found["kernelbench"] == {"0": 0.75, "1": 0.75, "2": 0.25}
+    assert found["judge"] == {"0": 0.75, "1": 0.25, "2": 0.0}
+    assert (
+        parity.sentence(entries).endswith("verdicts differ on 2 of 4") and parity.fast([{"verdict": "correct"}]) == {}
+    )
+
+
+def test_evaluate_shows_both_verdicts_on_a_cheat_that_kernelbench_accepts(tool: Tool) -> None:
+    problem = next(line for line in CLIPS.read_text().splitlines() if "problem" in line).split('"')[1]
+    done = tool(
+        "evaluate", CLIPS, "--problem", problem, "--parity", "kernelbench", "--no-timing", *CPU, "--json", "found.json"
+    )
+    assert done.code == 0, done.err
+    found = strict_json((tool.folder / "found.json").read_text())
+    (entry,) = found["results"]
+    assert entry["verdict"] == "incorrect" and entry["kernelbench"]["correct"] is True
+    assert found["fast_p"] == {"kernelbench": {"0": 1.0}, "judge": {"0": 0.0}}
+    assert "verdicts differ on 1 of 1" in done.out
