@@ -83,7 +83,7 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
     require_device(job)
     solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in job.solutions]
     if job.verb == "profile":
-        dtypes = counters.DTYPES if job.device == "cuda" else ()  # nothing runs on the CPU
+        dtypes = job.options.get("dtypes", counters.DTYPES) if job.device == "cuda" else ()  # nothing runs on the CPU
         found = {dtype: settled(replace(job, dtype=dtype), folder)[0] for dtype in dtypes}
         return counters.measure(found, solutions, job.device, progress)
     problem = problem_of(job, folder)

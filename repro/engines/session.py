@@ -53,19 +53,25 @@ class Session:
     """A warm judge of one problem. Its methods belong to one thread, and so do its engine's.
 
     timeout_s bounds the start and each request. `opened`: the fingerprint of the machine and the GPU's ceilings.
+    `spent_s`: seconds by part of the latest request.
     """
 
     def __init__(self, process: Process, timeout_s: float, progress: Callable[[str], None]) -> None:
         self._process, self._timeout_s, self._progress = process, timeout_s, progress
         self._lines = process.lines()
+        self.spent_s: dict[str, float] = {}
         self.opened = self._answer()
 
-    def check(self, submissions: Sequence[Submitted]) -> list[dict[str, Any]]:
+    def check(
+        self, submissions: Sequence[Submitted], tier: str = "full", keep: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
         """Judge whether solutions are right, without timing; return one entry each, as in the results of `evaluate`.
 
-        Raises EngineError if the session failed, and PrerequisiteError if the request cannot be met.
+        tier, keep: see JudgeSession.check. Raises EngineError if the session failed, and PrerequisiteError if the
+        request cannot be met.
         """
-        found: list[dict[str, Any]] = self._ask(op="check", solutions=_plain(submissions))["entries"]
+        told = self._ask(op="check", solutions=_plain(submissions), tier=tier, keep=list(keep))
+        found: list[dict[str, Any]] = told["entries"]
         return found
 
     def time(self, submissions: Sequence[Submitted], tier: str = "full") -> dict[str, Any]:
@@ -96,7 +102,9 @@ class Session:
             self._send(request)
         except OSError:
             self._ended()
-        return self._answer()
+        answer = self._answer()
+        self.spent_s = answer["spent_s"]
+        return answer
 
     def _send(self, request: dict[str, Any]) -> None:
         self._process.send(jsonio.dumps(request) + "\n")

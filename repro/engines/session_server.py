@@ -4,13 +4,16 @@
 one answer on standard output, a line that begins with ANSWER. Other lines are progress.
 
 request                                                      answer
-none, at the start                                           {"opened": true, "fingerprint", "ceilings"}
-{"op": "check", "solutions": [{"name", "entry", "source"}]}  {"entries": [...]}
-{"op": "time", "solutions": [...], "tier"}                   {"result": {...}}
+none, at the start                                           {"opened": true, "fingerprint", "ceilings", "room"}
+{"op": "check", "solutions": [{"name", "entry", "source"}],  {"entries": [...], "spent_s"}
+ "tier", "keep": [name, ...]}
+{"op": "time", "solutions": [...], "tier"}                   {"result": {...}, "spent_s"}
 {"op": "close"}                                              none, and the process ends
 
-An error is answered by {"error", "status"}, with a status of `Outcome`. The end of standard input ends the process at
-once, whatever it does, since the process that would read the answer has ended.
+`room` is how many solutions may be checked at once. `tier` and `keep` are those of JudgeSession; `keep` counts where
+the source is the one that was checked in full. `spent_s` holds seconds by part of the work. An error is answered by
+{"error", "status"}, with a status of `Outcome`. The end of standard input ends the process at once, whatever it does,
+since the process that would read the answer has ended.
 """
 
 from __future__ import annotations
@@ -115,7 +118,7 @@ def _serve(job: Job, folder: Path, wire: Wire) -> None:
     problem = jobs.problem_of(job, folder)
     fixture = jobs.fixture_of(job, folder, problem, wire.progress)
     with JudgeSession(problem, fixture, jobs.options_of(job), wire.progress) as session:
-        wire.answer({"opened": True, "fingerprint": taken, "ceilings": session.reached})
+        wire.answer({"opened": True, "fingerprint": taken, "ceilings": session.reached, "room": session.room()})
         served = Served(session, folder)
         for request in wire.requests():
             try:
@@ -130,22 +133,30 @@ class Served:
     def __init__(self, session: Any, folder: Path) -> None:
         self.session, self.folder = session, folder
         self.digests: dict[str, str] = {}  # solution -> hash of the source that was checked
+        self.full: dict[str, str] = {}  # the same of full checks
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to one request. Raises ReproError."""
-        solutions = request["solutions"]
+        solutions, before = request["solutions"], self.session.spent_s()
+        due = {each["name"]: _digest(each["source"]) for each in solutions}
         if request["op"] == "check":
-            for each in solutions:
-                self.digests.pop(each["name"], None)
-            entries = self.session.check([self._kept(**each) for each in solutions])
-            self.digests |= {each["name"]: _digest(each["source"]) for each in solutions}
-            return {"entries": entries}
-        if request["op"] == "time":
-            for each in solutions:
-                if self.digests.get(each["name"]) != _digest(each["source"]):
-                    raise UsageError(f"this source of {each['name']} has no verdict in this session", "", "Check it.")
-            return {"result": self.session.time([each["name"] for each in solutions], request["tier"])}
-        raise UsageError(f"no request {request['op']!r} of a session")
+            keep = [name for name in request["keep"] if name in due and self.full.get(name) == due[name]]
+            for name in due:
+                self.digests.pop(name, None)
+            told = {"entries": self.session.check([self._kept(**s) for s in solutions], request["tier"], keep)}
+            self.digests |= due
+            self.full |= due if request["tier"] == "full" else {}
+        elif request["op"] == "time":
+            for name, digest in due.items():
+                if (self.full if request["tier"] == "full" else self.digests).get(name) != digest:
+                    raise UsageError(f"this source of {name} has no verdict in this session", "", "Check it.")
+            told = {"result": self.session.time(list(due), request["tier"])}
+        else:
+            raise UsageError(f"no request {request['op']!r} of a session")
+        now = self.session.spent_s()
+        return told | {
+            "spent_s": {n: round(s - before.get(n, 0.0), 3) for n, s in now.items() if s > before.get(n, 0.0)}
+        }
 
     def _kept(self, name: str, entry: str, source: str) -> tuple[str, Path, str]:
         """Write a source into the job's folder; return the solution. A later source of the name replaces it."""

@@ -42,6 +42,8 @@ CONTROL = "control (eager again)"
 QUICK_BUDGET_S, QUICK_BLOCKS = 1.0, 24
 # The baselines' workers stay if the GPU has room for this many times inputs and outputs, and for one more worker.
 RESTING_ROOM = 3
+# Solutions beside each other: on the CPU and at most. A worker has a CUDA context, and its allocator holds OUTPUTS.
+CPU_ROOM, MOST_ROOM, CONTEXT_BYTES, OUTPUTS = 8, 12, 1 << 30, 2
 Solution = tuple[str, Path, str]  # name, file, entry
 Tier = Literal["quick", "full"]
 
@@ -68,6 +70,7 @@ class JudgeSession:
         self.cuda, self.audited = options.device == "cuda", options.trust == "audited"
         self.candidates: dict[str, Implementation] = {}
         self.judged: dict[str, dict[str, Any]] = {}
+        self.known: dict[str, Implementation] = {}  # solutions that were checked in full, by name
         self.planned: list[input_cases.Trial] = []  # the trials of the latest check
         self.trusted = [
             Implementation(name, None, "Model", []) for name in baselines.workers(problem.dtype, options.modes)
@@ -76,6 +79,7 @@ class JudgeSession:
         self.compiling: list[Ahead] = []
         self.late: dict[str, str] = {}  # baseline -> why it is left out for good
         self.clock, self.timed = Clock(), Clock()
+        self.before_s: dict[str, float] = {}  # seconds by part of earlier timings
         if options.trust != "dev":
             confinement.shield()
         self.watch = memory.DeviceMemory(str(torch.cuda.get_device_properties(0).uuid) if self.cuda else None)
@@ -117,8 +121,14 @@ class JudgeSession:
 
     # -- checking -----------------------------------------------------------------------------------------------------
 
-    def check(self, solutions: Iterable[Solution]) -> list[dict[str, Any]]:
+    def check(
+        self, solutions: Iterable[Solution], tier: Tier = "full", keep: Iterable[str] = ()
+    ) -> list[dict[str, Any]]:
         """Judge whether solutions are right, on inputs of fresh secret seeds; return one entry each, without times.
+
+        tier: `quick` runs one call of one trial, to screen many candidates. Its verdict is no verdict of the judge, and
+        only `time(..., "quick")` takes it. keep: names whose source is that of their last full check; one that was
+        correct keeps its verdict, and gets a worker alone.
 
         Workers of solutions of an earlier check end. A solution with the name of an earlier one takes its place. Raises
         UsageError if two solutions have one name, and JudgeError for faults of the problem, the fixture or the judge.
@@ -126,25 +136,38 @@ class JudgeSession:
         named = list(solutions)
         if len({name for name, _, _ in named}) < len(named):
             raise UsageError("two solutions have one name", ", ".join(name for name, _, _ in named))
-        found = {name: _implementation(name, source, entry) for name, source, entry in named}
+        kept = {n for n in keep if tier == "full" and n in self.known and self._correct(self.known[n])}
+        found = {n: self.known[n] if n in kept else _implementation(n, source, entry) for n, source, entry in named}
         self.evaluation.end(*self.evaluation.implementations)
         self.evaluation.implementations = list(found.values())
         try:
-            self._verify([s for s in found.values() if not s.failed])
+            self._verify([s for s in found.values() if not s.failed], tier)
         except BaseException:
             self.evaluation.end(*found.values())
             raise
         self.candidates |= found
-        self.judged |= {s.name: verdict.judge(s, self.fixture) for s in found.values()}
+        self.known |= found if tier == "full" else {}
+        self.judged |= {s.name: verdict.judge(s, self._fixture(tier)) for s in found.values()}
         # they are not used any more
         self.evaluation.end(*[s for s in found.values() if self.judged[s.name]["verdict"] != "correct"])
         self._refill()
         return self._entries(list(found), {}, {"status": "not_timed"})
 
-    def _verify(self, running: list[Implementation]) -> None:
-        """Run every trial of the solutions that were not rejected by their source."""
+    def _correct(self, solution: Implementation) -> bool:
+        return bool(verdict.judge(solution, self.fixture)["verdict"] == "correct")
+
+    def _fixture(self, tier: Tier) -> dict[str, Any]:
+        """Return the fixture with the trials of a tier."""
+        ran = {trial.kind for trial in self.planned}
+        trials = {kind: facts for kind, facts in self.fixture["trials"].items() if tier == "full" or kind in ran}
+        return self.fixture | {"trials": trials}
+
+    def _verify(self, running: list[Implementation], tier: Tier) -> None:
+        """Run the trials of the solutions that were not rejected by their source and have none yet."""
         evaluation = self.evaluation
         self.planned = input_cases.make(evaluation.plan, fixture=self.fixture)
+        if tier == "quick":
+            self.planned = [next(trial for trial in self.planned if trial.decides)]
         self.clock.lap("problem")
         self.watch.mark()
         if self.single:
@@ -155,11 +178,16 @@ class JudgeSession:
             self.clock.lap("reference")
         evaluation.start(*running)
         self.clock.lap("workers")
-        evaluation.verify(self.planned)
+        if tier == "quick":
+            evaluation.compile_all(running)
+            self.clock.lap("first calls")
+        due = [s for s in running if not s.distances]
+        evaluation.verify(self.planned, due, once=tier == "quick")
         peak = self.watch.mark()
-        for implementation in evaluation.implementations:
+        for implementation in due:
             implementation.memory = _peak(implementation, peak)
-        alternate_shape.look(evaluation, self.planned)
+        if tier == "full":
+            alternate_shape.look(evaluation, self.planned)
         self.clock.lap("trials")
 
     # -- timing -------------------------------------------------------------------------------------------------------
@@ -175,14 +203,17 @@ class JudgeSession:
         """
         wanted = list(names)
         for name in wanted:
-            if name not in self.candidates:
-                raise UsageError(f"{name} has no verdict in this session", "", "Check it first.")
+            solution = self.candidates.get(name)
+            if solution is None or (tier == "full" and solution is not self.known.get(name)):
+                raise UsageError(f"{name} has no verdict in this session", "", f"Check it first, in the tier {tier}.")
         good = [s for name in wanted if self.judged[(s := self.candidates[name]).name]["verdict"] == "correct"]
         others = [s for s in self.evaluation.implementations if s not in good]
         self.evaluation.end(*others)
         self.evaluation.implementations = good
         options = self.options if tier == "full" else _quick(self.options)
         self._await_baselines(good if tier == "full" else [])
+        for name, seconds in self.timed.laps.items():
+            self.before_s[name] = self.before_s.get(name, 0.0) + seconds
         self.timed = Clock()
         series: dict[str, Series] = {}
         facts: dict[str, Any] = {"status": "not_timed"}
@@ -231,6 +262,21 @@ class JudgeSession:
                 each.drop()
             self.late |= each.why
         self.clock.lap("waiting for torch.compile")
+
+    def room(self) -> int:
+        """Return how many solutions have room beside each other, at most MOST_ROOM."""
+        if not self.cuda:
+            return CPU_ROOM
+        slots = self.evaluation.slots
+        each = CONTEXT_BYTES + slots.staging_bytes + OUTPUTS * slots.output_bytes
+        return int(max(2, min(MOST_ROOM, torch.cuda.mem_get_info()[0] // each)))
+
+    def spent_s(self) -> dict[str, float]:
+        """Return seconds by part since the session began: those of the session, and those of trials and timings."""
+        trials = {f"trials: {name}": s for name, s in self.evaluation.parts.laps.items()}
+        timings = {name: self.before_s.get(name, 0.0) + self.timed.laps.get(name, 0.0)
+                   for name in {*self.before_s, *self.timed.laps}}  # fmt: skip
+        return self.clock.laps | trials | {f"timing: {name}": s for name, s in sorted(timings.items())}
 
     # -- workers that outlive a solution ------------------------------------------------------------------------------
 

@@ -33,22 +33,29 @@ class EngineJudge:
 
     def __init__(self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: str) -> None:
         self.problem, self.results, self.engine, self.progress = problem, results, engine, progress
-        self.options = JudgeOptions(trust=trust, quick=False, profiled=False)
+        self.options = JudgeOptions(trust=trust, compiled=False, profiled=False)
         self._stack = contextlib.ExitStack()
         self._session: Session | None = None
         self._checked: dict[str, str] = {}
+        self._tier = ""
         self._sessions = 0
 
     @property
     def opened(self) -> dict[str, Any]:
-        """Return the machine's fingerprint and the GPU's ceilings. Raises EngineError, PrerequisiteError."""
+        """See judging.Judge. Raises EngineError, PrerequisiteError."""
         told = self._warm().opened
-        return {"fingerprint": told.get("fingerprint"), "ceilings": told.get("ceilings")}
+        return {name: told.get(name) for name in ("fingerprint", "ceilings", "room")}
 
-    def check(self, submissions: Sequence[Submission]) -> list[dict[str, Any]]:
+    @property
+    def spent_s(self) -> dict[str, float]:
+        """Return seconds by part of the latest request."""
+        return self._session.spent_s if self._session is not None else {}
+
+    def check(self, submissions: Sequence[Submission], tier: str, keep: Sequence[str]) -> list[dict[str, Any]]:
         """See judging.Judge. Raises EngineError after SESSIONS sessions that ended."""
-        found: list[dict[str, Any]] = self._asked(lambda session: session.check(submissions))
+        found: list[dict[str, Any]] = self._asked(lambda session: session.check(submissions, tier, keep))
         self._checked = {s.name: sha256(s.source.decode(errors="replace")) for s in submissions}
+        self._tier = tier
         return found
 
     def time(self, submissions: Sequence[Submission], tier: str) -> dict[str, Any]:
@@ -56,9 +63,9 @@ class EngineJudge:
 
         def timed(session: Session) -> dict[str, Any]:
             due = {s.name: sha256(s.source.decode(errors="replace")) for s in submissions}
-            if any(self._checked.get(n) != d for n, d in due.items()):
-                session.check(submissions)
-                self._checked = due
+            if any(self._checked.get(n) != d for n, d in due.items()) or (tier == "full" and self._tier != tier):
+                session.check(submissions, tier, list(due))
+                self._checked, self._tier = due, tier
             return session.time(submissions, tier)
 
         found: dict[str, Any] = self._asked(timed)
@@ -69,11 +76,9 @@ class EngineJudge:
 
         It holds the GPU itself, so it runs before the session is opened.
         """
-        job = replace(
-            evaluation.job("profile", self.problem, [Submission("input", source, entry)], self.results, self.engine,
-                           self.options),
-            verb="profile", timeout_s=PROFILE_S,
-        )  # fmt: skip
+        kernel = Submission("input_kernel", source, entry)
+        made = evaluation.job("profile", self.problem, [kernel], self.results, self.engine, self.options)
+        job = replace(made, verb="profile", timeout_s=PROFILE_S, options={"dtypes": [self.problem.dtype]})
         (outcome,) = self.engine.run([job], self.progress.step)
         entries = (outcome.result or {}).get("profiles", [])
         found = next((e for e in entries if e["dtype"] == self.problem.dtype), None)
@@ -84,7 +89,7 @@ class EngineJudge:
     def close(self) -> None:
         """End the session, which gives the GPU back."""
         self._stack.close()
-        self._session, self._checked = None, {}
+        self._session, self._checked, self._tier = None, {}, ""
 
     def _warm(self) -> Session:
         if self._session is None:
@@ -109,7 +114,7 @@ class EngineJudge:
 def session_job(problem: Problem, results: Path, engine: Engine, options: JudgeOptions) -> Job:
     """Return the job of a session. Raises PrerequisiteError if the fixture is missing or refused."""
     made = evaluation.job("session", problem, [], results, engine, options)
-    return replace(made, verb="session", timeout_s=REQUEST_S)
+    return replace(made, verb="session", timeout_s=REQUEST_S, options=made.options | {"passes": []})
 
 
 def ensure_fixture(problem: Problem, results: Path, engine: Engine, progress: Progress) -> None:

@@ -1,9 +1,9 @@
 """The journal of a run: one JSON line for everything that came from outside, and for every decision.
 
 An `effect` is something that the loop asked for: verdicts, times, candidates, a model's reply, elapsed time. Its line
-holds the question and the answer. A `note` is a decision of the loop. A run that reads a journal takes the recorded
-answers in order, so it makes the same decisions; each is compared with the recorded one. After the last line a resumed
-run asks for real, and a replayed run ends.
+holds the question, the answer, and the seconds that it took, by part where these are known. A `note` is a decision of
+the loop. A run that reads a journal takes the recorded answers in order, so it makes the same decisions; each is
+compared with the recorded one. After the last line a resumed run asks for real, and a replayed run ends.
 
 Kernels lie beside the journal in `kernels/`, named by the SHA-256 of their text.
 """
@@ -11,6 +11,7 @@ Kernels lie beside the journal in `kernels/`, named by the SHA-256 of their text
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from repro.optimize.kernel_source import sha256
 from repro.system import jsonio
 
 FILE, KERNELS = "journal.jsonl", "kernels"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class ReplayEnded(ReproError):
@@ -37,6 +38,7 @@ class Journal:
     def __init__(self, folder: Path, recorded: list[dict[str, Any]], *, live: bool, on_disk: int) -> None:
         self.folder, self._recorded, self._live = folder, recorded, live
         self._at, self._lines, self._on_disk = 0, 0, on_disk
+        self.clock: Callable[[], float] = time.monotonic
         (folder / KERNELS).mkdir(parents=True, exist_ok=True)
 
     @classmethod
@@ -68,20 +70,25 @@ class Journal:
         """Return whether the next line comes from a recording."""
         return self._at < len(self._recorded)
 
-    def effect(self, kind: str, request: Any, perform: Callable[[], Any]) -> Any:
+    def effect(
+        self, kind: str, request: Any, perform: Callable[[], Any], parts: Callable[[], dict[str, float]] = dict
+    ) -> Any:
         """Return the recorded answer to a request, or ask for it and record it.
 
-        Raises BundleError if the recording holds another request here, ReplayEnded if a replay has no more lines.
+        parts: called after `perform`, for its seconds by part. Raises BundleError if the recording holds another request
+        here, ReplayEnded if a replay has no more lines.
         """
         request = json.loads(jsonio.dumps(request))
         line = self._next(kind)
         if line is not None:
             if line.get("request") != request:
                 raise BundleError("the journal is of another run", f"line {self._at} holds another request of {kind}")
-            result = line["result"]
+            result, spent_s = line["result"], line["spent_s"]
         else:
+            begin = self.clock()
             result = json.loads(jsonio.dumps(perform()))
-        self._write({"kind": kind, "request": request, "result": result})
+            spent_s = {"all": round(self.clock() - begin, 3)} | parts()
+        self._write({"kind": kind, "request": request, "result": result, "spent_s": spent_s})
         return result
 
     def note(self, kind: str, facts: dict[str, Any]) -> None:

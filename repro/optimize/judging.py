@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from repro.judge.timing import speedups
 from repro.studies.evaluation import Submission
 
-# Most candidates that have workers at once.
+# Programs that have workers at once, where the judge does not say how many have room.
 BATCH = 8
 REASONS = 3
 # A ratio needs this many samples of both.
@@ -16,26 +16,36 @@ LEAST_SAMPLES = 3
 
 
 class Judge(Protocol):
-    """A warm judge of one problem. opened: the machine's fingerprint and the GPU's ceilings (None on the CPU)."""
+    """A warm judge of one problem.
+
+    opened: the machine's fingerprint, the GPU's ceilings (None on the CPU), and how many programs have room at once.
+    spent_s: seconds by part of the latest request.
+    """
 
     @property
     def opened(self) -> dict[str, Any]: ...
 
-    def check(self, submissions: Sequence[Submission]) -> list[dict[str, Any]]:
-        """Return one verdict each, as in the results of `repro evaluate`."""
+    @property
+    def spent_s(self) -> dict[str, float]: ...
+
+    def check(self, submissions: Sequence[Submission], tier: str, keep: Sequence[str]) -> list[dict[str, Any]]:
+        """Return one verdict each, as in the results of `repro evaluate`.
+
+        tier: full, or quick, which runs one call of one trial. keep: names of solutions whose full verdict stands.
+        """
 
     def time(self, submissions: Sequence[Submission], tier: str) -> dict[str, Any]:
         """Return times beside each other and the baselines. tier: quick or full."""
 
 
-def check(judge: Judge, submissions: list[Submission]) -> dict[str, Any]:
+def check(judge: Judge, submissions: list[Submission], tier: str, keep: Sequence[str] = ()) -> dict[str, Any]:
     """Return name -> what the loop keeps of each verdict.
 
     distances: the distances of every output from the reference, in every trial. Two solutions of one request get the
     same inputs, so equal outputs have equal distances.
     """
     found = {}
-    for entry in judge.check(submissions):
+    for entry in judge.check(submissions, tier, keep):
         found[entry["solution"]] = {
             "verdict": entry["verdict"],
             "reasons": [f"{r.get('code', '')}: {r.get('detail', '')}" for r in entry["reasons"][:REASONS]],

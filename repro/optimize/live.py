@@ -97,7 +97,7 @@ def counted(state: State) -> str:
     made = [p for p in list(state.programs.values()) if p.round == state.round and p.id != INPUT]
     waiting = sum(p.verdict == NOT_JUDGED for p in made)
     out = sum(p.verdict in (DUPLICATE, REFUSED) for p in made)
-    correct = sum(p.correct for p in made)
-    wrong = len(made) - waiting - out - correct
-    return (f"candidates of this round: {len(made)}; {correct} correct, {wrong} wrong, {out} refused or known, "
+    passed = sum(p.passed for p in made)
+    wrong = len(made) - waiting - out - passed
+    return (f"candidates of this round: {len(made)}; {passed} passed, {wrong} failed, {out} refused or known, "
             f"{waiting} waiting; {sum(p.gain is not None for p in made)} timed in full")  # fmt: skip

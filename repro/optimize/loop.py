@@ -6,7 +6,7 @@ Every decision follows from the options and from what the journal holds, so a re
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from repro.optimize import compiled, judging, rewrites, roofline
@@ -14,7 +14,7 @@ from repro.optimize.journal import SCHEMA_VERSION, Journal
 from repro.optimize.judging import Judge
 from repro.optimize.kernel_source import KernelSource, NotApplicable, ast_hash, refusal, sha256
 from repro.optimize.proposers.base import Proposer
-from repro.optimize.state import DUPLICATE, INPUT, REFUSED, Options, Program, Proposal, State
+from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, Options, Program, Proposal, State
 from repro.problems.catalogue import Work
 from repro.studies.evaluation import Submission
 
@@ -73,6 +73,7 @@ class Search:
         self._source, self._entry, self._without_gain = source, entry, 0
         self._latest: dict[str, Any] = {"programs": {}}
         self._foreign: set[str] = set()
+        self._room = judging.BATCH
         self._exhausted, self.stopped, self._failed = False, "", ""
 
     # -- the run ------------------------------------------------------------------------------------------------------
@@ -85,6 +86,7 @@ class Search:
         self.journal.keep(self._source)
         opened = self.journal.effect("opened", {}, lambda: self._judge().opened)
         self.ceilings, self.fingerprint = opened.get("ceilings"), opened.get("fingerprint")
+        self._room = opened.get("room") or judging.BATCH
         self._add(Proposal(self._source, self._entry, "", "input kernel", why="the kernel to start from"), "", INPUT)
         self.stopped = self._begin()
         while not self.stopped:
@@ -247,56 +249,61 @@ class Search:
     def _submission(self, program: Program) -> Submission:
         return Submission(program.id, self.state.sources[program.address].encode(), program.entry)
 
-    def _check(self, programs: list[Program]) -> dict[str, Any]:
-        request = {p.id: p.address for p in programs}
+    def _check(self, programs: list[Program], tier: str = "full", keep: Sequence[str] = ()) -> dict[str, Any]:
+        request = {"tier": tier, "programs": {p.id: p.address for p in programs}, "keep": list(keep)}
+        submissions = [self._submission(p) for p in programs]
         told: dict[str, Any] = self.journal.effect(
-            "checked", request, lambda: judging.check(self._judge(), [self._submission(p) for p in programs])
-        )
+            "checked", request, lambda: judging.check(self._judge(), submissions, tier, keep),
+            lambda: self._judge().spent_s,
+        )  # fmt: skip
         return told
 
     def _time(self, programs: list[Program], tier: str) -> dict[str, Any]:
         request = {"tier": tier, "programs": {p.id: p.address for p in programs}}
         told: dict[str, Any] = self.journal.effect(
-            "timed", request, lambda: judging.time(self._judge(), [self._submission(p) for p in programs], tier)
-        )
+            "timed", request, lambda: judging.time(self._judge(), [self._submission(p) for p in programs], tier),
+            lambda: self._judge().spent_s,
+        )  # fmt: skip
         self.measured = all(each["measurement"] for each in told["programs"].values())
         return told
 
-    def _verdict(self, program: Program, told: dict[str, Any]) -> None:
+    def _verdict(self, program: Program, told: dict[str, Any], right: str = "correct") -> None:
+        """Take a program's verdict; one that is correct becomes `right`."""
         entry = told.get(program.id, {"verdict": "error", "reasons": ["the judge gave no verdict"]})
-        program.verdict = entry["verdict"]
+        program.verdict = right if entry["verdict"] == "correct" else entry["verdict"]
         program.reason = "; ".join(entry["reasons"])
         labels = FOREIGN & set(entry.get("labels", []))
         if program.id == INPUT:
             self._foreign = labels
-        elif program.correct and (more := sorted(labels - self._foreign)):
+        elif program.passed and (more := sorted(labels - self._foreign)):
             program.verdict, program.reason = REFUSED, f"it is no kernel of the input's kind: {', '.join(more)}"
 
     def _screen(self, batch: list[Program]) -> None:
         """Check candidates, compare exact ones with their parents, and time the rest beside their parents, quickly."""
         state = self.state
         new = self._distinct([p for p in batch if p.verdict not in (DUPLICATE, REFUSED)])
-        by_parent: dict[str, list[Program]] = {}
-        for program in new:
-            by_parent.setdefault(program.parent or INPUT, []).append(program)
-        for name, group in by_parent.items():
-            parent = state.programs[name]
-            for start in range(0, len(group), judging.BATCH - 1):
-                some = group[start : start + judging.BATCH - 1]
-                self.view.step(f"round {state.round}: screening {len(some)} candidates of {name}")
-                told = self._check([parent, *some])
-                for program in some:
-                    self._verdict(program, told)
-                    if program.correct and program.kind == "E" and not judging.equal_outputs(told, name, program.id):
-                        program.verdict, program.reason = REFUSED, f"its outputs are not those of {name}, bit for bit"
-                good = [p for p in some if p.correct]
-                if not good or told.get(name, {}).get("verdict") != "correct":
-                    continue
-                contest = self._time([parent, *good], "quick")
-                for program in good:
-                    found = judging.ratio(contest, name, program.id)
-                    program.quick = found["ratio"] if found else None
-                    self._timed(program, contest)
+        size = max(1, self._room - len({p.parent for p in new}))
+        for start in range(0, len(new), size):
+            some = new[start : start + size]
+            parents = [state.programs[name] for name in dict.fromkeys(p.parent or INPUT for p in some)]
+            self.view.step(
+                f"round {state.round}: screening {len(some)} candidates of {', '.join(p.id for p in parents)}"
+            )
+            told = self._check([*parents, *some], "quick")
+            for program in some:
+                self._verdict(program, told, SCREENED)
+                name = program.parent or INPUT
+                if program.passed and program.kind == "E" and not judging.equal_outputs(told, name, program.id):
+                    program.verdict, program.reason = REFUSED, f"its outputs are not those of {name}, bit for bit"
+            right = {p.id for p in parents if told.get(p.id, {}).get("verdict") == "correct"}
+            good = [p for p in some if p.passed and (p.parent or INPUT) in right]
+            if not good:
+                continue
+            contest = self._time([*[p for p in parents if p.id in right], *good], "quick")
+            for program in good:
+                found = judging.ratio(contest, program.parent or INPUT, program.id)
+                program.quick = found["ratio"] if found else None
+                self._timed(program, contest)
 
     def _distinct(self, programs: list[Program]) -> list[Program]:
         """Return the programs whose PTX no other has. Those that `search` made are compiled without the GPU."""
@@ -337,7 +344,7 @@ class Search:
 
     def _finalists(self, pool: list[Program]) -> list[Program]:
         """Return the candidates that are judged in full: the fastest by their parent's speedup times their own."""
-        good = [p for p in pool if p.correct and p.quick]
+        good = [p for p in pool if p.passed and p.quick]
         order = {p.id: at for at, p in enumerate(pool)}
 
         def expected(program: Program) -> float:
@@ -351,7 +358,7 @@ class Search:
         rivals = dict.fromkeys([self._base(), state.best, *(p.parent or INPUT for p in chosen)])
         others = [state.programs[name] for name in rivals]
         self.view.step(f"round {state.round}: {len(chosen)} finalists in full")
-        told = self._check([*others, *chosen])
+        told = self._check([*others, *chosen], keep=list(rivals))
         good = []
         for program in chosen:
             self._verdict(program, told)
@@ -400,8 +407,8 @@ class Search:
 
     def _line(self, proposed: int, chosen: list[Program], gained: bool) -> str:
         state, best = self.state, self.state.programs[self.state.best]
-        correct = sum(p.correct for p in state.programs.values() if p.round == state.round)
-        words = [f"round {state.round}: {proposed} proposed, {correct} correct, {len(chosen)} in full"]
+        passed = sum(p.passed for p in state.programs.values() if p.round == state.round)
+        words = [f"round {state.round}: {proposed} proposed, {passed} right in one trial, {len(chosen)} in full"]
         low, high = best.gain["ci95"] if best.gain else (1.0, 1.0)
         told = f"best {best.id} {best.time_ms:.4g} ms, {best.ratio or 1.0:.2f}x the input [{low:.2f}, {high:.2f}]"
         words.append(told + ("" if gained else ", no gain") + self._stamp())

@@ -9,7 +9,7 @@ from typing import Any
 from repro.optimize.roofline import Diagnosis
 
 INPUT = "input"
-NOT_JUDGED, DUPLICATE, REFUSED = "not judged", "duplicate", "refused"
+NOT_JUDGED, DUPLICATE, REFUSED, SCREENED = "not judged", "duplicate", "refused", "screened"
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class Proposal:
 class Program:
     """A kernel that the run has seen, accepted or not.
 
+    verdict: the judge's, or one of NOT_JUDGED, DUPLICATE, REFUSED and SCREENED (right in the one trial of a screening).
     id: `input`, or round and number (`r2.c07`); address: SHA-256 of its source; ast: hash without formatting. quick:
     its speedup over its parent in the screening. gain and better: its speedups over the input kernel and over its
     parent in full, with intervals.
@@ -98,6 +99,11 @@ class Program:
     @property
     def correct(self) -> bool:
         return self.verdict == "correct"
+
+    @property
+    def passed(self) -> bool:
+        """Return whether it is correct, as far as it was looked at."""
+        return self.verdict in ("correct", SCREENED)
 
     @property
     def ratio(self) -> float:

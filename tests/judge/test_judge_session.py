@@ -168,10 +168,48 @@ def test_only_checked_solutions_are_timed(judge: JudgeSession, tmp_path: Path) -
     assert entry["verdict"] == "correct", "the session goes on"
 
 
+def test_a_quick_check_is_one_call_and_no_verdict(judge: JudgeSession, tmp_path: Path) -> None:
+    """One that is wrong on signed inputs alone passes the one trial, and the full check finds it."""
+    positive = solution(tmp_path, "positive", "return super().forward(inputs[0].abs())")
+    wrong = solution(tmp_path, "wrong", *STREAM["wrong"])
+    crash = solution(tmp_path, "crash", *STREAM["crashes in a call"])
+    found = {e["solution"]: e for e in judge.check([positive, wrong, crash, solution(tmp_path, "mine")], "quick")}
+    verdicts = {name: entry["verdict"] for name, entry in found.items()}
+    assert verdicts == {"positive": "correct", "wrong": "incorrect", "crash": "error", "mine": "correct"}
+    assert [len(each) for each in found["mine"]["distances"].values()] == [1]
+    assert judge.time(["mine"], "quick")["results"][0]["time_ms"]["n"] > 0
+    with pytest.raises(UsageError, match="no verdict"):
+        judge.time(["mine"], "full")
+    assert judge.check([positive])[0]["verdict"] == "incorrect"
+
+
+def test_a_full_verdict_is_kept_and_a_quick_one_is_not(
+    judge: JudgeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, trial = list[str](), Evaluation.trial
+
+    def counted(self: Evaluation, implementation: Any, which: Any) -> None:
+        tried.append(implementation.name)
+        trial(self, implementation, which)
+
+    monkeypatch.setattr(Evaluation, "trial", counted)
+    known, other, screened = (solution(tmp_path, name) for name in ("known", "other", "screened"))
+    (full,) = judge.check([known])
+    judge.check([known, screened], "quick")
+    tried.clear()
+    entries = judge.check([known, other, screened], keep=["known", "screened"])
+    assert set(tried) == {"other", "screened"}
+    assert [entry["verdict"] for entry in entries] == ["correct"] * 3
+    assert entries[0]["distances"] == full["distances"] and entries[0]["labels"] == full["labels"]
+    timed = judge.time(["known", "other"], "full")["results"]
+    assert all(entry["time_ms"]["n"] > 0 for entry in timed)
+    assert judge.spent_s()["trials"] > 0 and any(name.startswith("timing: ") for name in judge.spent_s())
+
+
 def test_a_fault_of_the_judge_leaves_no_worker_and_the_session_usable(
     judge: JudgeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: Any) -> None:
+    def broken(*_: Any, **__: Any) -> None:
         raise JudgeError("the judge is broken")
 
     with monkeypatch.context() as patch:

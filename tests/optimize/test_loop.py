@@ -39,14 +39,18 @@ class ToldJudge:
 
     @property
     def opened(self) -> dict[str, Any]:
-        return {"fingerprint": {"values": {}}, "ceilings": None}
+        return {"fingerprint": {"values": {}}, "ceilings": None, "room": 8}
+
+    @property
+    def spent_s(self) -> dict[str, float]:
+        return {"trials": 1.5}
 
     def _count(self) -> None:
         self.asked += 1
         if self.dies_after is not None and self.asked > self.dies_after:
             raise EngineError("killed")
 
-    def check(self, submissions: Sequence[Submission]) -> list[dict[str, Any]]:
+    def check(self, submissions: Sequence[Submission], tier: str, keep: Sequence[str]) -> list[dict[str, Any]]:
         self._count()
         return [
             {"solution": s.name, "verdict": "incorrect" if b"wrong" in s.source else "correct", "labels": ["triton"],
@@ -89,6 +93,7 @@ def options(**changed: Any) -> Options:
 def search(
     record: Journal, judge: Callable[[], Any], *proposers: Proposer, chosen: Options | None = None, **more: Any
 ) -> Loop:
+    record.clock = lambda: 0.0
     return Loop(chosen or options(), KERNEL, "kernel_function", record, judge, list(proposers), Silent(),
                 clock=lambda: 0.0, **more)  # fmt: skip
 

@@ -21,7 +21,7 @@ def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:
     shape = None
     for trial in (t for t in planned if t.neighbour):
         for implementation in evaluation.implementations:
-            if implementation.failed or implementation.worker is None:
+            if implementation.failed or implementation.worker is None or implementation.neighbour:
                 continue
             evaluation.progress(f"{evaluation.problem.key}: {implementation.name}: {trial.kind}")
             begin = time.monotonic()

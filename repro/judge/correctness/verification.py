@@ -79,6 +79,7 @@ class Evaluation:
         self.spent_s: dict[str, float] = {}
         self.parts = Clock()
         self.perturbed: Weights | None = None
+        self.repeats = REPEATS
         self.noted: Callable[[], None] = lambda: None  # called after each recorded distance of a solution
 
     def refer(self) -> None:
@@ -358,7 +359,7 @@ class Evaluation:
             self.settled(implementation, answer.get("digest"))
             part("digests")
             self._note(implementation, trial, distance)
-            for turn in range(REPEATS - 1):
+            for turn in range(self.repeats - 1):
                 if turn:  # the same inputs at other addresses
                     self._intact()
                     self.slots.move()
@@ -448,13 +449,51 @@ class Evaluation:
             legacy[name] = legacy[name] and passed
         self.noted()
 
-    def verify(self, planned: list[input_cases.Trial]) -> None:
-        """Run all deciding trials of all solutions in secret order, grouped by weights."""
+    def compile_all(self, implementations: list[Implementation]) -> None:
+        """Have solutions make their first call side by side, on inputs that any of them may change.
+
+        A failure ends the worker, and the trial after it decides nothing but that.
+        """
+        name, state = self.use(not self.problem.native_signal)
+        for implementation in implementations:
+            with contextlib.suppress(SolutionError):  # its trial fails too
+                self.load(implementation, name, state)
+        self.slots.fill(input_cases.secret_seed(), None)
+        message = {"op": "run", "inputs": self.slots.told()}
+
+        def call(implementation: Implementation) -> SolutionError | None:
+            try:
+                implementation.ask(message | {"variant": implementation.variants[0]}, self.options.timeout_s)
+                implementation.ask({"op": "release"}, self.options.timeout_s)
+            except SolutionError as error:
+                return error
+            return None
+
+        running = [s for s in implementations if s.worker is not None]
+        if self.options.trust == "dev" or not running:
+            return
+        with ThreadPoolExecutor(len(running)) as pool:
+            faults = list(pool.map(call, running))
+        for implementation, error in zip(running, faults, strict=True):
+            if error is not None:
+                implementation.fail(error, "first call")
+                self.end(implementation)
+
+    def verify(
+        self, planned: list[input_cases.Trial], implementations: list[Implementation] | None = None, *,
+        once: bool = False,
+    ) -> None:  # fmt: skip
+        """Run all deciding trials of solutions, or of some, in secret order, grouped by weights.
+
+        once: a trial is one call, without its repeats.
+        """
+        chosen = self.implementations if implementations is None else implementations
+        self.repeats = 1 if once else REPEATS
         order = list(planned)
         random.SystemRandom().shuffle(order)
         order.sort(key=lambda t: (t.kind == input_cases.NONFINITE, t.judged, t.perturbed))
         for trial in (t for t in order if not t.neighbour):
-            for implementation in self.implementations:
+            for implementation in chosen:
                 if implementation.failed in ("", "incorrect") and implementation.worker is not None:
                     self.progress(f"{self.problem.key}: {implementation.name}: {trial.kind}")
                     begin = time.monotonic()

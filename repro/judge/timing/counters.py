@@ -277,9 +277,9 @@ def measure(
 ) -> dict[str, Any]:
     """Profile solutions (name, file, entry) of one problem, given by dtype.
 
-    Return {"profiles": one entry a solution and dtype, "separation", "confined", "wall_s"}. Whatever keeps a kernel
-    from being profiled becomes its entry's state and reason; no error is raised. A solution whose file is missing has
-    an entry too.
+    Without problems, as on the CPU, every dtype gets an entry. Return {"profiles": one entry a solution and dtype,
+    "separation", "confined", "wall_s"}. Whatever keeps a kernel from being profiled becomes its entry's state and
+    reason; no error is raised. A solution whose file is missing has an entry too.
     """
     begin = time.monotonic()
     ncu = shutil.which("ncu") if device == "cuda" else None
@@ -288,18 +288,18 @@ def measure(
     if device == "cuda" and ncu is None:
         blocked = "no_ncu", NO_NCU_IN_IMAGE if config.in_container() else NO_NCU
     profiler = Profiler(ncu or "", device, timeout_s)
-    entries = []
+    entries, dtypes = [], tuple(problems) or DTYPES
     for name, file, _ in solutions:
-        progress(f"profile: {name} in {' and '.join(DTYPES)}")
+        progress(f"profile: {name} in {' and '.join(dtypes)}")
         state, why = blocked
         if not state and not file.is_file():
             state, why = "not_run", "the folder has no such kernel"
         elif not state and (banned := provenance.bans(file)):
             state, why = "not_run", f"rejected: {banned[0]['detail']}"
         if state:
-            found = {dtype: _entry(state, why, []) for dtype in DTYPES}
+            found = {dtype: _entry(state, why, []) for dtype in dtypes}
         else:
-            found = profiler.profile({dtype: problems[dtype] for dtype in DTYPES}, file.read_bytes())
+            found = profiler.profile(problems, file.read_bytes())
         for dtype, entry in found.items():
             told = {"kernel": name, "dtype": dtype, "state": entry["state"], "why": entry["why"], "ncu": version}
             entries.append(told | {"clock_control": CLOCK_CONTROL} | entry)

@@ -92,7 +92,7 @@ class Model:
         found: list[Question] = [
             (f"mend {p.id}", functools.partial(self._mend, state, p))
             for p in own
-            if not p.correct and p.verdict not in (DUPLICATE, NOT_JUDGED) and p.id not in mended
+            if not p.passed and p.verdict not in (DUPLICATE, NOT_JUDGED) and p.id not in mended
             and _depth(state, p) < REPAIRS
         ]  # fmt: skip
         return found
