@@ -14,7 +14,7 @@ import torch  # noqa: F401  (its packages hold libnvrtc, which it loads)
 from repro import config
 
 FOLDER = config.PACKAGE / "judge" / "gpu"
-KERNELS = ("digest", "gate")
+KERNELS = ("digest", "distance", "gate")
 LIBRARY = f"libnvrtc.so.{config.PINS['cuda'].split('.')[0]}"
 # The oldest architecture that the compiler knows. The driver compiles for the GPU that it finds.
 OPTIONS = (b"--gpu-architecture=compute_70",)

@@ -75,7 +75,7 @@ class Session:
         return found
 
     def time(self, submissions: Sequence[Submitted], tier: str = "full") -> dict[str, Any]:
-        """Time checked solutions beside each other and the baselines; tier: `quick` or `full`.
+        """Time checked solutions beside each other and the baselines; tier: `screen`, `quick` or `full`.
 
         Return {"results", "baselines", "samples_ms", "timing", "ceilings"}, as `evaluate` does. Raises as `check` does,
         and PrerequisiteError for a source that was not checked.

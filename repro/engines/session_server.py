@@ -148,7 +148,7 @@ class Served:
             self.full |= due if request["tier"] == "full" else {}
         elif request["op"] == "time":
             for name, digest in due.items():
-                if (self.full if request["tier"] == "full" else self.digests).get(name) != digest:
+                if (self.digests if request["tier"] == "screen" else self.full).get(name) != digest:
                     raise UsageError(f"this source of {name} has no verdict in this session", "", "Check it.")
             told = {"result": self.session.time(list(due), request["tier"])}
         else:

@@ -40,12 +40,15 @@ from repro.system.stopwatch import Clock
 CONTROL = "control (eager again)"
 # The quick tier: seconds of sampling and most blocks, against eager alone.
 QUICK_BUDGET_S, QUICK_BLOCKS = 1.0, 24
+# The same of a screening, whose blocks are all gated.
+SCREEN_BUDGET_S, SCREEN_BLOCKS = 1.0, 5
 # The baselines' workers stay if the GPU has room for this many times inputs and outputs, and for one more worker.
 RESTING_ROOM = 3
 # Solutions beside each other: on the CPU and at most. A worker has a CUDA context, and its allocator holds OUTPUTS.
 CPU_ROOM, MOST_ROOM, CONTEXT_BYTES, OUTPUTS = 8, 12, 1 << 30, 2
 Solution = tuple[str, Path, str]  # name, file, entry
-Tier = Literal["quick", "full"]
+Check = Literal["screen", "full"]
+Tier = Literal["screen", "quick", "full"]
 
 
 class JudgeSession:
@@ -122,12 +125,12 @@ class JudgeSession:
     # -- checking -----------------------------------------------------------------------------------------------------
 
     def check(
-        self, solutions: Iterable[Solution], tier: Tier = "full", keep: Iterable[str] = ()
+        self, solutions: Iterable[Solution], tier: Check = "full", keep: Iterable[str] = ()
     ) -> list[dict[str, Any]]:
         """Judge whether solutions are right, on inputs of fresh secret seeds; return one entry each, without times.
 
-        tier: `quick` runs one call of one trial, to screen many candidates. Its verdict is no verdict of the judge, and
-        only `time(..., "quick")` takes it. keep: names whose source is that of their last full check; one that was
+        tier: `screen` looks at a part of the output of one call, to screen many candidates. What it finds correct has no
+        verdict of the judge, and only `time(..., "screen")` takes it. keep: names whose source is that of their last full check; one that was
         correct keeps its verdict, and gets a worker alone.
 
         Workers of solutions of an earlier check end. A solution with the name of an earlier one takes its place. Raises
@@ -156,17 +159,17 @@ class JudgeSession:
     def _correct(self, solution: Implementation) -> bool:
         return bool(verdict.judge(solution, self.fixture)["verdict"] == "correct")
 
-    def _fixture(self, tier: Tier) -> dict[str, Any]:
+    def _fixture(self, tier: Check) -> dict[str, Any]:
         """Return the fixture with the trials of a tier."""
         ran = {trial.kind for trial in self.planned}
         trials = {kind: facts for kind, facts in self.fixture["trials"].items() if tier == "full" or kind in ran}
         return self.fixture | {"trials": trials}
 
-    def _verify(self, running: list[Implementation], tier: Tier) -> None:
+    def _verify(self, running: list[Implementation], tier: Check) -> None:
         """Run the trials of the solutions that were not rejected by their source and have none yet."""
         evaluation = self.evaluation
         self.planned = input_cases.make(evaluation.plan, fixture=self.fixture)
-        if tier == "quick":
+        if tier == "screen":
             self.planned = [next(trial for trial in self.planned if trial.decides)]
         self.clock.lap("problem")
         self.watch.mark()
@@ -178,11 +181,11 @@ class JudgeSession:
             self.clock.lap("reference")
         evaluation.start(*running)
         self.clock.lap("workers")
-        if tier == "quick":
+        if tier == "screen":
             evaluation.compile_all(running)
             self.clock.lap("first calls")
         due = [s for s in running if not s.distances]
-        evaluation.verify(self.planned, due, once=tier == "quick")
+        evaluation.verify(self.planned, due, screening=tier == "screen")
         peak = self.watch.mark()
         for implementation in due:
             implementation.memory = _peak(implementation, peak)
@@ -195,8 +198,9 @@ class JudgeSession:
     def time(self, names: Iterable[str], tier: Tier = "full") -> dict[str, Any]:
         """Time the correct ones of some checked solutions, beside each other and the baselines.
 
-        quick: seconds, against eager torch alone, at its default precision and at the solutions'. full: until the times
-        are known, against every baseline of the session's options. A solution that fails here loses its verdict.
+        screen: a few calls beside each other, which nothing checks. quick: seconds, against eager torch alone, at its
+        default precision and at the solutions'. full: until the times are known, against every baseline of the
+        session's options. A solution that fails here loses its verdict.
 
         Return {"results": one entry a solution, "baselines", "samples_ms", "timing", "ceilings"}. Raises UsageError for
         a solution without a verdict, and JudgeError if the baselines fail.
@@ -204,13 +208,13 @@ class JudgeSession:
         wanted = list(names)
         for name in wanted:
             solution = self.candidates.get(name)
-            if solution is None or (tier == "full" and solution is not self.known.get(name)):
+            if solution is None or (tier != "screen" and solution is not self.known.get(name)):
                 raise UsageError(f"{name} has no verdict in this session", "", f"Check it first, in the tier {tier}.")
         good = [s for name in wanted if self.judged[(s := self.candidates[name]).name]["verdict"] == "correct"]
         others = [s for s in self.evaluation.implementations if s not in good]
         self.evaluation.end(*others)
         self.evaluation.implementations = good
-        options = self.options if tier == "full" else _quick(self.options)
+        options = {"screen": _screen, "quick": _quick, "full": lambda given: given}[tier](self.options)
         self._await_baselines(good if tier == "full" else [])
         for name, seconds in self.timed.laps.items():
             self.before_s[name] = self.before_s.get(name, 0.0) + seconds
@@ -365,6 +369,12 @@ def _unjudged(problem: Problem, fixture: dict[str, Any], solutions: list[Solutio
 def _quick(options: Options) -> Options:
     budget_s, blocks = min(QUICK_BUDGET_S, options.timing_budget_s), min(QUICK_BLOCKS, options.max_blocks)
     return replace(options, modes=("eager",), passes=(), timing_budget_s=budget_s, max_blocks=blocks)
+
+
+def _screen(options: Options) -> Options:
+    return replace(
+        options, modes=(), passes=(), timing_budget_s=SCREEN_BUDGET_S, max_blocks=SCREEN_BLOCKS, screening=True
+    )
 
 
 def _implementation(name: str, source: Path, entry: str) -> Implementation:

@@ -63,7 +63,7 @@ class EngineJudge:
 
         def timed(session: Session) -> dict[str, Any]:
             due = {s.name: sha256(s.source.decode(errors="replace")) for s in submissions}
-            if any(self._checked.get(n) != d for n, d in due.items()) or (tier == "full" and self._tier != tier):
+            if any(self._checked.get(n) != d for n, d in due.items()) or tier not in (self._tier, "screen"):
                 session.check(submissions, tier, list(due))
                 self._checked, self._tier = due, tier
             return session.time(submissions, tier)

@@ -68,7 +68,7 @@ def compile_all(problem: str, size: str, dtype: str, arch: int, sources: dict[st
             file.write_text(sources[name])
             words = (problem, size, dtype, str(arch), str(file))
             command = [sys.executable, "-P", "-m", "repro.optimize.compiled", *words]
-            env = config.job_env({"TRITON_CACHE_DIR": f"{folder}/cache", "PYTHONPATH": str(config.PACKAGE.parent)})
+            env = config.job_env({"TRITON_CACHE_DIR": f"{folder}/cache", "PYTHONPATH": os.pathsep.join(sys.path)})
             env.pop("TRITON_INTERPRET", None)
             try:
                 done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=TIMEOUT_S, check=False)

@@ -71,3 +71,11 @@ def chosen(launch: Launch) -> bool:
 def first_statement(source: KernelSource, statement: ast.stmt) -> int:
     """Return where the line of a kernel's first statement begins, so that its indentation moves with it."""
     return source.text.encode().rfind(b"\n", 0, source.start(statement)) + 1
+
+
+def statement_of(launch: Launch) -> ast.Expr:
+    """Return the statement that is a launch."""
+    for node in ast.walk(launch.function):
+        if isinstance(node, ast.Expr) and node.value is launch.call:
+            return node
+    raise NotApplicable("the launch is no statement of its own")

@@ -75,8 +75,8 @@ class Journal:
     ) -> Any:
         """Return the recorded answer to a request, or ask for it and record it.
 
-        parts: called after `perform`, for its seconds by part. Raises BundleError if the recording holds another request
-        here, ReplayEnded if a replay has no more lines.
+        parts: called after `perform`, for its seconds by part. Raises BundleError if the recording holds another
+        request here, ReplayEnded if a replay has no more lines.
         """
         request = json.loads(jsonio.dumps(request))
         line = self._next(kind)

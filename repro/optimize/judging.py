@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from repro.judge.correctness.distance import BIAS
 from repro.judge.timing import speedups
 from repro.studies.evaluation import Submission
 
@@ -31,11 +32,11 @@ class Judge(Protocol):
     def check(self, submissions: Sequence[Submission], tier: str, keep: Sequence[str]) -> list[dict[str, Any]]:
         """Return one verdict each, as in the results of `repro evaluate`.
 
-        tier: full, or quick, which runs one call of one trial. keep: names of solutions whose full verdict stands.
+        tier: full or screen, see JudgeSession. keep: names of solutions whose full verdict stands.
         """
 
     def time(self, submissions: Sequence[Submission], tier: str) -> dict[str, Any]:
-        """Return times beside each other and the baselines. tier: quick or full."""
+        """Return times beside each other and the baselines. tier: screen or full."""
 
 
 def check(judge: Judge, submissions: list[Submission], tier: str, keep: Sequence[str] = ()) -> dict[str, Any]:
@@ -87,5 +88,10 @@ def ratio(contest: dict[str, Any], base: str, ours: str) -> dict[str, Any] | Non
 
 def equal_outputs(told: dict[str, Any], parent: str, candidate: str) -> bool:
     """Return whether a candidate's outputs had the distances of its parent's in every trial of one check."""
-    mine, theirs = told.get(candidate, {}).get("distances"), told.get(parent, {}).get("distances")
+    mine, theirs = (_fixed(told.get(name, {}).get("distances", {})) for name in (candidate, parent))
     return bool(mine) and mine == theirs
+
+
+def _fixed(distances: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    """Return distances without the one that looks at other elements each time."""
+    return {kind: [{n: v for n, v in each.items() if n != BIAS} for each in every] for kind, every in distances.items()}

@@ -289,7 +289,7 @@ class Search:
             self.view.step(
                 f"round {state.round}: screening {len(some)} candidates of {', '.join(p.id for p in parents)}"
             )
-            told = self._check([*parents, *some], "quick")
+            told = self._check([*parents, *some], "screen")
             for program in some:
                 self._verdict(program, told, SCREENED)
                 name = program.parent or INPUT
@@ -299,7 +299,7 @@ class Search:
             good = [p for p in some if p.passed and (p.parent or INPUT) in right]
             if not good:
                 continue
-            contest = self._time([*[p for p in parents if p.id in right], *good], "quick")
+            contest = self._time([*[p for p in parents if p.id in right], *good], "screen")
             for program in good:
                 found = judging.ratio(contest, program.parent or INPUT, program.id)
                 program.quick = found["ratio"] if found else None

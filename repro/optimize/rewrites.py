@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from repro.optimize import rewrites_tiles
-from repro.optimize.guards import chosen, copied, every_kernel, first_statement, guarded
+from repro.optimize.guards import chosen, copied, every_kernel, first_statement, guarded, statement_of
 from repro.optimize.kernel_source import (
     MEMORY,
     Edit,
@@ -298,7 +298,13 @@ def _several_blocks(source: KernelSource, name: str) -> str:
     """Each program makes several neighbouring blocks of the first grid dimension."""
     turns, programs = source.fresh("TURNS"), source.fresh("programs")
     loop = [f"for turn in range(0, {turns}):", f"    program = tl.program_id(0) * {turns} + turn"]
-    return _looped(source, name, loop, programs, f"{turns}: tl.constexpr", "triton.cdiv({first}, 4)", f"{turns}=4")
+    count = source.fresh("turns")
+    text = _looped(source, name, loop, programs, f"{turns}: tl.constexpr", f"triton.cdiv({{first}}, {count})",
+                   f"{turns}={count}")  # fmt: skip
+    changed = KernelSource(text)
+    statement = statement_of(changed.only_launch(name))
+    begin = first_statement(changed, statement)
+    return changed.apply([Edit(begin, begin, f"{' ' * statement.col_offset}{count} = 4\n")])
 
 
 @every_kernel

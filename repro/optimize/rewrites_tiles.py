@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from repro.optimize.guards import chosen, copied, every_kernel, first_statement
+from repro.optimize.guards import chosen, copied, every_kernel, first_statement, statement_of
 from repro.optimize.kernel_source import (
     Edit,
     Function,
@@ -48,7 +48,7 @@ def split_reduction(source: KernelSource, name: str) -> str:
         raise NotApplicable("the sum is not stored as it is")
     target = _written(kernel, stores[0])
     output = source.argument(launch, target)
-    statement = _statement(launch)
+    statement = statement_of(launch)
     made = assigned(launch.function, output) if output and output.isidentifier() else []
     if not any(isinstance(v, ast.Call) and ast.unparse(v.func).startswith("torch.empty") for v in made):
         raise NotApplicable("the output is not allocated beside the launch")
@@ -138,14 +138,6 @@ def _written(kernel: Function, store: ast.Call) -> str:
     return found.pop()
 
 
-def _statement(launch: Launch) -> ast.Expr:
-    """Return the statement that is a launch."""
-    for node in ast.walk(launch.function):
-        if isinstance(node, ast.Expr) and node.value is launch.call:
-            return node
-    raise NotApplicable("the launch is no statement of its own")
-
-
 # -- T7 ---
 
 
@@ -199,7 +191,7 @@ def _packed(
     offset = ast.unparse(_without_pointer(whole, pointer))
     rows = source.fresh("PACKED_ROWS")
     packed, distance = source.fresh("packed"), source.fresh("apart")
-    indent = " " * _statement(launch).col_offset
+    indent = " " * statement_of(launch).col_offset
     # the distance is the product of the tensor's last dimensions, which the wrapper knows from its shape
     before = (
         f"{indent}{distance} = {tensor}[0, 0].numel() if {tensor}.dim() > 2 else 1\n"
@@ -216,7 +208,7 @@ def _packed(
     ]
     changed = copied(source, kernel.name, "packed", edits, packed, f"{rows}={tensor}.numel() // {distance}")
     again = KernelSource(changed)
-    statement = _statement(_launch_of(again, kernel.name))
+    statement = statement_of(_launch_of(again, kernel.name))
     begin = first_statement(again, statement)
     decorator = min(again.kernels[kernel.name].decorator_list, key=again.start)
     return again.apply([

@@ -168,22 +168,22 @@ def test_only_checked_solutions_are_timed(judge: JudgeSession, tmp_path: Path) -
     assert entry["verdict"] == "correct", "the session goes on"
 
 
-def test_a_quick_check_is_one_call_and_no_verdict(judge: JudgeSession, tmp_path: Path) -> None:
+def test_a_screening_is_one_call_and_no_verdict(judge: JudgeSession, tmp_path: Path) -> None:
     """One that is wrong on signed inputs alone passes the one trial, and the full check finds it."""
     positive = solution(tmp_path, "positive", "return super().forward(inputs[0].abs())")
     wrong = solution(tmp_path, "wrong", *STREAM["wrong"])
     crash = solution(tmp_path, "crash", *STREAM["crashes in a call"])
-    found = {e["solution"]: e for e in judge.check([positive, wrong, crash, solution(tmp_path, "mine")], "quick")}
+    found = {e["solution"]: e for e in judge.check([positive, wrong, crash, solution(tmp_path, "mine")], "screen")}
     verdicts = {name: entry["verdict"] for name, entry in found.items()}
     assert verdicts == {"positive": "correct", "wrong": "incorrect", "crash": "error", "mine": "correct"}
     assert [len(each) for each in found["mine"]["distances"].values()] == [1]
-    assert judge.time(["mine"], "quick")["results"][0]["time_ms"]["n"] > 0
+    assert judge.time(["mine"], "screen")["results"][0]["time_ms"]["n"] > 0
     with pytest.raises(UsageError, match="no verdict"):
         judge.time(["mine"], "full")
     assert judge.check([positive])[0]["verdict"] == "incorrect"
 
 
-def test_a_full_verdict_is_kept_and_a_quick_one_is_not(
+def test_a_full_verdict_is_kept_and_that_of_a_screening_is_not(
     judge: JudgeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried, trial = list[str](), Evaluation.trial
@@ -195,7 +195,7 @@ def test_a_full_verdict_is_kept_and_a_quick_one_is_not(
     monkeypatch.setattr(Evaluation, "trial", counted)
     known, other, screened = (solution(tmp_path, name) for name in ("known", "other", "screened"))
     (full,) = judge.check([known])
-    judge.check([known, screened], "quick")
+    judge.check([known, screened], "screen")
     tried.clear()
     entries = judge.check([known, other, screened], keep=["known", "screened"])
     assert set(tried) == {"other", "screened"}

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from repro.judge.gpu import driver
+
 # Measured for every output. `zero` joins them where the reference has zeros.
 GUARDS = ("rel_l2", "max", "row")
 ZERO, BIAS, EDIT = "zero", "bias", "edit"
@@ -31,6 +33,7 @@ LEGACY = {"allclose_1e-2": 1e-2, "allclose_1e-4": 1e-4}
 # Powers of two of |r| that `bias` tells apart, from 2**-EXPONENTS to 2**EXPONENTS, and the fewest elements that it
 # averages over: a mean of fewer is rounding still.
 EXPONENTS, FEWEST = 48, 256
+BINS = 2 * (2 * EXPONENTS + 1)
 # About the most elements of a slice that `bias` looks at: of a larger slice, a secret sample.
 BINNED = 1 << 18
 # An element changes clearly if it changes by this share of itself, and of the largest change.
@@ -94,12 +97,36 @@ class Distance:
         ours, expected = output.reshape(rows, -1), reference.reshape(rows, -1)
         self.rows += rows
         self.elements += expected.numel()
+        if ours.is_cuda and ours.dtype in driver.KINDS and expected.numel():
+            self._whole(ours.contiguous(), expected.contiguous())
+            return
         row_sq = torch.zeros(rows, dtype=torch.float64, device=reference.device)
         step = max(1, SLICE_ELEMENTS // rows)
         for start in range(0, expected.shape[1], step):
             row_sq += self._slice(ours[:, start : start + step], expected[:, start : start + step])
         self.error_sq += float(row_sq.sum())
         self.max_row_sq = max(self.max_row_sq, float(row_sq.max()))
+
+    def _whole(self, ours: torch.Tensor, expected: torch.Tensor) -> None:
+        """Do what `add` does for a chunk on a GPU, without temporaries and with one wait."""
+        if self.bins is None:
+            self.bins = torch.zeros((3, BINS), dtype=torch.float64, device=expected.device)
+        step = _step(min(expected.numel(), SLICE_ELEMENTS))
+        first = random.SystemRandom().randrange(step)
+        kernel, tolerances = driver.comparison(expected.device), list(LEGACY.values())
+        sums = kernel(ours, expected, tolerances, step, first, self.bins)
+        row_sq = sums[:, :, 0].sum(1)
+        added, largest = sums.sum((0, 1)), sums.amax((0, 1))
+        told = torch.stack([row_sq.max(), largest[2], largest[4], *added[[0, 1, 3, 5, 6, 7]]]).tolist()
+        row, error, at_zero, error_sq, reference_sq, zeros, odd, *beyond = told
+        self.error_sq += error_sq
+        self.reference_sq += reference_sq
+        self.max_row_sq, self.max_error = max(self.max_row_sq, row), max(self.max_error, error)
+        self.zeros, self.max_at_zero = self.zeros + int(zeros), max(self.max_at_zero, at_zero)
+        self.finite = self.finite and not odd
+        for name, count in zip(LEGACY, beyond, strict=True):
+            if name in self.legacy:
+                self.legacy[name] = self.legacy[name] and not count
 
     def _slice(self, ours: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
         """Add one slice (rows, columns) and return the squared error of each row."""
@@ -127,15 +154,14 @@ class Distance:
 
     def _bin(self, error: torch.Tensor, expected: torch.Tensor) -> None:
         """Add up errors by sign and power of two of the reference, of a sample of a large slice."""
-        step = max(1, expected.numel() // BINNED) | 1
+        step = _step(expected.numel())
         first = random.SystemRandom().randrange(step)
         error, expected = (x.reshape(-1)[first::step] for x in (error, expected))
         exponent = torch.frexp(expected).exponent.clamp_(-EXPONENTS, EXPONENTS).add_(EXPONENTS)
         place = torch.where(expected < 0, exponent, exponent + 2 * EXPONENTS + 1)
         finite = torch.isfinite(error) & (expected != 0)  # `zero` is for these
-        size = 2 * (2 * EXPONENTS + 1)
         weights = (finite, error, expected.abs())
-        sums = [torch.bincount(place, torch.where(finite, w, 0.0).double(), minlength=size) for w in weights]
+        sums = [torch.bincount(place, torch.where(finite, w, 0.0).double(), minlength=BINS) for w in weights]
         self.bins = torch.stack(sums) if self.bins is None else self.bins + torch.stack(sums)
 
     def _bias(self) -> dict[str, float]:
@@ -170,6 +196,11 @@ class Distance:
         if self.zeros:
             found[ZERO] = self.max_at_zero / (norm / math.sqrt(self.elements - self.zeros))
         return found
+
+
+def _step(elements: int) -> int:
+    """Return how far apart the elements are that `bias` looks at: odd, so that they do not keep to some columns."""
+    return max(1, elements // BINNED) | 1
 
 
 def worst(distances: list[Distance]) -> dict[str, float]:

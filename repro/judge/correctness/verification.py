@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
+import hashlib
 import math
 import random
+import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +25,7 @@ from repro.judge.correctness import input_cases, output_checks
 from repro.judge.correctness.distance import Distance, score
 from repro.judge.correctness.reference import Reference, chunks, most_rows, rows_per_chunk
 from repro.judge.correctness.tolerances import CLASSES, class_of
+from repro.judge.gpu import commitment
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.gpu.input_buffers import Slots
 from repro.judge.gpu.shared_memory import Gate
@@ -39,6 +42,10 @@ from repro.system.stopwatch import Clock
 # Calls on the same inputs in every trial; one that differs from the first is judged like it. A kernel that is wrong at
 # half of its calls, by chance, passes all of them with a probability of 2 ** -(REPEATS * trials) before timing.
 REPEATS = 3
+# Chunks that a screening compares; bytes of the reference's outputs that are kept for the next solution.
+FEW, KEPT_BYTES = 2, 4 << 30
+# Reads of a lane for each state of a digest.
+DIGEST_TURNS = 32
 
 
 def meets(values: dict[str, float], fixture: dict[str, Any], kind: str, klass: str) -> bool:
@@ -80,6 +87,10 @@ class Evaluation:
         self.parts = Clock()
         self.perturbed: Weights | None = None
         self.repeats = REPEATS
+        self.screening: list[float] = []  # where the chunks of a screening lie, as shares of all
+        self.kept: dict[str, list[torch.Tensor]] = {}  # the reference's outputs by chunk, for the inputs of `kept_of`
+        self.kept_of: tuple[Any, ...] = ()
+        self.digest_key = secrets.token_bytes(commitment.KEY_BYTES)
         self.noted: Callable[[], None] = lambda: None  # called after each recorded distance of a solution
 
     def refer(self) -> None:
@@ -259,8 +270,8 @@ class Evaluation:
         distance, bits = Distance(), []
         plan, slots = self.shape.plan, self.slots
         edited = stresses.parts(slots.stress)[0] == "edit"
-        for part in chunks(plan, self.shape.rows) if whole else [only]:
-            expected = self.reference(plan.chunk(part, slots.seed, self.device, slots.stress))
+        for part in self._parts() if whole else [only]:
+            expected = self._expected(part)
             before = list[torch.Tensor]()
             if edited:
                 before = self.reference(plan.chunk(part, slots.seed, self.device, self._unedited()))
@@ -268,7 +279,7 @@ class Evaluation:
             for position, (fetch, reference) in enumerate(zip(fetches, expected, strict=True)):
                 output = fetch()
                 if bound is None:
-                    bits.append(metric.digest(output))
+                    bits.append(self._digest(output))
                 distance.add(output, reference)
                 if edited:
                     distance.change.add(output, reference, before[position])
@@ -276,14 +287,43 @@ class Evaluation:
             raise SolutionRejected("not_finite", "the output is not finite where the reference is, or was not written")
         return distance, bits
 
+    def _parts(self) -> list[slice | None]:
+        """Return the chunks to compare: all, or in a screening FEW of them, the same ones for all solutions."""
+        found = list(chunks(self.shape.plan, self.shape.rows))
+        if not self.screening or len(found) <= FEW:
+            return found
+        return [found[int(share * len(found))] for share in self.screening]
+
+    def _expected(self, part: slice | None) -> list[torch.Tensor]:
+        """Return the reference's outputs of a chunk. Those of the latest inputs are kept while they are few bytes."""
+        slots = self.slots
+        now = (id(self.shape), slots.seed, str(slots.stress), self.reference_of)
+        if now != self.kept_of:
+            self.kept_of, self.kept = now, {}
+        found = self.kept.get(str(part))
+        if found is None:
+            found = self.reference(self.shape.plan.chunk(part, slots.seed, self.device, slots.stress))
+            held = sum(t.nbytes for each in self.kept.values() for t in each)
+            if self.device.type == "cuda" and held + sum(t.nbytes for t in found) <= KEPT_BYTES:
+                self.kept[str(part)] = [t.clone() for t in found]
+        return found
+
+    def _digest(self, output: torch.Tensor) -> int:
+        """Return a digest of an output's bytes, to be compared with those of the same solution alone."""
+        if self.device.type != "cuda":
+            return metric.digest(output)
+        flat = output.contiguous().view(-1).view(torch.uint8)
+        found = commitment.states(flat, DIGEST_TURNS, 0, self.digest_key)
+        return int.from_bytes(hashlib.sha256(found).digest()[:8])
+
     def _unedited(self) -> Stress | None:
         """Return the stress of the inputs before an edit."""
         return stresses.base(self.shape.plan.problem.stress)
 
     def bits(self, implementation: Implementation) -> list[int]:
         """Return digests of the worker's kept output, in the same chunks as `compare`, without a reference."""
-        parts = chunks(self.shape.plan, self.shape.rows)
-        return [metric.digest(fetch()) for p in parts for fetch in self._fetched(implementation, p, self._shapes(p))]
+        parts = self._parts()
+        return [self._digest(fetch()) for p in parts for fetch in self._fetched(implementation, p, self._shapes(p))]
 
     def taken(self, implementation: Implementation, described: Any, part: slice | None, bound: Seal) -> None:
         """Fetch rows of the worker's kept output as `compare` does, without comparing them."""
@@ -481,14 +521,15 @@ class Evaluation:
 
     def verify(
         self, planned: list[input_cases.Trial], implementations: list[Implementation] | None = None, *,
-        once: bool = False,
+        screening: bool = False,
     ) -> None:  # fmt: skip
         """Run all deciding trials of solutions, or of some, in secret order, grouped by weights.
 
-        once: a trial is one call, without its repeats.
+        screening: a trial is one call without repeats, of which a few chunks are compared.
         """
         chosen = self.implementations if implementations is None else implementations
-        self.repeats = 1 if once else REPEATS
+        self.repeats = 1 if screening else REPEATS
+        self.screening = [random.SystemRandom().random() for _ in range(FEW)] if screening else []
         order = list(planned)
         random.SystemRandom().shuffle(order)
         order.sort(key=lambda t: (t.kind == input_cases.NONFINITE, t.judged, t.perturbed))
@@ -499,6 +540,7 @@ class Evaluation:
                     begin = time.monotonic()
                     self.trial(implementation, trial)
                     self.spent(trial.kind, begin)
+        self.kept, self.screening = {}, []
 
     def spent(self, kind: str, begin: float) -> None:
         self.spent_s[kind] = round(self.spent_s.get(kind, 0.0) + time.monotonic() - begin, 3)

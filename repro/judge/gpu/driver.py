@@ -25,6 +25,9 @@ AT_LEAST = 0
 GATE_BLOCKS_PER_SM, GATE_THREADS = 2, 1024
 # Of a digest kernel: threads of a block, bytes of each load, bytes that a block writes.
 DIGEST_THREADS, READ_BYTES, STATE_BYTES = 256, 16, 16
+# Of the distance kernel: threads of a block, numbers that a block writes, most elements that it reads, and its dtypes.
+DISTANCE_THREADS, SUMS, SPAN = 256, 8, 1 << 14
+KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 
 
 class _Handle(ctypes.Structure):
@@ -173,3 +176,34 @@ class Digest:
             stream = torch.cuda.current_stream(flat.device)
             self._kernel(stream, count, data, end, *numbers, ctypes.c_uint64(self._states.data_ptr()))
         return bytes(self._states[: count * STATE_BYTES].cpu().numpy())
+
+
+class Comparison:
+    """Adds up the distances of a chunk of output from its reference, in one kernel that reads both once."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._kernel = _Kernel("distance", device, DISTANCE_THREADS)
+
+    def __call__(
+        self, ours: torch.Tensor, due: torch.Tensor, tolerances: list[float], step: int, first: int, bins: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the sums of `distance.cu` (rows, blocks of a row, SUMS), and add to `bins`.
+
+        ours: (rows, columns), a dtype of KINDS; due: the same shape in fp64; both contiguous. tolerances: two.
+        """
+        rows, columns = due.shape
+        per_row = -(-columns // SPAN)
+        sums = torch.empty((rows, per_row, SUMS), dtype=torch.float64, device=due.device)
+        u32, u64, f64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double
+        self._kernel(
+            torch.cuda.current_stream(due.device), rows * per_row,
+            u64(ours.data_ptr()), u32(KINDS[ours.dtype]), u64(due.data_ptr()), u64(columns), u32(per_row), u64(SPAN),
+            *map(f64, tolerances), u64(step), u64(first), u64(sums.data_ptr()), u64(bins.data_ptr()),
+        )  # fmt: skip
+        return sums
+
+
+@functools.cache
+def comparison(device: torch.device) -> Comparison:
+    """Return the kernel of a device, loaded once."""
+    return Comparison(device)

@@ -330,6 +330,10 @@ class Experiment:
         self.evaluation.progress(f"{key}: timing {', '.join(r.name for r in runners)}")
         self.evaluation.mark("warm")
         self.clock.lap("telemetry")
+        if self.options.screening:
+            return sampling.screened(runners, self.options.timing_budget_s, self.options.max_blocks), {
+                "status": "screened", "left_out": {}, "baseline_classes": {},
+            }  # fmt: skip
         series, status = sampling.measure(runners, self.options.timing_budget_s, warm=self.cuda,
                                         most=self.options.max_blocks)  # fmt: skip
         self.series = series

@@ -24,6 +24,8 @@ from repro.judge.timing import intervals
 MIN_BLOCKS, CHECK_BLOCKS, MAX_BLOCKS = 32, 8, 400
 # Each cycle has one ungated block and one block with alternate inputs, at these positions.
 CYCLE, OPEN_AT, OTHER_AT = 8, 1, 2
+# Fewest blocks of a screening.
+LEAST = 3
 # Blocks that run first and are thrown away.
 WARM_BLOCKS = 2
 # Bounds of a time that a worker may report: a nanosecond and a day.
@@ -245,6 +247,20 @@ def measure(
     left = {name: series[name] for name in series if name in names}
     done = max(len(s.gated) + len(s.open) + len(s.other) for s in left.values())
     return series, _blocks(chosen, left, candidates, deadline + budget_s, done, most)
+
+
+def screened(runners: list[Runner], budget_s: float, most: int) -> dict[str, Series]:
+    """Run up to `most` gated blocks, and at least LEAST, after one that is dropped. Nothing is compared."""
+    series = {runner.name: Series() for runner in runners}
+    deadline = time.monotonic() + budget_s
+    for number in range(-1, most):
+        for runner in random.sample(runners, len(runners)):
+            sample = runner.run(Block(CYCLE * number))
+            if number >= 0:
+                series[runner.name].gated.append(sample)
+        if number + 1 >= LEAST and time.monotonic() > deadline:
+            break
+    return series
 
 
 def _blocks(
