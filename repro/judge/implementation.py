@@ -33,7 +33,7 @@ class Options:
     timing.
     parity, kernelbench: also measure with the published protocol, or judge and time as KernelBench does, after judging.
     passes: what is measured beside the times, of PASSES; the others are named in `timing.left_out`. strict_nonfinite: a
-    solution that hides a NaN of its inputs is incorrect. screening: of JudgeSession.time alone: clocks are not compared.
+    solution that hides a NaN of its inputs is incorrect. screening: clocks are not compared (JudgeSession.time).
     """
 
     device: str = "cuda"

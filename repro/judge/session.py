@@ -129,9 +129,9 @@ class JudgeSession:
     ) -> list[dict[str, Any]]:
         """Judge whether solutions are right, on inputs of fresh secret seeds; return one entry each, without times.
 
-        tier: `screen` looks at a part of the output of one call, to screen many candidates. What it finds correct has no
-        verdict of the judge, and only `time(..., "screen")` takes it. keep: names whose source is that of their last full check; one that was
-        correct keeps its verdict, and gets a worker alone.
+        tier: `screen` looks at a part of the output of one call, to screen many candidates. What it finds correct has
+        no verdict of the judge, and only `time(..., "screen")` takes it. keep: names whose source is that of their last
+        full check; one that was correct keeps its verdict, and gets a worker alone.
 
         Workers of solutions of an earlier check end. A solution with the name of an earlier one takes its place. Raises
         UsageError if two solutions have one name, and JudgeError for faults of the problem, the fixture or the judge.
