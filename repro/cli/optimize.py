@@ -60,9 +60,8 @@ def add(
     model.add_argument("--tokens", type=int, default=None, help="most tokens, without reads from the prompt cache")
     parser.add_argument("--seed", type=int, default=0, help="seed of the search")
     parser.add_argument(
-        "--ptx", action=argparse.BooleanOptionalAction, default=None,
-        help="compile the candidates of `search` before they are judged, and drop those with the PTX of a known one "
-        "(default: on a GPU)",
+        "--ptx", action="store_true",
+        help="compile the candidates of `search` before they are judged, and drop those with the PTX of a known one",
     )  # fmt: skip
     parser.add_argument("--replay", type=Path, metavar="RUN",
                         help="repeat the decisions of a run's folder or archive, without judging anything")  # fmt: skip
@@ -102,7 +101,6 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     if engine.device == "cpu":
         progress.say(f"no GPU: small shapes in Triton's interpreter; correctness is real, {NOT_MEASURED}")
     problem = _problem(args.problem, size, dtype)
-    args.ptx = engine.device == "cuda" if args.ptx is None else args.ptx
     screen = args.screen or (SCREEN_GPU if engine.device == "cuda" else SCREEN_CPU)
     options = Options(
         problem.key if not args.problem.endswith(".py") else args.problem, size, problem.dtype, engine.device,

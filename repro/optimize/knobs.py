@@ -101,6 +101,8 @@ def _blocks(source: KernelSource, launch: Launch) -> list[Knob]:
 def _options(source: KernelSource, launch: Launch) -> list[Knob]:
     found = []
     for name, (values, usual) in OPTIONS.items():
+        if name == "num_stages" and not calls(source.kernels[launch.kernel], "dot"):
+            continue  # which the compiler reads for products alone
         keyword = launch.keyword(name)
         now: Any = usual
         if keyword is not None and isinstance(keyword.value, ast.Constant):

@@ -3,7 +3,7 @@
 kind E: every output keeps its bits, which the loop checks before it times the result; R: sums have another order; P:
 arithmetic of another precision.
 A rewrite that is right for some shapes only keeps the original kernel beside the new one and chooses at the launch, so
-that other shapes still pass. Names and numbers (T0 to T20) are those of docs/optimise.md.
+that other shapes still pass. Names and numbers (T0 to T21) are those of docs/optimise.md.
 """
 
 from __future__ import annotations
@@ -427,6 +427,20 @@ def _unroll_factor(source: KernelSource) -> str:
     return source.apply(edits)
 
 
+def _pipelined(source: KernelSource) -> str:
+    """Loads of innermost loops are started three steps ahead, through shared memory."""
+    edits = []
+    for kernel in source.kernels.values():
+        for loop, call in _ranges(kernel):
+            inner = not any(isinstance(node, ast.For) for child in loop.body for node in ast.walk(child))
+            if inner and calls(loop, "load"):
+                last = source.end(call.args[-1])
+                edits += [source.replace(call.func, "tl.range"), Edit(last, last, ", num_stages=3")]
+    if not edits:
+        raise NotApplicable("there is no loop that loads")
+    return source.apply(edits)
+
+
 # -- T17 --------------------------------------------------------------------------------------------------------------
 
 
@@ -575,6 +589,7 @@ CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T12", "small_offsets", EXACT, ("compute",), _small_offsets, "32-bit offsets where tensors are small"),
     Rewrite("T14", "unrolled", EXACT, ("compute", "latency"), _unrolled, "loops with constant bounds unrolled"),
     Rewrite("T14f", "unroll_factor", EXACT, ("latency",), _unroll_factor, "innermost loops unrolled four times"),
+    Rewrite("T21", "pipelined", EXACT, ("memory", "latency"), _pipelined, "loads started three steps ahead"),
     Rewrite("T16", "register_tile", REASSOCIATES, ("memory",), _register_tile, "two passes over memory become one"),
     Rewrite("T17", "vector_accumulator", REASSOCIATES, ("latency", "memory"), _vector_accumulator,
             "vectors are added up, and reduced once"),

@@ -1,8 +1,10 @@
 """The proposer that needs no model: rewrites of the catalogue, with knobs that Optuna samples.
 
-A direction is one rewrite of a program, or none, with all knobs of the result. The diagnosis of the program orders its
-directions, and each is taken once. The sampler is made anew for each batch, with a seed that depends on the run's seed,
-the direction, and the number of its trials: Optuna resumed from a store continues otherwise.
+A direction is one rewrite of a program, or none, or all that helped it, with all knobs of the result. In a round every
+rewrite is first tried as it is, in the order that the diagnosis gives, then those that helped together; the numbers of
+the best directions follow. Each direction is taken in one round. The sampler is made anew for each batch, with a seed
+that depends on the run's seed, the direction, and the number of its trials: Optuna resumed from a store continues
+otherwise.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ from dataclasses import dataclass
 from repro.optimize import knobs, rewrites
 from repro.optimize.kernel_source import KernelSource, NotApplicable, refusal
 from repro.optimize.knobs import Knob, Params
-from repro.optimize.state import DUPLICATE, INPUT, Proposal, State
+from repro.optimize.state import DUPLICATE, Proposal, State
 
 KNOBS = "knobs"
+SWEEP = "coordinate sweep"
 STARTUP_TRIALS = 6
+# A rewrite helped if its screening showed this speedup over its parent.
+HELPS = 1.02
 # What a configuration counts that was refused or failed: slower than any that works.
 FAILED = 0.0
 
@@ -42,28 +47,61 @@ class Search:
     name, waits = "search", False
 
     def __init__(self) -> None:
-        self.sampler = "optuna" if importlib.util.find_spec("optuna") else "coordinate sweep"
+        self.sampler = "optuna" if importlib.util.find_spec("optuna") else SWEEP
         self._made: dict[str, list[Direction]] = {}
 
     def close(self) -> None:
         """Do nothing: it started nothing."""
 
     def propose(self, state: State, count: int) -> list[Proposal]:
-        """See Proposer.propose."""
-        chosen = [d for parent in state.beam for d in self._chosen(state, parent)]
+        """See Proposer.propose. First every rewrite as it is, then what helped together, then numbers of the best."""
+        beam = [(parent, self._ordered(state, parent)) for parent in state.beam]
+        tried = {(p.parent, p.strategy): p.round for p in state.programs.values() if p.proposer == self.name}
+        fresh = [
+            d for parent, every in beam for d in every if d.strategy != KNOBS and (parent, d.strategy) not in tried
+        ]
+        if not fresh:
+            stacked = [self._stacked(state, parent, every) for parent, every in beam]
+            fresh = [d for d in stacked if d is not None and (d.parent, d.strategy) not in tried]
+        if fresh:
+            return [p for direction in fresh[:count] for p in self._configurations(state, direction, 1)]
+        every = [d for parent, _ in beam for d in self._made[state.programs[parent].address]]
+        chosen = [d for d in every if tried.get((d.parent, d.strategy), state.round) == state.round]
+        chosen.sort(key=lambda d: -self._promise(state, d))
+        chosen = chosen[: state.options.directions]
         found: list[Proposal] = []
         for at, direction in enumerate(chosen):
             share = count // len(chosen) + (at < count % len(chosen))
             found += self._configurations(state, direction, share)
         return found
 
-    def _chosen(self, state: State, parent: str) -> list[Direction]:
-        """Return the directions of a program in this round: those begun in it, then untried ones by their rank."""
-        tried = {p.strategy: p.round for p in state.of(parent) if p.proposer == self.name}
-        ordered = self._ordered(state, parent)
-        begun = [d for d in ordered if tried.get(d.strategy) == state.round]
-        fresh = [d for d in ordered if d.strategy not in tried]
-        return [*begun, *fresh][: state.options.directions]
+    def _promise(self, state: State, direction: Direction) -> float:
+        """Return the best speedup over the input kernel that a direction's candidates have shown."""
+        shown = [p.quick or FAILED for p in state.of(direction.parent, direction.strategy)]
+        usual = 1.0 if direction.strategy == KNOBS else FAILED
+        return (state.programs[direction.parent].ratio or 1.0) * max([usual, *shown])
+
+    def _stacked(self, state: State, parent: str, every: list[Direction]) -> Direction | None:
+        """Return the direction that applies all rewrites that helped a program, the best one first; None below two."""
+        quick = {
+            d.strategy: max((p.quick or FAILED for p in state.of(parent, d.strategy)), default=FAILED) for d in every
+        }
+        helped = sorted((name for name, ratio in quick.items() if ratio >= HELPS and name in rewrites.BY_NAME),
+                        key=lambda name: -quick[name])  # fmt: skip
+        source, applied = KernelSource(state.source(parent)), []
+        for name in helped:
+            try:
+                source = KernelSource(rewrites.BY_NAME[name].apply(source))
+            except NotApplicable:
+                continue
+            applied.append(name)
+        made, name = self._made[state.programs[parent].address], "+".join(applied)
+        known = next((d for d in made if d.strategy == name), None)
+        if known is not None or len(applied) < 2 or refusal(source.text):
+            return known if len(applied) > 1 else None
+        exact = all(rewrites.BY_NAME[n].kind == rewrites.EXACT for n in applied)
+        made.append(Direction(parent, name, source.text, tuple(knobs.find(source)), exact, "what helped, together"))
+        return made[-1]
 
     def _ordered(self, state: State, parent: str) -> list[Direction]:
         address = state.programs[parent].address
@@ -72,12 +110,11 @@ class Search:
         diagnosis = state.diagnoses.get(parent)
         bound = diagnosis.bound if diagnosis else "unknown"
 
-        def rank(direction: Direction) -> tuple[bool, bool]:
+        def rank(direction: Direction) -> bool:
             rewrite = rewrites.BY_NAME.get(direction.strategy)
-            tuned = rewrite is None and parent != INPUT  # its knobs were turned when it was made
-            return tuned, rewrite is not None and bound not in rewrite.helps and bound != "unknown"
+            return rewrite is not None and bound not in rewrite.helps and bound != "unknown"
 
-        return sorted(self._made[address], key=rank)
+        return sorted((d for d in self._made[address] if "+" not in d.strategy), key=rank)
 
     def _configurations(self, state: State, direction: Direction, count: int) -> list[Proposal]:
         """Return up to `count` configurations of a direction that were not tried; the first is its own numbers."""
@@ -91,6 +128,8 @@ class Search:
         if direction.strategy == KNOBS and now not in seen:
             trials, seen = [(now, 1.0), *trials], [now, *seen]
         seed = seed_of(state.options.seed, state.programs[direction.parent].address, direction.strategy, len(past))
+        near = (count - len(asked)) // 2  # neighbours of the best; the rest are the sampler's
+        asked += ask(direction.knobs, trials, near, seed, SWEEP, [*seen, *asked])
         asked += ask(direction.knobs, trials, count - len(asked), seed, self.sampler, [*seen, *asked])
         source, found = KernelSource(direction.text), []
         for params in asked:
