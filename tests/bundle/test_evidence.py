@@ -313,7 +313,7 @@ class Slow(Engine):
     def run(self, jobs, progress):
         for job in jobs:
             time.sleep(0.01)
-            yield Outcome(job.id, "done", {"value": job.id * 500}, wall_s=0.0)
+            yield Outcome(job.id, "done", {"telemetry": {"of": job.id * 500}}, wall_s=0.0)
 
 jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(150)]
 rows = [Row(job.id, job) for job in jobs]
