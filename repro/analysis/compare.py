@@ -83,7 +83,7 @@ def worse(comparison: dict[str, Any]) -> bool:
 
 
 def _side(side: Measured) -> dict[str, Any]:
-    stacks = sorted({stack(side, record)["label"] for record in side.records.values()})
+    stacks = sorted({stack(side, record).label for record in side.records.values()})
     return {
         "bundle": side.name,
         "verb": side.verb,

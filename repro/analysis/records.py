@@ -16,6 +16,7 @@ from repro.bundle.write import Bundle
 from repro.errors import BundleError, UsageError
 from repro.judge.timing.speedups import noise
 from repro.records.benchmark import Round
+from repro.records.fingerprint import Stack
 from repro.records.profile import Profile
 from repro.records.result import JudgeResult, Parity
 from repro.records.row import Row
@@ -244,9 +245,9 @@ def _medians(result: JudgeResult) -> dict[str, float]:
     return ours | {name: baseline.time_ms.median for name, baseline in result.baselines.items()}
 
 
-def stack(measured: Measured, record: Record | Extra[Any]) -> dict[str, Any]:
+def stack(measured: Measured, record: Record | Extra[Any]) -> Stack:
     """Return `fingerprint.stack` of the machine that measured a record, or a label that it was not recorded."""
     found = measured.fingerprints.get(record.fingerprint)
     if found is None:
-        return {"label": "stack not recorded", "pinned": False, "torch": "?", "triton": "?", "cudnn": "?"}
+        return Stack(label="stack not recorded", pinned=False)
     return fingerprint.stack(found)
