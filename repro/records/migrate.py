@@ -69,12 +69,14 @@ def _without_host(entry: Any) -> Any:
     return {k: v for k, v in entry.items() if k != "host_ms"} if isinstance(entry, dict) else entry
 
 
-# File of a bundle -> its record, and the migration of its data.
+# File of a bundle, or part of one -> its record, and the migration of its data.
 FILES: dict[str, tuple[type[Record], Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "manifest": (Manifest, lambda data: data),
     "row": (Row, current),
     "fingerprint": (Fingerprint, lambda data: data),
     "statement": (Statement, lambda data: data),
+    "agent-config": (AgentConfig, lambda data: data),
+    "agent-record": (AgentRecord, lambda data: data),
 }
 
 

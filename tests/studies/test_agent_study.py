@@ -21,6 +21,7 @@ from repro.analysis import claims as verdicts
 from repro.analysis import published as claims
 from repro.analysis import statistics
 from repro.analysis.statistics import Observation
+from repro.bundle import verify
 from repro.bundle.write import Bundle
 from repro.engines import agent as files
 from repro.engines.agent import AgentJob, AgentOutcome
@@ -462,6 +463,8 @@ def test_infrastructure_and_provider_failures_are_tried_again_and_recorded(stub_
     record = json.loads((bundle.path / "agents/L1_36/baseline/0/job.json").read_text())
     assert [a["class"] for a in record["attempts"]] == ["infrastructure", "provider", "agent"]
     assert record["finished"] and engine.ran.count("L1_36/baseline/0") == 3
+    checks = {check["check"]: check["state"] for check in verify.verify(bundle.path)["checks"]}
+    assert checks["schema of the study"] == "ok"
     told = study.build(bundle, list(bundle.rows.values()))
     assert told is not None and len(told["retries"]) == 4
     assert told["arms"]["with_kb"]["discarded_usd"] == 0.5 and told["arms"]["with_kb"]["usd"] == 0.5

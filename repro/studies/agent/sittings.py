@@ -44,13 +44,16 @@ def loaded(unit: Unit, size: str) -> list[Problem]:
 
 
 def slim(fixture: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a fixture that an agent receives: limits and sizes.
+    """Return the part of a fixture that an agent receives: limits, sizes, and how inputs are changed.
 
     The final judge draws secret seeds, so a whole fixture would not reveal its inputs. Unneeded fields are withheld
     anyway.
     """
     kept = {name: fixture[name] for name in FIXTURE_KEYS if name in fixture}
-    trials = {kind: {"limits": trial["limits"]} for kind, trial in fixture["trials"].items()}
+    trials = {
+        kind: {name: trial[name] for name in ("stress", "limits") if name in trial}
+        for kind, trial in fixture["trials"].items()
+    }
     neighbour = {name: fixture.get("neighbour", {}).get(name) for name in ("limits", "overrides", "reason")}
     return kept | {"trials": trials, "neighbour": {k: v for k, v in neighbour.items() if v is not None}}
 
