@@ -16,6 +16,7 @@ from repro.bundle.write import Bundle
 from repro.errors import BundleError, UsageError
 from repro.judge.timing.speedups import noise
 from repro.records.benchmark import Round
+from repro.records.comparison import Figure
 from repro.records.fingerprint import Stack
 from repro.records.profile import Profile
 from repro.records.result import JudgeResult, Parity
@@ -47,9 +48,9 @@ class Interval:
         up = math.hypot(math.log(self.high / self.value), math.log(base.value / base.low))
         return Interval(ratio, ratio * math.exp(-down), ratio * math.exp(up))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return {"value", "ci95"}."""
-        return {"value": self.value, "ci95": [self.low, self.high]}
+    def record(self) -> Figure:
+        """Return the record of it."""
+        return Figure(value=self.value, ci95=[self.low, self.high])
 
 
 def interval(found: Summary | Ratio | None) -> Interval | None:

@@ -234,7 +234,7 @@ def _compare(args: argparse.Namespace, progress: Progress) -> int:
             f"compare needs two bundles, {len(args.bundle)} given", remedy="Name A and B, or add --claims."
         )
     compared = compare.compare(*(records.read(Bundle.open(path)) for path in args.bundle))
-    write_json(args.json, compared)
+    write_json(args.json, compared.to_json())
     comparison.draw(compared, screen)
     return 3 if args.strict and compare.worse(compared) else 0
 

@@ -7,6 +7,7 @@ from typing import Any
 from repro.records.agent import AgentConfig, AgentRecord
 from repro.records.base import Record
 from repro.records.claim import JudgedClaims
+from repro.records.comparison import Comparison
 from repro.records.fingerprint import Fingerprint
 from repro.records.fixture import FixtureRecord
 from repro.records.manifest import Manifest
@@ -26,6 +27,7 @@ RECORDS: dict[str, tuple[type[Record], str]] = {
     "statement": (Statement, "statement.json of a bundle"),
     "agent-config": (AgentConfig, "`parameters.study` of a manifest: the agents of a study"),
     "agent-record": (AgentRecord, "job.json of an agent's sitting, below agents/ in a bundle"),
+    "comparison": (Comparison, "`compare A B --json`"),
     "claims": (JudgedClaims, "`compare --claims --json`, and `claims` of report.json"),
 }
 
