@@ -1,4 +1,4 @@
-"""A comparison: what `repro compare A B --json` writes of two bundles."""
+"""A comparison of two bundles, as `repro compare` writes it."""
 
 from __future__ import annotations
 
