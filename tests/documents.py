@@ -29,6 +29,7 @@ from repro.optimize.proposers.replay import Recorded
 from repro.problems import catalogue
 from repro.records import wording
 from repro.records.base import NON_FINITE
+from repro.records.claim import ClaimOutcome, ClaimVerdict
 from repro.records.schema import RECORDS
 from repro.records.verdict import Verdict
 from repro.report import search
@@ -125,9 +126,9 @@ def published_and_measured() -> str:
 SIGNS = {claims.REPRODUCED: "✓", claims.DIFFERS: "✗", claims.AMBIGUOUS: "○"}
 
 
-def signed(side: dict[str, Any]) -> str:
+def signed(side: ClaimVerdict) -> str:
     """A figure with the sign of its verdict."""
-    return f"{SIGNS[side['verdict']]} {times(side['measured'])}"
+    return f"{SIGNS[side.verdict]} {times(side.measured)}"
 
 
 def read(paths: dict[str, list[Path]]) -> dict[str, list[records.Measured]]:
@@ -147,10 +148,10 @@ def replicated() -> str:
             continue
         row = [claims.short(claim.problem), f"{claim.value:.2f}x"]
         for of in bundles.values():
-            (told,) = claims.judge([claim], of)["claims"]
-            (outcome,) = told["outcomes"]
-            both = (signed(outcome[side]) for side in claims.SIDES)
-            row.append(" / ".join([*both, times(outcome["over_best"]["ratio"])]))
+            (told,) = claims.judge([claim], of).claims
+            (outcome,) = told.outcomes
+            both = (signed(outcome.side(side)) for side in claims.SIDES)
+            row.append(" / ".join([*both, times(outcome.over_best.ratio)]))
         rows.append(row)
     return plain(rows, ["problem", "published", *bundles])
 
@@ -158,13 +159,13 @@ def replicated() -> str:
 def families() -> str:
     """Both verdicts of the artifact study's claims by family, a line a verdict and a column a machine."""
     of = [claim for claim in published.load() if claim.study == "artifact"]
-    judged = [claims.judge(of, bundles)["claims"] for bundles in read(THEIRS).values()]
+    judged = [claims.judge(of, bundles).claims for bundles in read(THEIRS).values()]
     said = {"as_published": "as published", "as_judged": "as judged"}
     rows: dict[tuple[str, str], list[Any]] = {}
     for found in judged:
-        outcomes: dict[str, list[dict[str, Any]]] = {}
+        outcomes: dict[str, list[ClaimOutcome]] = {}
         for claim in found:
-            outcomes.setdefault(claims.family(claim), []).extend(claim["outcomes"])
+            outcomes.setdefault(claim.family, []).extend(claim.outcomes)
         for name, each in outcomes.items():
             for side in claims.SIDES:
                 row = rows.setdefault((name, side), [f"`{name}`", len(each), said[side]])
@@ -176,10 +177,10 @@ def differences() -> str:
     """Why the two verdicts of a speedup differ, or differ from the study's, by stack."""
     lines = []
     for stack, bundles in read(THEIRS).items():
-        for claim in claims.judge(published.load(), bundles)["claims"]:
-            (outcome,) = claim["outcomes"]
-            if claim["id"].startswith("artifact-speedup/") and outcome["difference"]:
-                lines.append(f"- {claims.short(claim['problem'])}, {stack}: {outcome['difference']}.")
+        for claim in claims.judge(published.load(), bundles).claims:
+            (outcome,) = claim.outcomes
+            if claim.id.startswith("artifact-speedup/") and outcome.difference:
+                lines.append(f"- {claims.short(claim.problem)}, {stack}: {outcome.difference}.")
     return "\n".join(lines)
 
 

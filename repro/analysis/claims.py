@@ -10,22 +10,35 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from repro.analysis import compare
-from repro.analysis.published import Claim
 from repro.analysis.records import Extra, Interval, Measured, Record, interval, stack
 from repro.artifacts import layout
 from repro.judge.timing import intervals
 from repro.records import wording
 from repro.records.benchmark import Round
+from repro.records.claim import (
+    Claim,
+    ClaimOutcome,
+    ClaimSource,
+    ClaimTrial,
+    ClaimVerdict,
+    ClaimWord,
+    JudgedClaim,
+    JudgedClaims,
+    OverBest,
+)
+from repro.records.fingerprint import Stack
 from repro.records.profile import Profile
 
-SCHEMA_VERSION = 2
-REPRODUCED, DIFFERS, AMBIGUOUS = "REPRODUCED", "DIFFERS", "AMBIGUOUS"
-NOT_COMPARABLE, BLOCKED = "NOT-COMPARABLE", "BLOCKED"
-TRIED = (REPRODUCED, DIFFERS, AMBIGUOUS)
-VERDICTS = (*TRIED, NOT_COMPARABLE, BLOCKED)
+REPRODUCED: Final = "REPRODUCED"
+DIFFERS: Final = "DIFFERS"
+AMBIGUOUS: Final = "AMBIGUOUS"
+NOT_COMPARABLE: Final = "NOT-COMPARABLE"
+BLOCKED: Final = "BLOCKED"
+TRIED: tuple[ClaimWord, ...] = (REPRODUCED, DIFFERS, AMBIGUOUS)
+VERDICTS: tuple[ClaimWord, ...] = (*TRIED, NOT_COMPARABLE, BLOCKED)
 SIDES = ("as_published", "as_judged")
 # Agents without a model: hand-written solutions, a control, or a recording.
 NO_AGENT = ("oracle", "nop", "replay")
@@ -56,14 +69,15 @@ class Band:
 class Side:
     """One of the two verdicts. measured: in the band's unit; once measured, with 1 % on either side."""
 
-    verdict: str
+    verdict: ClaimWord
     reason: str
     measured: Interval | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        told = self.measured.to_json() if self.measured else {"value": None, "ci95": None}
-        return {"verdict": self.verdict, "reason": self.reason, "measured": told["value"], "ci95": told["ci95"]}
+    def record(self) -> ClaimVerdict:
+        """Return the record of it."""
+        found = self.measured
+        value, ci95 = (found.value, [found.low, found.high]) if found else (None, None)
+        return ClaimVerdict(verdict=self.verdict, reason=self.reason, measured=value, ci95=ci95)
 
 
 @dataclass(frozen=True)
@@ -74,21 +88,23 @@ class Trial:
     """
 
     bundle: str
-    stack: dict[str, Any]
+    stack: Stack
     machine: str
     band: Band
     as_published: Side
     as_judged: Side
     difference: str = ""
     notes: list[str] = field(default_factory=list)
-    over_best: dict[str, Any] | None = None
+    over_best: OverBest | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {"bundle": self.bundle} | {side: getattr(self, side).to_json() for side in SIDES}
+    def record(self) -> ClaimTrial:
+        """Return the record of it."""
+        return ClaimTrial(
+            bundle=self.bundle, as_published=self.as_published.record(), as_judged=self.as_judged.record()
+        )
 
 
-def word(low: float, high: float, band: Band | Claim) -> str:
+def word(low: float, high: float, band: Band | Claim) -> ClaimWord:
     """Return REPRODUCED, DIFFERS or AMBIGUOUS: a 95 % interval inside the claim's band, outside, or across an edge.
 
     low, high: the interval in the claim's unit. Edges belong to the band.
@@ -98,32 +114,27 @@ def word(low: float, high: float, band: Band | Claim) -> str:
     return DIFFERS if high < band.low or low > band.high else AMBIGUOUS
 
 
-def judge(claims: list[Claim], bundles: list[Measured]) -> dict[str, Any]:
-    """Return every claim with its outcomes as plain data, for `--json` and tables."""
-    entries = [claim.to_json() | {"outcomes": _outcomes(claim, bundles)} for claim in claims]
-    counts = {side: Counter(o[side]["verdict"] for entry in entries for o in entry["outcomes"]) for side in SIDES}
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "bundles": [{"bundle": b.name, "verb": b.verb, "why_not": b.why_not} for b in bundles],
-        "counts": {side: {verdict: counts[side][verdict] for verdict in VERDICTS} for side in SIDES},
-        "claims": entries,
-    }
+def judge(claims: list[Claim], bundles: list[Measured]) -> JudgedClaims:
+    """Return every claim with its outcomes, for `--json` and tables."""
+    entries = [JudgedClaim(**claim.to_json(), outcomes=_outcomes(claim, bundles)) for claim in claims]
+    counts = {side: Counter(o.side(side).verdict for entry in entries for o in entry.outcomes) for side in SIDES}
+    return JudgedClaims(
+        schema_version=2,
+        bundles=[ClaimSource(bundle=b.name, verb=b.verb, why_not=b.why_not) for b in bundles],
+        counts={side: {verdict: counts[side][verdict] for verdict in VERDICTS} for side in SIDES},
+        claims=entries,
+    )
 
 
-def family(claim: dict[str, Any]) -> str:
-    """Return the family of a claim: the first part of its id."""
-    return str(claim["id"]).partition("/")[0]
-
-
-def counted(outcomes: list[dict[str, Any]], side: str) -> str:
+def counted(outcomes: list[ClaimOutcome], side: str) -> str:
     """Return how many of some outcomes have which verdict, in words: `holds 33, does not hold 6, unclear 1`."""
-    counts = Counter(outcome[side]["verdict"] for outcome in outcomes)
+    counts = Counter(outcome.side(side).verdict for outcome in outcomes)
     return ", ".join(f"{wording.CLAIM[side][verdict]} {counts[verdict]}" for verdict in VERDICTS if counts[verdict])
 
 
-def where(outcome: dict[str, Any]) -> str:
+def where(outcome: ClaimOutcome) -> str:
     """Return machine and stack of an outcome, "" without one."""
-    return f"{outcome['machine']}, {outcome['stack']['label']}" if outcome["stack"] else ""
+    return f"{outcome.machine}, {outcome.stack.label}" if outcome.stack else ""
 
 
 def short(problem: str) -> str:
@@ -144,77 +155,81 @@ def told(counts: dict[str, dict[str, int]]) -> str:
     return ", ".join(words) or "none"
 
 
-def why(outcome: dict[str, Any]) -> str:
+def why(outcome: ClaimOutcome) -> str:
     """Return why an outcome's verdicts are what they are: where they differ that difference first."""
-    reasons = [f"{name} {outcome[side]['reason']}" for name, side in (("published:", SIDES[0]), ("judged:", SIDES[1]))]
-    if outcome["as_published"]["reason"] == outcome["as_judged"]["reason"]:
-        reasons = [outcome["as_judged"]["reason"]]
-    return "; ".join(filter(None, (outcome["difference"], *reasons)))
+    published, judged = outcome.as_published.reason, outcome.as_judged.reason
+    reasons = [judged] if published == judged else [f"published: {published}", f"judged: {judged}"]
+    return "; ".join(filter(None, (outcome.difference, *reasons)))
 
 
-def untried(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[list[str]]:
+def untried(pairs: list[tuple[JudgedClaim, ClaimOutcome]]) -> list[list[str]]:
     """Return a row for the claims that share verdict, reason and stack: there are many, with few reasons.
 
     Columns: families, count, verdict, reason, stack, command of the first.
     """
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[JudgedClaim]] = {}
     for claim, outcome in pairs:
-        judged = outcome["as_judged"]
-        key = (wording.CLAIM["as_judged"][judged["verdict"]], judged["reason"], where(outcome))
+        judged = outcome.as_judged
+        key = (wording.CLAIM["as_judged"][judged.verdict], judged.reason, where(outcome))
         groups.setdefault(key, []).append(claim)
-    return [[", ".join(dict.fromkeys(map(family, of))), str(len(of)), verdict, reason, stack, of[0]["command"]]
+    return [[", ".join(dict.fromkeys(each.family for each in of)), str(len(of)), verdict, reason, stack, of[0].command]
             for (verdict, reason, stack), of in groups.items()]  # fmt: skip
 
 
-def tried(outcome: dict[str, Any]) -> bool:
+def tried(outcome: ClaimOutcome) -> bool:
     """Return whether an outcome has a verdict of either kind that compares."""
-    return any(outcome[side]["verdict"] in TRIED for side in SIDES)
+    return any(outcome.side(side).verdict in TRIED for side in SIDES)
 
 
-def reproduced(found: dict[str, Any]) -> bool:
+def reproduced(found: JudgedClaims) -> bool:
     """Return whether at least one claim was tried as judged, and no tried claim failed either way."""
-    counts = found["counts"]
+    counts = found.counts
     return bool(counts["as_judged"][REPRODUCED] and not any(
         counts[side][verdict] for side in SIDES for verdict in (DIFFERS, AMBIGUOUS)))  # fmt: skip
 
 
-def _outcomes(claim: Claim, bundles: list[Measured]) -> list[dict[str, Any]]:
+def _outcomes(claim: Claim, bundles: list[Measured]) -> list[ClaimOutcome]:
     """Return one outcome for each stack and kind of GPU, or one with the reason why there is none."""
     groups: dict[tuple[str, str], list[Trial]] = {}
     for bundle in bundles:
         trial = _trial(claim, bundle)
         if trial is not None:
-            groups.setdefault((trial.stack["label"], trial.machine), []).append(trial)
+            groups.setdefault((trial.stack.label, trial.machine), []).append(trial)
     if not groups:
         if claim.needs:
             none = Side(BLOCKED, f"needs {'; '.join(claim.needs)}")
         else:
             none = Side(NOT_COMPARABLE, "no bundle measured it")
-        return [{"stack": None, "machine": None} | _told(_band(claim)) | {side: none.to_json() for side in SIDES}
-                | {"difference": "", "over_best": None, "notes": [], "trials": []}]  # fmt: skip
+        return [ClaimOutcome(
+            stack=None, machine=None, published=claim.value, unit=claim.unit, low=claim.low, high=claim.high,
+            as_published=none.record(), as_judged=none.record(), difference="", over_best=None, notes=[], trials=[],
+        )]  # fmt: skip
     return [_merged(trials) for trials in groups.values()]
 
 
-def _told(band: Band) -> dict[str, Any]:
-    return {"published": band.value, "unit": band.unit, "low": band.low, "high": band.high}
-
-
-def _merged(trials: list[Trial]) -> dict[str, Any]:
+def _merged(trials: list[Trial]) -> ClaimOutcome:
     """Return the verdicts of one stack. Bundles that tried the claim decide; if they disagree it is AMBIGUOUS."""
     last = next((t for t in reversed(trials) if t.as_judged.verdict in TRIED), None)
     last = last or next((t for t in reversed(trials) if t.as_published.verdict in TRIED), None)
     last = last or next((t for t in reversed(trials) if t.as_judged.measured or t.as_published.measured), trials[-1])
-    found: dict[str, Any] = {"stack": last.stack, "machine": last.machine} | _told(last.band)
-    for side in SIDES:
-        of = [(trial.bundle, getattr(trial, side)) for trial in trials]
-        decide = [(name, each) for name, each in of if each.verdict in TRIED]
-        decide = decide or [(name, each) for name, each in of if each.measured] or of[-1:]
-        found[side] = decide[-1][1].to_json()
-        if len({each.verdict for _, each in decide}) > 1:
-            told = ", ".join(f"{each.verdict} in {name}" for name, each in decide)
-            found[side] |= {"verdict": AMBIGUOUS, "reason": f"bundles disagree: {told}"}
-    found |= {"difference": last.difference, "over_best": last.over_best}
-    return found | {"notes": last.notes, "trials": [t.to_json() for t in trials]}
+    band = last.band
+    return ClaimOutcome(
+        stack=last.stack, machine=last.machine, published=band.value, unit=band.unit, low=band.low, high=band.high,
+        as_published=_decided([(trial.bundle, trial.as_published) for trial in trials]).record(),
+        as_judged=_decided([(trial.bundle, trial.as_judged) for trial in trials]).record(),
+        difference=last.difference, over_best=last.over_best, notes=last.notes, trials=[t.record() for t in trials],
+    )  # fmt: skip
+
+
+def _decided(of: list[tuple[str, Side]]) -> Side:
+    """Return the verdict of several bundles of one stack: (name, verdict)."""
+    decide = [(name, each) for name, each in of if each.verdict in TRIED]
+    decide = decide or [(name, each) for name, each in of if each.measured] or of[-1:]
+    last = decide[-1][1]
+    if len({each.verdict for _, each in decide}) == 1:
+        return last
+    told = ", ".join(f"{each.verdict} in {name}" for name, each in decide)
+    return replace(last, verdict=AMBIGUOUS, reason=f"bundles disagree: {told}")
 
 
 def _trial(claim: Claim, bundle: Measured) -> Trial | None:
@@ -310,9 +325,9 @@ def _by_judge(claim: Claim, records: list[Record], band: Band) -> Side:
     return _compared(together, band)
 
 
-def _over_best(record: Record) -> dict[str, Any] | None:
+def _over_best(record: Record) -> OverBest | None:
     found = record.speedups.get("best_same_class")
-    return None if found is None else {"ratio": found.value, "ci95": [found.low, found.high], "baseline": record.best}
+    return OverBest(ratio=found.value, ci95=[found.low, found.high], baseline=record.best) if found else None
 
 
 def _why(claim: Claim, record: Record, published: Side, judged: Side) -> str:
@@ -340,9 +355,9 @@ def _elsewhere(claim: Claim, bundle: Measured, record: Record, judged: Side, awa
         return ""
     here, gpu = stack(bundle, record), _values(bundle, record.fingerprint).get("gpu_name", {}).get("value")
     rate = claim.hard.get("bandwidth_signature_gb_s")
-    theirs = claim.hard["gpu_name"] + (f" of {rate} GB/s" if rate else "")
+    theirs = str(claim.hard["gpu_name"]) + (f" of {rate} GB/s" if rate else "")
     other = [f"the machine ({gpu}; published: {theirs})"] * bool(away)
-    other += [f"the stack ({here['label']})"] * (not here["pinned"])
+    other += [f"the stack ({here.label})"] * (not here.pinned)
     return f"both ways agree here; what differs is {' and '.join(other)}" if other else ""
 
 
@@ -553,7 +568,7 @@ def _trial_of(
     difference: str = "", notes: Iterable[str] = (),
 ) -> Trial:  # fmt: skip
     if found is None:
-        unknown = {"label": "stack not recorded", "pinned": False}
+        unknown = Stack(label="stack not recorded", pinned=False)
         return Trial(bundle.name, unknown, "?", band, published, judged)
     machine = str(_values(bundle, found.fingerprint).get("gpu_name", {}).get("value") or "no GPU")
     return Trial(bundle.name, stack(bundle, found), machine, band, published, judged, difference, list(notes))

@@ -16,6 +16,8 @@ from repro.bundle.write import Bundle
 from repro.errors import BundleError, UsageError
 from repro.judge.timing.speedups import noise
 from repro.records.benchmark import Round
+from repro.records.comparison import Figure
+from repro.records.fingerprint import Stack
 from repro.records.profile import Profile
 from repro.records.result import JudgeResult, Parity
 from repro.records.row import Row
@@ -46,9 +48,9 @@ class Interval:
         up = math.hypot(math.log(self.high / self.value), math.log(base.value / base.low))
         return Interval(ratio, ratio * math.exp(-down), ratio * math.exp(up))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return {"value", "ci95"}."""
-        return {"value": self.value, "ci95": [self.low, self.high]}
+    def record(self) -> Figure:
+        """Return the record of it."""
+        return Figure(value=self.value, ci95=[self.low, self.high])
 
 
 def interval(found: Summary | Ratio | None) -> Interval | None:
@@ -244,9 +246,9 @@ def _medians(result: JudgeResult) -> dict[str, float]:
     return ours | {name: baseline.time_ms.median for name, baseline in result.baselines.items()}
 
 
-def stack(measured: Measured, record: Record | Extra[Any]) -> dict[str, Any]:
+def stack(measured: Measured, record: Record | Extra[Any]) -> Stack:
     """Return `fingerprint.stack` of the machine that measured a record, or a label that it was not recorded."""
     found = measured.fingerprints.get(record.fingerprint)
     if found is None:
-        return {"label": "stack not recorded", "pinned": False, "torch": "?", "triton": "?", "cudnn": "?"}
+        return Stack(label="stack not recorded", pinned=False)
     return fingerprint.stack(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,22 @@ def _by_schema(name: str, values: dict[str, Any]) -> list[str]:
 
 def manifest_schema(found: Evidence) -> list[str]:
     return _by_schema("manifest", {MANIFEST: found.manifest})
+
+
+def study_schema(found: Evidence) -> list[str]:
+    """What the manifest says of a study's agents, and the record of every sitting."""
+    parameters = found.manifest.get("parameters")
+    study = parameters.get("study") if isinstance(parameters, dict) else None
+    if study is None:
+        raise Skip("no study with agents")
+    wrong = _by_schema("agent-config", {f"{MANIFEST} parameters/study": study})
+    for name in sorted(found.files):
+        if re.fullmatch(r"agents/.+/job\.json", name) and "/attempt-" not in name:
+            try:
+                wrong += _by_schema("agent-record", {name: json.loads(found.bytes_of(name) or b"")})
+            except ValueError as error:
+                wrong.append(f"{name}: {error}")
+    return wrong
 
 
 def row_schema(found: Evidence) -> list[str]:
@@ -306,6 +323,7 @@ ABOUT_FILES: dict[str, Check] = {
     "files are readable": readable,
     "schema version": known_schema,
     "schema of the manifest": manifest_schema,
+    "schema of the study": study_schema,
     "schema of rows": row_schema,
     "schema of fingerprints": fingerprint_schema,
     "schema of the statement": statement_schema,

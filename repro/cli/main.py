@@ -565,7 +565,7 @@ def _claims(args: argparse.Namespace, progress: Progress) -> int:
     found = replication.judge(claims, [records.read(bundle)])
     _, files = output.into(bundle, _formats(args, progress))
     drawn.draw(found, Screen.of(args), report=output.first(files))
-    offline.write_json(args.json, found)
+    offline.write_json(args.json, found.to_json())
     code = _exit_code(bundle, ())
     return code or (3 if args.strict and not replication.reproduced(found) else 0)
 

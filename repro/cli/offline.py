@@ -226,17 +226,17 @@ def _compare(args: argparse.Namespace, progress: Progress) -> int:
         newest = [latest(args.results, (verb,)) for verb in ("run", "benchmark")] if not args.bundle else []
         bundles = [Bundle.open(path) for path in args.bundle] or [bundle for bundle in newest if bundle is not None]
         found = claims.judge(published.load(), [records.read(bundle) for bundle in bundles])
-        write_json(args.json, found)
+        write_json(args.json, found.to_json())
         drawn.draw(found, screen)
         return 3 if args.strict and not claims.reproduced(found) else 0
     if len(args.bundle) != 2:
         raise UsageError(
             f"compare needs two bundles, {len(args.bundle)} given", remedy="Name A and B, or add --claims."
         )
-    found = compare.compare(*(records.read(Bundle.open(path)) for path in args.bundle))
-    write_json(args.json, found)
-    comparison.draw(found, screen)
-    return 3 if args.strict and compare.worse(found) else 0
+    compared = compare.compare(*(records.read(Bundle.open(path)) for path in args.bundle))
+    write_json(args.json, compared.to_json())
+    comparison.draw(compared, screen)
+    return 3 if args.strict and compare.worse(compared) else 0
 
 
 def _verify(args: argparse.Namespace, progress: Progress) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 from repro.fingerprint import classes, container, git, gpu, host, nvml, software, state, toolchain
 from repro.fingerprint.entry import entry
+from repro.records.fingerprint import Stack
 
 # 1: some 60 fields. 2: all NVML fields, toolchain, container. Ids are hashes of the stored values, so ids of different
 # versions do not compare; `difference` compares field by field.
@@ -86,13 +87,10 @@ def headline(fingerprint: dict[str, Any]) -> str:
     return " · ".join(parts)
 
 
-def stack(fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """Return the software that decides the speed of torch and Triton.
-
-    These are versions, `pinned` (whether it is the pinned stack) and a `label` with all of it.
-    """
+def stack(fingerprint: dict[str, Any]) -> Stack:
+    """Return the software that decides the speed of torch and Triton."""
     values = fingerprint["values"]
     found = {name: str(values.get(name, {}).get("value") or "?") for name in ("torch", "triton", "cudnn")}
     pinned = not fingerprint["off_pin"]
     words = f"torch {found['torch']}, Triton {found['triton']}, cuDNN {found['cudnn']}"
-    return found | {"pinned": pinned, "label": f"{'pinned' if pinned else 'off-pin'}: {words}"}
+    return Stack(**found, pinned=pinned, label=f"{'pinned' if pinned else 'off-pin'}: {words}")

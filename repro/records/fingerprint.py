@@ -56,3 +56,13 @@ class Fingerprint(Record):
         """Return the value of a field; None if there is none."""
         found = self.values.get(name)
         return found.value if found else None
+
+
+class Stack(Record):
+    """The software that decides the speed of torch and Triton."""
+
+    torch: str = Field("?", description="Version.")
+    triton: str = Field("?", description="Version.")
+    cudnn: str = Field("?", description="Version.")
+    pinned: bool = Field(description="Whether it is the pinned stack.")
+    label: str = Field(description="All of it in words.")

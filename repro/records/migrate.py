@@ -12,6 +12,7 @@ Keys that rows of older bundles lack have defaults in the models. Nothing here c
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from pydantic import ValidationError
 
 from repro.errors import BundleError
 from repro.records import base
+from repro.records.agent import AgentConfig, AgentRecord
 from repro.records.base import Record
 from repro.records.fingerprint import Fingerprint
 from repro.records.manifest import Manifest
@@ -67,12 +69,14 @@ def _without_host(entry: Any) -> Any:
     return {k: v for k, v in entry.items() if k != "host_ms"} if isinstance(entry, dict) else entry
 
 
-# File of a bundle -> its record, and the migration of its data.
+# File of a bundle, or part of one -> its record, and the migration of its data.
 FILES: dict[str, tuple[type[Record], Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "manifest": (Manifest, lambda data: data),
     "row": (Row, current),
     "fingerprint": (Fingerprint, lambda data: data),
     "statement": (Statement, lambda data: data),
+    "agent-config": (AgentConfig, lambda data: data),
+    "agent-record": (AgentRecord, lambda data: data),
 }
 
 
@@ -82,6 +86,24 @@ def row(data: dict[str, Any]) -> Row:
         return Row.model_validate(current(data))
     except ValidationError as error:
         raise BundleError(f"row {data.get('row')} is damaged", "; ".join(base.faults(error))) from error
+
+
+def agent_config(data: dict[str, Any]) -> AgentConfig:
+    """Return how a study of any release configured its agents. Raises BundleError if it is damaged."""
+    try:
+        return AgentConfig.model_validate(data)
+    except ValidationError as error:
+        raise BundleError("the study of the manifest is damaged", "; ".join(base.faults(error))) from error
+
+
+def agent_record(content: bytes, name: str) -> AgentRecord:
+    """Return the record of a sitting of any release. Raises BundleError, which names the file, if it is damaged."""
+    try:
+        return AgentRecord.model_validate(json.loads(content))
+    except ValidationError as error:
+        raise BundleError(f"{name} is damaged", "; ".join(base.faults(error))) from error
+    except ValueError as error:
+        raise BundleError(f"{name} is damaged", str(error)) from error
 
 
 def complaints(name: str, data: Any) -> list[str]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from repro.records.agent import AgentConfig, AgentRecord
 from repro.records.base import Record
+from repro.records.claim import JudgedClaims
+from repro.records.comparison import Comparison
 from repro.records.fingerprint import Fingerprint
 from repro.records.fixture import FixtureRecord
 from repro.records.manifest import Manifest
@@ -22,6 +25,10 @@ RECORDS: dict[str, tuple[type[Record], str]] = {
     "profile-result": (ProfileResult, "`result` of a row of `benchmark --profile`"),
     "fingerprint": (Fingerprint, "one file of fingerprints/"),
     "statement": (Statement, "statement.json of a bundle"),
+    "agent-config": (AgentConfig, "`parameters.study` of a manifest: the agents of a study"),
+    "agent-record": (AgentRecord, "job.json of an agent's sitting, below agents/ in a bundle"),
+    "comparison": (Comparison, "`compare A B --json`"),
+    "claims": (JudgedClaims, "`compare --claims --json`, and `claims` of report.json"),
 }
 
 

@@ -9,9 +9,10 @@ from rich.text import Text
 
 from repro.analysis import claims
 from repro.records import wording
+from repro.records.claim import ClaimOutcome, JudgedClaim, JudgedClaims
 from repro.system.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 
-Pair = tuple[dict[str, Any], dict[str, Any]]
+Pair = tuple[JudgedClaim, ClaimOutcome]
 TONES = {claims.REPRODUCED: GOOD, claims.DIFFERS: BAD, claims.AMBIGUOUS: OPEN}
 # The figures that a study is known for, and their heading. The others are counted by family; -v lists them.
 FIRST = {
@@ -31,18 +32,18 @@ NOTES = (
 )
 
 
-def draw(found: dict[str, Any], screen: Screen, report: Path | None = None) -> None:
+def draw(found: JudgedClaims, screen: Screen, report: Path | None = None) -> None:
     """Draw the first figures of a study, the others by family, with -v every claim, and the last line."""
-    if not found["bundles"]:
+    if not found.bundles:
         screen.line("No bundle: these are the claims that could be tested, and what each needs.")
-    for bundle in found["bundles"]:
-        why = f": no measurement: {bundle['why_not']}" if bundle["why_not"] else ""
-        screen.item(f"{bundle['bundle']} (repro {bundle['verb']}){why}")
+    for bundle in found.bundles:
+        why = f": no measurement: {bundle.why_not}" if bundle.why_not else ""
+        screen.item(f"{bundle.bundle} (repro {bundle.verb}){why}")
     screen.line()
-    pairs: list[Pair] = [(claim, outcome) for claim in found["claims"] for outcome in claim["outcomes"]]
+    pairs = found.pairs()
     tried = [pair for pair in pairs if claims.tried(pair[1])]
     for family, title in FIRST.items():
-        _first([pair for pair in tried if claims.family(pair[0]) == family], title, screen)
+        _first([pair for pair in tried if pair[0].family == family], title, screen)
     _families(tried, screen)
     if screen.verbose:
         screen.table(EVERY, [_line(*pair) for pair in tried], "Every claim that was tried")
@@ -52,17 +53,17 @@ def draw(found: dict[str, Any], screen: Screen, report: Path | None = None) -> N
             screen.item(note)
     elif tried:
         screen.line("-v lists every claim with its reason.", "dim")
-    screen.last(f"claims: {claims.told(found['counts'])}", report=report)
+    screen.last(f"claims: {claims.told(found.counts)}", report=report)
 
 
-def verdict(side: str, outcome: dict[str, Any], *, exact: bool = False) -> Text:
+def verdict(side: str, outcome: ClaimOutcome, *, exact: bool = False) -> Text:
     """Return one of the two figures with the sign and colour of its verdict, or the verdict's word without a figure."""
-    found, value = outcome[side]["verdict"], outcome[side]["measured"]
-    tone = TONES.get(found, "")
-    shown = wording.CLAIM[side][found]
-    if value is not None:
-        low, high = outcome[side]["ci95"]
-        shown = f"{_figure(value, outcome['unit'])}" + (f" [{low:.4g}, {high:.4g}]" if exact else "")
+    found = outcome.side(side)
+    tone = TONES.get(found.verdict, "")
+    shown = wording.CLAIM[side][found.verdict]
+    if found.measured is not None and found.ci95 is not None:
+        low, high = found.ci95
+        shown = f"{_figure(found.measured, outcome.unit)}" + (f" [{low:.4g}, {high:.4g}]" if exact else "")
     return Text(f"{SIGNS[tone]} {shown}" if tone else shown, tone or "dim")
 
 
@@ -80,15 +81,15 @@ def _first(pairs: list[Pair], title: str, screen: Screen) -> None:
     for pair in pairs:
         stacks.setdefault(claims.where(pair[1]), []).append(pair)
     for stack, of in stacks.items():
-        rows = [[claims.short(claim["problem"]), _figure(outcome["published"], outcome["unit"]),
+        rows = [[claims.short(claim.problem), _figure(outcome.published, outcome.unit),
                  *(verdict(side, outcome) for side in claims.SIDES),
-                 _figure(outcome["over_best"]["ratio"], "x") if outcome["over_best"] else None]
+                 _figure(outcome.over_best.ratio, "x") if outcome.over_best else None]
                 for claim, outcome in of]  # fmt: skip
         screen.table(columns, rows, f"{title}: {stack}")
         told: dict[str, list[str]] = {}
         for claim, outcome in of:
-            if outcome["difference"]:
-                told.setdefault(outcome["difference"], []).append(claims.short(claim["problem"]))
+            if outcome.difference:
+                told.setdefault(outcome.difference, []).append(claims.short(claim.problem))
         for why, names in told.items():
             screen.item(f"{', '.join(names)}: {why}.")
         screen.line()
@@ -96,9 +97,9 @@ def _first(pairs: list[Pair], title: str, screen: Screen) -> None:
 
 def _families(pairs: list[Pair], screen: Screen) -> None:
     """Draw how many claims of each family have which verdicts."""
-    of: dict[str, list[dict[str, Any]]] = {}
+    of: dict[str, list[ClaimOutcome]] = {}
     for claim, outcome in pairs:
-        of.setdefault(claims.family(claim), []).append(outcome)
+        of.setdefault(claim.family, []).append(outcome)
     columns = (Column("claims", whole=True), Column("n", number=True), Column("as published", least=16),
                Column("as judged", least=16))  # fmt: skip
     rows = [[name, str(len(found)), *(claims.counted(found, side) for side in claims.SIDES)]
@@ -115,9 +116,9 @@ def _untried(pairs: list[Pair], screen: Screen) -> None:
     screen.table(columns, rows, "Not tried")
 
 
-def _line(claim: dict[str, Any], outcome: dict[str, Any]) -> list[Any]:
+def _line(claim: JudgedClaim, outcome: ClaimOutcome) -> list[Any]:
     return [
-        claim["id"], _figure(outcome["published"], outcome["unit"]),
+        claim.id, _figure(outcome.published, outcome.unit),
         *(verdict(side, outcome, exact=True) for side in claims.SIDES),
-        claims.why(outcome), claims.where(outcome), "; ".join(outcome["notes"]),
+        claims.why(outcome), claims.where(outcome), "; ".join(outcome.notes),
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 from repro import config
 from repro.analysis import claims
 from repro.bundle.write import Bundle
+from repro.records.claim import JudgedClaims
 from repro.report import (
     clocks,
     convergence,
@@ -83,7 +84,7 @@ def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> dict
         "sections": [_trimmed(each, len(found)) for each in sections if elements.holds(each)],
         "sources": [source.to_json() for source in found],
         "reports": [source.report for source in found],
-        "claims": claimed,
+        "claims": claimed.to_json(),
     }  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def _unlettered(table: Element) -> Element:
                     "rows": [[row[at] for at in kept] for row in table["rows"]]}  # fmt: skip
 
 
-def _headline(found: list[Source], claimed: dict[str, Any]) -> dict[str, Any]:
+def _headline(found: list[Source], claimed: JudgedClaims) -> dict[str, Any]:
     """The verdict in one line, and the counts that it is made of."""
     entries = [entry for source in found for entry in source.entries]
     solutions = Counter(e["outcome"] for e in entries if not e["control"])
@@ -128,7 +129,7 @@ def _headline(found: list[Source], claimed: dict[str, Any]) -> dict[str, Any]:
     fixtures = [fixture for source in found for fixture in source.report.get("fixtures", [])]
     planned = sum(source.report["planned"] for source in found)
     finished = sum(source.report["finished"] for source in found)
-    tried = any(claims.tried(outcome) for claim in claimed["claims"] for outcome in claim["outcomes"])
+    tried = any(claims.tried(outcome) for _, outcome in claimed.pairs())
     throttled = sum(source.slowed for source in found)
     words = []
     if any(source.failed for source in found):
@@ -147,7 +148,7 @@ def _headline(found: list[Source], claimed: dict[str, Any]) -> dict[str, Any]:
         usable = sum(not fixture["refused"] for fixture in fixtures)
         words.append(f"{usable} of {elements.count(len(fixtures), 'fixture')} usable")
     if tried:
-        words.append(f"claims: {claims.told(claimed['counts'])}")
+        words.append(f"claims: {claims.told(claimed.counts)}")
     if finished < planned:
         words.append(f"{finished} of {elements.count(planned, 'row')} measured")
     if throttled:
@@ -155,4 +156,4 @@ def _headline(found: list[Source], claimed: dict[str, Any]) -> dict[str, Any]:
     if not any(source.report["measurement"] for source in found) and solutions:
         words.append("times are not a measurement")
     return {"text": "; ".join(words), "solutions": dict(solutions), "controls": dict(controls),
-            "claims": claimed["counts"], "planned": planned, "finished": finished, "throttled": throttled}  # fmt: skip
+            "claims": claimed.counts, "planned": planned, "finished": finished, "throttled": throttled}  # fmt: skip

@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from repro.problems import constants
+from repro.records import migrate
 from repro.report import elements, study
 from repro.report.elements import Element
 from repro.report.sources import Source
@@ -127,7 +128,7 @@ def command(source: Source, name: str) -> str:
             words += ["--solutions", f"{arm}={_folder(source, row)}"]
         else:
             words += ["--agent", str(given["agent"])] if given.get("agent") else []
-            words += study.flags(given["study"], row) if "study" in given else []
+            words += study.flags(migrate.agent_config(given["study"]), row) if "study" in given else []
     chosen = {"size": given.get("size"), "device": given.get("device"), "engine": source.report["engine"].get("engine")}
     words += [word for flag, value in chosen.items() if value for word in (f"--{flag}", str(value))]
     words += [

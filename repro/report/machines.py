@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from repro.analysis.compare import OTHER_GPU
-from repro.analysis.published import Claim
 from repro.fingerprint import classes
 from repro.fingerprint.difference import differences
+from repro.records.claim import Claim
 from repro.report import clocks, elements
 from repro.report.elements import Element
 from repro.report.sources import Source

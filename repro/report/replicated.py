@@ -6,9 +6,9 @@ from typing import Any
 
 from repro.analysis import claims
 from repro.analysis import published as figures
-from repro.analysis.published import Claim
 from repro.analysis.records import Measured
 from repro.records import wording
+from repro.records.claim import Claim, ClaimOutcome, ClaimVerdict, JudgedClaim, JudgedClaims
 from repro.report import elements
 from repro.report.elements import Element
 from repro.report.sources import Source
@@ -23,17 +23,17 @@ TOLERANCE = (
 )
 
 
-def judge(sources: list[Source]) -> tuple[list[Claim], dict[str, Any]]:
+def judge(sources: list[Source]) -> tuple[list[Claim], JudgedClaims]:
     """Every shipped claim, and its outcomes in these bundles."""
     published = figures.load()
     found: list[Measured] = [source.measured for source in sources if source.measured is not None]
     return published, claims.judge(published, found)
 
 
-def section(found: dict[str, Any]) -> Element:
+def section(found: JudgedClaims) -> Element:
     """Return what was tried, claim by claim, with a group of columns a stack, and the counts by family."""
-    tried = [c for c in found["claims"] if any(claims.tried(o) for o in c["outcomes"])]
-    stacks = list(dict.fromkeys(claims.where(o) for c in tried for o in c["outcomes"] if o["stack"]))
+    tried = [c for c in found.claims if any(claims.tried(o) for o in c.outcomes)]
+    stacks = list(dict.fromkeys(claims.where(o) for c in tried for o in c.outcomes if o.stack))
     text, figures, tables = [], [], []
     if tried:
         columns = [("claim", "text")]
@@ -49,75 +49,74 @@ def section(found: dict[str, Any]) -> Element:
         legend = "; ".join(f"{name} is {stack}" if len(stacks) > 1 else stack for stack, name in named.items())
         tables += [_families(found), elements.table("claims", f"{caption}: {legend}", columns, rows)]
         figures.append(_forest(tried, named))
-        notes = dict.fromkeys(note for claim in tried for outcome in claim["outcomes"] for note in outcome["notes"])
+        notes = dict.fromkeys(note for claim in tried for outcome in claim.outcomes for note in outcome.notes)
         text += [MEANING, TOLERANCE, *(f"Note: {note}." for note in notes)]
-        rest = sum(not any(claims.tried(o) for o in claim["outcomes"]) for claim in found["claims"])
+        rest = sum(not any(claims.tried(o) for o in claim.outcomes) for claim in found.claims)
         if rest:
             text.append(f"{rest} claims were not tested; every reason stands under `Claims not tested`.")
     return elements.section("claims", "Claims", text=text, figures=figures, tables=tables)
 
 
-def untested(found: dict[str, Any]) -> Element:
+def untested(found: JudgedClaims) -> Element:
     """Return why claims have no verdict, and what would give them one."""
     columns = [("claims", "text"), ("n", "integer"), ("verdict", "verdict"), ("why", "text"), ("stack", "text"),
                ("command of the first", "code")]  # fmt: skip
-    pairs = [(claim, outcome) for claim in found["claims"] for outcome in claim["outcomes"]]
     rest = [[name, int(n), *row] for name, n, *row in
-            claims.untried([pair for pair in pairs if not claims.tried(pair[1])])]  # fmt: skip
+            claims.untried([pair for pair in found.pairs() if not claims.tried(pair[1])])]  # fmt: skip
     tables = [elements.table("untested", "Published figures that were not tested, by reason", columns, rest)]
     return elements.section("claims-untested", "Claims not tested", tables=tables, paper=False)
 
 
-def _families(found: dict[str, Any]) -> Element:
-    of: dict[str, list[dict[str, Any]]] = {}
-    for claim in found["claims"]:
-        of.setdefault(claims.family(claim), []).extend(claim["outcomes"])
+def _families(found: JudgedClaims) -> Element:
+    of: dict[str, list[ClaimOutcome]] = {}
+    for claim in found.claims:
+        of.setdefault(claim.family, []).extend(claim.outcomes)
     rows = [[name, len(outcomes), *(claims.counted(outcomes, side) for side in claims.SIDES)]
             for name, outcomes in of.items() if any(claims.tried(o) for o in outcomes)]  # fmt: skip
     columns = [("claims", "text"), ("n", "integer"), ("as published", "text"), ("as judged", "text")]
     return elements.table("claim-families", "Verdicts by family of claims", columns, rows)
 
 
-def _named(tried: list[dict[str, Any]], stacks: list[str]) -> dict[str, str]:
+def _named(tried: list[JudgedClaim], stacks: list[str]) -> dict[str, str]:
     """Stack -> a short name for columns."""
-    pinned = {claims.where(o): o["stack"]["pinned"] for claim in tried for o in claim["outcomes"] if o["stack"]}
+    pinned = {claims.where(o): o.stack.pinned for claim in tried for o in claim.outcomes if o.stack}
     return {stack: f"{at} ({'pinned' if pinned[stack] else 'off-pin'})" for at, stack in enumerate(stacks, 1)}
 
 
-def _quantity(side: dict[str, Any]) -> dict[str, Any] | None:
-    return None if side["measured"] is None else {"value": side["measured"], "ci95": side["ci95"]}
+def _quantity(side: ClaimVerdict) -> dict[str, Any] | None:
+    return None if side.measured is None else {"value": side.measured, "ci95": side.ci95}
 
 
-def _line(claim: dict[str, Any], stacks: list[str]) -> list[Any]:
-    row: list[Any] = [claim["id"]]
-    by_stack = {claims.where(o): o for o in claim["outcomes"] if o["stack"]}
+def _line(claim: JudgedClaim, stacks: list[str]) -> list[Any]:
+    row: list[Any] = [claim.id]
+    by_stack = {claims.where(o): o for o in claim.outcomes if o.stack}
     for stack in stacks:
         outcome = by_stack.get(stack)
         if outcome is None:
-            row += [claim["value"], claim["unit"], None, None, None, None, None, "no bundle of this stack measured it"]
+            row += [claim.value, claim.unit, None, None, None, None, None, "no bundle of this stack measured it"]
             continue
-        row += [outcome["published"], outcome["unit"], f"{outcome['low']:.4g} to {outcome['high']:.4g}"]
+        row += [outcome.published, outcome.unit, f"{outcome.low:.4g} to {outcome.high:.4g}"]
         for side in claims.SIDES:
-            row += [_quantity(outcome[side]), wording.CLAIM[side][outcome[side]["verdict"]]]
+            row += [_quantity(outcome.side(side)), wording.CLAIM[side][outcome.side(side).verdict]]
         row.append(claims.why(outcome))
     return row
 
 
-def _forest(tried: list[dict[str, Any]], named: dict[str, str]) -> Element:
+def _forest(tried: list[JudgedClaim], named: dict[str, str]) -> Element:
     """Return measured over published of every claim that was judged."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for claim in tried:
         points, band = [], None
-        for outcome in claim["outcomes"]:
-            found, value = outcome["as_judged"], outcome["published"]
-            if outcome["stack"] and found["measured"] and value and found["ci95"][0] > 0:
-                low, high = (edge / value for edge in found["ci95"])
+        for outcome in claim.outcomes:
+            found, value = outcome.as_judged, outcome.published
+            if outcome.stack and found.measured and found.ci95 and value and found.ci95[0] > 0:
+                low, high = (edge / value for edge in found.ci95)
                 points.append(
-                    {"series": claims.where(outcome), "value": found["measured"] / value, "low": low, "high": high}
+                    {"series": claims.where(outcome), "value": found.measured / value, "low": low, "high": high}
                 )
-                band = [max(outcome["low"] / value, 0.01), outcome["high"] / value]
+                band = [max(outcome.low / value, 0.01), outcome.high / value]
         if points:
-            rows.append({"label": claim["id"], "points": points, "band": band})
+            rows.append({"label": claim.id, "points": points, "band": band})
     told = "; ".join(f"{r['label']} " + ", ".join(f"{p['value']:.3g}" for p in r["points"]) for r in rows)
     return elements.figure(
         "forest-claims", "forest", "Judged over published, with the tolerance of each claim",

@@ -54,7 +54,7 @@ def _label(record: Record) -> str:
 def _speedup(record: Record | None, over: str) -> dict[str, Any] | None:
     if record is None or not _timed(record) or over not in record.speedups:
         return None
-    return record.speedups[over].to_json() | {"unconfirmed": record.words.get(over) == "UNCONFIRMED"}
+    return record.speedups[over].record().to_json() | {"unconfirmed": record.words.get(over) == "UNCONFIRMED"}
 
 
 def rounds(sources: list[Source]) -> Element:
@@ -126,7 +126,7 @@ def speedups(sources: list[Source]) -> Element:
             row: list[Any] = [first.row, first.variant]
             for source in group:
                 record = records.get(source.letter)
-                time = record.time_ms.to_json() if record and record.time_ms and _timed(record) else None
+                time = record.time_ms.record().to_json() if record and record.time_ms and _timed(record) else None
                 row += [time, *(_baseline(source, record, name) for name in TIMED)]
                 row += [_speedup(record, over) for over in BASELINES]
                 best = record.best if record and _timed(record) else None

@@ -6,7 +6,6 @@ beside them.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import Any
 
@@ -14,7 +13,8 @@ from repro.analysis import published as claims
 from repro.analysis import statistics
 from repro.analysis.statistics import Observation
 from repro.bundle.write import Bundle
-from repro.records import wording
+from repro.records import migrate, wording
+from repro.records.agent import AgentAttempt, AgentConfig, AgentRecord
 from repro.report import elements
 from repro.report.elements import Element
 
@@ -44,15 +44,16 @@ NO_TF32 = "No torch control: TF32 does not exist on the CPU."
 def build(bundle: Bundle, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     """What a report says of a study with an agent or with solutions from folders; None for any other bundle."""
     parameters = bundle.manifest["parameters"]
-    design, folders = parameters.get("study"), parameters.get("solutions")
+    folders = parameters.get("solutions")
+    design = migrate.agent_config(parameters["study"]) if "study" in parameters else None
     if design is None and folders is None:
         return None
     timed = parameters.get("device") == "cuda" and parameters.get("size") == "full" and parameters["options"]["timing"]
     records = _records(bundle, design) if design else []
     observations, left_out = _observations(rows) if timed else ([], {})
-    names = list(design["arms"] if design else folders)
+    names = list(design.arms if design else folders)
     arms = {
-        arm: _arm(arm, [record for record in records if record["arm"] == arm], rows)
+        arm: _arm(arm, [record for record in records if record.arm == arm], rows)
         | (statistics.arm(observations, arm) if observations else {})
         for arm in names
     }
@@ -77,25 +78,21 @@ def build(bundle: Bundle, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     if design is None:
         return found | {"folders": names, "scripted": False, "unused_files": bundle.manifest.get("unused_files", {})}
     return found | {
-        "design": {name: value for name, value in design.items() if name not in ("order_of_cells", "prices")},
-        "prices_as_of": design.get("prices", {}).get("as_of", ""),
-        "order": design["order_of_cells"],
-        "scripted": design["scripted"],
+        "design": {name: value for name, value in design.to_json().items() if name not in ("order_of_cells", "prices")},
+        "prices_as_of": design.prices.get("as_of", ""),
+        "order": design.order_of_cells,
+        "scripted": design.scripted,
         "cells": [_cell(record) for record in records],
-        "unfinished": [name for name in design["order_of_cells"]
-                       if not any(r["job"] == name and r["finished"] for r in records)],
-        "retries": [_retry(record, attempt) for record in records for attempt in record["attempts"]
-                    if attempt["class"] != "agent"],
+        "unfinished": [name for name in design.order_of_cells
+                       if not any(r.job == name and r.finished for r in records)],
+        "retries": [_retry(record, attempt) for record in records for attempt in record.attempts
+                    if attempt.klass != "agent"],
     }  # fmt: skip
 
 
-def _records(bundle: Bundle, design: dict[str, Any]) -> list[dict[str, Any]]:
-    found = []
-    for name in design["order_of_cells"]:
-        content = bundle.read(f"agents/{name}/job.json")
-        if content is not None:
-            found.append(json.loads(content))
-    return found
+def _records(bundle: Bundle, design: AgentConfig) -> list[AgentRecord]:
+    names = [f"agents/{name}/job.json" for name in design.order_of_cells]
+    return [migrate.agent_record(content, name) for name in names if (content := bundle.read(name)) is not None]
 
 
 def _observations(rows: list[dict[str, Any]]) -> tuple[list[Observation], dict[str, str]]:
@@ -125,28 +122,27 @@ def _sum(values: list[float | None]) -> float | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def _arm(arm: str, every: list[dict[str, Any]], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    records = [record for record in every if record["finished"]]
-    thrown = [a for record in every for a in record["attempts"][: -1 if record["finished"] else None]]
-    meters = [record["meter"] for record in records]
+def _arm(arm: str, every: list[AgentRecord], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    records = [record for record in every if record.finished]
+    thrown = [a for record in every for a in record.attempts[: -1 if record.finished else None]]
+    meters = [record.meter for record in records]
     calls: Counter[str] = Counter()
     for record in records:
-        calls.update({tool: told["calls"] for tool, told in record["consulted"].items()})
-    knowledge = [meter.get("kb", {}) for meter in meters]
+        calls.update({tool: told.calls for tool, told in record.consulted.items()})
     return {
         "cells": len(records),
-        "statuses": dict(Counter(record["status"] for record in records)),
+        "statuses": dict(Counter(record.status for record in records)),
         **_verdicts(arm, rows),
-        "tokens": {kind: sum(meter.get("tokens", {}).get(kind, 0) for meter in meters) for kind in TOKENS},
-        "usd": _sum([meter.get("usd") for meter in meters]),
-        "discarded_usd": _sum([each["usd"] if each["turns"] else 0.0 for each in thrown]),
-        "turns": sum(meter.get("turns", 0) for meter in meters),
-        "agent_s": sum(record["attempts"][-1]["wall_s"] for record in records),
-        "kb_calls": sum(each.get("calls", 0) for each in knowledge),
-        "kb_hits": sum(each.get("hits", 0) for each in knowledge),
-        "kb_errors": sum(each.get("errors", 0) for each in knowledge),
+        "tokens": {kind: sum(meter.tokens.get(kind, 0) for meter in meters) for kind in TOKENS},
+        "usd": _sum([meter.usd for meter in meters]),
+        "discarded_usd": _sum([each.usd if each.turns else 0.0 for each in thrown]),
+        "turns": sum(meter.turns for meter in meters),
+        "agent_s": sum(record.attempts[-1].wall_s for record in records),
+        "kb_calls": sum(meter.kb.calls for meter in meters),
+        "kb_hits": sum(meter.kb.hits for meter in meters),
+        "kb_errors": sum(meter.kb.errors for meter in meters),
         "kb_tools": dict(calls),
-        "denied": dict(sum((Counter(meter.get("denied", {})) for meter in meters), Counter())),
+        "denied": dict(sum((Counter(meter.denied) for meter in meters), Counter())),
     }  # fmt: skip
 
 
@@ -157,22 +153,24 @@ def _verdicts(arm: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"verdicts": dict(Counter(words)), "judged": len(words), "judged_correct": words.count("correct")}
 
 
-def _cell(record: dict[str, Any]) -> dict[str, Any]:
-    meter, outcome = record["meter"], record["outcome"]
+def _cell(record: AgentRecord) -> dict[str, Any]:
+    meter, outcome = record.meter, record.outcome
     return {
-        "job": record["job"], "arm": record["arm"], "status": record["status"], "detail": record["detail"],
-        "finished": record["finished"], "attempts": len(record["attempts"]), "turns": meter.get("turns", 0),
-        "usd": meter.get("usd"), "tokens": sum(meter.get("tokens", {}).values()),
-        "wall_s": record["attempts"][-1]["wall_s"], "solutions": len(record["solutions"]),
-        "problems": len(record["problems"]), "kb_calls": meter.get("kb", {}).get("calls", 0),
-        "models": meter.get("models", {}), "agent_version": outcome.get("agent_version", ""),
-        "preflight": outcome.get("preflight", {}), "isolation": record["isolation"], "knowledge": record["knowledge"],
+        "job": record.job, "arm": record.arm, "status": record.status, "detail": record.detail,
+        "finished": record.finished, "attempts": len(record.attempts), "turns": meter.turns,
+        "usd": meter.usd, "tokens": sum(meter.tokens.values()),
+        "wall_s": record.attempts[-1].wall_s, "solutions": len(record.solutions),
+        "problems": len(record.problems), "kb_calls": meter.kb.calls,
+        "models": meter.models, "agent_version": outcome.agent_version,
+        "preflight": outcome.preflight, "isolation": record.isolation, "knowledge": record.knowledge,
     }  # fmt: skip
 
 
-def _retry(record: dict[str, Any], attempt: dict[str, Any]) -> dict[str, Any]:
-    keys = ("attempt", "class", "status", "detail", "waited_s", "turns", "usd")
-    return {"job": record["job"], **{key: attempt[key] for key in keys}}
+def _retry(record: AgentRecord, attempt: AgentAttempt) -> dict[str, Any]:
+    return {
+        "job": record.job, "attempt": attempt.attempt, "class": attempt.klass, "status": attempt.status,
+        "detail": attempt.detail, "waited_s": attempt.waited_s, "turns": attempt.turns, "usd": attempt.usd,
+    }  # fmt: skip
 
 
 def published() -> dict[str, Any]:
@@ -407,11 +405,11 @@ def _retries(study: dict[str, Any], prefix: str) -> Element:
     return elements.table(f"{prefix}study-retries", f"Attempts that do not count: {told_}", columns, rows)
 
 
-def flags(design: dict[str, Any], row: dict[str, Any]) -> list[str]:
+def flags(design: AgentConfig, row: dict[str, Any]) -> list[str]:
     """The arguments of `repro run` that make one row of a study again."""
-    words = ["--arms", str(row.get("arm") or " ".join(design["arms"])), "--kb", design["kb"], "--mode", design["mode"],
-             "--model", design["model"]]  # fmt: skip
-    words += ["--upstream", design["upstream"] + (":SCRIPT" if design["upstream"] == "replay" else "")]
-    for name, value in design["budgets"].items():
+    words = ["--arms", str(row.get("arm") or " ".join(design.arms)), "--kb", design.kb, "--mode", design.mode,
+             "--model", design.model]  # fmt: skip
+    words += ["--upstream", design.upstream + (":SCRIPT" if design.upstream == "replay" else "")]
+    for name, value in design.budgets.items():
         words += [f"--budget-{name.replace('_', '-')}", f"{value or 0:g}"]
     return words

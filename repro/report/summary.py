@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from repro.analysis import claims
-from repro.analysis.published import Claim
 from repro.artifacts import layout
 from repro.problems import catalogue
 from repro.records import wording
+from repro.records.claim import Claim, JudgedClaims
 from repro.report import cells, elements
 from repro.report.elements import Element
 from repro.report.sources import Source
@@ -133,7 +133,7 @@ def _warnings(source: Source) -> Iterator[tuple[str, str]]:
 # -- cards ------------------------------------------------------------------------------------------------------------
 
 
-def cards(sources: list[Source], lines: list[Line], claimed: dict[str, Any]) -> list[Element]:
+def cards(sources: list[Source], lines: list[Line], claimed: JudgedClaims) -> list[Element]:
     """The figures of a report's head."""
     found = [*_correct(sources), *_means(sources, lines), *_claims(claimed), *_others(sources)]
     return [*found, *_machines(sources)]
@@ -197,11 +197,11 @@ def _tone(mean: dict[str, Any]) -> str:
     return "good" if low > 1 else "bad" if high < 1 else "open"
 
 
-def _claims(claimed: dict[str, Any]) -> list[Element]:
+def _claims(claimed: JudgedClaims) -> list[Element]:
     found = []
     titles = ("Claims reproduced as published", "Claims that hold as judged")
     for side, title in zip(claims.SIDES, titles, strict=True):
-        counts = claimed["counts"][side]
+        counts = claimed.counts[side]
         tried = sum(counts[verdict] for verdict in claims.TRIED)
         if tried:
             right = counts[claims.REPRODUCED]
@@ -257,7 +257,7 @@ def _machines(sources: list[Source]) -> list[Element]:
 # -- the table and the figure -----------------------------------------------------------------------------------------
 
 
-def lines(sources: list[Source], published: list[Claim], claimed: dict[str, Any]) -> list[Line]:
+def lines(sources: list[Source], published: list[Claim], claimed: JudgedClaims) -> list[Line]:
     """One line a solution of every bundle that judges solutions, in the order of the plan."""
     found: list[Line] = []
     for source in sources:
@@ -316,21 +316,21 @@ def _solution(
     )  # fmt: skip
 
 
-def _claimed(source: Source, claimed: dict[str, Any], number: int | None) -> tuple[list[str], str]:
+def _claimed(source: Source, claimed: JudgedClaims, number: int | None) -> tuple[list[str], str]:
     """Return the words of both verdicts of an artifact's speedup in one bundle, "" if untried, and why they differ."""
-    for claim in claimed["claims"]:
-        if claims.family(claim) == "artifact-speedup" and layout.number(claim["problem"]) == number:
-            for outcome in claim["outcomes"]:
-                for trial in outcome["trials"]:
-                    if source.measured is not None and trial["bundle"] == source.measured.name:
-                        verdicts = {side: trial[side]["verdict"] for side in claims.SIDES}
+    for claim in claimed.claims:
+        if claim.family == "artifact-speedup" and layout.number(claim.problem) == number:
+            for outcome in claim.outcomes:
+                for trial in outcome.trials:
+                    if source.measured is not None and trial.bundle == source.measured.name:
+                        verdicts = {"as_published": trial.as_published.verdict, "as_judged": trial.as_judged.verdict}
                         tried = {side: word for side, word in verdicts.items() if word in claims.TRIED}
                         words = [wording.CLAIM[side][tried[side]] if side in tried else "" for side in verdicts]
-                        return words, outcome["difference"] if tried else ""
+                        return words, outcome.difference if tried else ""
     return ["", ""], ""
 
 
-def _artifact(source: Source, found: dict[str, Any], published: list[Claim], claimed: dict[str, Any]) -> Line:
+def _artifact(source: Source, found: dict[str, Any], published: list[Claim], claimed: JudgedClaims) -> Line:
     kernels = found["kernels"]
     own, given = kernels.get("optimized", {}), kernels.get("input_kernel", {})
     verdict = _verdict(own) if own else f"not measured: {'; '.join(found['reasons'])}"

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
 from repro.bundle.write import Bundle
 from repro.problems import catalogue
+from repro.records import row as record
+from repro.records.base import faults
 from repro.records.job import Job, Outcome
 from repro.system import jsonio
 
-TELEMETRY = "telemetry"
+# Folders of a bundle: the sampler's series, and what was measured of rows that are no records.
+TELEMETRY, INVALID = "telemetry", "invalid_rows"
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,8 @@ class Row:
 def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
     """Write a row's outcome and everything that it names into the bundle; return the row as the bundle holds it.
 
-    A row that is done stays as it is, if its job was run twice.
+    A row that is done stays as it is, if its job was run twice. A row that is no record of `records.row` is written as
+    a failed one. Its reason names the fields that are wrong, and the file that keeps what was measured.
     """
     with bundle.lock:
         if bundle.done(row.id, row.content):
@@ -89,8 +96,33 @@ def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
             entry["gpu_uuid_hash"] = gpu
         if outcome.node:
             entry["node"] = outcome.node
-        bundle.add(entry)
+        bundle.add(_valid(bundle, entry))
         return bundle.rows[row.id]
+
+
+def _valid(bundle: Bundle, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as it is, or if it is no record a failed row in its place. Its columns that fit are kept."""
+    try:
+        record.Row.written(entry)
+        jsonio.dumps(entry)
+    except (ValidationError, TypeError) as fault:
+        wrong, reasons = set[str](), [str(fault)]
+        if isinstance(fault, ValidationError):
+            wrong, reasons = {str(each["loc"][0]) for each in fault.errors()}, faults(fault)
+        name = _name(INVALID, entry["row"])
+        bundle.file(name, (json.dumps(jsonio.strict(entry), indent=1, default=repr) + "\n").encode())
+    else:
+        return entry
+    why = f"the row does not fit its record: {'; '.join(reasons)}. What was measured is kept in {name}"
+    known = {key: value for key, value in entry.items() if key in record.Row.model_fields and key not in wrong}
+    error = "; ".join(filter(None, (why, known.get("error"))))
+    return {"wall_s": 0.0, "fingerprint_id": None} | known | {"status": "failed", "error": error, "result": None}
+
+
+def _name(folder: str, row: str) -> str:
+    """Return the name of a row's own file in a folder of the bundle."""
+    digest = hashlib.sha256(row.encode()).hexdigest()[:8]
+    return f"{folder}/{re.sub(r'[^A-Za-z0-9._-]+', '_', row)[-80:]}-{digest}.json"
 
 
 def _result(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any] | None:
@@ -98,8 +130,7 @@ def _result(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any] | None
     telemetry = (outcome.result or {}).get("telemetry")
     if outcome.result is None or not telemetry or "series" not in telemetry:
         return outcome.result
-    digest = hashlib.sha256(row.id.encode()).hexdigest()[:8]
-    name = f"{TELEMETRY}/{re.sub(r'[^A-Za-z0-9._-]+', '_', row.id)[-80:]}-{digest}.json"
+    name = _name(TELEMETRY, row.id)
     bundle.file(name, (jsonio.dumps(telemetry["series"]) + "\n").encode())
     told = {key: value for key, value in telemetry.items() if key != "series"} | {"file": name}
     return {**outcome.result, "telemetry": told}

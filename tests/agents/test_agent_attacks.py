@@ -137,7 +137,7 @@ def test_a_forged_outcome_harms_no_record(name: str) -> None:
     left.gateway_files[rules.METER] = b'{"turns": 2}'
     found = sittings.judge(left)
     assert found.klass == "agent"
-    text = jsonio.render({"outcome": found.outcome, "detail": found.detail}).decode()
+    text = jsonio.render({"outcome": found.outcome.to_json(), "detail": found.detail}).decode()
     assert len(text) < 20_000 and "\\u001b" not in text and "\\u202e" not in text and "\\u009b" not in text
 
 

@@ -80,7 +80,8 @@ class Slow(Engine):
     def describe(self): return {}
     def halt(self): self.halted.set()
     def attempt(self, jobs, timeout_s, progress):
-        yield Outcome(jobs[0].id, "done", {"value": 1}, wall_s=0.0, fingerprint={"fingerprint_id": "f", "fields": {}})
+        machine = {"fingerprint_id": "f", "fields": {}}
+        yield Outcome(jobs[0].id, "done", {"cell_spent_s": {"judge": 1}}, wall_s=0.0, fingerprint=machine)
         os.kill(os.getpid(), signal.SIGINT)
         self.halted.wait()
         return "the job was ended with the run"

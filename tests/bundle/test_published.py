@@ -37,7 +37,7 @@ def number(value: float | None) -> str:
 def facts(bundle: Bundle) -> dict[str, str]:
     """The line of a bundle in bundles.csv."""
     told = bundle.manifest
-    stacks = [fingerprint.stack(machine)["label"] for machine in bundle.fingerprints().values()]
+    stacks = [fingerprint.stack(machine).label for machine in bundle.fingerprints().values()]
     machines = [str(machine["values"]["gpu_name"]["value"]) for machine in bundle.fingerprints().values()]
     ends = [datetime.fromisoformat(str(told[name])) for name in ("started", "finished")]
     done = sum(row["status"] == "done" for row in bundle.rows.values())

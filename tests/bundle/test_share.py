@@ -107,7 +107,8 @@ class Told(Engine):
             "verdict": "error",
             "reasons": [{"code": "raised", "detail": ERROR}],
         }
-        result = seen() | {"results": [verdict], "log": [f"{n}: {ERROR}" for n in range(3)], HOST: {"uuid": UUID}}
+        result = seen() | {"results": [verdict]}
+        result["telemetry"] |= {"log": [f"{n}: {ERROR}" for n in range(3)], HOST: {"uuid": UUID}}
         yield Outcome(job.id, "done", result, fingerprint=machine())
         return ""
 

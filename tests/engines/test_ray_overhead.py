@@ -47,7 +47,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             def attempt(self, jobs: list[Job], timeout_s: float, progress: Callable[[str], None]) -> Any:
                 for job in jobs:
                     node = self._value(self._request(), progress)
-                    yield Outcome(job.id, "done", {"value": job.id}, node=node.id)
+                    yield Outcome(job.id, "done", {"telemetry": {"of": job.id}}, node=node.id)
                 return ""
 
         yield Empty(gpus="none", device="cpu", address=nodes.address)

@@ -19,6 +19,7 @@ from repro.gateway.journal import Journal, bodies
 from repro.gateway.meter import Meter, tokens
 from repro.gateway.redact import MARK, Redactor
 from repro.gateway.upstreams import script
+from repro.records.agent import MeterRecord
 
 KEY = "sk-ant-planted/key+0123456789=="
 
@@ -104,6 +105,13 @@ def test_a_meter_that_is_opened_again_goes_on_counting(tmp_path: Path) -> None:
     again = meter(tmp_path)
     again.add({"input_tokens": 5, "output_tokens": 1}, "m")
     assert (again.turns, again.tokens["input"], again.kb["errors"], again.models["m"]) == (3, 10, 1, 2)
+
+
+def test_a_meter_fits_its_record(tmp_path: Path) -> None:
+    counted = meter(tmp_path)
+    counted.add({"input_tokens": 5, "output_tokens": 1}, "m")
+    counted.consult(hits=2, latency_s=0.5, failed=True)
+    assert MeterRecord.written(counted.record()).to_json() == counted.record()
 
 
 @pytest.mark.parametrize(

@@ -453,10 +453,13 @@ def test_distances_without_end_are_drawn(tmp_path: Path, verb: str, value: float
 
 
 def test_a_refused_fixture_is_shown_with_its_reason(tmp_path: Path) -> None:
+    limits = {"seed": 1, "stress": None, "weights_sha256": "0" * 64}
     made = {
         "problem": "L2_84", "margin": 0.8, "best_cheat": "zeros", "refused": "the cheat 'zeros' passes every trial",
-        "trials": {"native": {}, "stress": {}}, "trials_left_out": {}, "build_s": 1.25,
-        "reference_timing": {"eager_ms": None, "reason": "no GPU"},
+        "trials": {"native": limits, "stress": limits}, "trials_left_out": {}, "build_s": 1.25,
+        "reference_timing": {"eager_ms": None, "reason": "no GPU"}, "schema_version": 1, "size": "smoke",
+        "dtype": "float32", "problem_sha256": "0" * 64, "generator": "philox", "device": "cpu", "public_seed": 1,
+        "inputs": [], "weights_sha256": "0" * 64, "output": {},
     }  # fmt: skip
     good = made | {"problem": "L1_36", "refused": "", "margin": 29.5, "best_cheat": "half_of_channels"}
     script = {"L2_84": made, "L1_36": good, "L1_82": "no space left on device"}

@@ -66,7 +66,9 @@ class Simulated(Engine):
                     return "the job was killed"
                 self.held.append((str(lease.gpu), job.id, begin, time.monotonic()))
                 values = {"gpu_uuid_hash": {"value": hashed(str(lease.gpu))}}
-                yield Outcome(job.id, "done", {"value": job.id}, fingerprint={"fingerprint_id": "f", "values": values})
+                yield Outcome(
+                    job.id, "done", {"telemetry": {"of": job.id}}, fingerprint={"fingerprint_id": "f", "values": values}
+                )
         return ""
 
 
@@ -208,7 +210,7 @@ class Losing(Simulated):
             self.began.append(job.id)
             lost = self.began.count(job.id) <= self.losses.get(job.id, 0)
             if not lost or self.late:
-                yield Outcome(job.id, "done", {"value": job.id})
+                yield Outcome(job.id, "done", {"telemetry": {"of": job.id}})
             if lost:
                 raise JobLost("the node died")
         return ""
@@ -233,9 +235,9 @@ def test_a_job_that_ran_twice_is_one_row(tmp_path: Path) -> None:
     bundle, _ = go(tmp_path, Simulated(), 2)
     rows_ = planned(2)
     for value in ("again", "and again"):
-        keep(bundle, rows_[0], Outcome("row0", "done", {"value": value}))
+        keep(bundle, rows_[0], Outcome("row0", "done", {"telemetry": {"of": value}}))
     lines_ = [json.loads(line) for line in (bundle.path / "rows.jsonl").read_text().splitlines()]
-    assert len(lines_) == 2 and all(line["result"]["value"] == line["row"] for line in lines_)
+    assert len(lines_) == 2 and all(line["result"]["telemetry"]["of"] == line["row"] for line in lines_)
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------

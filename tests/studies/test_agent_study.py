@@ -21,6 +21,7 @@ from repro.analysis import claims as verdicts
 from repro.analysis import published as claims
 from repro.analysis import statistics
 from repro.analysis.statistics import Observation
+from repro.bundle import verify
 from repro.bundle.write import Bundle
 from repro.engines import agent as files
 from repro.engines.agent import AgentJob, AgentOutcome
@@ -30,6 +31,7 @@ from repro.engines.resources import Lease
 from repro.errors import EngineError
 from repro.fixtures import store
 from repro.problems import catalogue
+from repro.records.agent import MeterRecord
 from repro.records.job import Job, Outcome
 from repro.report import document, markdown, model, study
 from repro.runs.progress import Progress
@@ -422,7 +424,8 @@ def test_one_budget_of_the_run_starts_no_sitting_that_it_cannot_pay(stub_results
 
 
 def test_a_sitting_whose_cost_is_unknown_counts_in_full() -> None:
-    assert cost_usd({"usd": 1.5}, 5.0) == 1.5 and cost_usd({"turns": 2}, 5.0) == 5.0 and cost_usd({}, 5.0) == 0.0
+    assert cost_usd(MeterRecord(usd=1.5), 5.0) == 1.5
+    assert cost_usd(MeterRecord(turns=2), 5.0) == 5.0 and cost_usd(MeterRecord(), 5.0) == 0.0
     purse = Purse(12.0, 5.0)
     for outcome, spent in ((AgentOutcome("a", cause="timeout"), 5.0), (AgentOutcome("a", cause="infrastructure"), 5.0)):
         with purse.sitting(lambda seconds: False) as settle:
@@ -460,6 +463,8 @@ def test_infrastructure_and_provider_failures_are_tried_again_and_recorded(stub_
     record = json.loads((bundle.path / "agents/L1_36/baseline/0/job.json").read_text())
     assert [a["class"] for a in record["attempts"]] == ["infrastructure", "provider", "agent"]
     assert record["finished"] and engine.ran.count("L1_36/baseline/0") == 3
+    checks = {check["check"]: check["state"] for check in verify.verify(bundle.path)["checks"]}
+    assert checks["schema of the study"] == "ok"
     told = study.build(bundle, list(bundle.rows.values()))
     assert told is not None and len(told["retries"]) == 4
     assert told["arms"]["with_kb"]["discarded_usd"] == 0.5 and told["arms"]["with_kb"]["usd"] == 0.5
@@ -537,7 +542,7 @@ def test_an_agents_failure_is_never_tried_again(stub_results: Path, tmp_path: Pa
         bundle = Bundle(tmp_path, {})
         tries = Attempts(bundle, unit, plan(), kept.__setitem__)
         record = tries.run(lambda status=status: handed_in(unit.id, status), 5, 0.0, lambda s: False, print)  # type: ignore[misc]
-        assert len(record["attempts"]) == 1 and record["finished"], status
+        assert len(record.attempts) == 1 and record.finished, status
 
 
 def test_a_campaign_judges_controls_after_its_agents(stub_results: Path) -> None:
@@ -649,7 +654,7 @@ def test_a_scripted_study_says_so_and_tests_no_claim(tmp_path: Path) -> None:
     assert "Scripted: replies come from a file" in text and "no model was paid" in text
     assert "scripted replies, not an agent's result" in text
     found = verdicts.judge(claims.load(), [records.read(bundle)])
-    assert not any(verdicts.tried(outcome) for claim in found["claims"] for outcome in claim["outcomes"])
+    assert not any(verdicts.tried(outcome) for _, outcome in found.pairs())
 
 
 def test_an_unknown_cost_is_empty_and_never_zero(tmp_path: Path, stub_results: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from repro.errors import UsageError
+from repro.records.agent import AgentConfig
 
 AGENTS = ("sdk", "claude-code", "replay")
 ARMS = ("baseline", "with_kb", "placebo")
@@ -106,6 +107,12 @@ class Design:
         plain = {name: value for name, value in asdict(self).items() if name != "scripts"}
         return plain | {"arms": list(self.arms), "scripted": self.scripted,
                         "knowledge": {arm: self.knowledge(arm) for arm in self.arms}}  # fmt: skip
+
+
+def config(design: Design, order: list[Unit]) -> AgentConfig:
+    """Return what a manifest says of the study's agents."""
+    told = {"order_of_cells": [unit.id for unit in order], "balance": balance(order)}
+    return AgentConfig.written(design.to_json() | told)
 
 
 def units(design: Design, problems: list[str]) -> list[Unit]:

@@ -6,14 +6,13 @@ exceeded by more than a gateway's last request. What a sitting leaves of its bud
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
 
 from repro.engines.agent import METER, AgentOutcome
 from repro.errors import PrerequisiteError
+from repro.records.agent import AgentAttempt, MeterRecord
 
 WAIT_S = 0.5
 
@@ -71,18 +70,16 @@ class Purse:
         return False
 
 
-def cost_usd(attempt: dict[str, Any], each_usd: float) -> float:
+def cost_usd(attempt: AgentAttempt | MeterRecord, each_usd: float) -> float:
     """Return what a sitting cost by its meter or its record; all of its budget if its requests have no cost."""
-    usd = attempt.get("usd")
-    if isinstance(usd, int | float):
-        return float(usd)
-    return each_usd if attempt.get("turns") else 0.0
+    if attempt.usd is not None:
+        return attempt.usd
+    return each_usd if attempt.turns else 0.0
 
 
-def _meter(left: AgentOutcome) -> dict[str, Any]:
+def _meter(left: AgentOutcome) -> MeterRecord:
     """Return a gateway's meter; one that was lost counts as a sitting that made requests, unless nothing started."""
     try:
-        found = json.loads(left.gateway_files[METER])
+        return MeterRecord.model_validate_json(left.gateway_files[METER])
     except (KeyError, ValueError):
-        return {"turns": 0 if left.cause in ("infrastructure", "stopped") and not left.agent_files else 1}
-    return found if isinstance(found, dict) else {"turns": 1}
+        return MeterRecord(turns=0 if left.cause in ("infrastructure", "stopped") and not left.agent_files else 1)

@@ -18,6 +18,7 @@ from repro.engines.agent import AgentJob, AgentOutcome
 from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.problems import catalogue
+from repro.records.agent import AgentRecord
 from repro.records.job import Outcome
 from repro.runs import fixtures
 from repro.runs.loop import open_bundle
@@ -64,7 +65,8 @@ class Campaign:
     def work(self, order: Sequence[Unit], controls: Sequence[Row]) -> list[Callable[[], None]]:
         """Return the units that are not complete, and after them the controls, which need no agent."""
         for unit in order:
-            made = (attempts.read(self.bundle, unit) or {"attempts": []})["attempts"]
+            record = attempts.read(self.bundle, unit)
+            made = record.attempts if record else []
             self.purse.spent_usd += sum(cost_usd(attempt, self.purse.each_usd) for attempt in made)
         measure = self.schedule.measure
         return [
@@ -88,16 +90,16 @@ class Campaign:
                 row = Row(row_id(unit, problem.key), None, {"problem": problem.key, "arm": unit.arm})
                 self.schedule.keep(row, Outcome(row.id, "unmet", error=str(error)))
             return
-        if record["finished"]:
+        if record.finished:
             for row in self._rows(unit, record):
                 if not self.bundle.done(row.id, row.content):
                     self.schedule.measure([row])
         elif not self.schedule.stopping.is_set():
-            why = f"{record['class']} failure in each of {len(record['attempts'])} attempts: {record['detail']}"
+            why = f"{record.klass} failure in each of {len(record.attempts)} attempts: {record.detail}"
             for row in self._rows(unit, record, judge=False):
                 self.schedule.keep(row, Outcome(row.id, "failed", error=why))
 
-    def _sit(self, unit: Unit) -> dict[str, Any]:
+    def _sit(self, unit: Unit) -> AgentRecord:
         """Run an agent's sitting, again after a failure that the agent did not cause; return its record."""
         job = sittings.build(self.design, unit, self.size, self.results, self.engine, share=1 / self.pace.jobs)
         keys = attempts.secrets(self.design, unit)
@@ -118,18 +120,18 @@ class Campaign:
             settle(left)
         return left
 
-    def _rows(self, unit: Unit, record: dict[str, Any], *, judge: bool = True) -> list[Row]:
+    def _rows(self, unit: Unit, record: AgentRecord, *, judge: bool = True) -> list[Row]:
         """Return one row for each problem of a unit. judge: False ignores missing fixtures, for looking only."""
         found = []
         for problem in sittings.loaded(unit, self.size):
-            place = record["solutions"].get(problem.path.name) if record["finished"] else None
+            place = record.solutions.get(problem.path.name) if record.finished else None
             source = (self.bundle.path / place).read_bytes() if place else MISSING
             entry = evaluation.entry_of(source) if place else "ModelNew"
             name = row_id(unit, problem.key)
             columns = {
                 "problem": problem.key, "arm": unit.arm, "control": False, "torch_control": False,
                 "repeat": unit.repeat,
-                "agent": {"job": unit.id, "status": record["status"], "detail": record["detail"],
+                "agent": {"job": unit.id, "status": record.status, "detail": record.detail,
                           "solution": bool(place), "record": f"{unit.folder}/{attempts.RECORD}"},
             }  # fmt: skip
             submission = Submission(problem.path.stem, source, entry)
@@ -138,22 +140,21 @@ class Campaign:
                 return evaluation.job(name, problem, [submission], self.results, self.engine, self.options,
                                        repeat=unit.repeat)  # fmt: skip
 
-            if judge or record["finished"]:
+            if judge or record.finished:
                 found.append(evaluation.row_for(name, build, columns))
             else:
                 found.append(Row(name, None, columns))
         return found
 
 
-def summary_line(record: dict[str, Any]) -> str:
+def summary_line(record: AgentRecord) -> str:
     """Return one line on how an agent's job ended."""
-    meter = record["meter"]
-    spent = meter.get("usd")
-    words = [record["status"] + (f": {record['detail']}" if record["detail"] else "")]
-    words.append(f"{meter.get('turns', 0)} turns")
-    words.append("cost unknown" if spent is None else f"{spent:.2f} USD" + " by scripted usage" * record["scripted"])
-    if record["knowledge"] != "none":
-        words.append(f"{meter.get('kb', {}).get('calls', 0)} knowledge calls")
+    spent = record.meter.usd
+    words = [record.status + (f": {record.detail}" if record.detail else "")]
+    words.append(f"{record.meter.turns} turns")
+    words.append("cost unknown" if spent is None else f"{spent:.2f} USD" + " by scripted usage" * record.scripted)
+    if record.knowledge != "none":
+        words.append(f"{record.meter.kb.calls} knowledge calls")
     return ", ".join(words)
 
 
@@ -183,7 +184,7 @@ def run(
         "size": size,
         "device": engine.device,
         "options": options.for_job(engine.device),
-        "study": plan.to_json() | {"order_of_cells": [unit.id for unit in order], "balance": design.balance(order)},
+        "study": design.config(plan, order).to_json(),
     }
     bundle = open_bundle(results, "run", [*rows, *more], parameters, progress, resume=resume)
     begin = time.monotonic()

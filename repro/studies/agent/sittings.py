@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from repro import config
 from repro.agents.events import STATUSES
@@ -15,6 +15,7 @@ from repro.errors import UsageError
 from repro.fixtures import store
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
+from repro.records.agent import AgentReport, Ending, FailureClass, KnowledgeUse, MeterRecord
 from repro.studies.agent.design import Design, Unit
 from repro.system import jsonio
 
@@ -24,7 +25,7 @@ DOCS = ("judging.md",)
 FIXTURE_KEYS = ("schema_version", "problem", "size", "dtype", "problem_sha256", "generator", "device",
                 "weights_sha256", "output", "margin", "best_cheat", "refused")  # fmt: skip
 # status -> who caused it. An agent's own failure is a result and is never retried.
-CLASSES = {
+CLASSES: dict[Ending, FailureClass] = {
     "completed": "agent", "budget": "agent", "refused": "agent", "gave_up": "agent", "agent_error": "agent",
     "timeout": "agent", "provider_error": "provider", "infra_error": "infrastructure", "interrupted": "interrupted",
 }  # fmt: skip
@@ -43,13 +44,16 @@ def loaded(unit: Unit, size: str) -> list[Problem]:
 
 
 def slim(fixture: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a fixture that an agent receives: limits and sizes.
+    """Return the part of a fixture that an agent receives: limits, sizes, and how inputs are changed.
 
     The final judge draws secret seeds, so a whole fixture would not reveal its inputs. Unneeded fields are withheld
     anyway.
     """
     kept = {name: fixture[name] for name in FIXTURE_KEYS if name in fixture}
-    trials = {kind: {"limits": trial["limits"]} for kind, trial in fixture["trials"].items()}
+    trials = {
+        kind: {name: trial[name] for name in ("stress", "limits") if name in trial}
+        for kind, trial in fixture["trials"].items()
+    }
     neighbour = {name: fixture.get("neighbour", {}).get(name) for name in ("limits", "overrides", "reason")}
     return kept | {"trials": trials, "neighbour": {k: v for k, v in neighbour.items() if v is not None}}
 
@@ -126,11 +130,11 @@ def tool_names() -> list[str]:
 class Verdict:
     """Result of one attempt. status: a key of CLASSES. klass: agent, provider, infrastructure or interrupted."""
 
-    status: str
+    status: Ending
     detail: str
-    klass: str
-    meter: dict[str, Any] = field(default_factory=dict)
-    outcome: dict[str, Any] = field(default_factory=dict)
+    klass: FailureClass
+    meter: MeterRecord = field(default_factory=MeterRecord)
+    outcome: AgentReport = field(default_factory=AgentReport)
 
     @property
     def final(self) -> bool:
@@ -146,18 +150,17 @@ def judge(left: AgentOutcome) -> Verdict:
     saw. Once a reply has come, the agent could have broken its own container. Then a failure that neither engine nor
     gateway saw counts as the agent's; otherwise it could gain another attempt.
     """
-    outcome, meter = told_of(left.agent_files.get(OUTCOME)), _object(left.gateway_files.get(METER))
-    at_work = bool(meter.get("turns"))
+    outcome, meter = told_of(left.agent_files.get(OUTCOME)), metered(left)
+    at_work = bool(meter.turns)
 
-    def verdict(status: str, detail: str) -> Verdict:
+    def verdict(status: Ending, detail: str) -> Verdict:
         return Verdict(status, printable(detail, 500), CLASSES[status], meter, outcome)
 
     if left.cause == "stopped":
         return verdict("interrupted", left.ending)
     if left.gateway_ending:
         return verdict("infra_error", left.gateway_ending)
-    told, detail = outcome.get("status", ""), outcome.get("detail", "")
-    stopped = str(meter.get("stopped", ""))
+    told, detail, stopped = outcome.status, outcome.detail, meter.stopped
     if stopped.startswith("budget:") and told != "completed":
         return verdict("timeout" if stopped == "budget:wall" else "budget", f"{stopped}. {detail}")
     if left.cause == "timeout":
@@ -168,9 +171,9 @@ def judge(left: AgentOutcome) -> Verdict:
         ended = at_work or detail.startswith("ended by SIG")  # the study sent no signal
         ours = left.cause == "infrastructure" or not ended
         return verdict("infra_error" if ours else "agent_error", detail or left.ending or "the agent left no outcome")
-    if told == "provider_error" and not (meter.get("failing") if at_work else meter.get("provider_errors")):
+    if told == "provider_error" and not (meter.failing if at_work else meter.provider_errors):
         return verdict("agent_error", f"the agent reports a provider error that the gateway did not see: {detail}")
-    return verdict(told, detail)
+    return verdict(cast("Ending", told), detail)
 
 
 def solutions(left: AgentOutcome) -> dict[str, bytes]:
@@ -179,12 +182,20 @@ def solutions(left: AgentOutcome) -> dict[str, bytes]:
             if name.startswith(f"{SOLUTIONS}/")}  # fmt: skip
 
 
-def consulted(journal: bytes) -> dict[str, Any]:
-    """Return the knowledge calls of a journal by tool: {tool: {"calls", "hits", "errors", "denied"}}.
+def metered(left: AgentOutcome) -> MeterRecord:
+    """Return what the gateway counted; an empty record without a meter, or with one that cannot be read."""
+    try:
+        return MeterRecord.model_validate_json(left.gateway_files.get(METER, b"{}"))
+    except ValueError:
+        return MeterRecord()
+
+
+def consulted(journal: bytes) -> dict[str, KnowledgeUse]:
+    """Return the knowledge calls of a journal by tool.
 
     A refused call counts as denied only, as in the meter. Lines that are no object are left out.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, dict[str, int]] = {}
     for line in journal.splitlines():
         entry = _object(line)
         tool = entry.get("tool") or (entry.get("kb") or {}).get("tool") if isinstance(entry, dict) else None
@@ -198,10 +209,10 @@ def consulted(journal: bytes) -> dict[str, Any]:
             hits = told.get("hits") or 0
             one["hits"] += hits if isinstance(hits, int) else len(hits)
             one["errors"] += bool(told.get("error"))
-    return found
+    return {tool: KnowledgeUse.model_validate(counts) for tool, counts in found.items()}
 
 
-def told_of(content: bytes | None) -> dict[str, Any]:
+def told_of(content: bytes | None) -> AgentReport:
     """Return agent-outcome.json, reduced to known fields of their types, short and flat.
 
     Programs of the agent may have written any part of it, and all of it goes into records and reports.
@@ -218,7 +229,7 @@ def told_of(content: bytes | None) -> dict[str, Any]:
             found[name] = {printable(key, 80): plain for key, each in few if (plain := _plain(each)) is not None}
         elif abs(value) < LARGEST_NUMBER:
             found[name] = value
-    return found
+    return AgentReport(**found)
 
 
 def _plain(value: Any) -> Any:

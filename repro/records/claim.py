@@ -1,0 +1,203 @@
+"""A claim: one published figure with its tolerance, declared beforehand; and what bundles say about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Literal
+
+from pydantic import Field
+
+from repro.records.base import Number, Pair, Record, Text
+from repro.records.fingerprint import Stack
+
+# Published descriptions of machines have rounded numbers.
+ROUNDED = 0.01
+# A whole number stays one when it is written again.
+Amount = int | float
+
+Kind = Literal["ratio", "absolute"]
+Measure = Literal["speedup", "time", "mean", "gain", "running-best", "profile"]
+ClaimWord = Literal["REPRODUCED", "DIFFERS", "AMBIGUOUS", "NOT-COMPARABLE", "BLOCKED"]
+
+
+class Study(Record):
+    """A `[study.NAME]` of claims.toml: where its figures stand, and the machine and the stack that they are of."""
+
+    source: str = Field(description="Where the figures stand.")
+    machine: str = Field(description="The machine, in words.")
+    stack: str = Field(description="The software, in words.")
+    hard: dict[str, str | Amount] = Field(
+        description="Hard field of a fingerprint -> what is known of the machine: a word of the value, or a number."
+    )
+
+
+class Family(Record):
+    """A `[[family]]` of claims.toml: figures of one kind. What relates several fields is checked by the reader."""
+
+    id: str = Field(description="First part of the ids of its claims.")
+    study: str = Field(description="Name of its study.")
+    what: str = Field(description="What a figure is, with {problem}, {part} and {number}.")
+    unit: str = Field(description="Unit of the figures.")
+    kind: str = Field(description="`ratio` or `absolute`.")
+    tolerance: dict[str, Amount] = Field(description="`relative`, a share of the value, or `absolute`, in the unit.")
+    at_least: Amount | None = Field(None, description="A bound that the measured interval must keep as well.")
+    reason: str = Field(description="Why this tolerance.")
+    measure: str = Field(description="How rows show it.")
+    variant: str = Field("", description="The solution or baseline that is meant.")
+    over: str = Field("", description="Which baseline a speedup is over.")
+    base: str = Field("", description="Family with the published times of the input kernel.")
+    ratio_tolerance: Amount = Field(0.0, description="Of running-best: relative, for the ratio to the input kernel.")
+    metric: str = Field("", description="Of profile: which total of a profile.")
+    scale: Amount = Field(1.0, description="Of profile: from the total to the unit.")
+    published_kernels: bool = Field(False, description="Whether the figures are of the published kernels.")
+    command: str = Field(description="What tests it, with {problem}, {part} and {number}; empty without a command.")
+    minutes: Amount = Field(description="What the command costs.")
+    needs: list[str] = Field(description="What must be there.")
+    each: list[str] = Field(default_factory=list, description="Names of the figures where a problem has several.")
+    values: dict[str, Any] = Field(description="Problem -> figure, or list of figures.")
+
+
+class Claim(Record):
+    """One published figure. artifacts/claims.toml explains the fields and gives their sources."""
+
+    id: Text = Field(description="Family, problem and part.")
+    study: str = Field(description="`agent` or `artifact`.")
+    problem: str = Field(description="As published, or `all` if the figure covers all problems.")
+    part: str = Field(description="`round 3` or `input`, where a problem has several figures.")
+    what: str = Field(description="The figure in words.")
+    value: float = Field(description="The published figure, in `unit`.")
+    unit: str = Field(description="Its unit.")
+    kind: Kind = Field(description="A ratio compares between machines; an absolute figure only on the same kind.")
+    tolerance: dict[str, Amount] = Field(description="`relative`, a share of the value, or `absolute`, in `unit`.")
+    at_least: Amount | None = Field(description="A bound that the measured interval must keep as well.")
+    reason: str = Field(description="Why this tolerance.")
+    low: float = Field(description="Lower edge of the band for a measured 95 % interval, in `unit`.")
+    high: float = Field(description="Its upper edge.")
+    measure: Measure = Field(description="How a bundle's rows show it.")
+    variant: str = Field(description="The solution or baseline that is meant.")
+    over: str = Field(description="Which baseline a speedup is over.")
+    base: float | None = Field(description="Of running-best: the published time of the input kernel, in `unit`.")
+    ratio_tolerance: Amount = Field(description="Of running-best: relative, for the ratio to the input kernel.")
+    metric: str = Field(description="Of profile: which total of a profile.")
+    scale: Amount = Field(description="Of profile: from the total to `unit`.")
+    published_kernels: bool = Field(description="Whether the figure is of the published kernels.")
+    command: str = Field(description="What tests it; empty where no command does.")
+    minutes: Amount = Field(description="What the command costs.")
+    needs: list[str] = Field(description="What must be there.")
+    source: str = Field(description="Where the figure stands.")
+    machine: str = Field(description="The machine that it is of.")
+    stack: str = Field(description="The software that it is of.")
+    hard: dict[str, str | Amount] = Field(
+        description="Hard field of a fingerprint -> what is known of the machine: a word of the value, or a number."
+    )
+
+    @property
+    def family(self) -> str:
+        """Return the family of a claim: the first part of its id."""
+        return self.id.partition("/")[0]
+
+    @property
+    def number(self) -> int | None:
+        """Return the leading integer of an artifact's name, or None."""
+        match = re.match(r"0*(\d+)_", self.problem)
+        return int(match.group(1)) if match else None
+
+    @property
+    def key(self) -> str:
+        """Return the key of the shipped problem of the figure: `L1_36`, of the artifact study `L1_36@bf16`."""
+        return self.problem if self.number is None else f"L1_{self.number:02d}@bf16"
+
+    def elsewhere(self, values: dict[str, dict[str, Any]]) -> list[str]:
+        """Return how a machine differs from the published one, in words; empty if no difference is known.
+
+        values: of a fingerprint. A field that is known of the published machine but not recorded here counts as a
+        difference.
+        """
+        found = []
+        for name, published in self.hard.items():
+            here = values.get(name, {}).get("value")
+            if not _matches(published, here):
+                found.append(f"{name} {'not recorded' if here is None else here} (published: {published})")
+        return found
+
+
+def _matches(published: str | Amount, here: Any) -> bool:
+    if here is None:
+        return False
+    if isinstance(published, str):
+        return re.search(rf"(?<!\w){re.escape(published)}(?!\w)", str(here)) is not None
+    return isinstance(here, int | float) and math.isclose(published, here, rel_tol=ROUNDED)
+
+
+class ClaimVerdict(Record):
+    """One of the two verdicts on a claim."""
+
+    verdict: ClaimWord = Field(description="`REPRODUCED` `DIFFERS` `AMBIGUOUS` `NOT-COMPARABLE` `BLOCKED`")
+    reason: str = Field(description="Why, in words and numbers.")
+    measured: Number | None = Field(description="The figure here, in the outcome's unit.")
+    ci95: Pair | None = Field(description="Its 95 % interval; of a figure measured once, 1 % on either side.")
+
+
+class ClaimTrial(Record):
+    """What one bundle says about a claim."""
+
+    bundle: str = Field(description="Its name.")
+    as_published: ClaimVerdict = Field(description="By the published way of measuring, which verifies nothing.")
+    as_judged: ClaimVerdict = Field(description="By the judge.")
+
+
+class OverBest(Record):
+    """A kernel's judged speedup over the best torch baseline of its precision."""
+
+    ratio: Number = Field(description="The speedup.")
+    ci95: Pair = Field(description="Its 95 % interval.")
+    baseline: str = Field(description="Name of the baseline.")
+
+
+class ClaimOutcome(Record):
+    """The verdicts on a claim for one machine and stack."""
+
+    stack: Stack | None = Field(description="Null where no bundle has anything to do with it.")
+    machine: str | None = Field(description="The GPU's name.")
+    published: float = Field(description="What is compared with: the figure, or on another machine a ratio.")
+    unit: str = Field(description="Its unit.")
+    low: float = Field(description="Lower edge of the tolerance.")
+    high: float = Field(description="Its upper edge.")
+    as_published: ClaimVerdict = Field(description="By the published way of measuring, which verifies nothing.")
+    as_judged: ClaimVerdict = Field(description="The kernel is correct, and the judge's figure is within the band.")
+    difference: str = Field(description="Why the two figures differ, or empty.")
+    over_best: OverBest | None = Field(description="Of speedups: over the best torch baseline.")
+    notes: list[str] = Field(description="What limits the comparison.")
+    trials: list[ClaimTrial] = Field(description="What each bundle says.")
+
+    def side(self, name: str) -> ClaimVerdict:
+        """Return the verdict `as_published` or `as_judged`."""
+        return self.as_published if name == "as_published" else self.as_judged
+
+
+class JudgedClaim(Claim):
+    """A claim with its outcomes."""
+
+    outcomes: list[ClaimOutcome] = Field(description="One a machine and stack, or one that says why there is none.")
+
+
+class ClaimSource(Record):
+    """A bundle that claims were held against."""
+
+    bundle: str = Field(description="Its name.")
+    verb: str = Field(description="The verb that left it.")
+    why_not: str = Field(description="Why its times are no measurement, or empty.")
+
+
+class JudgedClaims(Record):
+    """Claims held against bundles."""
+
+    schema_version: Literal[2] = Field(description="Layout of this record.")
+    bundles: list[ClaimSource] = Field(description="The bundles.")
+    counts: dict[str, dict[str, int]] = Field(description="`as_published`, `as_judged` -> verdict -> how many.")
+    claims: list[JudgedClaim] = Field(description="Every claim.")
+
+    def pairs(self) -> list[tuple[JudgedClaim, ClaimOutcome]]:
+        """Return every claim with each of its outcomes."""
+        return [(claim, outcome) for claim in self.claims for outcome in claim.outcomes]

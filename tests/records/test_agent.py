@@ -1,0 +1,65 @@
+"""Tests of an agent's records: its configuration in a manifest, and the record of a sitting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from repro.errors import BundleError
+from repro.records import migrate
+from repro.records.agent import AgentConfig, AgentRecord
+from repro.studies.agent import design
+from repro.studies.agent.design import Design
+from repro.system import jsonio
+
+ATTEMPT = {
+    "attempt": 1, "started": "2026-11-21T12:00:00Z", "wall_s": 3.0, "waited_s": 0.0, "status": "completed",
+    "class": "agent", "detail": "", "turns": 3, "usd": None, "tokens": {"input": 5},
+}  # fmt: skip
+SITTING: dict[str, Any] = {
+    "schema_version": 1, "job": "L1_36/baseline/0", "arm": "baseline", "problems": ["L1_36"], "repeat": 0,
+    "agent": "sdk", "model": "m", "knowledge": "none", "scripted": False, "finished": True, "status": "completed",
+    "class": "agent", "detail": "", "attempts": [ATTEMPT], "folder": "agents/L1_36/baseline/0/attempt-1",
+    "solutions": {}, "meter": {"turns": 3, "usd": 0.5}, "consulted": {}, "outcome": {}, "isolation": {}, "cut": [],
+    "evidence": [],
+}  # fmt: skip
+
+
+def test_a_configuration_is_the_design_with_its_order() -> None:
+    plan = Design("sdk", "m", prices={"as_of": "2026-01-01", "models": {}})
+    order = design.units(plan, ["L1_36", "L1_77"])
+    told = {"order_of_cells": [unit.id for unit in order], "balance": design.balance(order)}
+    found = design.config(plan, order)
+    assert jsonio.dumps(found.to_json()) == jsonio.dumps(plan.to_json() | told), "the digest of a plan depends on it"
+    assert migrate.agent_config(found.to_json()) == found
+
+
+def test_a_configuration_of_an_older_release_has_the_defaults_of_its_time() -> None:
+    told = design.config(Design("sdk", "m"), design.units(Design("sdk", "m"), ["L1_36"])).to_json()
+    found = migrate.agent_config({name: value for name, value in told.items() if name != "optimize"})
+    assert found.optimize is False
+
+
+@pytest.mark.parametrize(("name", "value"), [("budgets", {"usd": "5"}), ("arms", "baseline"), ("repeats", 0)])
+def test_a_configuration_of_a_wrong_type_is_refused(name: str, value: Any) -> None:
+    plan = Design("sdk", "m")
+    told = design.config(plan, design.units(plan, ["L1_36"])).to_json() | {name: value}
+    with pytest.raises(BundleError, match="study of the manifest is damaged"):
+        migrate.agent_config(told)
+    with pytest.raises(ValidationError):
+        AgentConfig.written(told)
+
+
+def test_a_sitting_is_read_again_as_it_was_written() -> None:
+    found = AgentRecord.written(SITTING)
+    assert jsonio.dumps(found.to_json()) == jsonio.dumps(SITTING)
+    assert migrate.agent_record(jsonio.render(SITTING), "job.json") == found
+    assert (found.klass, found.meter.turns, found.meter.kb.calls, found.attempts[0].klass) == ("agent", 3, 0, "agent")
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", jsonio.render(SITTING | {"finished": "yes"})])
+def test_a_damaged_sitting_names_its_file(content: bytes) -> None:
+    with pytest.raises(BundleError, match="agents/a/job.json is damaged"):
+        migrate.agent_record(content, "agents/a/job.json")
