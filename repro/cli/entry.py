@@ -1,6 +1,6 @@
 """Where every command starts. A verb that an engine starts imports its own modules alone; all others go to `main`.
 
-An engine starts `job`, `session`, `agent` and `gateway`, each with a folder, and `node`. Help and messages do not list
+An engine starts `job`, `session`, `agent` and `gateway`, each with a folder, and `node`; a sitting starts `standby`. Help and messages do not list
 them. Their environment comes from the engine, so no `.env` is read.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,22 @@ from pathlib import Path
 from repro.cli import ending
 from repro.errors import UsageError
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
+
+
+# What `repro evaluate` and its job import.
+STANDBY = (
+    "torch",
+    "triton",
+    "repro.cli.main",
+    "repro.engines.job",
+    "repro.engines.local",
+    "repro.fixtures.calibration",
+    "repro.judge.session",
+    "repro.report.output",
+    "repro.report.parity",
+    "repro.report.terminal",
+    "repro.studies.evaluation",
+)
 
 
 def _job(folder: Path) -> int:
@@ -46,6 +63,13 @@ def _node(inner: Path) -> int:
     return node.main(str(inner))
 
 
+def _standby(listener: Path) -> int:
+    """Serve a sitting's commands; return in a fork that has run one. listener: the number of an inherited socket."""
+    from repro.engines import standby
+
+    return main(standby.serve(socket.socket(fileno=int(str(listener))), STANDBY))
+
+
 def _gateway(folder: Path) -> int:
     from repro.gateway import server
 
@@ -53,11 +77,12 @@ def _gateway(folder: Path) -> int:
     return server.serve(folder)
 
 
-# Each takes a folder, a node the name of an engine; a session also takes the folder that it removes.
+# Each takes a folder, a node the name of an engine, a standby a number; a session also takes the folder that it removes.
 STARTED_BY_ENGINES: dict[str, Callable[..., int]] = {
     "job": _job,
     "session": _session,
     "node": _node,
+    "standby": _standby,
     "agent": _agent,
     "gateway": _gateway,
 }
