@@ -1,7 +1,7 @@
 """The standby of a sitting: started by the agent's first `repro evaluate`, ended with the sitting.
 
-`repro.engines.standby` is the process. It starts when a command is waiting for it, so a sitting that judges nothing pays
-nothing. One that the agent kills starts again for the next command.
+`repro.engines.standby` is the process. It starts when a command is waiting for it, so a sitting that judges nothing
+pays nothing. One that the agent kills starts again for the next command.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ class Standby:
             )  # fmt: skip
 
     def close(self) -> None:
-        """Accept no more commands. The process ends with the other children of the sitting."""
+        """Accept no more commands, and kill the process. The forks end with it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
         if self._listener is not None:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)

@@ -1,14 +1,13 @@
 """Where every command starts. A verb that an engine starts imports its own modules alone; all others go to `main`.
 
-An engine starts `job`, `session`, `agent` and `gateway`, each with a folder, and `node`; a sitting starts `standby`. Help and messages do not list
-them. Their environment comes from the engine, so no `.env` is read.
+An engine starts `job`, `session`, `agent` and `gateway`, each with a folder, and `node`; a sitting starts `standby`.
+Help and messages do not list them. Their environment comes from the engine, so no `.env` is read.
 """
 
 from __future__ import annotations
 
 import argparse
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,16 +16,21 @@ from repro.cli import ending
 from repro.errors import UsageError
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
-
 # What `repro evaluate` and its job import.
 STANDBY = (
     "torch",
+    "torch.fx.experimental.symbolic_shapes",
     "triton",
+    "triton.compiler.code_generator",
     "repro.cli.main",
     "repro.engines.job",
     "repro.engines.local",
     "repro.fixtures.calibration",
     "repro.judge.session",
+    "repro.judge.timing.counters",
+    "repro.judge.timing.kernelbench_protocol",
+    "repro.judge.timing.published_protocol",
+    "repro.problems.sizes",
     "repro.report.output",
     "repro.report.parity",
     "repro.report.terminal",
@@ -63,11 +67,11 @@ def _node(inner: Path) -> int:
     return node.main(str(inner))
 
 
-def _standby(listener: Path) -> int:
-    """Serve a sitting's commands; return in a fork that has run one. listener: the number of an inherited socket."""
+def _standby(number: Path) -> int:
+    """Serve the commands of a sitting. Return in a fork that has run one. number: of the inherited socket."""
     from repro.engines import standby
 
-    return main(standby.serve(socket.socket(fileno=int(str(listener))), STANDBY))
+    return main(standby.serve(int(str(number)), STANDBY))
 
 
 def _gateway(folder: Path) -> int:
@@ -77,7 +81,8 @@ def _gateway(folder: Path) -> int:
     return server.serve(folder)
 
 
-# Each takes a folder, a node the name of an engine, a standby a number; a session also takes the folder that it removes.
+# Each takes a folder, a node the name of an engine, a standby the number of a socket; a session also takes the folder
+# that it removes.
 STARTED_BY_ENGINES: dict[str, Callable[..., int]] = {
     "job": _job,
     "session": _session,

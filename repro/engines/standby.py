@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Sequence
 
 from repro import config
-from repro.judge.sandbox import forkserver
+from repro.judge.sandbox import forkserver, preload
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 from repro.system.procfs import descendants
 
@@ -32,18 +32,19 @@ READ_AT_IMPORT = ("ATEN_", "CUBLAS", "CUDNN", "GOMP_", "KMP_", "LD_", "MKL_", "N
                   "PYTORCH_", "TORCH", "TRITON_")  # fmt: skip
 
 
-def serve(listener: socket.socket, modules: Sequence[str]) -> list[str]:
-    """Fork for every connection. Return in each fork, with the words of its command.
+def serve(number: int, modules: Sequence[str]) -> list[str]:
+    """Fork for every connection to a socket. Return in each fork, with the words of its command.
 
-    modules: imported before the first fork. Ends with the thread that started this process.
+    number: the descriptor of the socket, which listens already. modules: imported before the first fork. This process
+    ends with the thread that started it.
     """
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    for number in (signal.SIGINT, signal.SIGTERM):  # by these `repro` would end in an orderly way, with an exit code
-        signal.signal(number, signal.SIG_DFL)
-    environment = dict(os.environ)
+    for each in (signal.SIGINT, signal.SIGTERM):  # elsewhere these end `repro` in an orderly way, with an exit code
+        signal.signal(each, signal.SIG_DFL)
+    listener, environment = socket.socket(fileno=number), dict(os.environ)
     heard, tell = socket.socketpair()
-    for each in (heard, tell):
-        each.setblocking(False)
+    for end in (heard, tell):
+        end.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
     _import(modules)
@@ -57,11 +58,15 @@ def serve(listener: socket.socket, modules: Sequence[str]) -> list[str]:
                 heard.recv(4096)
             elif fd == listener.fileno():
                 connection, _ = listener.accept()
-                pid = os.fork()
+                try:
+                    pid = os.fork()
+                except OSError:  # the client starts a new process, or says why it cannot
+                    connection.close()
+                    continue
                 if pid == 0:
                     signal.set_wakeup_fd(-1)
-                    for each in (listener, heard, tell, *forks.values()):
-                        each.close()
+                    for inherited in (listener, heard, tell, *forks.values()):
+                        inherited.close()
                     return _become(connection, environment)
                 forks[pid] = connection
                 poller.register(connection, select.POLLRDHUP)
@@ -76,6 +81,8 @@ def _import(modules: Sequence[str]) -> None:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # a check by CUDA itself would make it fail in every fork
     for name in modules:
         importlib.import_module(name)
+    if "TRITON_INTERPRET" not in os.environ:
+        preload.read_triton()
     if forkserver.has_called_cuda():
         sys.exit("the imports called the CUDA driver, which then fails in every fork")
     gc.collect()
@@ -127,7 +134,7 @@ def _become(connection: socket.socket, environment: dict[str, str]) -> list[str]
     different = _differing(environment, told["environment"])
     if different:
         if {"-v", "--verbose"} & set(words):
-            print(f"repro: in a new process: {different[0]} is not as when the sitting began", file=sys.stderr)
+            print(f"repro: in a new process: {different[0]} is not as at the start", file=sys.stderr, flush=True)
         os.execv(config.COMMAND[0], [*config.COMMAND, *words])  # noqa: S606
     for output in (sys.stdout, sys.stderr):
         output.reconfigure(line_buffering=output is sys.stderr or os.isatty(1))  # type: ignore[union-attr]

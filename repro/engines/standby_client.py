@@ -26,10 +26,9 @@ def main(words: list[str]) -> int:
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             pid, answers = ask(connection, words)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError):
             if {"-v", "--verbose"} & set(words):
-                print(f"repro: in a new process: the sitting's standby does not answer ({error})", file=sys.stderr)
-                sys.stderr.flush()
+                print("repro: in a new process: the sitting's standby does not answer", file=sys.stderr, flush=True)
             os.execv(sys.executable, [sys.executable, "-P", os.path.join(PACKAGE, "__main__.py"), *words])  # noqa: S606
 
         def pass_on(number: int, _: object) -> None:
