@@ -289,6 +289,16 @@ def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
     return env
 
 
+def environment() -> dict[str, str]:
+    """A copy of this process's whole environment."""
+    return dict(os.environ)
+
+
+def check_cuda_by_nvml() -> None:
+    """Has torch look for a GPU without calling CUDA, which then would fail in every fork of this process."""
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+
+
 def take_environment(environment: dict[str, str]) -> None:
     """Makes this process's environment these variables and no other."""
     os.environ.clear()

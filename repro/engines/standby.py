@@ -1,4 +1,4 @@
-"""`repro standby FD`: a process that has imported what judging needs and runs each command as a fork of itself.
+"""`repro standby SOCKET`: a process that has imported what judging needs and runs each command as a fork of itself.
 
 An agent's `repro evaluate` takes seconds to start, mostly for imports. The standby of a sitting pays for them once, at
 the first command. It holds no problem, fixture or tensor and makes no CUDA context. A fork runs one command and ends,
@@ -41,13 +41,13 @@ def serve(number: int, modules: Sequence[str]) -> list[str]:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     for each in (signal.SIGINT, signal.SIGTERM):  # elsewhere these end `repro` in an orderly way, with an exit code
         signal.signal(each, signal.SIG_DFL)
-    listener, environment = socket.socket(fileno=number), dict(os.environ)
+    listener, environment = socket.socket(fileno=number), config.environment()
     heard, tell = socket.socketpair()
     for end in (heard, tell):
         end.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
-    _import(modules)
+    _import(modules, compiled="TRITON_INTERPRET" not in environment)
     forks: dict[int, socket.socket] = {}
     poller = select.poll()
     poller.register(listener, select.POLLIN)
@@ -76,12 +76,15 @@ def serve(number: int, modules: Sequence[str]) -> list[str]:
         _reap(forks, poller)
 
 
-def _import(modules: Sequence[str]) -> None:
-    """Import modules, so that a fork finds them as after an import of its own. Ends this process if it cannot."""
-    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # a check by CUDA itself would make it fail in every fork
+def _import(modules: Sequence[str], *, compiled: bool) -> None:
+    """Import modules, so that a fork finds them as after an import of its own. Ends this process if it cannot.
+
+    compiled: whether Triton compiles, and does not interpret.
+    """
+    config.check_cuda_by_nvml()
     for name in modules:
         importlib.import_module(name)
-    if "TRITON_INTERPRET" not in os.environ:
+    if compiled:
         preload.read_triton()
     if forkserver.has_called_cuda():
         sys.exit("the imports called the CUDA driver, which then fails in every fork")
