@@ -19,6 +19,8 @@ INSTALLED = PACKAGE.parent / "repro_shipped"
 ROOT = INSTALLED if INSTALLED.is_dir() else PACKAGE.parent
 # How an engine starts one of its own verbs on this machine: the code of this process, whatever the folder.
 COMMAND = (sys.executable, "-P", str(PACKAGE / "__main__.py"))
+# The same in a fork of the standby of a sitting, whose socket $REPRO_STANDBY names.
+STANDBY_COMMAND = (sys.executable, "-I", "-S", str(PACKAGE / "engines" / "standby_client.py"))
 PROBLEMS_DIR = ROOT / "problems"
 ARTIFACTS_DIR = ROOT / "artifacts"
 ORACLE_DIR = ARTIFACTS_DIR / "oracle"
@@ -242,6 +244,13 @@ def visible_devices() -> str:
     return f"{len(names)} by {how}" if names else "none"
 
 
+def dev_command(device: str) -> tuple[str, ...]:
+    """How a job of trust `dev` starts: in the standby of the sitting, if $REPRO_STANDBY names one and it has imported
+    Triton as the device needs it, compiled or interpreted."""
+    suits = ("TRITON_INTERPRET" in os.environ) == (device == "cpu")
+    return STANDBY_COMMAND if suits and os.environ.get("REPRO_STANDBY") else COMMAND
+
+
 def withheld() -> list[str]:
     """Names of variables of torch, Triton and CUDA that are set here and that workers do not inherit."""
     known = {*WORKER_ENV, "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"}
@@ -278,6 +287,16 @@ def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
         env["TRITON_INTERPRET"] = "1"
     env["PYTHONPATH"] = _python_path()
     return env
+
+
+def environment() -> dict[str, str]:
+    """A copy of this process's whole environment."""
+    return dict(os.environ)
+
+
+def check_cuda_by_nvml() -> None:
+    """Has torch look for a GPU without calling CUDA, which then would fail in every fork of this process."""
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 
 
 def take_environment(environment: dict[str, str]) -> None:

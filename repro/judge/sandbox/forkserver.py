@@ -226,7 +226,7 @@ def serve(connection: socket.socket, device: str, *, compiles: bool = False) -> 
         preload.read_triton()
     if compiles:
         preload.import_compiler()
-        if _has_called_cuda():  # possible if NVML did not answer
+        if has_called_cuda():  # possible if NVML did not answer
             sys.exit("the imports called the CUDA driver, which then fails in every fork")
     gc.collect()
     gc.freeze()  # keeps a worker's garbage collections from copying pages that it shares with others
@@ -258,7 +258,7 @@ def serve(connection: socket.socket, device: str, *, compiles: bool = False) -> 
             connection.send(json.dumps(answer).encode())
 
 
-def _has_called_cuda() -> bool:
+def has_called_cuda() -> bool:
     """Return whether CUDA would fail in a fork of this process, by asking one."""
     pid = os.fork()
     if pid == 0:
