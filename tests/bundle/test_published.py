@@ -1,4 +1,4 @@
-"""What is published under artifacts/results: packed bundles, a table of all that ever were, and a table of figures."""
+"""What is published under artifacts/results: packed bundles, and tables of those that are not kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from repro.artifacts import sources
 from repro.bundle import storage, verify
 from repro.bundle.storage import ARCHIVE, Archive
 from repro.bundle.write import Bundle
-from repro.studies import artifact_study
+from repro.studies import artifact_study, self_test
 
 ROOT, PUBLISHED = config.ROOT, config.ARTIFACTS_DIR / "results"
 BUNDLES = sorted(file.parent for file in PUBLISHED.glob("*/*/manifest.json"))
@@ -145,6 +145,19 @@ def test_tables_of_all_bundles_agree_with_the_bundles() -> None:
         wanted = facts(bundle)
         assert by_name[wanted["bundle"]] == wanted
         assert [entry for entry in history if entry["bundle"] == wanted["bundle"]] == figures(bundle)
+
+
+def test_the_table_of_the_self_test_says_what_the_documentation_does() -> None:
+    """self-test.csv has a line for each case: no cheat passed, no honest kernel was rejected, and their numbers."""
+    cases = table("self-test.csv")
+    done = [case for case in cases if case["verdict"] != "skipped"]
+    for case in done:
+        honest, right = case["case"].startswith("honest/"), case["verdict"] == "correct"
+        outcome = "accepted" if honest else self_test.NO_TIME if right else "caught"
+        assert case["outcome"] == outcome and (right if honest else right or case["reasons"]), case
+    assert f"{len(done)} cases on one H200, pinned stack, {len(cases) - len(done)} skipped" in (
+        ROOT / "docs" / "results.md"
+    ).read_text()
 
 
 def test_tracked_files_are_below_6_MB() -> None:
