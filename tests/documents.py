@@ -7,7 +7,6 @@ what these functions return; `make docs` rewrites them.
 from __future__ import annotations
 
 import argparse
-import ast
 import csv
 import json
 import math
@@ -350,31 +349,6 @@ def command_line() -> str:
             os.environ["COLUMNS"] = before
 
 
-# -- the tree -------------------------------------------------------------------------------------------------------
-
-
-def rooms() -> str:
-    """Every folder of the tool with its purpose, then every file of each, from their docstrings."""
-    package = config.ROOT / "repro"
-    folders = sorted(init.parent for init in package.rglob("__init__.py") if init.parent != package)
-    names = {folder: f"{folder.relative_to(package)}/" for folder in folders}
-    parts = [
-        table([[f"`{names[folder]}`", _purpose(folder / "__init__.py")] for folder in folders], ["room", "purpose"])
-    ]
-    for folder in (package, *folders):
-        files = [file for file in sorted(folder.glob("*.py")) if not file.stem.startswith("__")]
-        if files:
-            rows = [[f"`{file.name}`", _purpose(file)] for file in files]
-            parts.append(table(rows, [f"`{names.get(folder, 'repro/')}`", "purpose"]))
-    return "\n\n".join(parts)
-
-
-def _purpose(file: Path) -> str:
-    """The first sentence of a module's docstring."""
-    text = " ".join((ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0].split())
-    return _cell(re.split(r"(?<=\.) (?=[A-Z`])", text)[0])
-
-
 # -- JSON -----------------------------------------------------------------------------------------------------------
 
 
@@ -544,7 +518,6 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "margins": margins_table,
     },
     "docs/command-line.md": {"help": command_line},
-    "docs/architecture.md": {"rooms": rooms},
     "docs/judging.md": {"reasons": reason_table},
     "docs/json.md": {"result": result_table, "schemas": schema_tables},
 }

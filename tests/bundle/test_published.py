@@ -1,4 +1,4 @@
-"""What is published under artifacts/results: packed bundles, and two tables of all bundles that were ever published."""
+"""What is published under artifacts/results: packed bundles, and tables of those that are not kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from repro.artifacts import sources
 from repro.bundle import storage, verify
 from repro.bundle.storage import ARCHIVE, Archive
 from repro.bundle.write import Bundle
-from repro.studies import artifact_study
+from repro.studies import artifact_study, self_test
 
 ROOT, PUBLISHED = config.ROOT, config.ARTIFACTS_DIR / "results"
 BUNDLES = sorted(file.parent for file in PUBLISHED.glob("*/*/manifest.json"))
@@ -129,16 +129,34 @@ def test_documents_name_bundles_that_exist() -> None:
 
 
 def test_tables_of_all_bundles_agree_with_the_bundles() -> None:
-    """bundles.csv has a line a bundle, history.csv one a solution. Lines of kept bundles are computed again."""
+    """bundles.csv has a line a bundle, history.csv one a solution. Lines of kept bundles are computed again.
+
+    Figures of a bundle that is not kept stay in history.csv as long as a document names it.
+    """
     bundles, history = table("bundles.csv"), table("history.csv")
     by_name = {entry["bundle"]: entry for entry in bundles}
     assert len(by_name) == len(bundles) and list(history[0]) == COLUMNS
     assert {entry["bundle"] for entry in history} <= by_name.keys()
+    named = {name for document in documents() for name in NAMED.findall(document.read_text())}
+    shown = {entry["bundle"].partition("/")[2] for entry in history}
+    assert shown <= named | {path.name for path in BUNDLES}
     for path in BUNDLES:
         bundle = Bundle.open(path)
         wanted = facts(bundle)
         assert by_name[wanted["bundle"]] == wanted
         assert [entry for entry in history if entry["bundle"] == wanted["bundle"]] == figures(bundle)
+
+
+def test_the_table_of_the_self_test_says_what_the_documentation_does() -> None:
+    """self-test.csv has a line for each case: no cheat passed, no honest kernel was rejected, and their numbers."""
+    cases = table("self-test.csv")
+    done = [case for case in cases if case["verdict"] != "skipped"]
+    for case in done:
+        honest, right = case["case"].startswith("honest/"), case["verdict"] == "correct"
+        outcome = "accepted" if honest else self_test.NO_TIME if right else "caught"
+        assert case["outcome"] == outcome and right is not bool(case["reasons"]) and (right or not honest), case
+    said = f"{len(done)} cases on one H200, pinned stack, {len(cases) - len(done)} skipped"
+    assert said in (ROOT / "docs" / "results.md").read_text()
 
 
 def test_tracked_files_are_below_6_MB() -> None:

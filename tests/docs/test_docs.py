@@ -3,6 +3,7 @@
 `make docs` (REPRO_UPDATE_DOCS=1) writes the generated parts instead of comparing them.
 """
 
+import ast
 import importlib
 import os
 import pkgutil
@@ -10,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 
 import documents
 import pytest
@@ -112,6 +114,36 @@ def test_the_documented_command_draws_the_same_page_from_published_bundles_each_
 
 def test_the_readme_is_short():
     assert len(text_of("README.md").encode()) <= 9 * 1024
+
+
+# -- the folders ----------------------------------------------------------------------------------------------------
+
+PACKAGE = config.ROOT / "repro"
+FOLDERS = re.findall(r"^\| (\d+) \| `([\w/]+)/` \| (.+) \|$", text_of("docs/architecture.md"), re.M)
+
+
+def test_every_folder_is_named_with_the_number_that_the_import_contracts_give_it():
+    """And no folder is named that does not exist."""
+    (contract,) = [
+        each for each in tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+        if each["id"] == "rooms"
+    ]  # fmt: skip
+    lines = [re.findall(r"\w+", layer) for layer in contract["layers"] if layer != "__main__"]
+    wanted = {room: number for number, layer in enumerate(lines, 1) for room in layer}
+    there = {str(init.parent.relative_to(PACKAGE)) for init in PACKAGE.rglob("*/__init__.py")}
+    assert sorted(name for _, name, _ in FOLDERS) == sorted(there)
+    numbers = [int(number) for number, _, _ in FOLDERS]
+    assert numbers == [wanted[name.partition("/")[0]] for _, name, _ in FOLDERS] == sorted(numbers)
+
+
+@pytest.mark.parametrize("name, about", [pytest.param(name, about, id=name) for _, name, about in FOLDERS])
+def test_files_that_a_folder_s_line_names_are_in_it(name, about):
+    named = re.findall(r"`([\w/]+(?:\.\w+|/))`", about)
+    assert [file for file in named if not (PACKAGE / name / file).exists() and not (PACKAGE / file).is_dir()] == []
+
+
+def test_every_module_says_what_it_is_for():
+    assert [str(file) for file in PACKAGE.rglob("*.py") if not ast.get_docstring(ast.parse(file.read_text()))] == []
 
 
 def headings(file):

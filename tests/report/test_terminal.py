@@ -229,7 +229,7 @@ LAST = {
     "benchmark": "9 of 10 kernels correct (1 wrong) · 2.40x over eager, 1.18x over the best torch baseline",
     "evaluate": "1 of 1 correct",
     "fixtures": "15 of 15 fixtures usable",
-    "self-test": " no time bought, 46 accepted, 0 wrong; 8 skipped",
+    "self-test": "3 cases: 2 caught, 1 accepted, 0 wrong; 1 skipped",
 }
 
 
@@ -238,10 +238,16 @@ def manifest_plan(bundle: Path) -> str:
 
 
 def newest(verb: str, folder: Path) -> Bundle:
-    """The newest published bundle of a verb, of benchmarks with rounds; one of scripted rows for `evaluate`."""
+    """The newest published bundle of a verb, of benchmarks with rounds; of two verbs one of scripted rows."""
     if verb == "evaluate":
         script = {"L1_36/mine": result("L1_36", {"eager": 11.0, "compile": 6.0, "mine": 4.0})}
         return bundle_of(folder, verb, script, {"L1_36/mine": {"problem": "L1_36", "file": "mine.py"}})
+    if verb == "self-test":
+        cheats, honest = ("adversarial/B01_uniform_softmax", "adversarial/B02_drop_gelu"), "honest/scaled_half_operands"
+        judged = result("L2_99", {honest: 1.0}, bad=dict.fromkeys(cheats, "1 over the limit 0.02 of class bf16"))
+        row = {"problem": "L2_99", "cases": [*cheats, honest]}
+        parameters = {"suites": ["adversarial", "honest"], "skipped": {"adversarial/C08_stop_judge": "it needs docker"}}
+        return bundle_of(folder, verb, {"L2_99: 3 cases": judged}, {"L2_99: 3 cases": row}, parameters=parameters)
     found = reversed(bundles(verb))
     return Bundle.open(next(each for each in found if verb != "benchmark" or "rounds" in manifest_plan(each)))
 
