@@ -146,8 +146,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--at-once", type=int, default=1, help="searches at the same time: one for each GPU")
     parser.add_argument("--ship", action="store_true", help="copy the searches of seed 0 into artifacts/, and end")
-    parser.add_argument("more", nargs="*", help="further arguments of repro optimize, after --")
-    args = parser.parse_args()
+    parser.epilog = "Arguments after -- are those of repro optimize."
+    ours, more = sys.argv[1:], list[str]()
+    if "--" in ours:  # argparse would end the positional arguments at the first option
+        ours, more = ours[: ours.index("--")], ours[ours.index("--") + 1 :]
+    args = parser.parse_args(ours)
+    args.more = more
     args.out = args.out.resolve()
     (args.out / "fixtures").mkdir(parents=True, exist_ok=True)
     if not args.ship:

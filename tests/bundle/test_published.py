@@ -148,15 +148,18 @@ def test_tables_of_all_bundles_agree_with_the_bundles() -> None:
 
 
 def test_the_table_of_the_self_test_says_what_the_documentation_does() -> None:
-    """self-test.csv has a line for each case: no cheat passed, no honest kernel was rejected, and their numbers."""
+    """self-test.csv has a line for each case: no cheat passed, and results.md names every honest kernel rejected."""
     cases = table("self-test.csv")
     done = [case for case in cases if case["verdict"] != "skipped"]
     for case in done:
         honest, right = case["case"].startswith("honest/"), case["verdict"] == "correct"
-        outcome = "accepted" if honest else self_test.NO_TIME if right else "caught"
-        assert case["outcome"] == outcome and right is not bool(case["reasons"]) and (right or not honest), case
-    said = f"{len(done)} cases on one H200, pinned stack, {len(cases) - len(done)} skipped"
-    assert said in (ROOT / "docs" / "results.md").read_text()
+        outcome = ("accepted" if right else "wrong") if honest else self_test.NO_TIME if right else "caught"
+        assert case["outcome"] == outcome and right is not bool(case["reasons"]), case
+    wrong = [case["case"] for case in done if case["outcome"] == "wrong"]
+    text = (ROOT / "docs" / "results.md").read_text()
+    said = f"{len(done)} cases on one H100, pinned stack, {len(cases) - len(done)} skipped"
+    assert f"{said}: {len(done) - len(wrong)} were judged as expected" in text
+    assert all(f"`{name}`" in text for name in wrong)
 
 
 def test_tracked_files_are_below_6_MB() -> None:

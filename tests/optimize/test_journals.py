@@ -68,7 +68,7 @@ def test_a_replay_draws_its_tree_beside_published_rounds(tool: Tool) -> None:
     done = tool("optimize", "L1_82", "--replay", documents.SEARCHES, "--report", "tree.html")
     assert done.code == 0, done.err
     page = (tool.folder / "tree.html").read_text()
-    assert "not a measurement" in page and "<title>r1.c02: knobs" in page and "-    block = 256" in page
+    assert "not a measurement" in page and "<title>r2.c11: pipelined" in page and "-    block = 256" in page
     exported = next(tool.results.glob("*/82_*"))
     again = tool("optimize", "L1_82", "--replay", documents.SEARCHES, "--report", "tree.svg", "--compare", exported)
     assert again.code == 0, again.err

@@ -322,6 +322,15 @@ def _most_ms(trusted: list[Series], condition: str, value: Callable[[Sample], fl
     return max(max(each) if len(each) < FEW else statistics.median(each) for each in times)
 
 
+def _spread_ms(trusted: list[Series], condition: str, value: Callable[[Sample], float]) -> float:
+    """Return between which times the middle half of the trusted variants' calls lies: their distance, ms."""
+    times = [value(s) for series in trusted for s in getattr(series, condition)]
+    if len(times) < FEW:
+        return 0.0
+    low, _, high = statistics.quantiles(times, n=4)
+    return high - low
+
+
 def _least_ms(samples: list[Sample], condition: str, value: Callable[[Sample], float]) -> float:
     """Return the usual value of a time, ms.
 
@@ -335,14 +344,14 @@ def _least_ms(samples: list[Sample], condition: str, value: Callable[[Sample], f
 class Excess:
     """Unreported time of a solution beyond that of the trusted variants, by one clock of the judge.
 
-    over_ms: how much longer. slack_ms: how much longer is allowed. message: text with a place for the number. few: it
-    rests on fewer than FEW calls, of which a busy host can delay every one.
+    over_ms: how much longer. slack_ms: how much longer is allowed. message: text with a place for the number. unsure: a
+    busy host may be the reason, as it rests on fewer than FEW calls, or the trusted variants' own differ by more.
     """
 
     over_ms: float
     slack_ms: float
     message: str
-    few: bool = False
+    unsure: bool = False
 
 
 def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict[str, Excess]:
@@ -362,22 +371,24 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
         inputs = "" if condition == "gated" else f" with {condition} inputs"
         message = f"its output{inputs} took {{:.3g}} ms longer to seal than the baselines': work may run after the call"
         few = len(samples) < FEW
-        found[f"seal, {condition}"] = Excess(longer, slack_ms(sealing), message, few)
+        noisy = _spread_ms(trusted, condition, lambda sample: sample.seal_ms) > slack_ms(sealing)
+        found[f"seal, {condition}"] = Excess(longer, slack_ms(sealing), message, few or noisy)
         device = statistics.median(s.device_ms for s in samples)
         inputs = "" if condition == "gated" else f", {condition} inputs"
         message = f"{{:.3g}} ms a call passed on the judge's clock beyond the reported time ({device:.4g} ms{inputs})"
         beyond = _least_ms(samples, condition, lambda sample: sample.unexplained_ms)
-        found[condition] = Excess(beyond - usual, slack_ms(device), message, few)
+        noisy = _spread_ms(trusted, condition, lambda sample: sample.unexplained_ms) > slack_ms(device)
+        found[condition] = Excess(beyond - usual, slack_ms(device), message, few or noisy)
     return found
 
 
 def marginal(found: dict[str, Excess]) -> bool:
-    """Return whether the clocks disagree so little, or in so few calls, that the process may only be unlucky.
+    """Return whether the clocks disagree so little, in so few calls, or on so busy a host that it may be bad luck.
 
     A process's placement on the host affects all of its calls, and more calls do not average it out.
     """
     over = [each for each in found.values() if each.over_ms > each.slack_ms]
-    return bool(over) and all(each.few or each.over_ms <= MARGINAL * each.slack_ms for each in over)
+    return bool(over) and all(each.unsure or each.over_ms <= MARGINAL * each.slack_ms for each in over)
 
 
 def disagreement(
@@ -385,12 +396,12 @@ def disagreement(
 ) -> str:
     """Return why the worker's clocks do not match the judge's, or the empty string.
 
-    before: excesses measured with an earlier worker of the solution. Then the mean of both must be within the slack; of
-    few calls the new measurement decides, because one delay would decide the mean.
+    before: excesses measured with an earlier worker of the solution. Then the mean of both must be within the slack; where
+    they are unsure, the new measurement decides, because one delay would decide the mean.
     """
     for clock, found in excesses(ours, trusted, late=late).items():
         earlier = before.get(clock) if before is not None else None
-        both = [earlier.over_ms] if earlier is not None and not earlier.few else []
+        both = [earlier.over_ms] if earlier is not None and not earlier.unsure else []
         over_ms = statistics.fmean([found.over_ms, *both])
         if over_ms > found.slack_ms:
             return found.message.format(over_ms)

@@ -488,6 +488,20 @@ def test_two_slow_seals_alone_are_measured_again_before_they_reject() -> None:
     assert not sampling.marginal(many), "three calls and more have a median"
 
 
+def test_clocks_on_a_busy_host_are_read_again_whatever_they_say() -> None:
+    """Seen on an H100 whose host compiled beside it: an honest kernel was 0.48 ms late, and eager varied by 0.3 ms."""
+    eager = [0.76, 0.76, 0.82, 0.75, 4.89, 0.97, 0.71, 0.80, 1.00, 0.76, 0.96, 0.92, 1.04, 1.82, 1.01, 1.20, 0.70]
+    busy = Series(calls([0.035] * len(eager), eager))
+    late = Series(calls([0.025] * 12, [5.2, 0.99, 1.19, 1.3, 1.29, 1.36, 2.7, 1.4, 1.38, 1.34, 1.4, 1.36]))
+    first = sampling.excesses(late, [busy])
+    assert first["gated"].over_ms > sampling.MARGINAL * first["gated"].slack_ms and sampling.marginal(first)
+    assert sampling.disagreement(late, [busy], before=first), "late again"
+    again = Series(calls([0.025] * 12, [0.9] * 12))
+    assert sampling.disagreement(again, [busy], before=first) == "", "the new measurement decides"
+    calm = Series(calls([0.035] * len(eager), [0.8] * len(eager)))
+    assert not sampling.marginal(sampling.excesses(late, [calm]))
+
+
 def test_without_trusted_variants_there_is_no_disagreement() -> None:
     assert sampling.disagreement(Series(), TRUSTED) == "" == sampling.disagreement(series([0.1] * 40, way_ms=9.0), [])
 
