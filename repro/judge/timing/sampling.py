@@ -396,8 +396,8 @@ def disagreement(
 ) -> str:
     """Return why the worker's clocks do not match the judge's, or the empty string.
 
-    before: excesses measured with an earlier worker of the solution. Then the mean of both must be within the slack; where
-    they are unsure, the new measurement decides, because one delay would decide the mean.
+    before: excesses measured with an earlier worker of the solution. Then the mean of both must be within the slack.
+    Where the earlier ones are unsure, the new measurement decides, because one delay would decide the mean.
     """
     for clock, found in excesses(ours, trusted, late=late).items():
         earlier = before.get(clock) if before is not None else None
