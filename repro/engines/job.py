@@ -45,26 +45,18 @@ def _problem(job: Job, folder: Path) -> Problem:
     return catalogue.load(job.problem, size=job.size, dtype=job.dtype)
 
 
-def settled(job: Job, folder: Path) -> tuple[Problem, bool]:
-    """Return a job's problem at the sizes at which it runs, and whether these are known for it. Raises ReproError.
+def settled(job: Job, folder: Path) -> Problem:
+    """Return a job's problem at its sizes. What suites.toml says of a shipped one is derived for others.
 
-    What suites.toml says of a shipped problem is derived for any other.
+    Raises ReproError, as where this machine has too little memory for it.
     """
     from repro.problems import derive, sizes
 
     ours = not job.problem.endswith(".py") or bool(job.variant and catalogue.id_in(job.variant))
     problem = sizes.settle(_problem(job, folder), job.overrides, known=ours)
-    return (problem if ours else derive.complete(problem)), ours
-
-
-def problem_of(job: Job, folder: Path) -> Problem:
-    """Return a job's problem at its sizes. Raises ReproError, as where this machine has too little memory for it."""
-    from repro.problems import sizes
-
-    problem, ours = settled(job, folder)
     if not job.fixture and not (ours and problem.size == "smoke" and not job.overrides):  # small, or judged before
         sizes.require_memory(problem, job.device)
-    return problem
+    return problem if ours else derive.complete(problem)
 
 
 def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: None) -> dict[str, Any]:
@@ -84,9 +76,9 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
     solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in job.solutions]
     if job.verb == "profile":
         dtypes = job.options.get("dtypes", counters.DTYPES) if job.device == "cuda" else ()  # nothing runs on the CPU
-        found = {dtype: settled(replace(job, dtype=dtype), folder)[0] for dtype in dtypes}
+        found = {dtype: settled(replace(job, dtype=dtype), folder) for dtype in dtypes}
         return counters.measure(found, solutions, job.device, progress)
-    problem = problem_of(job, folder)
+    problem = settled(job, folder)
     if job.verb == "fixture":
         return calibration.build(problem, torch.device(job.device), progress)
     if job.verb == "evaluate":

@@ -115,7 +115,7 @@ def _serve(job: Job, folder: Path, wire: Wire) -> None:
     from repro.judge.session import JudgeSession
 
     jobs.require_device(job)
-    problem = jobs.problem_of(job, folder)
+    problem = jobs.settled(job, folder)
     fixture = jobs.fixture_of(job, folder, problem, wire.progress)
     with JudgeSession(problem, fixture, jobs.options_of(job), wire.progress) as session:
         wire.answer({"opened": True, "fingerprint": taken, "ceilings": session.reached, "room": session.room()})

@@ -45,7 +45,10 @@ class Reduced:
 
     def __init__(self, problem: Problem) -> None:
         """Raises JudgeError where the file does not run, PrerequisiteError where no reduced size is known."""
-        at = problem if problem.size == "smoke" else replace(problem, overrides=sizes.derive(problem).overrides)
+        own = replace(
+            problem, overrides={}
+        )  # what is derived at small sizes does not depend on the sizes that were given
+        at = problem if problem.size == "smoke" else replace(problem, overrides=sizes.derive(own).overrides)
         self.problem = replace(at, size="smoke", dtype="float32", work=None)
         self.plan = inputs.plan(self.problem)
         with torch.random.fork_rng(devices=[]):
