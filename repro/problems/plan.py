@@ -7,6 +7,7 @@ plain draw becomes a recipe: any range of its elements can be made again in plac
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import types
@@ -280,9 +281,9 @@ class Weights:
     init: list[Any]
     state: dict[str, torch.Tensor]
 
-    @property
+    @functools.cached_property
     def sha256(self) -> str:
-        """Return the hash of names, dtypes, shapes and bytes, in the order of the state dict."""
+        """Return the hash of names, dtypes, shapes and bytes, in the order of the state dict. It is computed once."""
         digest = hashlib.sha256()
         for name, value in self.state.items():
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())

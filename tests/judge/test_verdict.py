@@ -1246,6 +1246,30 @@ def test_spikes_of_each_input_have_the_height_that_the_problem_names() -> None:
     assert [float(x.min()) for x in same] == pytest.approx([-3 * deviation] * 3)
 
 
+def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = catalogue.load("L2_37", size="smoke")
+    plan = inputs.plan(problem)
+    published = inputs.weights(problem, plan.module)
+    reference = reference_module.Reference(plan, published, CPU)
+    loads, load = list[bool](), torch.nn.Module.load_state_dict
+
+    def counted(self: Any, *given: Any, **more: Any) -> Any:
+        loads.append(True)
+        return load(self, *given, **more)
+
+    monkeypatch.setattr(torch.nn.Module, "load_state_dict", counted)
+    reference.load(published)
+    assert not loads
+    reference.load(input_cases.perturbed_weights(plan, CPU))
+    reference.load(published)
+    assert len(loads) == 2
+    weight = next(iter(reference.model.parameters()))
+    with torch.no_grad():
+        weight.zero_()
+    reference.load(published)
+    assert len(loads) == 3 and bool(weight.any())
+
+
 def test_attention_that_clamps_its_values_fails_on_their_spikes(
     smoke_fixture: Callable[[str], dict[str, Any]],
 ) -> None:
