@@ -81,3 +81,12 @@ def test_published_searches_start_from_the_naive_kernels(tmp_path: Path) -> None
     args = argparse.Namespace(only="naive", kernelbench=tmp_path, seeds=3, out=tmp_path / "out", published=None)
     found = searches.cases(args)
     assert len(found) == 30 and {case.kernel.read_text() for case in found} == set(KERNELS.values())
+
+
+def test_options_of_the_search_follow_two_dashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[argparse.Namespace] = []
+    monkeypatch.setattr(searches, "cases", lambda args: asked.append(args) or [])
+    monkeypatch.setattr("sys.argv", ["searches.py", str(tmp_path), "--only", "own", "--", "--gpus", "1"])
+    searches.main()
+    assert asked[0].more == ["--gpus", "1"] and asked[0].only == "own"
+    assert (tmp_path / "summary.json").read_text() == "[]\n"
