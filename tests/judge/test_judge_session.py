@@ -173,9 +173,12 @@ def test_a_screening_is_one_call_and_no_verdict(judge: JudgeSession, tmp_path: P
     positive = solution(tmp_path, "positive", "return super().forward(inputs[0].abs())")
     wrong = solution(tmp_path, "wrong", *STREAM["wrong"])
     crash = solution(tmp_path, "crash", *STREAM["crashes in a call"])
-    found = {e["solution"]: e for e in judge.check([positive, wrong, crash, solution(tmp_path, "mine")], "screen")}
+    gone = solution(tmp_path, "gone", *STREAM["crashes at import"])
+    several = [positive, wrong, crash, gone, solution(tmp_path, "mine")]
+    found = {e["solution"]: e for e in judge.check(several, "screen")}
     verdicts = {name: entry["verdict"] for name, entry in found.items()}
-    assert verdicts == {"positive": "correct", "wrong": "incorrect", "crash": "error", "mine": "correct"}
+    right = {"positive": "correct", "mine": "correct"}
+    assert verdicts == right | {"wrong": "incorrect", "crash": "error", "gone": "error"}
     assert [len(each) for each in found["mine"]["distances"].values()] == [1]
     assert judge.time(["mine"], "screen")["results"][0]["time_ms"]["n"] > 0
     with pytest.raises(UsageError, match="no verdict"):

@@ -50,8 +50,8 @@ def attacks() -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for case in self_test.cases(["adversarial"], []):
         meta = case.meta
-        wrong = "correct" not in meta["expect"]["verdict"] and not meta.get("timing") and meta["problem"] in ORACLE
-        if wrong and "cpu" in meta["device"] and not {"needs", "engine", "timeout_s"} & set(meta):
+        wrong = "correct" not in case.expect["verdict"] and not meta.get("timing") and meta["problem"] in ORACLE
+        if wrong and "cpu" in meta.get("device", ["cpu", "cuda"]) and not {"needs", "engine", "timeout_s"} & set(meta):
             found.setdefault(meta["problem"], []).append(case.file)
     return found
 
@@ -72,7 +72,7 @@ def test_no_attack_in_the_inbox_becomes_a_parent(problem: str, judge_tool: Tool)
     bench.ensure_fixture(chosen, judge_tool.results, engine, Progress(quiet=True))
     judge = bench.EngineJudge(chosen, judge_tool.results, engine, Progress(quiet=True), trust="audited")
     options = Options(problem, "smoke", "float32", "cpu", sha256(source), ("inbox",), rounds=1, screen=len(files),
-                      minutes=None)  # fmt: skip
+                      finalists=len(files), minutes=None)  # fmt: skip
     try:
         loop = Search(options, source, "ModelNew", Journal.new(judge_tool.folder / "run"), lambda: judge,
                       [Inbox(inbox)], Lines(Progress(quiet=True)))  # fmt: skip

@@ -494,14 +494,23 @@ class Evaluation:
 
         A failure ends the worker, and the trial after it decides nothing but that.
         """
+        running = [s for s in implementations if s.worker is not None]
+        if self.options.trust == "dev" or not running:
+            return
         name, state = self.use(not self.problem.native_signal)
-        for implementation in implementations:
-            with contextlib.suppress(SolutionError):  # its trial fails too
+        faults: list[SolutionError | None] = []
+        for implementation in running:
+            try:
                 self.load(implementation, name, state)
+                faults.append(None)
+            except SolutionError as error:
+                faults.append(error)
         self.slots.fill(input_cases.secret_seed(), None)
         message = {"op": "run", "inputs": self.slots.told()}
 
-        def call(implementation: Implementation) -> SolutionError | None:
+        def call(implementation: Implementation, before: SolutionError | None) -> SolutionError | None:
+            if before is not None:
+                return before
             try:
                 implementation.ask(message | {"variant": implementation.variants[0]}, self.options.timeout_s)
                 implementation.ask({"op": "release"}, self.options.timeout_s)
@@ -509,11 +518,8 @@ class Evaluation:
                 return error
             return None
 
-        running = [s for s in implementations if s.worker is not None]
-        if self.options.trust == "dev" or not running:
-            return
         with ThreadPoolExecutor(len(running)) as pool:
-            faults = list(pool.map(call, running))
+            faults = list(pool.map(call, running, faults))
         for implementation, error in zip(running, faults, strict=True):
             if error is not None:
                 implementation.fail(error, "first call")
