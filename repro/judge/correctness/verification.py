@@ -44,6 +44,8 @@ from repro.system.stopwatch import Clock
 REPEATS = 3
 # Chunks that a screening compares; bytes of the reference's outputs that are kept for the next solution.
 FEW, KEPT_BYTES = 2, 4 << 30
+# Draws of the one NaN until it reaches the reference's output: of a pooling with gaps it reaches none now and then.
+NAN_DRAWS = 16
 # Reads of a lane for each state of a digest.
 DIGEST_TURNS = 32
 
@@ -391,8 +393,11 @@ class Evaluation:
             part("calls" if implementation.distances else "first calls")
             if not trial.judged:
                 self._gates(answer.get("output"))
-                if trial.kind == input_cases.NONFINITE:
-                    self._propagates(implementation)
+                for _ in range(NAN_DRAWS if trial.kind == input_cases.NONFINITE else 0):
+                    if self._propagates(implementation):
+                        break
+                    self.slots.fill(input_cases.secret_seed(), trial.stress)
+                    self._gates(implementation.ask(self._message(implementation), self.options.timeout_s).get("output"))
                 return
             distance, bits = self.compare(implementation, answer.get("output"))
             part("comparing")
@@ -442,10 +447,11 @@ class Evaluation:
     def _message(self, implementation: Implementation) -> dict[str, Any]:
         return {"op": "run", "variant": implementation.variants[0], "inputs": self.slots.told()}
 
-    def _propagates(self, implementation: Implementation) -> None:
+    def _propagates(self, implementation: Implementation) -> bool:
         """Note a finding if the output is finite elsewhere than the reference is, for inputs with one NaN.
 
-        It decides only where the options say so: then it raises SolutionRejected.
+        It decides only where the options say so: then it raises SolutionRejected. Return whether the NaN told anything:
+        no window of a pooling may look at it.
         """
         plan, wrong, of = self.shape.plan, [0, 0], 0
         for part in chunks(plan, self.shape.rows):
@@ -457,12 +463,13 @@ class Evaluation:
                 wrong[0] += int((ours & ~due).sum())
                 wrong[1] += int((~ours & due).sum())
         if not any(wrong):
-            return
+            return of > 0
         detail = f"{wrong[0]} of {of} elements hide a NaN of the inputs, {wrong[1]} others are not finite"
         if self.options.strict_nonfinite:
             raise SolutionRejected(input_cases.NONFINITE, detail)
         implementation.observed.add(input_cases.NONFINITE)
         implementation.findings.append({"code": input_cases.NONFINITE, "detail": detail})
+        return True
 
     def _cannot(self, implementation: Implementation, error: SolutionError) -> None:
         """Note that a solution fails on a NaN, which decides nothing, and give it a new worker if it lost its own."""
@@ -520,9 +527,9 @@ class Evaluation:
 
         with ThreadPoolExecutor(len(running)) as pool:
             faults = list(pool.map(call, running, faults))
-        for implementation, error in zip(running, faults, strict=True):
-            if error is not None:
-                implementation.fail(error, "first call")
+        for implementation, fault in zip(running, faults, strict=True):
+            if fault is not None:
+                implementation.fail(fault, "first call")
                 self.end(implementation)
 
     def verify(
