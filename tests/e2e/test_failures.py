@@ -596,6 +596,7 @@ def broken_artifacts(tool: Tool) -> SimpleNamespace:
     return SimpleNamespace(done=done, entries={entry["problem"]: entry for entry in entries})
 
 
+@pytest.mark.slow
 def test_incomplete_artifacts_are_reported_and_the_others_judged(broken_artifacts: Any) -> None:
     entries = broken_artifacts.entries
     assert {kernel["verdict"] for kernel in entries["36_RMSNorm"]["kernels"].values()} == {"correct"}

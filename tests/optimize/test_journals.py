@@ -62,6 +62,7 @@ def test_packing_the_same_runs_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "again.tar.xz").read_bytes() == documents.SEARCHES.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_replay_draws_its_tree_beside_published_rounds(tool: Tool) -> None:
     unnamed = tool.within("optimize", "--replay", documents.SEARCHES)
     assert unnamed.code == 1 and "holds 5 runs: L1_04, L1_36" in unnamed.complaint

@@ -81,6 +81,7 @@ def test_fast_p_counts_correct_solutions_that_are_faster() -> None:
     )
 
 
+@pytest.mark.slow
 def test_evaluate_shows_both_verdicts_on_a_cheat_that_kernelbench_accepts(tool: Tool) -> None:
     problem = next(line for line in CLIPS.read_text().splitlines() if "problem" in line).split('"')[1]
     done = tool(
