@@ -54,7 +54,10 @@ def settled(job: Job, folder: Path) -> Problem:
 
     ours = not job.problem.endswith(".py") or bool(job.variant and catalogue.id_in(job.variant))
     problem = sizes.settle(_problem(job, folder), job.overrides, known=ours)
-    if not job.fixture and not (ours and problem.size == "smoke" and not job.overrides):  # small, or judged before
+    judged = job.verb != "profile"  # which needs far less
+    if (
+        judged and not job.fixture and not (ours and problem.size == "smoke" and not job.overrides)
+    ):  # small, or judged before
         sizes.require_memory(problem, job.device)
     return problem if ours else derive.complete(problem)
 

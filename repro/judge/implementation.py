@@ -60,6 +60,7 @@ class Options:
 class Implementation:
     """One solution under judgement, or a trusted torch baseline (source None). control: the A/A control.
 
+    bits: digests of the whole output of a screening's one call; equal outputs of one screening have equal ones.
     classes: precision classes of a baseline's variants, as the worker that runs now computed them.
     """
 
@@ -77,6 +78,7 @@ class Implementation:
     reasons: list[dict[str, Any]] = field(default_factory=list)
     failed: str = ""
     memory: dict[str, Any] = field(default_factory=dict)
+    bits: list[int] = field(default_factory=list)
     observed: set[str] = field(default_factory=set)
     findings: list[dict[str, Any]] = field(default_factory=list)
     neighbour: dict[str, Any] = field(default_factory=dict)

@@ -130,8 +130,9 @@ class JudgeSession:
         """Judge whether solutions are right, on inputs of fresh secret seeds; return one entry each, without times.
 
         tier: `screen` looks at a part of the output of one call, to screen many candidates. What it finds correct has
-        no verdict of the judge, and only `time(..., "screen")` takes it. keep: names whose source is that of their last
-        full check; one that was correct keeps its verdict, and gets a worker alone.
+        no verdict of the judge, and only `time(..., "screen")` takes it. Its entry has `bits`, digests of the whole
+        output. keep: names whose source is that of their last full check; one that was correct keeps its verdict, and
+        gets a worker alone.
 
         Workers of solutions of an earlier check end. A solution with the name of an earlier one takes its place. Raises
         UsageError if two solutions have one name, and JudgeError for faults of the problem, the fixture or the judge.
@@ -154,7 +155,10 @@ class JudgeSession:
         # they are not used any more
         self.evaluation.end(*[s for s in found.values() if self.judged[s.name]["verdict"] != "correct"])
         self._refill()
-        return self._entries(list(found), {}, {"status": "not_timed"})
+        entries = self._entries(list(found), {}, {"status": "not_timed"})
+        if tier == "screen":
+            entries = [e | {"bits": s.bits} for e, s in zip(entries, found.values(), strict=True)]
+        return entries
 
     def _correct(self, solution: Implementation) -> bool:
         return bool(verdict.judge(solution, self.fixture)["verdict"] == "correct")

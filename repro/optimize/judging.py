@@ -42,8 +42,8 @@ class Judge(Protocol):
 def check(judge: Judge, submissions: list[Submission], tier: str, keep: Sequence[str] = ()) -> dict[str, Any]:
     """Return name -> what the loop keeps of each verdict.
 
-    distances: the distances of every output from the reference, in every trial. Two solutions of one request get the
-    same inputs, so equal outputs have equal distances.
+    distances: the distances of every output from the reference, in every trial. bits, of a screening: digests of the
+    whole output. Two solutions of one request get the same inputs, so equal outputs have equal distances and bits.
     """
     found = {}
     for entry in judge.check(submissions, tier, keep):
@@ -54,7 +54,7 @@ def check(judge: Judge, submissions: list[Submission], tier: str, keep: Sequence
             "rel_l2": entry.get("rel_l2"),
             "labels": entry.get("labels", []),
             "distances": entry.get("distances", {}),
-        }
+        } | ({"bits": entry["bits"]} if "bits" in entry else {})
     return found
 
 
@@ -87,9 +87,9 @@ def ratio(contest: dict[str, Any], base: str, ours: str) -> dict[str, Any] | Non
 
 
 def equal_outputs(told: dict[str, Any], parent: str, candidate: str) -> bool:
-    """Return whether a candidate's outputs had the distances of its parent's in every trial of one check."""
+    """Return whether a candidate's outputs had the bits and the distances of its parent's in one check."""
     mine, theirs = (_fixed(told.get(name, {}).get("distances", {})) for name in (candidate, parent))
-    return bool(mine) and mine == theirs
+    return bool(mine) and mine == theirs and told[candidate].get("bits") == told[parent].get("bits")
 
 
 def _fixed(distances: dict[str, list[dict[str, float]]]) -> dict[str, Any]:

@@ -322,9 +322,12 @@ class Evaluation:
         """Return the stress of the inputs before an edit."""
         return stresses.base(self.shape.plan.problem.stress)
 
-    def bits(self, implementation: Implementation) -> list[int]:
-        """Return digests of the worker's kept output, in the same chunks as `compare`, without a reference."""
-        parts = self._parts()
+    def bits(self, implementation: Implementation, *, whole: bool = False) -> list[int]:
+        """Return digests of the worker's kept output, in the same chunks as `compare`, without a reference.
+
+        whole: of all chunks, also in a screening.
+        """
+        parts = list(chunks(self.shape.plan, self.shape.rows)) if whole else self._parts()
         return [self._digest(fetch()) for p in parts for fetch in self._fetched(implementation, p, self._shapes(p))]
 
     def taken(self, implementation: Implementation, described: Any, part: slice | None, bound: Seal) -> None:
@@ -404,6 +407,8 @@ class Evaluation:
             self.settled(implementation, answer.get("digest"))
             part("digests")
             self._note(implementation, trial, distance)
+            if self.screening:
+                implementation.bits = self.bits(implementation, whole=True)
             for turn in range(self.repeats - 1):
                 if turn:  # the same inputs at other addresses
                     self._intact()
@@ -499,7 +504,7 @@ class Evaluation:
     def compile_all(self, implementations: list[Implementation]) -> None:
         """Have solutions make their first call side by side, on inputs that any of them may change.
 
-        A failure ends the worker, and the trial after it decides nothing but that.
+        A failure ends the worker and is the solution's verdict.
         """
         running = [s for s in implementations if s.worker is not None]
         if self.options.trust == "dev" or not running:
