@@ -182,14 +182,51 @@ class KernelSource:
         return None
 
     def grid_parts(self, launch: Launch) -> list[str]:
-        """Return the texts of the grid's dimensions. Raises NotApplicable if the grid is no tuple."""
-        grid = launch.grid
+        """Return the texts of the grid's dimensions. Raises NotApplicable if the grid is no tuple.
+
+        A grid that is a function of the launch's arguments (`meta`) counts as the tuple that it returns.
+        """
+        grid, meta = launch.grid, ""
         if isinstance(grid, ast.Name):
             values = assigned(launch.function, grid.id)
-            grid = values[0] if len(values) == 1 else grid
+            grid = values[0] if len(values) == 1 else _returned(launch.function, grid.id) or grid
+        if isinstance(grid, ast.Lambda) and len(grid.args.args) == 1:
+            grid, meta = grid.body, grid.args.args[0].arg
         if not isinstance(grid, ast.Tuple) or any(isinstance(e, ast.Starred) for e in grid.elts):
             raise NotApplicable("the grid is not written as a tuple")
-        return [self.of(element) for element in grid.elts]
+        return [self._without_meta(element, meta, launch) for element in grid.elts]
+
+    def _without_meta(self, element: ast.expr, meta: str, launch: Launch) -> str:
+        """Return the text of one dimension, with the launch's arguments in the place of `meta["NAME"]`."""
+        text, begin = self.of(element).encode(), self.start(element)
+        for node in sorted(ast.walk(element), key=lambda n: -getattr(n, "col_offset", 0)):
+            if not (isinstance(node, ast.Subscript) and meta and ast.unparse(node.value) == meta):
+                continue
+            keyword = (
+                launch.keyword(str(ast.literal_eval(node.slice))) if isinstance(node.slice, ast.Constant) else None
+            )
+            if keyword is None or not isinstance(keyword.value, ast.Name):
+                raise NotApplicable("the grid depends on a number that the launch does not name")
+            text = text[: self.start(node) - begin] + keyword.value.id.encode() + text[self.end(node) - begin :]
+        if meta and meta in names_in(ast.parse(text.decode(), mode="eval")):
+            raise NotApplicable("the grid is not written as a tuple")
+        return text.decode()
+
+
+def _returned(function: Function, name: str) -> ast.Lambda | None:
+    """Return a function inside another that only returns a value, as a lambda."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.FunctionDef) and node.name == name and len(body_of(node)) == 1:
+            (statement,) = body_of(node)
+            if isinstance(statement, ast.Return) and statement.value is not None:
+                return ast.Lambda(node.args, statement.value)
+    return None
+
+
+def axis_of(call: ast.Call) -> str:
+    """Return the axis of `tl.program_id(axis)` as text."""
+    values = [*call.args, *(k.value for k in call.keywords if k.arg == "axis")]
+    return ast.unparse(values[0]) if values else ""
 
 
 def parameters(function: Function) -> list[str]:

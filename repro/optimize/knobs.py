@@ -14,8 +14,8 @@ NUM_WARPS, NUM_STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5)
 MAXNREG = (0, 64, 96, 128, 168)
 OPTIONS = {"num_warps": (NUM_WARPS, 4), "num_stages": (NUM_STAGES, 3), "maxnreg": (MAXNREG, 0)}
 SMALLEST, LARGEST = 1, 8192
-# `tl.dot` multiplies blocks of at least 16.
-SMALLEST_DOT = 16
+# `tl.dot` multiplies blocks of at least 16; larger ones fit into no registers and compile for minutes.
+SMALLEST_DOT, LARGEST_DOT = 16, 256
 STEPS = 4
 
 
@@ -83,7 +83,7 @@ def append_arguments(source: KernelSource, launch: Launch, text: str) -> Edit:
 def _blocks(source: KernelSource, launch: Launch) -> list[Knob]:
     kernel = source.kernels[launch.kernel]
     dots, sums = calls(kernel, "dot"), calls(kernel, "sum", "dot", "cumsum", "reduce")
-    least = SMALLEST_DOT if dots else SMALLEST
+    least, most = (SMALLEST_DOT, LARGEST_DOT) if dots else (SMALLEST, LARGEST)
     found = []
     for name in sorted(constexprs(kernel)):
         keyword = launch.keyword(name)
@@ -92,7 +92,7 @@ def _blocks(source: KernelSource, launch: Launch) -> list[Knob]:
             continue
         now = literal.value
         values = tuple(
-            v for e in range(-STEPS, STEPS) if least <= (v := int(now * 2.0**e)) <= LARGEST and now * 2.0**e >= 1
+            v for e in range(-STEPS, STEPS) if least <= (v := int(now * 2.0**e)) <= max(most, now) and now * 2.0**e >= 1
         )
         found.append(Knob(f"{launch.kernel}.{name}", values, now, exact=not sums))
     return found

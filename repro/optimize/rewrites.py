@@ -3,7 +3,7 @@
 kind E: every output keeps its bits, which the loop checks before it times the result; R: sums have another order; P:
 arithmetic of another precision.
 A rewrite that is right for some shapes only keeps the original kernel beside the new one and chooses at the launch, so
-that other shapes still pass. Names and numbers (T0 to T21) are those of docs/optimise.md.
+that other shapes still pass. Names and numbers (T0 to T22) are those of docs/optimise.md.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from repro.optimize.kernel_source import (
     Launch,
     NotApplicable,
     assigned,
+    axis_of,
     body_of,
     calls,
     constexprs,
@@ -187,9 +188,9 @@ def _covered(source: KernelSource, kernel: Function, launch: Launch, compare: as
     if size_text is None or block_text is None:
         return None
     guard = f"({size_text}) % ({block_text}) == 0"
-    if isinstance(first, ast.Name):
+    if isinstance(first, ast.Name) and not assigned(kernel, first.id):
         return guard if _loops(kernel, first.id, size.id, block) else None
-    axis = _program_axis(first, block)
+    axis = _program_axis(kernel, first, block)
     if axis is None:
         return None
     try:
@@ -207,15 +208,23 @@ def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:
     return bool(loops) and all(ast.unparse(loop.iter) in wanted for loop in loops) and not assigned(kernel, variable)
 
 
-def _program_axis(node: ast.expr, block: str) -> int | None:
-    """Return the axis of `tl.program_id(axis) * BLOCK`, with or without a cast to int64."""
+def _program_axis(kernel: Function, node: ast.expr, block: str) -> int | None:
+    """Return the axis of `tl.program_id(axis) * BLOCK`, by name or with a cast to int64 too."""
+    node = _value(kernel, node)
     match node:
         case ast.BinOp(left=left, op=ast.Mult(), right=ast.Name(id=name)) if name == block:
+            left = _value(kernel, left)
             if isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and left.func.attr == "to":
                 left = left.func.value
-            if isinstance(left, ast.Call) and is_tl(left, "program_id") and isinstance(left.args[0], ast.Constant):
-                return int(left.args[0].value)  # type: ignore[arg-type]
+            if isinstance(left, ast.Call) and is_tl(left, "program_id") and axis_of(left).isdigit():
+                return int(axis_of(left))
     return None
+
+
+def _value(kernel: Function, node: ast.expr) -> ast.expr:
+    """Return what is assigned to a name, if that is one value; else the expression itself."""
+    values = assigned(kernel, node.id) if isinstance(node, ast.Name) else []
+    return values[0] if len(values) == 1 else node
 
 
 # -- T11 --------------------------------------------------------------------------------------------------------------
@@ -290,7 +299,7 @@ def _operand(text: str) -> str:
 
 
 def _programs(source: KernelSource, kernel: Function, axis: int) -> list[ast.Call]:
-    return [c for c in calls(kernel, "program_id") if c.args and ast.unparse(c.args[0]) == str(axis)]
+    return [c for c in calls(kernel, "program_id") if axis_of(c) == str(axis)]
 
 
 @every_kernel
@@ -394,9 +403,11 @@ def _flattened(source: KernelSource, name: str) -> str:
 
 
 def _ranges(kernel: Function) -> list[tuple[ast.For, ast.Call]]:
+    """Return the loops over a range without options."""
     return [
         (n, n.iter) for n in ast.walk(kernel)
-        if isinstance(n, ast.For) and isinstance(n.iter, ast.Call) and ast.unparse(n.iter.func) == "range"
+        if isinstance(n, ast.For) and isinstance(n.iter, ast.Call) and not n.iter.keywords
+        and ast.unparse(n.iter.func) in ("range", "tl.range")
     ]  # fmt: skip
 
 
@@ -406,7 +417,7 @@ def _unrolled(source: KernelSource) -> str:
     for kernel in source.kernels.values():
         constant = constexprs(kernel)
         for _, call in _ranges(kernel):
-            free = names_in(call) - {"range"}
+            free = names_in(call) - {"range", "tl"}
             if len(call.args) < 3 and free <= constant:
                 edits.append(source.replace(call.func, "tl.static_range"))
     if not edits:
@@ -606,6 +617,8 @@ CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T19", "dot_tf32", PRECISION, ("compute",), rewrites_tiles.dot_precision("tf32"), "products in TF32"),
     Rewrite("T19", "exp2", PRECISION, ("compute",), rewrites_tiles.exp2, "exp2 in place of exp"),
     Rewrite("T20", "skipped", EXACT, ("latency", "compute"), rewrites_tiles.skipped, "products of empty tiles skipped"),
+    Rewrite("T22", "residue_order", EXACT, ("latency", "compute"), rewrites_tiles.residue_order,
+            "positions with the same taps in one tile"),
 )  # fmt: skip
 BY_NAME = {rewrite.name: rewrite for rewrite in CATALOGUE}
 

@@ -6,6 +6,7 @@ The entries of the catalogue are in rewrites.py.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 
 from repro.optimize.guards import chosen, copied, every_kernel, first_statement, statement_of
@@ -16,6 +17,7 @@ from repro.optimize.kernel_source import (
     Launch,
     NotApplicable,
     assigned,
+    axis_of,
     body_of,
     calls,
     constexprs,
@@ -23,6 +25,7 @@ from repro.optimize.kernel_source import (
     names_in,
     parameters,
     pointers,
+    reaches,
 )
 from repro.optimize.knobs import append_arguments
 
@@ -44,7 +47,7 @@ def split_reduction(source: KernelSource, name: str) -> str:
     kernel, launch = source.kernels[name], source.only_launch(name)
     loop, total, block = _sum_loop(kernel)
     stores = calls(kernel, "store")
-    if len(stores) != 1 or ast.unparse(stores[0].args[1]) != total or chosen(launch) or kernel.args.defaults:
+    if len(stores) != 1 or not _is_sum(kernel, stores[0].args[1], total) or chosen(launch) or kernel.args.defaults:
         raise NotApplicable("the sum is not stored as it is")
     target = _written(kernel, stores[0])
     output = source.argument(launch, target)
@@ -75,6 +78,7 @@ def split_reduction(source: KernelSource, name: str) -> str:
     edits = [
         source.replace(_range(loop), f"range({at} * ({chunk}), tl.minimum(({at} + 1) * ({chunk}), {end}), {block})"),
         source.replace(address, f"{source.of(address)} + {at}.to(tl.int64) * {size}"),
+        source.replace(stores[0].args[1], total),
         Edit(source.end(last), source.end(last), f", {size}, {parameter}: tl.constexpr"),
         Edit(begin, begin, before),
         source.replace(passed, partial),
@@ -113,7 +117,11 @@ def _sum_loop(kernel: Function) -> tuple[ast.For, str, str]:
     (loop,) = loops
     call = _range(loop)
     step = ast.unparse(call.args[2])
-    if ast.unparse(call.func) != "range" or ast.unparse(call.args[0]) != "0" or step not in constexprs(kernel):
+    if (
+        ast.unparse(call.func) not in ("range", "tl.range")
+        or ast.unparse(call.args[0]) != "0"
+        or step not in constexprs(kernel)
+    ):
         raise NotApplicable("the loop does not begin at 0, or has no constant step")
     inside = ast.Module(loop.body, [])
     added = [n for n in ast.walk(inside) if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add)]
@@ -131,8 +139,14 @@ def _stored_names(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
+def _is_sum(kernel: Function, stored: ast.expr, total: str) -> bool:
+    """Return whether a stored value is the sum, or the sum in the output's type."""
+    values = assigned(kernel, stored.id) if isinstance(stored, ast.Name) and stored.id != total else [stored]
+    return len(values) == 1 and re.fullmatch(rf"{total}(\.to\([\w.]+\))?", ast.unparse(values[0])) is not None
+
+
 def _written(kernel: Function, store: ast.Call) -> str:
-    found = names_in(store.args[0]) & pointers(kernel)
+    found = reaches(kernel, store.args[0])[0] & pointers(kernel)
     if len(found) != 1:
         raise NotApplicable("the stored address is not of one pointer")
     return found.pop()
@@ -145,7 +159,7 @@ def _written(kernel: Function, store: ast.Call) -> str:
 def grouped_order(source: KernelSource, name: str) -> str:
     """Programs take the tiles of a product in groups, so that neighbours share rows and columns in L2."""
     kernel = source.kernels[name]
-    ids = {axis: [c for c in calls(kernel, "program_id") if c.args and ast.unparse(c.args[0]) == axis] for axis in "01"}
+    ids = {axis: [c for c in calls(kernel, "program_id") if axis_of(c) == axis] for axis in "01"}
     if not calls(kernel, "dot") or not ids["0"] or not ids["1"] or calls(kernel, "num_programs"):
         raise NotApplicable("it is no product over a grid of two dimensions")
     first, second = source.fresh("tile_0"), source.fresh("tile_1")
@@ -457,35 +471,52 @@ def skipped(source: KernelSource, name: str) -> str:
     for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
         if any(isinstance(n, ast.For) for child in loop.body for n in ast.walk(child)):
             continue
-        masks = _empty_when(loop)
-        outer = [m for m in masks if m not in _stored_names(loop) and assigned(kernel, m)]
-        if not outer or _stored_names(loop) & set(_live_after(kernel, loop)) - _sums(loop):
-            continue
-        text, indent = source.of(loop), " " * loop.col_offset
-        lines = text.split("\n")
-        moved = "\n".join([lines[0], *(f"    {line}" if line.strip() else line for line in lines[1:])])
-        return source.apply([
-            source.replace(loop, f"if tl.max({outer[0]}.to(tl.int32)) > 0:\n{indent}    {moved}")
-        ])  # fmt: skip
+        for mask in _empty_when(loop):
+            outside = mask not in _stored_names(loop) and assigned(kernel, mask)
+            made = next((i for i, s in enumerate(loop.body) if mask in _stored_names(s)), len(loop.body))
+            idle = [loop] if outside else loop.body[made + 1 :]  # what does nothing where the mask holds nowhere
+            if idle and not _live_after(kernel, idle) & _stored_names(ast.Module(idle, [])) - _sums(loop):
+                begin, end, indent = first_statement(source, idle[0]), source.end(idle[-1]), " " * idle[0].col_offset
+                lines = source.text.encode()[begin:end].decode().split("\n")
+                moved = "\n".join(f"    {line}" if line.strip() else line for line in lines)
+                return source.apply([Edit(begin, end, f"{indent}if tl.max({mask}.to(tl.int32)) > 0:\n{moved}")])
     raise NotApplicable("no product's tile can be masked everywhere")
 
 
 def _empty_when(loop: ast.For) -> list[str]:
     """Return the masks that, where they hold nowhere, make every product of a loop zero."""
     found = []
-    for product in calls(loop, "dot"):
-        for operand in product.args[:2]:
-            for load in calls(loop, "load"):
-                held = any(
-                    isinstance(s, ast.Assign) and s.value is load and ast.unparse(s.targets[0]) == ast.unparse(operand)
-                    for s in loop.body
-                )
-                mask = next((k.value for k in load.keywords if k.arg == "mask"), None)
-                other = next((ast.unparse(k.value) for k in load.keywords if k.arg == "other"), "")
-                if held and mask is not None and other in ("0.0", "0"):
-                    found += [n.value.id for n in ast.walk(mask)
-                              if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]  # fmt: skip
+    for operand in (o for product in calls(loop, "dot") for o in product.args[:2] if isinstance(o, ast.Name)):
+        for value in assigned(loop, operand.id):
+            load = _uncast(value)
+            if not is_tl(load, "load"):
+                continue
+            mask = next((k.value for k in load.keywords if k.arg == "mask"), None)
+            other = next((ast.unparse(k.value) for k in load.keywords if k.arg == "other"), "")
+            if isinstance(mask, ast.Name) and len(assigned(loop, mask.id)) == 1:
+                (mask,) = assigned(loop, mask.id)
+            kept = all(v is value or _zeroed(v, operand.id) for v in assigned(loop, operand.id))
+            if kept and mask is not None and other in ("0.0", "0"):
+                found += [n.value.id for n in ast.walk(mask)
+                          if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]  # fmt: skip
     return found
+
+
+def _uncast(value: ast.expr) -> ast.expr:
+    """Return a value without `.to(type)`."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "to":
+        return value.func.value
+    return value
+
+
+def _zeroed(value: ast.expr, name: str) -> bool:
+    """Return whether a value is `tl.where(condition, name, zeros)` or the same in another type: zeros stay zeros."""
+    value = _uncast(value)
+    if isinstance(value, ast.Name):
+        return value.id == name
+    zeros = is_tl(value, "where") and isinstance(value, ast.Call) and len(value.args) == 3
+    return zeros and ast.unparse(value.args[1]) == name and ast.unparse(value.args[2]) in (
+        "0", "0.0", f"tl.zeros_like({name})")  # fmt: skip
 
 
 def _sums(loop: ast.For) -> set[str]:
@@ -497,8 +528,122 @@ def _sums(loop: ast.For) -> set[str]:
     }  # fmt: skip
 
 
-def _live_after(kernel: Function, loop: ast.For) -> set[str]:
-    """Return the names that a kernel reads outside a loop."""
-    inside = set(map(id, ast.walk(loop)))
+def _live_after(kernel: Function, idle: list[ast.stmt]) -> set[str]:
+    """Return the names that a kernel reads outside some statements."""
+    inside = {id(node) for statement in idle for node in ast.walk(statement)}
     return {n.id for n in ast.walk(kernel)
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside}  # fmt: skip
+
+
+# -- T22 ---
+
+
+@every_kernel
+def residue_order(source: KernelSource, name: str) -> str:
+    """Positions that share their residues by the stride come together, so that whole tiles have the same taps."""
+    kernel = source.kernels[name]
+    for lanes, statement in _lane_statements(kernel):
+        found = _volume(kernel, lanes)
+        if found is None:
+            continue
+        names, sizes = found
+        strides = _divisors(kernel, names)
+        if strides is None:
+            continue
+        helper = source.fresh("residue_order")
+        decorator = min(kernel.decorator_list, key=source.start)
+        at, indent = source.end(statement), " " * statement.col_offset
+        line = f"\n{indent}{lanes} = {helper}({lanes}, {', '.join(sizes)}, {', '.join(strides)})"
+        top = source.start(decorator) - 1
+        return source.apply([Edit(at, at, line), Edit(top, top, RESIDUES.format(name=helper))])
+    raise NotApplicable("no block of positions is taken apart into three coordinates that strides divide")
+
+
+RESIDUES = '''@triton.jit
+def {name}(at, D, H, W, SD, SH, SW):
+    """Return the position in D x H x W that comes `at`-th if equal residues by SD, SH and SW come together."""
+    found = at
+    start = 0
+    for rd in range(SD):
+        for rh in range(SH):
+            for rw in range(SW):
+                high = (H - rh + SH - 1) // SH
+                wide = (W - rw + SW - 1) // SW
+                many = (D - rd + SD - 1) // SD * high * wide
+                q = at - start
+                d, h, w = q // (high * wide) * SD + rd, q // wide % high * SH + rh, q % wide * SW + rw
+                found = tl.where((q >= 0) & (q < many), (d * H + h) * W + w, found)
+                start += many
+    return found
+
+
+'''
+
+
+def _lane_statements(kernel: Function) -> list[tuple[str, ast.stmt]]:
+    """Return the names of blocks of lanes that are assigned once, with their statements."""
+    return [
+        (s.targets[0].id, s) for s in body_of(kernel)
+        if isinstance(s, ast.Assign) and len(s.targets) == 1 and isinstance(s.targets[0], ast.Name)
+        and isinstance(s.value, ast.BinOp) and calls(s.value, "arange") and len(assigned(kernel, s.targets[0].id)) == 1
+    ]  # fmt: skip
+
+
+def _volume(kernel: Function, lanes: str) -> tuple[list[str], list[str]] | None:
+    """Return the names of depth, row and column into which a flat position is taken apart, and the three sizes."""
+    parts = {}
+    for node in ast.walk(kernel):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and len(assigned(kernel, node.id)) == 1:
+            parts[node.id] = _text(kernel, assigned(kernel, node.id)[0], lanes)
+    for column, text in parts.items():
+        width = text.removeprefix(f"{lanes} % ")
+        if width == text or not width.isidentifier():
+            continue
+        for row, other in parts.items():
+            height = other.removeprefix(f"{lanes} // {width} % ")
+            if height == other or not height.isidentifier():
+                continue
+            forms = (f"{lanes} // ({height} * {width})", f"{lanes} // {width} // {height}")
+            depth = next((n for n, t in parts.items() if t in forms), None)
+            tall = _depth_size(kernel, lanes, height, width)
+            if depth is not None and tall is not None:
+                return [depth, row, column], [tall, height, width]
+    return None
+
+
+def _text(kernel: Function, value: ast.expr, lanes: str) -> str:
+    """Return an expression's text with the names of quotients of the lanes put in."""
+
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, found: ast.Name) -> ast.expr:
+            values = assigned(kernel, found.id) if found.id != lanes else []
+            quotient = len(values) == 1 and isinstance(values[0], ast.BinOp) and isinstance(values[0].op, ast.FloorDiv)
+            return values[0] if quotient and lanes in names_in(values[0]) else found
+
+    return ast.unparse(Put().visit(ast.parse(ast.unparse(value), mode="eval").body))
+
+
+def _depth_size(kernel: Function, lanes: str, height: str, width: str) -> str | None:
+    """Return the first size of the volume, by the bound of the lanes: the product of all three."""
+    for node in ast.walk(kernel):
+        if isinstance(node, ast.Compare) and ast.unparse(node.left) == lanes and isinstance(node.ops[0], ast.Lt):
+            bound = node.comparators[0]
+            values = assigned(kernel, bound.id) if isinstance(bound, ast.Name) else []
+            factors = names_in(values[0] if len(values) == 1 else bound) - {height, width}
+            if len(factors) == 1:
+                return factors.pop()
+    return None
+
+
+def _divisors(kernel: Function, coordinates: list[str]) -> list[str] | None:
+    """Return for each coordinate the stride S of a test `(something of it) % S == 0`."""
+    found = {}
+    for node in ast.walk(kernel):
+        match node:
+            case ast.Compare(
+                left=ast.BinOp(left=value, op=ast.Mod(), right=ast.Name(id=stride)), comparators=[ast.Constant(value=0)]
+            ):
+                for each in coordinates:
+                    if each in reaches(kernel, value)[0]:
+                        found[each] = stride
+    return [found[each] for each in coordinates] if len(found) == len(coordinates) else None

@@ -133,6 +133,19 @@ def at_rest(pid: int) -> bool:
     return True
 
 
+def moving(pid: int) -> list[str]:
+    """Return a line about each thread of a process that is not stopped: its name, state and kernel function."""
+    found = []
+    with contextlib.suppress(OSError, IndexError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError, IndexError):
+                where = f"/proc/{pid}/task/{task}"
+                if (state := stat(f"{where}/stat")[0]) not in "TtZX":
+                    name, at = (_read(f"{where}/{each}").decode(errors="replace").strip() for each in ("comm", "wchan"))
+                    found.append(f"thread {name!r} is in state {state} ({at})")
+    return found
+
+
 def dead(pid: int) -> bool:
     """Return whether a process is gone, or is a zombie without a running thread."""
     try:

@@ -46,6 +46,8 @@ REPEATS = 3
 FEW, KEPT_BYTES = 2, 4 << 30
 # Draws of the one NaN until it reaches the reference's output: of a pooling with gaps it reaches none now and then.
 NAN_DRAWS = 16
+# How long the first call of a screened solution may take on a GPU, with its compilation.
+FIRST_CALL_S = 20.0
 # Reads of a lane for each state of a digest.
 DIGEST_TURNS = 32
 
@@ -504,7 +506,8 @@ class Evaluation:
     def compile_all(self, implementations: list[Implementation]) -> None:
         """Have solutions make their first call side by side, on inputs that any of them may change.
 
-        A failure ends the worker and is the solution's verdict.
+        On a GPU it may take FIRST_CALL_S, or a candidate that compiles for minutes would hold up all others. A failure
+        ends the worker and is the solution's verdict.
         """
         running = [s for s in implementations if s.worker is not None]
         if self.options.trust == "dev" or not running:
@@ -519,12 +522,13 @@ class Evaluation:
                 faults.append(error)
         self.slots.fill(input_cases.secret_seed(), None)
         message = {"op": "run", "inputs": self.slots.told()}
+        limit_s = self.options.timeout_s if self.device.type != "cuda" else min(FIRST_CALL_S, self.options.timeout_s)
 
         def call(implementation: Implementation, before: SolutionError | None) -> SolutionError | None:
             if before is not None:
                 return before
             try:
-                implementation.ask(message | {"variant": implementation.variants[0]}, self.options.timeout_s)
+                implementation.ask(message | {"variant": implementation.variants[0]}, limit_s)
                 implementation.ask({"op": "release"}, self.options.timeout_s)
             except SolutionError as error:
                 return error

@@ -18,7 +18,7 @@ from repro.errors import SolutionDied, SolutionError, SolutionRejected, Solution
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.sandbox import launcher, pool
 from repro.judge.sandbox.wire import ChannelClosed, ChannelGarbage, ChannelTimeout
-from repro.system.procfs import at_rest, dead, descendants, forks, of_user, of_user_but, worked_ns
+from repro.system.procfs import at_rest, dead, descendants, forks, moving, of_user, of_user_but, worked_ns
 
 START_TIMEOUT_S = 120.0
 STDERR_TAIL_BYTES = 4000
@@ -41,6 +41,7 @@ class Asked(Protocol):
     def wake(self) -> None: ...
     def doom(self) -> None: ...
     def rest(self) -> bool: ...
+    def restless(self) -> str: ...
     def rested(self) -> bool: ...
     def close(self) -> None: ...
 
@@ -199,6 +200,11 @@ class WorkerProcess:
             else:
                 time.sleep(0.0003)
         return self.resting is not None or not self.stopped
+
+    def restless(self) -> str:
+        """Return what of the stopped worker is not at rest, for messages only."""
+        told = [each for pid in self._processes() or [] for each in moving(pid)]
+        return "; ".join(told[:3]) or "it came to rest since"
 
     def rested(self) -> bool:
         """Return whether no process of the worker has run, ended or appeared since `rest`."""

@@ -108,7 +108,8 @@ class Launching:
         """Return the call of a variant on new inputs (`fill`), and the result of `Idle.ready`.
 
         The worker is at rest then. Raises as `ask` does, and SolutionRejected if it is not at rest before the inputs
-        are made.
+        are made. A launch that does not end cannot be stopped either while it waits inside the driver, which makes room
+        for spilled registers only on an idle GPU: its variant is launched late from then on.
         """
         for turn in range(TURNS):
             call = self._call(implementation, variant, gated)
@@ -116,7 +117,11 @@ class Launching:
             call.launch()
             call.worker.stop()
             if not call.worker.rest():
-                raise SolutionRejected("background_work", RUNS)
+                if not call.held or call.launched:
+                    raise SolutionRejected("background_work", f"{RUNS}: {call.worker.restless()}")
+                self.late.add(variant)
+                call.let_go()
+                continue
             early_ms = self.idle.ready(variant, fill, busy_s, trusted=implementation.trusted, waiting=call.held)
             again = call.held and self._again(implementation, variant, call.launched, early_ms)
             if not again or turn == TURNS - 1:

@@ -56,6 +56,10 @@ class InProcess:
         """Return True: the solution runs in this process."""
         return True
 
+    def restless(self) -> str:
+        """Return "": the solution runs in this process."""
+        return ""
+
     def rested(self) -> bool:
         """Return True: the solution runs in this process."""
         return True
