@@ -33,7 +33,8 @@ class Options:
     timing.
     parity, kernelbench: also measure with the published protocol, or judge and time as KernelBench does, after judging.
     passes: what is measured beside the times, of PASSES; the others are named in `timing.left_out`. strict_nonfinite: a
-    solution that hides a NaN of its inputs is incorrect. screening: clocks are not compared (JudgeSession.time).
+    solution that hides a NaN of its inputs is incorrect. screening: clocks are not compared (JudgeSession.time). alone:
+    the baselines are timed again without the solutions, which may have slowed them.
     """
 
     device: str = "cuda"
@@ -49,6 +50,7 @@ class Options:
     passes: tuple[str, ...] = PASSES
     strict_nonfinite: bool = False
     screening: bool = False
+    alone: bool = True
 
     @property
     def controlled(self) -> bool:
@@ -136,6 +138,12 @@ class Implementation:
     def forget(self, before: dict[str, Any]) -> None:
         """Restore what trials had found at `before`."""
         vars(self).update(copy.deepcopy(before))
+
+
+def runs(implementation: Implementation) -> SolutionRejected:
+    """Return the rejection of a stopped solution that is not at rest, with what of it ran."""
+    why = implementation.worker.unrest if implementation.worker is not None else ""
+    return SolutionRejected("background_work", f"{RUNS}: {why}")
 
 
 def moved(implementations: Iterable[Implementation]) -> list[Implementation]:

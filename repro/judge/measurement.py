@@ -9,7 +9,8 @@ repeated    If the baselines are slower again beside several solutions, each is 
             the first one if each was alone before, is rejected.
 each alone  A solution that slows the baselines alone is rejected. The others are then measured together.
 
-In every state, a solution whose clocks disagree slightly is measured again in a new process, once. Any other failure
+In every state, a solution whose clocks disagree slightly is measured again in a new process, once, and so is one that
+was not seen at rest while it was stopped: a driver or a busy host can hold a thread in a system call. Any other failure
 rejects the blamed solution, and the others are measured again without it. Discarded measurements are kept whole with
 the reason.
 """
@@ -22,7 +23,7 @@ from typing import Any
 from repro.errors import JudgeError
 from repro.judge import baselines, verdict
 from repro.judge.correctness.verification import Evaluation
-from repro.judge.implementation import Implementation, Options
+from repro.judge.implementation import RUNS, Implementation, Options
 from repro.judge.sandbox import pool
 from repro.judge.timing.experiment import DISTURBED_CODE, Blamed, Experiment
 from repro.judge.timing.sampling import Excess, Series
@@ -74,6 +75,7 @@ class Measurement:
         self.searched = False
         self.after_search = State.REPEATED
         self.before: dict[str, dict[str, Excess]] = {}
+        self.restless: set[str] = set()  # solutions that were not seen at rest once
         self.again: list[str] = []
         self.discarded: list[dict[str, Any]] = []
 
@@ -153,8 +155,10 @@ class Measurement:
                 self.after_search = State.REPEATED
                 self._announce(f"each alone: {error.detail}")
             case Reaction.NEW_PROCESS:
-                assert blamed.marginal is not None
-                self.before[solution.name] = blamed.marginal
+                if blamed.marginal is not None:
+                    self.before[solution.name] = blamed.marginal
+                else:
+                    self.restless.add(solution.name)
                 self.evaluation.end(solution)  # a new process may be placed better
                 self._announce(error.detail)
             case Reaction.REJECT:
@@ -172,7 +176,8 @@ class Measurement:
                 return Reaction.REPEAT
             if self.state is State.REPEATED and measured > 1 and not self.searched:
                 return Reaction.SEARCH
-        return Reaction.REJECT if blamed.marginal is None else Reaction.NEW_PROCESS
+        restless = blamed.error.detail.startswith(RUNS) and blamed.implementation.name not in self.restless
+        return Reaction.NEW_PROCESS if restless or blamed.marginal is not None else Reaction.REJECT
 
     def _drop(self, *solutions: Implementation) -> None:
         """Leave out solutions that failed, with their new verdicts."""

@@ -29,11 +29,16 @@ FINAL_BUDGET_S = 20.0
 
 
 class EngineJudge:
-    """One problem's judge on an engine. A session that ended, as after a candidate that broke it, is opened again."""
+    """One problem's judge on an engine. A session that ended, as after a candidate that broke it, is opened again.
 
-    def __init__(self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: str) -> None:
+    alone: as in the judge's options.
+    """
+
+    def __init__(
+        self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: str, alone: bool = True
+    ) -> None:
         self.problem, self.results, self.engine, self.progress = problem, results, engine, progress
-        self.options = JudgeOptions(trust=trust, compiled=False, profiled=False)
+        self.options = JudgeOptions(trust=trust, compiled=False, profiled=False, alone=alone)
         self._stack = contextlib.ExitStack()
         self._session: Session | None = None
         self._checked: dict[str, str] = {}

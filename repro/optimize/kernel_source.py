@@ -186,12 +186,14 @@ class KernelSource:
 
         A grid that is a function of the launch's arguments (`meta`) counts as the tuple that it returns.
         """
-        grid, meta = launch.grid, ""
+        grid: ast.expr = launch.grid
+        meta = ""
         if isinstance(grid, ast.Name):
             values = assigned(launch.function, grid.id)
             grid = values[0] if len(values) == 1 else _returned(launch.function, grid.id) or grid
         if isinstance(grid, ast.Lambda) and len(grid.args.args) == 1:
-            grid, meta = grid.body, grid.args.args[0].arg
+            meta = grid.args.args[0].arg
+            grid = grid.body
         if not isinstance(grid, ast.Tuple) or any(isinstance(e, ast.Starred) for e in grid.elts):
             raise NotApplicable("the grid is not written as a tuple")
         return [self._without_meta(element, meta, launch) for element in grid.elts]

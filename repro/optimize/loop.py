@@ -368,9 +368,10 @@ class Search:
         before = state.best
         for program in good:
             program.accepted = bool(program.correct and program.better and program.better["ci95"][0] > 1)
+        if not state.programs[before].correct:  # it was found out in this contest
+            before, good = self._base(), [p for p in state.programs.values() if p.correct]
         faster = [p for p in good if p.accepted and self._beats(p, before)]
-        if faster:
-            state.best = min(faster, key=lambda p: p.time_ms or float("inf")).id
+        state.best = min(faster, key=lambda p: p.time_ms or float("inf")).id if faster else before
 
     def _base(self) -> str:
         """Return the kernel that gains are over: the input kernel, or its mended copy where that is refused."""
@@ -387,11 +388,30 @@ class Search:
         """Time programs in full beside each other."""
         contest = self._time(programs, "full")
         self._latest, self.baselines_ms = contest, contest["baselines_ms"] or self.baselines_ms
+        base = self._base()
         for program in programs:
-            self._timed(program, contest)
-            if program.round == self.state.round or program.id == self._base():
-                program.gain = judging.ratio(contest, self._base(), program.id)
+            known = program.id == base and program.time_ms is not None
+            if not known or contest["programs"][base]["time_ms"]:  # no contest takes the input kernel's verdict
+                self._timed(program, contest)
+        for program in programs:
+            if program.round == self.state.round or program.id == base:
+                program.gain = self._gain(contest, base, program, programs)
                 program.better = judging.ratio(contest, program.parent or INPUT, program.id)
+
+    def _gain(
+        self, contest: dict[str, Any], base: str, program: Program, programs: list[Program]
+    ) -> dict[str, Any] | None:
+        """Return a program's speedup over the input kernel: measured, or through a program with a known one.
+
+        The latter where the input kernel got no time in this contest. Its interval is the product of both.
+        """
+        found = judging.ratio(contest, base, program.id)
+        for rival in programs if found is None else ():
+            step = judging.ratio(contest, rival.id, program.id)
+            if rival.gain and rival.id != program.id and step is not None:
+                bounds = [a * b for a, b in zip(rival.gain["ci95"], step["ci95"], strict=True)]
+                return {"ratio": rival.gain["ratio"] * step["ratio"], "ci95": bounds, "n": step["n"]}
+        return found
 
     # -- words --------------------------------------------------------------------------------------------------------
 

@@ -474,12 +474,18 @@ def skipped(source: KernelSource, name: str) -> str:
         for mask in _empty_when(loop):
             outside = mask not in _stored_names(loop) and assigned(kernel, mask)
             made = next((i for i, s in enumerate(loop.body) if mask in _stored_names(s)), len(loop.body))
-            idle = [loop] if outside else loop.body[made + 1 :]  # what does nothing where the mask holds nowhere
-            if idle and not _live_after(kernel, idle) & _stored_names(ast.Module(idle, [])) - _sums(loop):
+            # what does nothing where the mask holds nowhere
+            idle: list[ast.stmt] = [loop] if outside else loop.body[made + 1 :]
+            test = f"if tl.max({mask}.to(tl.int32)) > 0:"
+            if (
+                idle
+                and test not in source.text
+                and not _live_after(kernel, idle) & _stored_names(ast.Module(idle, [])) - _sums(loop)
+            ):
                 begin, end, indent = first_statement(source, idle[0]), source.end(idle[-1]), " " * idle[0].col_offset
                 lines = source.text.encode()[begin:end].decode().split("\n")
                 moved = "\n".join(f"    {line}" if line.strip() else line for line in lines)
-                return source.apply([Edit(begin, end, f"{indent}if tl.max({mask}.to(tl.int32)) > 0:\n{moved}")])
+                return source.apply([Edit(begin, end, f"{indent}{test}\n{moved}")])
     raise NotApplicable("no product's tile can be masked everywhere")
 
 
@@ -489,7 +495,7 @@ def _empty_when(loop: ast.For) -> list[str]:
     for operand in (o for product in calls(loop, "dot") for o in product.args[:2] if isinstance(o, ast.Name)):
         for value in assigned(loop, operand.id):
             load = _uncast(value)
-            if not is_tl(load, "load"):
+            if not isinstance(load, ast.Call) or not is_tl(load, "load"):
                 continue
             mask = next((k.value for k in load.keywords if k.arg == "mask"), None)
             other = next((ast.unparse(k.value) for k in load.keywords if k.arg == "other"), "")
@@ -514,9 +520,10 @@ def _zeroed(value: ast.expr, name: str) -> bool:
     value = _uncast(value)
     if isinstance(value, ast.Name):
         return value.id == name
-    zeros = is_tl(value, "where") and isinstance(value, ast.Call) and len(value.args) == 3
-    return zeros and ast.unparse(value.args[1]) == name and ast.unparse(value.args[2]) in (
-        "0", "0.0", f"tl.zeros_like({name})")  # fmt: skip
+    if not isinstance(value, ast.Call) or not is_tl(value, "where") or len(value.args) != 3:
+        return False
+    kept, zeros = map(ast.unparse, value.args[1:])
+    return kept == name and zeros in ("0", "0.0", f"tl.zeros_like({name})")
 
 
 def _sums(loop: ast.For) -> set[str]:
@@ -620,7 +627,8 @@ def _text(kernel: Function, value: ast.expr, lanes: str) -> str:
             quotient = len(values) == 1 and isinstance(values[0], ast.BinOp) and isinstance(values[0].op, ast.FloorDiv)
             return values[0] if quotient and lanes in names_in(values[0]) else found
 
-    return ast.unparse(Put().visit(ast.parse(ast.unparse(value), mode="eval").body))
+    whole: ast.expr = Put().visit(ast.parse(ast.unparse(value), mode="eval").body)
+    return ast.unparse(whole)
 
 
 def _depth_size(kernel: Function, lanes: str, height: str, width: str) -> str | None:

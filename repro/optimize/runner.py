@@ -98,7 +98,10 @@ def optimize(
     progress.say(f"journal: {record.folder}")
     source = kernel.source.decode()
     proposers = make(record.folder)
-    judge = bench.EngineJudge(problem, results, engine, progress, trust=trust) if engine is not None else None
+    rewritten = options.proposers == ("search",)  # by us: only the final confirmation times the baselines alone
+    judge = None
+    if engine is not None:
+        judge = bench.EngineJudge(problem, results, engine, progress, trust=trust, alone=not rewritten)
 
     def asked() -> bench.EngineJudge:
         if judge is None:

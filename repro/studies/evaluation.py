@@ -53,6 +53,7 @@ class JudgeOptions:
     profiled: bool = True
     strict_nonfinite: bool = False
     kernelbench: bool = False
+    alone: bool = True
 
     def for_job(self, device: str) -> dict[str, Any]:
         """The judge's options on this device: torch.compile is a baseline on a GPU only, and not of a quick look."""
@@ -77,6 +78,7 @@ class JudgeOptions:
             "kernelbench": self.kernelbench,
             "strict_nonfinite": self.strict_nonfinite,
             "passes": passes,
+            "alone": self.alone,
         }
 
     def job_timeout_s(self, solutions: int) -> float:

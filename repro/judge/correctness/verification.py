@@ -29,7 +29,7 @@ from repro.judge.gpu import commitment
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.gpu.input_buffers import Slots
 from repro.judge.gpu.shared_memory import Gate
-from repro.judge.implementation import RUNS, Implementation, Options, Progress, moved
+from repro.judge.implementation import Implementation, Options, Progress, moved, runs
 from repro.judge.sandbox import pool as spare
 from repro.judge.sandbox.client import WorkerProcess
 from repro.judge.worker.in_process import InProcess
@@ -373,7 +373,7 @@ class Evaluation:
         """Reject the other solutions that are not at rest. Return whether there are any."""
         found = moved(s for s in self.implementations if s is not implementation)
         for other in found:
-            other.fail(SolutionRejected("background_work", RUNS), trial.kind)
+            other.fail(runs(other), trial.kind)
         self.end(*found)
         return bool(found)
 

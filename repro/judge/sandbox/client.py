@@ -24,13 +24,15 @@ START_TIMEOUT_S = 120.0
 STDERR_TAIL_BYTES = 4000
 ENDING_TIMEOUT_S = 10.0
 # Time in which stopped processes must come to rest; the inputs do not exist yet.
-STILL_TIMEOUT_S = 2.0
+STILL_TIMEOUT_S = 10.0
 # Time between two readings of CPU times that must be equal.
 LAST_MOMENT_S = 0.001
 
 
 class Asked(Protocol):
-    """What the judge needs from the process that runs a solution."""
+    """What the judge needs from the process that runs a solution. unrest: why `rest` or `rested` was False."""
+
+    unrest: str
 
     def start(self) -> dict[str, Any]: ...
     def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]: ...
@@ -41,7 +43,6 @@ class Asked(Protocol):
     def wake(self) -> None: ...
     def doom(self) -> None: ...
     def rest(self) -> bool: ...
-    def restless(self) -> str: ...
     def rested(self) -> bool: ...
     def close(self) -> None: ...
 
@@ -63,6 +64,7 @@ class WorkerProcess:
         self.stopped = self.ended = False
         self.resting: dict[int, int] | None = None  # CPU time in ns by process id, once all processes are at rest
         self.found, self.forks = list[int](), 0
+        self.unrest = ""  # why `rest` or `rested` was False the last time
         self.strangers = set[tuple[int, int]]()
         ours = {self.started.pid, *descendants(self.started.pid)}
         self.warden = set() if self.started.uid is None else {*of_user(self.started.uid)} - ours  # no solution has run
@@ -199,23 +201,27 @@ class WorkerProcess:
                 time.sleep(LAST_MOMENT_S)
             else:
                 time.sleep(0.0003)
-        return self.resting is not None or not self.stopped
-
-    def restless(self) -> str:
-        """Return what of the stopped worker is not at rest, for messages only."""
+        if self.resting is not None or not self.stopped:
+            return True
         told = [each for pid in self._processes() or [] for each in moving(pid)]
-        return "; ".join(told[:3]) or "it came to rest since"
+        self.unrest = "; ".join(told[:3]) or "its processes changed all the time"
+        return False
 
     def rested(self) -> bool:
         """Return whether no process of the worker has run, ended or appeared since `rest`."""
         if self.resting is None:
             return True
-        if any(worked_ns(pid) != ns for pid, ns in self.resting.items()):
-            return False
+        for pid, ns in self.resting.items():
+            if (now := worked_ns(pid)) != ns:
+                self.unrest = f"a process used {(now - ns) / 1e6:.3f} ms of CPU time" if now else "a process ended"
+                return False
         deadline = time.monotonic() + STILL_TIMEOUT_S
         while (found := self._processes()) is None and time.monotonic() < deadline:
             time.sleep(0.001)
-        return found is not None and all(pid in self.resting or dead(pid) for pid in found)
+        new = [pid for pid in found or [] if pid not in self.resting and not dead(pid)]
+        if found is None or new:
+            self.unrest = f"{len(new)} processes appeared" if new else "its processes could not be listed"
+        return found is not None and not new
 
     def wake(self) -> None:
         """Resume the worker's processes."""

@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from repro.errors import SolutionRejected
 from repro.judge import baselines
 from repro.judge.gpu.input_buffers import Slots
-from repro.judge.implementation import RUNS, Implementation
+from repro.judge.implementation import Implementation, runs
 from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, PATIENCE, Idle
 from repro.judge.timing.sampling import GATE_US
 
@@ -118,7 +117,7 @@ class Launching:
             call.worker.stop()
             if not call.worker.rest():
                 if not call.held or call.launched:
-                    raise SolutionRejected("background_work", f"{RUNS}: {call.worker.restless()}")
+                    raise runs(implementation)
                 self.late.add(variant)
                 call.let_go()
                 continue

@@ -19,6 +19,8 @@ class InProcess:
     It protects nothing: it has no time limit and no separate memory.
     """
 
+    unrest = ""
+
     def __init__(self, device: torch.device, buffers: dict[str, SharedBuffer]) -> None:
         if device.type == "cpu":
             triton_interpreter.mend()
@@ -55,10 +57,6 @@ class InProcess:
     def rest(self) -> bool:
         """Return True: the solution runs in this process."""
         return True
-
-    def restless(self) -> str:
-        """Return "": the solution runs in this process."""
-        return ""
 
     def rested(self) -> bool:
         """Return True: the solution runs in this process."""
