@@ -21,7 +21,7 @@ from repro.optimize.kernel_source import sha256
 from repro.system import jsonio
 
 FILE, KERNELS = "journal.jsonl", "kernels"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class ReplayEnded(ReproError):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from repro.judge.correctness.distance import BIAS
 from repro.judge.timing import speedups
 from repro.studies.evaluation import Submission
+from repro.system import jsonio
 
 # Programs that have workers at once, where the judge does not say how many have room.
 BATCH = 8
 REASONS = 3
+# Hexadecimal digits of a digest of outputs.
+DIGITS = 16
 # A ratio needs this many samples of both.
 LEAST_SAMPLES = 3
 
@@ -42,8 +46,8 @@ class Judge(Protocol):
 def check(judge: Judge, submissions: list[Submission], tier: str, keep: Sequence[str] = ()) -> dict[str, Any]:
     """Return name -> what the loop keeps of each verdict.
 
-    distances: the distances of every output from the reference, in every trial. bits, of a screening: digests of the
-    whole output. Two solutions of one request get the same inputs, so equal outputs have equal distances and bits.
+    outputs: a digest of the distances of every output from the reference, in every trial, and of a screening's bits of
+    the whole output. Two solutions of one request get the same inputs, so equal outputs have equal digests.
     """
     found = {}
     for entry in judge.check(submissions, tier, keep):
@@ -53,13 +57,13 @@ def check(judge: Judge, submissions: list[Submission], tier: str, keep: Sequence
             "precision_class": entry.get("precision_class"),
             "rel_l2": entry.get("rel_l2"),
             "labels": entry.get("labels", []),
-            "distances": entry.get("distances", {}),
-        } | ({"bits": entry["bits"]} if "bits" in entry else {})
+            "outputs": outputs(entry.get("distances", {}), entry.get("bits")),
+        }
     return found
 
 
 def time(judge: Judge, submissions: list[Submission], tier: str) -> dict[str, Any]:
-    """Return what the loop keeps of a contest: samples, intervals and verdicts by name, the baselines' medians."""
+    """Return what the loop keeps of a contest: samples, medians and verdicts by name, the baselines' medians."""
     told = judge.time(submissions, tier)
     samples = told.get("samples_ms", {})
     found: dict[str, Any] = {}
@@ -68,7 +72,7 @@ def time(judge: Judge, submissions: list[Submission], tier: str) -> dict[str, An
         found[name] = {
             "verdict": entry["verdict"],
             "reasons": [f"{r.get('code', '')}: {r.get('detail', '')}" for r in entry["reasons"][:REASONS]],
-            "time_ms": entry.get("time_ms"),
+            "time_ms": {"median": entry["time_ms"]["median"]} if entry.get("time_ms") else None,
             "floor_ms": entry.get("floor_ms"),
             "measurement": bool(entry.get("measurement")),
             "samples_ms": samples.get(name, {}).get("gated", {}).get("device_ms", []),
@@ -88,10 +92,15 @@ def ratio(contest: dict[str, Any], base: str, ours: str) -> dict[str, Any] | Non
 
 def equal_outputs(told: dict[str, Any], parent: str, candidate: str) -> bool:
     """Return whether a candidate's outputs had the bits and the distances of its parent's in one check."""
-    mine, theirs = (_fixed(told.get(name, {}).get("distances", {})) for name in (candidate, parent))
-    return bool(mine) and mine == theirs and told[candidate].get("bits") == told[parent].get("bits")
+    mine, theirs = (told.get(name, {}).get("outputs", "") for name in (candidate, parent))
+    return bool(mine) and mine == theirs
 
 
-def _fixed(distances: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    """Return distances without the one that looks at other elements each time."""
-    return {kind: [{n: v for n, v in each.items() if n != BIAS} for each in every] for kind, every in distances.items()}
+def outputs(distances: dict[str, list[dict[str, float]]], bits: list[int] | None) -> str:
+    """Return a digest of outputs, "" without any. The distance that looks at other elements each time is left out."""
+    if not distances:
+        return ""
+    fixed = {
+        kind: [{n: v for n, v in each.items() if n != BIAS} for each in every] for kind, every in distances.items()
+    }
+    return hashlib.sha256(jsonio.dumps([fixed, bits]).encode()).hexdigest()[:DIGITS]

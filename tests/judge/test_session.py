@@ -776,6 +776,41 @@ def test_a_solution_that_writes_to_anothers_inputs_is_rejected_alone(tmp_path: P
     assert outcome(found["lurks"]) in {("rejected", "background_work"), ("incorrect", "input_modified")}, found["lurks"]
 
 
+def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver or a busy host can hold a thread in a system call. The second time it is rejected, with the reason."""
+    rest, run = client.WorkerProcess.rest, Experiment.run
+    phase, left = ["trials"], {("unlucky", "trials"): 1, ("unlucky", "timing"): 1, ("liar", "trials"): 99,
+                               ("restless", "timing"): 99}  # fmt: skip
+    pids: dict[str, set[int]] = {}
+
+    def held(worker: client.WorkerProcess) -> bool:
+        pids.setdefault(worker.name, set()).add(worker.started.pid)
+        key = worker.name, phase[0]
+        if not worker.stopped or not left.get(key):
+            return rest(worker)
+        left[key] -= 1
+        worker.unrest = "thread 'python' is in state D (futex)"
+        return False
+
+    def timing(experiment: Experiment) -> Any:
+        phase[0] = "timing"
+        return run(experiment)
+
+    monkeypatch.setattr(client.WorkerProcess, "rest", held)
+    monkeypatch.setattr(Experiment, "run", timing)
+    bodies = {name: (right(""), "") for name in ("unlucky", "liar", "restless", "honest")}
+    options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
+    found, whole = judged(tmp_path, smoke_fixture, bodies, options)
+    assert outcome(found["unlucky"]) == outcome(found["honest"]) == ("correct", "") and found["unlucky"]["time_ms"]
+    assert left["unlucky", "trials"] == left["unlucky", "timing"] == 0 and len(pids["unlucky"]) >= 2
+    for name in ("liar", "restless"):
+        assert outcome(found[name]) == ("rejected", "background_work")
+        assert "is in state D (futex)" in found[name]["reasons"][0]["detail"]
+    assert "keeps running" in whole["timing"]["timed_again"]
+
+
 def test_timing_beside_delayed_baselines_is_repeated_once(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

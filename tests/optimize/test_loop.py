@@ -124,6 +124,43 @@ def test_keeps_what_is_faster_and_records_every_program(tmp_path: Path) -> None:
         assert (tmp_path / "run" / "kernels" / f"{program.address}.py").is_file()
 
 
+class Contests(ToldJudge):
+    """Refuses the times of some programs in some contests: {(number of the contest, name): reason}."""
+
+    def __init__(self, refused: Callable[[int, str], bool]) -> None:
+        super().__init__()
+        self.refused, self.contests = refused, 0
+
+    def time(self, submissions: Sequence[Submission], tier: str) -> dict[str, Any]:
+        told = super().time(submissions, tier)
+        self.contests += tier == "full"
+        for entry in told["results"]:
+            if tier == "full" and self.refused(self.contests, entry["solution"]):
+                entry |= {"verdict": "rejected", "time_ms": None, "reasons": [{"code": "background_work"}]}
+                told["samples_ms"].pop(entry["solution"])
+        return told
+
+
+def test_a_gain_is_known_through_another_program_where_the_input_kernel_got_no_time(tmp_path: Path) -> None:
+    whole, _ = ended(tmp_path / "whole", rounds=2)
+    judge = Contests(lambda contest, name: contest == 3 and name == INPUT)
+    state = search(Journal.new(tmp_path / "run"), lambda: judge, Search(), chosen=options(rounds=2)).run()
+    best, usual = state.programs[state.best], whole.programs[whole.best]
+    assert judge.contests == 3 and best.round == 2 and best.id == usual.id
+    assert best.gain is not None and usual.gain is not None
+    assert best.gain["ratio"] == pytest.approx(usual.gain["ratio"], rel=1e-3)
+    assert best.gain["ci95"][0] <= usual.gain["ci95"][0] and best.gain["ci95"][1] >= usual.gain["ci95"][1]
+    assert state.programs[INPUT].correct and state.programs[INPUT].time_ms == 3.0
+
+
+def test_a_best_that_is_found_out_in_a_later_contest_is_the_best_no_more(tmp_path: Path) -> None:
+    whole, _ = ended(tmp_path / "whole", rounds=1)
+    judge = Contests(lambda contest, name: contest == 3 and name == whole.best)
+    state = search(Journal.new(tmp_path / "run"), lambda: judge, Search(), chosen=options(rounds=2)).run()
+    assert whole.best != INPUT and state.programs[whole.best].verdict == "rejected"
+    assert state.best != whole.best and state.programs[state.best].correct
+
+
 def test_two_programs_of_the_beam_differ_and_directions_are_taken_once(tmp_path: Path) -> None:
     state, _ = ended(tmp_path / "run", rounds=4)
     assert len({state.programs[name].ast for name in state.beam}) == len(state.beam) == 2

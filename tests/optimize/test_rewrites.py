@@ -234,6 +234,84 @@ def test_hashes_ignore_comments_and_docstrings() -> None:
     assert "line 2" in refusal("import torch\ntorch.cuda.Event.record = print\n")
 
 
+GRID_FUNCTION = """
+import torch, triton
+import triton.language as tl
+
+
+@triton.jit
+def row_sums(x_ptr, out_ptr, M, K, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr):
+    pid = tl.program_id(axis=0)
+    rows = pid * BLOCK_M + tl.arange(0, BLOCK_M)
+    acc = tl.zeros([BLOCK_M], dtype=tl.float32)
+    for k in tl.range(0, K, BLOCK_K):
+        cols = k + tl.arange(0, BLOCK_K)
+        mask = (rows < M)[:, None] & (cols < K)[None, :]
+        acc += tl.sum(tl.load(x_ptr + rows[:, None] * K + cols[None, :], mask=mask, other=0.0), axis=1)
+    total = acc.to(tl.float32)
+    places = out_ptr + rows
+    tl.store(places, total, mask=rows < M)
+
+
+def kernel_function(x):
+    out = torch.empty(x.shape[0], device=x.device, dtype=torch.float32)
+    M, K = x.shape
+    BLOCK_M, BLOCK_K = 4, 16
+
+    def grid(meta):
+        return (triton.cdiv(M, meta["BLOCK_M"]),)
+
+    row_sums[grid](x, out, M, K, BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K)
+    return out
+"""
+
+
+@pytest.mark.parametrize("form", ["function", "lambda"])
+def test_a_grid_that_is_a_function_is_rewritten_like_a_tuple(form: str, tmp_path: Path) -> None:
+    text = GRID_FUNCTION
+    if form == "lambda":
+        head, _, tail = text.partition("    def grid(meta):\n        return ")
+        text = f"{head}    grid = lambda meta: {tail}"
+    found = rewrites.applicable(KernelSource(text))
+    assert {"several_blocks", "persistent", "no_masks", "unroll_factor", "split_reduction"} <= found.keys()
+    cases = []
+    for name, rewritten in {"original": text, **found}.items():
+        file = tmp_path / f"{name}.py"
+        file.write_text(rewritten)
+        cases += [{"name": name, "files": [str(tmp_path / "original.py"), str(file)], "shapes": [shape], "given": {},
+                   "dtype": "float32"} for shape in ([8, 32], [7, 50])]  # fmt: skip
+    for case, said in zip(cases, run(cases), strict=True):
+        exact = case["name"] == "original" or rewrites.BY_NAME[case["name"]].kind == rewrites.EXACT
+        assert said == "equal" or (not exact and float(said.removeprefix("relative difference ")) < 1e-6), case["name"]
+
+
+def test_a_grid_that_repeats_a_number_is_left_alone() -> None:
+    text = GRID_FUNCTION.replace("BLOCK_M=BLOCK_M", "BLOCK_M=4")
+    assert "several_blocks" not in rewrites.applicable(KernelSource(text))
+
+
+@pytest.mark.slow
+def test_positions_with_the_same_taps_come_together_however_they_are_taken_apart(tmp_path: Path) -> None:
+    apart = "    od, oh, ow = m // (OH * OW), m // OW % OH, m % OW\n"
+    lines = "    ow = m % OW\n    rest = m // OW\n    oh = rest % OH\n    od = rest // OH\n"
+    head, loop, tail = INPUTS["77"].partition("                for start in range(0, C_IN, BLOCK_K):\n")
+    body, end, rest = tail.partition("    positions = ")
+    assert apart in head and loop and end
+    body = "".join(line.removeprefix("    ") for line in body.splitlines(keepends=True))
+    text = head.replace(apart, lines) + "                start = 0\n" + body + end + rest
+    skipped = rewrites.BY_NAME["skipped"].apply(KernelSource(text))
+    assert skipped.count("if tl.max(inside.to(tl.int32)) > 0:") == 1 and "\n                inside = " in skipped
+    texts = {"skipped": skipped}
+    for name, source in (("both", skipped), ("alone", text), ("theirs", INPUTS["77"])):
+        texts[name] = rewrites.BY_NAME["residue_order"].apply(KernelSource(source))
+        with pytest.raises(NotApplicable):
+            rewrites.BY_NAME["residue_order"].apply(KernelSource(texts[name]))
+    with pytest.raises(NotApplicable):
+        rewrites.BY_NAME["skipped"].apply(KernelSource(skipped))
+    for dtype in ("float32", "bfloat16"):
+        assert set(run(pairs(tmp_path, "77", texts, dtype))) == {"equal"}
+
+
 def test_a_kernel_that_moves_its_pointers_gets_no_loop_over_blocks() -> None:
     source = ORACLE["L2_34_ConvTranspose3d_LayerNorm_GELU_Scaling"]
     assert "x_ptr += " in source

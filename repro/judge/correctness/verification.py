@@ -89,6 +89,7 @@ class Evaluation:
         self.loaded: dict[str, str] = {}
         self.spent_s: dict[str, float] = {}
         self.parts = Clock()
+        self.restless: set[str] = set()  # solutions that were not seen at rest once
         self.perturbed: Weights | None = None
         self.repeats = REPEATS
         self.screening: list[float] = []  # where the chunks of a screening lie, as shares of all
@@ -370,11 +371,22 @@ class Evaluation:
             self._trial(implementation, trial)
 
     def _somebody_ran(self, implementation: Implementation, trial: input_cases.Trial) -> bool:
-        """Reject the other solutions that are not at rest. Return whether there are any."""
+        """Reject the other solutions that are not at rest, the second time. Return whether there are any.
+
+        The first time they go on in new processes: a driver or a busy host can hold a thread in a system call.
+        """
         found = moved(s for s in self.implementations if s is not implementation)
+        again = [other for other in found if other.name not in self.restless]
         for other in found:
-            other.fail(runs(other), trial.kind)
+            if other in again:
+                self.restless.add(other.name)
+                self.progress(f"{self.problem.key}: {other.name} goes on in a new process: {runs(other).detail}")
+            else:
+                other.fail(runs(other), trial.kind)
         self.end(*found)
+        if again:
+            self.start(*again)
+            self.still(but=implementation)
         return bool(found)
 
     def _trial(self, implementation: Implementation, trial: input_cases.Trial) -> None:
@@ -549,6 +561,7 @@ class Evaluation:
 
         screening: a trial is one call without repeats, of which a few chunks are compared.
         """
+        self.restless.clear()
         chosen = self.implementations if implementations is None else implementations
         self.repeats = 1 if screening else REPEATS
         self.screening = [random.SystemRandom().random() for _ in range(FEW)] if screening else []

@@ -24,7 +24,7 @@ START_TIMEOUT_S = 120.0
 STDERR_TAIL_BYTES = 4000
 ENDING_TIMEOUT_S = 10.0
 # Time in which stopped processes must come to rest; the inputs do not exist yet.
-STILL_TIMEOUT_S = 10.0
+STILL_TIMEOUT_S = 5.0
 # Time between two readings of CPU times that must be equal.
 LAST_MOMENT_S = 0.001
 
