@@ -81,13 +81,13 @@ def write(finished: Finished, file: Path) -> None:
 
 
 def svg(finished: Finished) -> str:
-    """Return the figure alone; its points leave out the differences of the code, for which a page has room.
+    """Return the figure alone. Only a page has room for differences of the code, and for texts of screened candidates.
 
     Raises UsageError if no program was timed.
     """
     for figure in document(finished)["sections"][0]["figures"]:
         for point in figure["data"]["points"]:
-            point["told"] = point["told"].partition("\n--- ")[0]
+            point["told"] = point["told"].partition("\n--- ")[0] if point["full"] else ""
         return search_tree.svg(figure) + "\n"
     raise UsageError("there is no figure: no program of this search was timed", "", "Name a page: --report FILE.html")
 

@@ -10,12 +10,17 @@ from repro.report.palette import COLOURS, GRID, INK, PAPER, VARIABLES
 
 WIDTH, HEIGHT = 520, 330
 LEFT, RIGHT, TOP, BOTTOM = 62, 508, 34, 286
+# The radius of a candidate that was only screened.
+SMALL = 2.2
 # Ticks of a decade. Fewer than two in the range: its ends are the ticks.
 SUBS = (1.0, 2.0, 5.0)
 
 
 def svg(figure: dict[str, Any]) -> str:
-    """Draw a figure of kind `search`: round to the right, time upwards on a logarithmic axis."""
+    """Draw a figure of kind `search`: round to the right, time upwards on a logarithmic axis.
+
+    A point without a text (`told`) is a dot of a screened candidate.
+    """
     data = figure["data"]
     points = data["points"]
     rounds = max(p["round"] for p in points)
@@ -47,16 +52,19 @@ def svg(figure: dict[str, Any]) -> str:
             _line(f"M{LEFT} {y(tick)}H{RIGHT}", GRID),
             _text(LEFT - 6, y(tick) + 4, f"{tick:.5g}", ' style="text-anchor: end"'),
         ]
-    for p in points:
-        if p["parent"] in places:
-            (x0, y0), (x1, y1) = places[p["parent"]], places[p["id"]]
-            drawn.append(_line(f"M{x0} {y0}L{x1} {y1}", COLOURS[0], " stroke-opacity: 0.3;"))
+    links = [f"M{x0} {y0}L{x1} {y1}" for p in points if p["parent"] in places
+             for (x0, y0), (x1, y1) in [(places[p["parent"]], places[p["id"]])]]  # fmt: skip
+    drawn.append(_line("".join(links), COLOURS[0], " stroke-opacity: 0.3;"))
     steps = [f"{y(best)}H{x(number + 0.5)}" for number, best in data["best"].items()]
     drawn.append(_line(f"M{x(min(data['best']) - 0.4)} {'V'.join(steps)}", COLOURS[2]))
-    for p in points:
+    silent = [places[p["id"]] for p in points if not p["told"]]
+    if silent:
+        dots = "".join(f"M{at_x} {at_y}h0" for at_x, at_y in silent)
+        drawn.append(_line(dots, COLOURS[1], f" stroke-width: {2 * SMALL}; stroke-linecap: round;"))
+    for p in (p for p in points if p["told"]):
         at_x, at_y = places[p["id"]]
         colour = COLOURS[2] if p["best"] else COLOURS[0] if p["accepted"] else COLOURS[1]
-        size = 5 if p["accepted"] else 3.5 if p["full"] else 2.2
+        size = 5 if p["accepted"] else 3.5 if p["full"] else SMALL
         drawn.append(f'<circle cx="{at_x}" cy="{at_y}" r="{size}" style="fill: {_colour(colour)}">'
                      f"<title>{html.escape(p['told'])}</title></circle>")  # fmt: skip
     alt = html.escape(f"{figure['title']}. {figure['alt']}", quote=True)
