@@ -89,7 +89,7 @@ class Engine(abc.ABC):
         job: of the verb `session`; its `timeout_s` bounds each request. Open and close it in one thread: the process
         ends with the thread that started it. Raises EngineError, and PrerequisiteError if it cannot be opened.
         """
-        raise PrerequisiteError(f"no session runs on the engine {self.name}", "", "Use --engine local.")
+        raise PrerequisiteError(f"no session runs on the engine {self.name}", "", "Use --engine local or docker.")
 
     def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
         """Run one agent beside its gateway, with a GPU of its own if this engine has any.

@@ -32,8 +32,9 @@ from docker.types import DeviceRequest, Mount
 from repro import config
 from repro.engines import agent_docker, resources
 from repro.engines.agent import AgentJob, AgentOutcome
-from repro.engines.base import Attempt, Engine, Progress, Slots, follow, inbox
+from repro.engines.base import START_ALLOWANCE_S, Attempt, Engine, Progress, Slots, follow, inbox
 from repro.engines.resources import Lease
+from repro.engines.session import Session
 from repro.errors import EngineError, EngineGone, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
 from repro.system import jsonio
@@ -251,17 +252,38 @@ class DockerEngine(Engine):
             raise EngineError("the Docker engine refused a job", text) from error
 
     def _run(self, jobs: list[Job], lease: Lease, timeout_s: float, progress: Progress) -> Attempt:
+        with self._container(jobs, lease) as container:
+            self._start(container)
+            return (yield from self._watch(container, timeout_s, progress))
+
+    @contextlib.contextmanager
+    def session(self, job: Job, progress: Progress) -> Iterator[Session]:
+        with resources.hold(self.gpus, progress, self.stopping) as lease, self._guard():
+            self._clear(lease)
+            # its standard input ends with this process, and so does the session
+            serves = {"command": ["session", JOB_FOLDER], "detach": False, "stdin_open": True}
+            with self._container([job], lease, **serves) as container, _Serving(container, self._guard) as process:
+                self._start(container)
+                session = Session(process, job.timeout_s + START_ALLOWANCE_S, progress)
+                yield session
+                session.close()
+
+    def _start(self, container: Any) -> None:
+        container.start()
+        if self.stopping.is_set():  # `halt` may have looked for containers before this one ran
+            _quietly(container.kill)
+
+    @contextlib.contextmanager
+    def _container(self, jobs: list[Job], lease: Lease, **changed: Any) -> Iterator[Any]:
+        """Create a container with the files of some jobs; remove it in the end. changed: options that differ."""
         name = f"repro-{self.run_id}-{uuid.uuid4().hex[:8]}"
         labels = {LABEL_RUN: self.run_id, LABEL_OWNER: owner()}
         volume = self.client.volumes.create(name, labels=labels)
         container = None
         try:
-            container = self.client.containers.create(**self._options(name, labels, lease))
+            container = self.client.containers.create(**self._options(name, labels, lease) | changed)
             container.put_archive(JOB_FOLDER, _tar(inbox(jobs)))
-            container.start()
-            if self.stopping.is_set():  # `halt` may have looked for containers before this one ran
-                _quietly(container.kill)
-            return (yield from self._watch(container, timeout_s, progress))
+            yield container
         finally:
             if container is not None:
                 _quietly(lambda: container.remove(force=True, v=True))
@@ -315,18 +337,50 @@ class DockerEngine(Engine):
         timer.start()
         try:
             yield from follow(_lines(container), progress, lambda: _read(container, f"{JOB_FOLDER}/{OUTCOMES}"))
-            code = int(container.wait()["StatusCode"])
+            ending = _ending(container)
         finally:
             timer.cancel()
-        if late.is_set():
-            return f"timed out after {timeout_s:.0f} s; its container was killed"
-        if code == 0:
-            return ""
-        container.reload()
-        if container.attrs["State"].get("OOMKilled"):
-            return "the container ran out of memory"
-        tail = container.logs(stdout=False, stderr=True, tail=1).decode(errors="replace").strip()
-        return f"the container ended with exit code {code}" + (f": {tail}" if tail else "")
+        return f"timed out after {timeout_s:.0f} s; its container was killed" if late.is_set() else ending
+
+
+class _Serving:
+    """The process of a session, in its container. guard: turns the SDK's exceptions into ours."""
+
+    def __init__(self, container: Any, guard: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
+        self.container, self.guard = container, guard
+        self.socket = container.attach_socket(params={"stdin": 1, "stream": 1})
+
+    def __enter__(self) -> _Serving:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _quietly(self.socket.close)
+
+    def send(self, line: str) -> None:
+        getattr(self.socket, "_sock", self.socket).sendall(line.encode())
+
+    def lines(self) -> Iterator[str]:
+        with self.guard():
+            yield from _lines(self.container)
+
+    def kill(self) -> None:
+        _quietly(self.container.kill)
+
+    def ending(self) -> str:
+        with self.guard():
+            return _ending(self.container)
+
+
+def _ending(container: Any) -> str:
+    """Wait for a container's end; return how it ended: "" if well."""
+    code = int(container.wait()["StatusCode"])
+    if code == 0:
+        return ""
+    container.reload()
+    if container.attrs["State"].get("OOMKilled"):
+        return "the container ran out of memory"
+    tail = container.logs(stdout=False, stderr=True, tail=1).decode(errors="replace").strip()
+    return f"the container ended with exit code {code}" + (f": {tail}" if tail else "")
 
 
 def _lines(container: Any) -> Iterator[str]:

@@ -60,9 +60,10 @@ def _folders(tool: Tool) -> list[Path]:
     return [each for each in tool.tmp.glob("repro-*") if "repro-state" not in each.name]
 
 
-def test_a_session_answers_until_it_is_closed(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:
+def answers(engine: Engine, fixture: dict[str, Any], timeout_s: float) -> None:
+    """Ask a session of an engine for all that it can do, and for what ends a solution alone."""
     lines: list[str] = []
-    with engine.session(session_job(smoke_fixture("L1_36"), timeout_s=5), lines.append) as session:
+    with engine.session(session_job(fixture, timeout_s=timeout_s), lines.append) as session:
         assert session.opened["fingerprint"] and session.opened["ceilings"] is None
         good, latin = submission("good"), submission("latin", top=b"# -*- coding: latin-1 -*-\n# \xe9\n")
         wrong, crash = submission("wrong", "return inputs[0] * 0"), submission("crash", "import os; os._exit(1)")
@@ -78,7 +79,36 @@ def test_a_session_answers_until_it_is_closed(engine: LocalEngine, tool: Tool, s
             session.time([submission("good", "return super().forward(inputs[0])")], "quick")
         assert session.check([good])[0]["verdict"] == "correct", "the session goes on"
     assert any("L1_36" in line for line in lines)
+
+
+def test_a_session_answers_until_it_is_closed(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:
+    answers(engine, smoke_fixture("L1_36"), 5)
     assert left(tool) == []
+
+
+def in_containers(*command: str) -> list[str]:
+    """What `docker COMMAND` lists of all jobs."""
+    words = ["docker", *command, "--quiet", "--filter", "label=repro.role=job"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(600)
+def test_a_session_in_a_container_answers_and_leaves_nothing(image: None, smoke_fixture: Measured) -> None:
+    from repro.engines.docker import DockerEngine
+
+    engine = DockerEngine(gpus="none", device="cpu")
+    answers(engine, smoke_fixture("L1_36"), 20)
+    with pytest.raises(PrerequisiteError, match="another version"):
+        with engine.session(session_job(smoke_fixture("L1_36") | {"problem_sha256": "0"}), lambda _: None):
+            pytest.fail("it was opened")
+    with pytest.raises(EngineError, match="exit code 137"):
+        with engine.session(session_job(smoke_fixture("L1_36")), lambda _: None) as session:
+            engine.halt()
+            session.check([submission("good")])
+    filters = ["--quiet", "--filter", f"label=repro.run={engine.run_id}"]
+    for kind in (["ps", "--all"], ["volume", "ls"]):
+        assert not subprocess.run(["docker", *kind, *filters], capture_output=True, text=True, check=True).stdout
 
 
 def test_output_of_a_solution_in_the_judges_process_is_no_answer(
@@ -120,12 +150,11 @@ def test_a_job_process_that_dies_ends_the_session(engine: LocalEngine, tool: Too
 HOST = """
 import sys
 from pathlib import Path
-from repro.engines.local import LocalEngine
-from repro.records.job import Job
+from repro import engines
 from test_engine_session import session_job, submission
 import json
 job = session_job(json.loads(Path(sys.argv[1]).read_text()))
-with LocalEngine(gpus="none", device="cpu").session(job, lambda _: None) as session:
+with engines.choose(sys.argv[3], gpus="none", device="cpu", say=lambda _: None).session(job, lambda _: None) as session:
     session.check([submission("good")])
     print("checked", flush=True)
     if sys.argv[2] == "busy":
@@ -141,17 +170,38 @@ def test_nothing_is_left_when_the_process_that_asked_ends(
     how: signal.Signals, state: str, tool: Tool, smoke_fixture: Measured
 ) -> None:
     """Killed or by Ctrl-C, while the judge waits for a request or for a solution that hangs."""
+    ended(how, state, "local", tool, smoke_fixture("L1_36"), lambda: len(tool.processes()) > 1)
+    assert left(tool) == []
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(600)
+def test_no_container_runs_on_when_the_process_that_asked_is_killed(
+    image: None, tool: Tool, smoke_fixture: Measured
+) -> None:
+    """Its standard input has ended. The next command removes what is left of it."""
+    before = set(in_containers("ps"))
+    ended(signal.SIGKILL, "busy", "docker", tool, smoke_fixture("L1_36"), lambda: bool({*in_containers("ps")} - before))
+    deadline = time.monotonic() + 30
+    while {*in_containers("ps")} - before and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not {*in_containers("ps")} - before
+
+
+def ended(
+    how: signal.Signals, state: str, engine: str, tool: Tool, fixture: dict[str, Any], runs: Callable[[], bool]
+) -> None:
+    """Have a process ask a session for an answer, and end it. runs: whether the session runs."""
     file = tool.folder / "fixture.json"
-    file.write_bytes(jsonio.render(smoke_fixture("L1_36")))
+    file.write_bytes(jsonio.render(fixture))
     path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", Path(__file__).parent)))
     environment = CLEAN_ENV | {"PYTHONPATH": path, "TMPDIR": str(tool.tmp), "REPRO_STATE": str(tool.tmp / "state")}
-    command = ["env", "--default-signal=INT", sys.executable, "-c", HOST, str(file), state]
+    command = ["env", "--default-signal=INT", sys.executable, "-c", HOST, str(file), state, engine]
     host = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                             env=environment, process_group=0, text=True)  # fmt: skip
     with host:
         assert host.stdout is not None and host.stdout.readline() == "checked\n"
         time.sleep(1.0)
-        assert len(tool.processes()) > 1
+        assert runs()
         host.send_signal(how)
         host.wait(30)
-    assert left(tool) == []
