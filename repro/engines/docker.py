@@ -349,17 +349,25 @@ class _Serving:
     def __init__(self, container: Any, guard: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
         self.container, self.guard = container, guard
         self.socket = container.attach_socket(params={"stdin": 1, "stream": 1})
+        self.output = self._output()
 
     def __enter__(self) -> _Serving:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _quietly(self.socket.close)
+        self.kill()  # if it has not ended
+        with contextlib.suppress(EngineError):
+            for _ in self.output:  # to its end, which closes the connection
+                pass
+        _quietly(getattr(self.socket, "_response", self.socket).close)  # with which the SDK keeps the connection
 
     def send(self, line: str) -> None:
         getattr(self.socket, "_sock", self.socket).sendall(line.encode())
 
     def lines(self) -> Iterator[str]:
+        return self.output
+
+    def _output(self) -> Iterator[str]:
         with self.guard():
             yield from _lines(self.container)
 

@@ -78,7 +78,9 @@ def time(judge: Judge, submissions: list[Submission], tier: str) -> dict[str, An
             "samples_ms": samples.get(name, {}).get("gated", {}).get("device_ms", []),
         }
     baselines = {name: each["time_ms"]["median"] for name, each in told.get("baselines", {}).items()}
-    return {"programs": found, "baselines_ms": baselines, "clock": told.get("timing", {}).get("clock", "")}
+    timing = told.get("timing", {})
+    again = {"timed_again": timing["timed_again"]} if timing.get("timed_again") else {}
+    return {"programs": found, "baselines_ms": baselines, "clock": timing.get("clock", "")} | again
 
 
 def ratio(contest: dict[str, Any], base: str, ours: str) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -98,14 +99,15 @@ def test_a_session_in_a_container_answers_and_leaves_nothing(image: None, smoke_
     from repro.engines.docker import DockerEngine
 
     engine = DockerEngine(gpus="none", device="cpu")
-    answers(engine, smoke_fixture("L1_36"), 20)
-    with pytest.raises(PrerequisiteError, match="another version"):
-        with engine.session(session_job(smoke_fixture("L1_36") | {"problem_sha256": "0"}), lambda _: None):
-            pytest.fail("it was opened")
-    with pytest.raises(EngineError, match="exit code 137"):
-        with engine.session(session_job(smoke_fixture("L1_36")), lambda _: None) as session:
-            engine.halt()
-            session.check([submission("good")])
+    with contextlib.closing(engine.client):
+        answers(engine, smoke_fixture("L1_36"), 20)
+        with pytest.raises(PrerequisiteError, match="another version"):
+            with engine.session(session_job(smoke_fixture("L1_36") | {"problem_sha256": "0"}), lambda _: None):
+                pytest.fail("it was opened")
+        with pytest.raises(EngineError, match="exit code 137"):
+            with engine.session(session_job(smoke_fixture("L1_36")), lambda _: None) as session:
+                engine.halt()
+                session.check([submission("good")])
     filters = ["--quiet", "--filter", f"label=repro.run={engine.run_id}"]
     for kind in (["ps", "--all"], ["volume", "ls"]):
         assert not subprocess.run(["docker", *kind, *filters], capture_output=True, text=True, check=True).stdout
@@ -179,13 +181,17 @@ def test_nothing_is_left_when_the_process_that_asked_ends(
 def test_no_container_runs_on_when_the_process_that_asked_is_killed(
     image: None, tool: Tool, smoke_fixture: Measured
 ) -> None:
-    """Its standard input has ended. The next command removes what is left of it."""
+    """Its standard input has ended. The ended container is removed as those of every dead command are."""
     before = set(in_containers("ps"))
     ended(signal.SIGKILL, "busy", "docker", tool, smoke_fixture("L1_36"), lambda: bool({*in_containers("ps")} - before))
     deadline = time.monotonic() + 30
     while {*in_containers("ps")} - before and time.monotonic() < deadline:
         time.sleep(0.2)
     assert not {*in_containers("ps")} - before
+    from repro.engines.docker import collect_garbage
+
+    assert any("container" in line for line in collect_garbage(everything=False))
+    assert not {*in_containers("ps", "--all")} - before
 
 
 def ended(
