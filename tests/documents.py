@@ -360,7 +360,7 @@ def schema_tables() -> str:
         told = " ".join(found["description"].split())
         about = f"{told} Schema: `python -m repro.records {name}`."
         rows = list(_fields(found, found, ""))
-        parts.append(f"### {title}\n\n{about}\n\n{table(rows, ['field', 'type', 'required', 'meaning'])}")
+        parts.append(f"### {title}\n\n{about}\n\n{table(rows, ['field', 'type', 'meaning'])}")
     return "\n\n".join(parts)
 
 
@@ -369,13 +369,14 @@ ELSEWHERE = ("Verdict", "JudgeResult", "ProfileResult", "FixtureRecord", "Observ
 
 
 def _fields(schema: dict[str, Any], root: dict[str, Any], path: str, depth: int = 0) -> Any:
-    """One row a field: path, type, whether it is required, description."""
+    """One row a field: path, with a star if it is required, type, description."""
     schema = _resolved(schema, root)
     required = schema.get("required", [])
     for name, found in schema.get("properties", {}).items():
         each = _resolved(found, root)
         where = f"{path}{name}"
-        yield [f"`{where}`", _type(each, root), "yes" if name in required else "", _cell(each.get("description", ""))]
+        star = "*" if name in required else ""
+        yield [f"`{where}`{star}", _type(each, root), _cell(each.get("description", ""))]
         inner = _inner(each, root)
         if inner is not None and depth < 3 and inner[1]["title"] not in ELSEWHERE:
             yield from _fields(inner[1], root, f"{where}{inner[0]}", depth + 1)
