@@ -354,7 +354,7 @@ class _Serving:
     def __enter__(self) -> _Serving:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self.kill()  # if it has not ended
         with contextlib.suppress(EngineError):
             for _ in self.output:  # to its end, which closes the connection

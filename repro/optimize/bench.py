@@ -24,6 +24,8 @@ REQUEST_S = 600.0
 PROFILE_S = 300.0
 # Sessions that may end before the run gives up.
 SESSIONS = 5
+# Seconds of sampling of one contest, whose intervals need only exclude 1.
+CONTEST_BUDGET_S = 6.0
 # What the final confirmation times: eager and torch.compile, also with max-autotune.
 FINAL_BUDGET_S = 20.0
 
@@ -38,7 +40,9 @@ class EngineJudge:
         self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: str, alone: bool = True
     ) -> None:
         self.problem, self.results, self.engine, self.progress = problem, results, engine, progress
-        self.options = JudgeOptions(trust=trust, compiled=False, profiled=False, alone=alone)
+        self.options = JudgeOptions(
+            trust=trust, timing_budget_s=CONTEST_BUDGET_S, compiled=False, profiled=False, alone=alone
+        )
         self._stack = contextlib.ExitStack()
         self._session: Session | None = None
         self._checked: dict[str, str] = {}
