@@ -22,6 +22,8 @@ from repro.studies.evaluation import Submission
 POLL_S = 1.0
 # A bound on one request for candidates: between two, screening results reach the proposers.
 ASKED = 10
+# How often finalists meet where no time can be compared, because the kernels to compare with got none.
+CONTESTS = 2
 # What a proposer with a model adds to the journal: money and tokens, its calls, and why it gave no more.
 MODELLED = ("spent", "calls", "reflexions", "failed")
 MODELS = {"anthropic", "claude-code"}
@@ -358,13 +360,16 @@ class Search:
         rivals = dict.fromkeys([self._base(), state.best, *(p.parent or INPUT for p in chosen)])
         others = [state.programs[name] for name in rivals]
         self.view.step(f"round {state.round}: {len(chosen)} finalists in full")
-        told = self._check([*others, *chosen], keep=list(rivals))
-        good = []
-        for program in chosen:
-            self._verdict(program, told)
-            good += [program] if program.correct else []
-        if good:
-            self._contest([*others, *good])
+        good: list[Program] = []
+        for _ in range(CONTESTS):
+            told = self._check([*others, *chosen], keep=list(rivals))
+            for program in chosen:
+                self._verdict(program, told)
+            good = chosen = [p for p in chosen if p.correct]
+            if good:
+                self._contest([*others, *good])
+            if any(p.gain for p in good) or not any(p.correct for p in good):
+                break
         before = state.best
         for program in good:
             program.accepted = bool(program.correct and program.better and program.better["ci95"][0] > 1)

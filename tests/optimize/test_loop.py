@@ -153,6 +153,16 @@ def test_a_gain_is_known_through_another_program_where_the_input_kernel_got_no_t
     assert state.programs[INPUT].correct and state.programs[INPUT].time_ms == 3.0
 
 
+def test_finalists_meet_again_where_the_input_kernel_got_no_time_to_compare_with(tmp_path: Path) -> None:
+    whole, _ = ended(tmp_path / "whole", rounds=1)
+    judge = Contests(lambda contest, name: contest == 2 and name == INPUT)
+    state = search(Journal.new(tmp_path / "run"), lambda: judge, Search(), chosen=options(rounds=1)).run()
+    assert judge.contests == 3 and state.best == whole.best != INPUT
+    judge = Contests(lambda contest, name: contest > 1 and name == INPUT)
+    state = search(Journal.new(tmp_path / "never"), lambda: judge, Search(), chosen=options(rounds=1)).run()
+    assert judge.contests == 3 and state.best == INPUT
+
+
 def test_a_best_that_is_found_out_in_a_later_contest_is_the_best_no_more(tmp_path: Path) -> None:
     whole, _ = ended(tmp_path / "whole", rounds=1)
     judge = Contests(lambda contest, name: contest == 3 and name == whole.best)
