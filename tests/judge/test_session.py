@@ -811,6 +811,28 @@ def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(
     assert "keeps running" in whole["timing"]["timed_again"]
 
 
+def test_a_launch_that_cannot_be_stopped_is_let_go_and_made_late(
+    tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the driver waits for an idle GPU. A worker that is not at rest without such a launch is rejected."""
+    rest, ready, inside = client.WorkerProcess.rest, timed_call.Launching.ready, list[str]()
+
+    def launching(
+        self: timed_call.Launching, implementation: Implementation, variant: str, *values: Any, **how: Any
+    ) -> Any:
+        inside.append(implementation.name if how["gated"] and variant not in self.late else "")
+        return ready(self, implementation, variant, *values, **how)
+
+    monkeypatch.setattr(timed_call.Launching, "ready", launching)
+    monkeypatch.setattr(timed_call, "LAUNCH_S", 0.0)  # nothing is launched in time
+    monkeypatch.setattr(client.WorkerProcess, "rest", lambda worker: not (
+        worker.stopped and inside and inside.pop() == worker.name == "spills") and rest(worker))  # fmt: skip
+    bodies = {"spills": (right(""), LATE.format(""))}
+    found, whole = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=0.0))
+    assert outcome(found["spills"]) == ("correct", "") and found["spills"]["time_ms"]
+    assert "spills" in whole["timing"]["launched_late"] and "timed_again" not in whole["timing"]
+
+
 def test_timing_beside_delayed_baselines_is_repeated_once(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
