@@ -131,7 +131,7 @@ def test_documents_name_bundles_that_exist() -> None:
 def test_tables_of_all_bundles_agree_with_the_bundles() -> None:
     """bundles.csv has a line a bundle; lines of kept bundles are computed again.
 
-    history.csv has one for each solution of a bundle that a document names and that is no longer kept.
+    history.csv has figures of bundles that a document names and that are no longer kept.
     """
     bundles, history = table("bundles.csv"), table("history.csv")
     by_name = {entry["bundle"]: entry for entry in bundles}
