@@ -29,33 +29,29 @@ from repro.studies import artifact_study, evaluation
 pytestmark = pytest.mark.timeout(600)
 
 # What a stranger's kernel may take here before it counts as hanging; a good one takes well under one of it.
-TIMEOUT_S = 20
+TIMEOUT_S = 10
 RMS_NORM = """import torch
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def rms_norm_kernel(x, y, channels, positions, eps, BLOCK: tl.constexpr):
-    batch, at = tl.program_id(1), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < positions
-    base = batch * channels * positions
-    total = tl.zeros((BLOCK,), tl.float32)
-    for c in range(channels):
-        value = tl.load(x + base + c * positions + at, mask=inside, other=0.0).to(tl.float32)
-        total += value * value
-    scale = 1 / tl.sqrt(total / channels + eps)
-    for c in range(channels):
-        value = tl.load(x + base + c * positions + at, mask=inside, other=0.0).to(tl.float32)
-        tl.store(y + base + c * positions + at, (value * scale).to(y.dtype.element_ty), mask=inside)
+def rms_norm_kernel(x, y, channels, positions, eps, CHANNELS: tl.constexpr, BLOCK: tl.constexpr):
+    c, at = tl.arange(0, CHANNELS)[:, None], tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    inside = (c < channels) & (at < positions)
+    place = tl.program_id(0) * channels * positions + c * positions + at
+    value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    scale = 1 / tl.sqrt(tl.sum(value * value, axis=0) / channels + eps)
+    tl.store(y + place, (value * scale[None, :]).to(y.dtype.element_ty), mask=inside)
 
 
 def kernel_function(x, num_features, eps=1e-5{more}):
     {before}
     y = {out}
     positions = x.numel() // (x.shape[0] * num_features)
-    grid = (triton.cdiv(positions, 64), x.shape[0])
-    rms_norm_kernel[grid](x, y, num_features, positions, eps, BLOCK=64)
+    grid = (x.shape[0], triton.cdiv(positions, 256))
+    channels = triton.next_power_of_2(num_features)
+    rms_norm_kernel[grid](x, y, num_features, positions, eps, CHANNELS=channels, BLOCK=256)
     return y{after}
 """
 CONVOLUTION = """import torch
