@@ -25,7 +25,7 @@ from repro.fingerprint.telemetry import Telemetry
 from repro.judge.sandbox import launcher, pool
 from repro.problems import catalogue, constants
 from repro.problems.catalogue import Problem
-from repro.system import jsonio, stopwatch
+from repro.system import importing, jsonio, stopwatch
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
 if TYPE_CHECKING:
@@ -149,9 +149,10 @@ def _workers(jobs: list[Job]) -> Counter[str]:
 
 def start_torch(device: str) -> None:
     """Start what all judging needs: torch, Triton, and on a GPU a context."""
-    for name in ("torch", "triton"):
-        with contextlib.suppress(ImportError):  # the fingerprint lists missing packages
-            importlib.import_module(name)
+    with importing.uncollected():
+        for name in ("torch", "triton"):
+            with contextlib.suppress(ImportError):  # the fingerprint lists missing packages
+                importlib.import_module(name)
     if device == "cuda":
         with contextlib.suppress(RuntimeError, AssertionError):  # reported where it is needed
             sys.modules["torch"].cuda.init()

@@ -10,7 +10,6 @@ so a solution finds what it would find in a new process, and one that crashes or
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import json
 import os
@@ -23,6 +22,7 @@ from collections.abc import Sequence
 
 from repro import config
 from repro.judge.sandbox import forkserver, preload
+from repro.system import importing
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 from repro.system.procfs import descendants
 
@@ -82,14 +82,13 @@ def _import(modules: Sequence[str], *, compiled: bool) -> None:
     compiled: whether Triton compiles, and does not interpret.
     """
     config.check_cuda_by_nvml()
-    for name in modules:
-        importlib.import_module(name)
-    if compiled:
-        preload.read_triton()
+    with importing.uncollected():
+        for name in modules:
+            importlib.import_module(name)
+        if compiled:
+            preload.read_triton()
     if forkserver.has_called_cuda():
         sys.exit("the imports called the CUDA driver, which then fails in every fork")
-    gc.collect()
-    gc.freeze()
 
 
 def _kill(pid: int) -> None:

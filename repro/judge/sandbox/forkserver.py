@@ -16,7 +16,6 @@ of this module needs no torch.
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import json
 import os
@@ -33,6 +32,7 @@ from typing import Any
 from repro import config
 from repro.errors import JudgeError
 from repro.judge.sandbox import preload, uids
+from repro.system import importing
 from repro.system.prctl import PR_SET_DUMPABLE, prctl
 
 MESSAGE_BYTES = 1 << 16
@@ -220,16 +220,15 @@ def serve(connection: socket.socket, device: str, *, compiles: bool = False) -> 
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an ignored SIGCHLD is inherited
     prctl(PR_SET_DUMPABLE, 0)  # workers of the same user must not read the memory that later workers are forked from
-    importlib.import_module("triton")
-    importlib.import_module("repro.judge.worker.server")
-    if device != "cpu":
-        preload.read_triton()
-    if compiles:
-        preload.import_compiler()
-        if has_called_cuda():  # possible if NVML did not answer
-            sys.exit("the imports called the CUDA driver, which then fails in every fork")
-    gc.collect()
-    gc.freeze()  # keeps a worker's garbage collections from copying pages that it shares with others
+    with importing.uncollected():
+        importlib.import_module("triton")
+        importlib.import_module("repro.judge.worker.server")
+        if device != "cpu":
+            preload.read_triton()
+        if compiles:
+            preload.import_compiler()
+    if compiles and has_called_cuda():  # possible if NVML did not answer
+        sys.exit("the imports called the CUDA driver, which then fails in every fork")
     connection.send(BEGIN)
     us = os.getpid()
     while True:
