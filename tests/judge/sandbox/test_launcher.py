@@ -1,13 +1,15 @@
 """The launcher: what workers start ends with them, a stopped process does not run, nothing outlives judge or launcher.
 
-Every check is a process of its own: `python test_launch.py MODE NAME` divides itself as a job does (MODE divided) or
-starts workers as its own children (alone), and calls NAME. In a container of the image the workers have users.
+`python test_launcher.py MODE NAME` divides itself as a job does (MODE divided) or starts workers as its own children
+(alone), and calls NAME. With `NAME,NAME,...` it calls one check after the other, as a job serves one solution after the
+other: torch is imported once for all of them. In a container of the image the workers have users.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import json
 import mmap
 import os
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -521,7 +524,15 @@ def main(mode: str, name: str, *arguments: str) -> None:
     if mode == "divided":
         LAUNCHER = os.getpid()
         launch.divide()
-    globals()[name](*arguments)
+    if "," not in name:
+        return globals()[name](*arguments)
+    for each in name.split(","):
+        said = ""
+        try:
+            globals()[each]()
+        except Exception:
+            said = traceback.format_exc()
+        print(json.dumps([each, said]), flush=True)
 
 
 if __name__ == "__main__":
@@ -565,20 +576,43 @@ def finished(process: subprocess.Popen[str]) -> int:
     return process.returncode
 
 
+# Each in a process of its own: the first two by `make test`, and the last because it leaves a worker without a warden.
 QUICK = (
     "check_everything_that_a_worker_started_ends_with_it",
     "check_who_is_forked_between_two_calls_stands_still_too",
 )
+WARDEN = "check_a_solution_that_ends_its_warden_is_told_and_ended"
+TOGETHER = {
+    "divided": [name for name in CHECKS if name not in (*QUICK, WARDEN, "check_bystanders_live")],
+    "alone": [name for name in CHECKS if name != WARDEN],
+    "container": [name for name in CHECKS if name not in (WARDEN, "check_bystanders_live")],
+}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
-        for name in CHECKS
-        if name != "check_bystanders_live"
-    ],
-)
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, str]]:
+    """What each check says that one process calls in turn: nothing, or its traceback. The process leaves no file."""
+
+    @functools.cache
+    def said(where: str) -> dict[str, str]:
+        folder, names = tmp_path_factory.mktemp(where), TOGETHER[where]
+        command = contained() if where == "container" else [sys.executable, __file__, where]
+        try:
+            done = subprocess.run(
+                [*command, ",".join(names)], capture_output=True, text=True, timeout=150, process_group=0,
+                env=os.environ | {"TMPDIR": str(folder), "OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            return dict.fromkeys(names, f"{error}: {error.stdout!r}")
+        if done.returncode or list(folder.iterdir()):
+            return dict.fromkeys(names, f"exit code {done.returncode}, {list(folder.iterdir())}: {done.stderr}")
+        found: dict[str, str] = dict(map(json.loads, done.stdout.splitlines()))
+        return {name: found.get(name, f"not told: {done.stderr}") for name in names}
+
+    return said
+
+
+@pytest.mark.parametrize("name", [*QUICK, pytest.param(WARDEN, marks=pytest.mark.slow)])
 def test_in_a_divided_process(name: str, start: Any, tmp_path: Path) -> None:
     """As a job runs under ENGINE=local; nothing is left in the folder of temporary files."""
     finished(start("divided", name))
@@ -586,11 +620,16 @@ def test_in_a_divided_process(name: str, start: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CHECKS if "warden" not in name])
-def test_where_the_judge_starts_its_workers_itself(name: str, start: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", TOGETHER["divided"])
+def test_in_one_divided_process(name: str, together: Any) -> None:
+    assert together("divided")[name] == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TOGETHER["alone"])
+def test_where_the_judge_starts_its_workers_itself(name: str, together: Any) -> None:
     """As a program that calls `evaluate` does."""
-    finished(start("alone", name))
-    assert not list(tmp_path.iterdir())
+    assert together("alone")[name] == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to become another user takes root")
@@ -688,13 +727,22 @@ def test_a_process_may_have_any_name(name: bytes) -> None:
         odd.stdout.close()
 
 
-@pytest.mark.docker
-@pytest.mark.parametrize("name", [name for name in CHECKS if "bystanders" not in name])
-def test_in_a_container(image: None, name: str) -> None:
+def contained() -> list[str]:
     """As a job runs under ENGINE=docker: root that may become others and nothing else."""
-    command = ["docker", "run", "--rm", *HARDENED, "--entrypoint", "/opt/venv/bin/python", config.image()]
     program = "/opt/repro/tests/judge/sandbox/test_launcher.py"
-    done = subprocess.run([*command, program, "divided", name], capture_output=True, text=True, timeout=150)
+    command = ["docker", "run", "--rm", *HARDENED, "--entrypoint", "/opt/venv/bin/python", config.image()]
+    return [*command, program, "divided"]
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("name", TOGETHER["container"])
+def test_in_a_container(image: None, name: str, together: Any) -> None:
+    assert together("container")[name] == ""
+
+
+@pytest.mark.docker
+def test_a_solution_that_ends_its_warden_in_a_container(image: None) -> None:
+    done = subprocess.run([*contained(), WARDEN], capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stderr
 
 
