@@ -811,6 +811,7 @@ def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(
     assert "keeps running" in whole["timing"]["timed_again"]
 
 
+@pytest.mark.slow
 def test_a_launch_that_cannot_be_stopped_is_let_go_and_made_late(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

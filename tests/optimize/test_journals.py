@@ -40,7 +40,7 @@ def several(tmp_path: Path) -> Path:
     return tmp_path / "two.tar.xz"
 
 
-@pytest.mark.parametrize("archive", RUNS, ids=[path.parent.name for path in RUNS])
+@pytest.mark.parametrize("archive", [RUNS[0], *(pytest.param(path, marks=pytest.mark.slow) for path in RUNS[1:])])
 def test_a_recorded_search_gives_the_same_selections(archive: Path, tmp_path: Path, monkeypatch: Any) -> None:
     def offline(*_: object, **__: object) -> None:
         raise AssertionError("a replay opened a socket")

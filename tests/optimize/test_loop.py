@@ -153,6 +153,7 @@ def test_a_gain_is_known_through_another_program_where_the_input_kernel_got_no_t
     assert state.programs[INPUT].correct and state.programs[INPUT].time_ms == 3.0
 
 
+@pytest.mark.slow
 def test_finalists_meet_again_where_the_input_kernel_got_no_time_to_compare_with(tmp_path: Path) -> None:
     whole, _ = ended(tmp_path / "whole", rounds=1)
     judge = Contests(lambda contest, name: contest == 2 and name == INPUT)
@@ -163,6 +164,7 @@ def test_finalists_meet_again_where_the_input_kernel_got_no_time_to_compare_with
     assert judge.contests == 3 and state.best == INPUT
 
 
+@pytest.mark.slow
 def test_a_best_that_is_found_out_in_a_later_contest_is_the_best_no_more(tmp_path: Path) -> None:
     whole, _ = ended(tmp_path / "whole", rounds=1)
     judge = Contests(lambda contest, name: contest == 3 and name == whole.best)
