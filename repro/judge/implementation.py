@@ -15,8 +15,6 @@ from repro.judge.gpu.shared_memory import Gate, SharedBuffer
 from repro.judge.sandbox.client import Asked
 
 Progress = Callable[[str], None]
-# The detail of a rejection when a stopped solution is not at rest.
-RUNS = "the solution keeps running while the judge has it stopped"
 # The A/A control, calls back to back (hot), and the profile of each solution's kernels. None of them decides a verdict.
 PASSES = ("control", "hot", "profile")
 # Attributes that trials set.
@@ -140,10 +138,12 @@ class Implementation:
         vars(self).update(copy.deepcopy(before))
 
 
-def runs(implementation: Implementation) -> SolutionRejected:
-    """Return the rejection of a stopped solution that is not at rest, with what of it ran."""
-    why = implementation.worker.unrest if implementation.worker is not None else ""
-    return SolutionRejected("background_work", f"{RUNS}: {why}")
+class Restless(SolutionRejected):
+    """A stopped solution was not seen at rest. The reason says what of it ran."""
+
+    def __init__(self, implementation: Implementation) -> None:
+        why = implementation.worker.unrest if implementation.worker is not None else ""
+        super().__init__("background_work", f"the solution keeps running while the judge has it stopped: {why}")
 
 
 def moved(implementations: Iterable[Implementation]) -> list[Implementation]:

@@ -23,7 +23,7 @@ from typing import Any
 from repro.errors import JudgeError
 from repro.judge import baselines, verdict
 from repro.judge.correctness.verification import Evaluation
-from repro.judge.implementation import RUNS, Implementation, Options
+from repro.judge.implementation import Implementation, Options, Restless
 from repro.judge.sandbox import pool
 from repro.judge.timing.experiment import DISTURBED_CODE, Blamed, Experiment
 from repro.judge.timing.sampling import Excess, Series
@@ -176,7 +176,7 @@ class Measurement:
                 return Reaction.REPEAT
             if self.state is State.REPEATED and measured > 1 and not self.searched:
                 return Reaction.SEARCH
-        restless = blamed.error.detail.startswith(RUNS) and blamed.implementation.name not in self.restless
+        restless = isinstance(blamed.error, Restless) and blamed.implementation.name not in self.restless
         return Reaction.NEW_PROCESS if restless or blamed.marginal is not None else Reaction.REJECT
 
     def _drop(self, *solutions: Implementation) -> None:

@@ -29,7 +29,7 @@ from repro.judge.gpu import commitment
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.gpu.input_buffers import Slots
 from repro.judge.gpu.shared_memory import Gate
-from repro.judge.implementation import Implementation, Options, Progress, moved, runs
+from repro.judge.implementation import Implementation, Options, Progress, Restless, moved
 from repro.judge.sandbox import pool as spare
 from repro.judge.sandbox.client import WorkerProcess
 from repro.judge.worker.in_process import InProcess
@@ -380,9 +380,9 @@ class Evaluation:
         for other in found:
             if other in again:
                 self.restless.add(other.name)
-                self.progress(f"{self.problem.key}: {other.name} goes on in a new process: {runs(other).detail}")
+                self.progress(f"{self.problem.key}: {other.name} goes on in a new process: {Restless(other).detail}")
             else:
-                other.fail(runs(other), trial.kind)
+                other.fail(Restless(other), trial.kind)
         self.end(*found)
         if again:
             self.start(*again)

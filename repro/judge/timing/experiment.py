@@ -30,7 +30,7 @@ from repro.judge.correctness.distance import named
 from repro.judge.correctness.input_cases import secret_seed
 from repro.judge.correctness.verification import Evaluation, meets
 from repro.judge.gpu.commitment_check import Seal
-from repro.judge.implementation import PASSES, Implementation, Options, moved, runs
+from repro.judge.implementation import PASSES, Implementation, Options, Restless, moved
 from repro.judge.timing import sampling, speedups
 from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, Idle
 from repro.judge.timing.precompile import COMPILE_TIMEOUT_S
@@ -240,7 +240,7 @@ class Experiment:
                 call.let_go()
                 raise Blamed(self.solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         if not worker.rested() and not implementation.trusted:
-            raise runs(implementation)
+            raise Restless(implementation)
         seal = Seal(self.dims, self.slots.staging_bytes)
         answer, wall_ms = call.go()
         sealed = implementation.ask({"op": "seal", "key": seal.key.hex()}, timeout_s)
@@ -273,7 +273,7 @@ class Experiment:
         """Stop every other solution, and check that none of them has run since. Raises Blamed."""
         self._stop(but=implementation)
         for other in moved(s for s in self.solutions if s is not implementation):
-            raise Blamed(other, runs(other))
+            raise Blamed(other, Restless(other))
 
     def _intact(self, implementation: Implementation) -> bool:
         """Return whether the call left the inputs unchanged, or is the problem's own Model, which may write to them."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from repro.judge import baselines
 from repro.judge.gpu.input_buffers import Slots
-from repro.judge.implementation import Implementation, runs
+from repro.judge.implementation import Implementation, Restless
 from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, PATIENCE, Idle
 from repro.judge.timing.sampling import GATE_US
 
@@ -117,7 +117,7 @@ class Launching:
             call.worker.stop()
             if not call.worker.rest():
                 if not call.held or call.launched:
-                    raise runs(implementation)
+                    raise Restless(implementation)
                 self.late.add(variant)
                 call.let_go()
                 continue
