@@ -16,6 +16,7 @@ when the process that started this one dies, everything that runs is killed and 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.metadata
 import os
 import pickle
@@ -106,8 +107,9 @@ class Server:
                 # a run that was stopped has ended on this node: the engine starts nothing more, so neither does it
                 watching = threading.Thread(target=self._watch, args=(asked[1].token, served), daemon=True)
                 watching.start()
-                for answer in self._served(*asked, self._engine, self._here):
-                    self.answer(*answer)
+                with _holds(asked[1].token):
+                    for answer in self._served(*asked, self._engine, self._here):
+                        self.answer(*answer)
             except ReproError as error:
                 self.answer("failed", type(error).__name__, (error.what, error.why, error.remedy))
             finally:
@@ -182,6 +184,19 @@ class Server:
             yield "ended", here
 
 
+@contextlib.contextmanager
+def _holds(token: str) -> Iterator[None]:
+    """Hold the lock of a run, for which whoever stops the run on this machine waits (`ray_worker.stop`)."""
+    if not token:
+        yield
+        return
+    folder = config.state_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"runs-{token}").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_SH)
+        yield
+
+
 def _with_device(engine: Engine, gpu: str, request: Request, here: Node) -> Engine:
     """Return the engine with one GPU alone, or without one. gpu: an index or a UUID. Raises Differs."""
     if request.device != "cuda" or not gpu:
@@ -211,10 +226,11 @@ def _sweep() -> None:
         of = folder.name.removeprefix(FOLDER)
         if of.startswith(f"{place()}-") and not alive(of):
             removal.remove(folder)
-    for notice in config.state_dir().glob("stop-*"):
-        with contextlib.suppress(OSError):
-            if time.time() - notice.stat().st_mtime > NOTICE_S:
-                notice.unlink()
+    for pattern in ("stop-*", "runs-*"):
+        for notice in config.state_dir().glob(pattern):
+            with contextlib.suppress(OSError):
+                if time.time() - notice.stat().st_mtime > NOTICE_S:
+                    notice.unlink()
 
 
 def main(inner: str) -> int:

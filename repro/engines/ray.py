@@ -95,6 +95,7 @@ class RayEngine(Engine):
             raise PrerequisiteError(f"RAY_INNER={self.inner}", f"a node runs jobs with {' or '.join(INNER)}")
         _connect(address)
         self.stopping, self.gone = threading.Event(), ""
+        self._told = threading.Event()  # the nodes were told to stop
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._running: set[Any] = set()  # streams of answers
@@ -304,8 +305,8 @@ class RayEngine(Engine):
     def _next(self, stream: Any, host: str, until: float) -> bytes:
         """Return the next message of a stream; empty if the run was stopped. Raises JobLost, EngineGone."""
         while not self.gone:
-            if self.stopping.is_set() and not host:
-                return b""  # it has not begun, and its node will not begin it
+            if not host and self._has_stopped():
+                return b""  # whether it had begun or not, nothing of it runs
             try:
                 ready, _ = ray.wait([stream], timeout=POLL_S)
                 if ready:
@@ -327,11 +328,9 @@ class RayEngine(Engine):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def halt(self) -> None:
-        self.stopping.set()
         self._stop("halt")
 
     def kill(self) -> None:
-        self.stopping.set()
         self._stop("kill")
 
     def _stop(self, word: str) -> None:
@@ -339,6 +338,7 @@ class RayEngine(Engine):
 
         Ray's own cancelling is not used: it ends the driver if a streaming task ends at the same moment.
         """
+        self.stopping.set()
         if self.gone:  # Ray would wait for its head; the nodes see that their workers end
             return
         with contextlib.suppress(RayError):
@@ -346,6 +346,14 @@ class RayEngine(Engine):
                 if node["Alive"]:
                     there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                     self._stops.append(self._stopper.options(scheduling_strategy=there).remote(self._token, word))
+        self._told.set()
+
+    def _has_stopped(self) -> bool:
+        """Whether every node has ended what it ran for this run."""
+        if not self._told.is_set():
+            return False
+        stops = list(self._stops)
+        return not stops or not ray.wait(stops, num_returns=len(stops), timeout=0)[1]
 
     @staticmethod
     def _watch(engine: weakref.ref[RayEngine], closed: threading.Event) -> None:

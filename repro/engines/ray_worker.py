@@ -7,6 +7,7 @@ on a node where repro is missing or another release, and can report that.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import subprocess
@@ -53,11 +54,16 @@ def serve(inner: str, path: str, request: bytes, *large: bytes) -> Iterator[byte
 
 
 def stop(token: str, word: str) -> None:
-    """Have the nodes' processes on this machine end what they run for a run. word: halt or kill."""
+    """Have the nodes' processes on this machine end what they run for a run; return when they have. word: halt or kill.
+
+    A process that serves the run holds a lock on the file `runs-TOKEN` and takes it before it looks for the notice.
+    """
     folder = os.environ.get("REPRO_STATE") or os.path.join(tempfile.gettempdir(), "repro-state")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, f"stop-{token}"), "w") as stream:
         stream.write(word)
+    with open(os.path.join(folder, f"runs-{token}"), "a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
 
 
 class _Node:

@@ -194,6 +194,36 @@ def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
     assert tool("verify", bundle).code == 0
 
 
+def test_a_run_that_is_stopped_waits_for_jobs_that_it_does_not_know_to_have_begun(
+    nodes: Nodes, folder: Path, tmp_path: Path
+) -> None:
+    """The driver learns that a job has begun only after the node began it: here, never."""
+    program = """
+import pathlib, sys, threading, time, ray
+from repro.engines.ray import RayEngine
+from repro.records.job import Job
+
+def late(streams, **options):
+    return ray_wait(streams, **options) if "num_returns" in options else time.sleep(0.1) or ([], streams)
+
+engine = RayEngine(gpus="none", device="cpu", address=sys.argv[1])
+ray_wait, ray.wait = ray.wait, late
+running = lambda: list(pathlib.Path(sys.argv[2]).glob("repro-node-*/*"))
+jobs = [Job("job", "fingerprint")]
+thread = threading.Thread(target=lambda: list(engine.attempt(jobs, 120.0, lambda _: None)))
+thread.start()
+while not running():
+    time.sleep(0.001)
+engine.halt()
+thread.join()
+print(len(running()))
+"""
+    env = CLEAN_ENV | Tool(tmp_path).environment() | {"RAY_INNER": "local", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program, nodes.address, str(folder)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines() == ["0"], done.stdout + done.stderr
+
+
 def test_a_killed_worker_is_a_loss_that_is_tried_again(nodes: Nodes, folder: Path, tmp_path: Path) -> None:
     tool = Tool(tmp_path)
     process = tool.start(*suite(tmp_path / "suite", 4), *on(nodes), RAY_INNER="local")
@@ -218,7 +248,7 @@ def test_nodes_without_docker_run_jobs_as_processes(tmp_path: Path) -> None:
 
 def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder: Path, tmp_path: Path) -> None:
     """On a cluster of its own. `--resume` goes on with the local engine."""
-    tool, command = Tool(tmp_path), suite(tmp_path / "suite", 8)
+    tool, command = Tool(tmp_path), suite(tmp_path / "suite", 24)
     with cluster(2, folder) as nodes:
         process = tool.start(*command, *on(nodes), RAY_INNER="local")
         until(lambda: tool.bundles() and len(lines(tool.bundles()[0])) >= 2, 150)
