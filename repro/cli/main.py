@@ -424,7 +424,7 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
         arms = [*(folders or study.shipped(name, args.repeats)), *controls]
         bundle, rows = study.run(
             args.problem, arms, size, args.results, engine, _options(args), progress, resume=args.resume,
-            jobs=pace.jobs,
+            jobs=args.jobs,
         )  # fmt: skip
     else:
         plan = options.build(args, size)

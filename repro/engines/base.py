@@ -26,21 +26,27 @@ Attempt = Generator[Outcome, None, str]
 START_ALLOWANCE_S = 120.0
 # How often a job starts again after what ran it has died.
 LOST_RETRIES = 3
+# On the CPU a job uses about one processor and at most this much memory; no more than so many run side by side.
+JOB_BYTES, MOST_JOBS = 8 << 30, 8
 
 
 @dataclass(frozen=True)
 class Slots:
     """How many jobs an engine can run at once. gpus: their UUIDs, a job each. cpus: jobs at once without a GPU.
 
-    many: several machines share the jobs, so without a GPU all `cpus` are used, however many jobs are asked for.
+    memory: bytes that jobs share. many: several machines share the jobs, so without a GPU all `cpus` are used, however
+    many jobs are asked for.
     """
 
     gpus: tuple[str, ...] = ()
     cpus: int = 1
+    memory: int = 0
     many: bool = False
 
-    def at_once(self, wanted: int) -> int:
-        """Return the number of jobs to run at once: one for each GPU; without a GPU `wanted`, if they fit."""
+    def at_once(self, wanted: int | None = None) -> int:
+        """Return the number of jobs to run at once: one for each GPU; without a GPU `wanted`, or as many as fit."""
+        if wanted is None:
+            wanted = min(self.memory // JOB_BYTES, MOST_JOBS)
         return len(self.gpus) or max(1, self.cpus if self.many else min(wanted, self.cpus))
 
 
@@ -69,7 +75,7 @@ class Engine(abc.ABC):
         return one
 
     def capacity(self) -> Slots:
-        """Return how many jobs run at once without one disturbing another's times."""
+        """Return how many jobs run at once. On the CPU, where no time is a measurement, they may disturb each other's."""
         return Slots()
 
     @abc.abstractmethod

@@ -44,8 +44,8 @@ JOB_FOLDER = "/job"
 PIDS_LIMIT = 4096
 TMPFS = "rw,exec,nosuid,nodev,size=16g,mode=1777"
 SHM_BYTES = 1 << 30
-# Share of the engine's memory that jobs may use, in equal parts for its GPUs. Beyond its part, the kernel ends the
-# largest process of a container.
+# Share of the engine's memory that jobs may use, in equal parts for those that run at once. Beyond its part, the kernel
+# ends the largest process of a container.
 MEMORY_SHARE = 0.9
 CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S = 10, 600
 LABEL_RUN, LABEL_OWNER = f"{config.LABEL}.run", f"{config.LABEL}.owner"
@@ -139,7 +139,7 @@ class DockerEngine(Engine):
             )
         self.cpus = int(info.get("NCPU", 1))
         self.gpus = self._leases(gpus)
-        self.shares = max(1, len(self.gpus))
+        self.shares = self.capacity().at_once()
         self.facts = self._facts(info)
         self.run_id = uuid.uuid4().hex[:12]
         self.stopping = threading.Event()
@@ -168,7 +168,7 @@ class DockerEngine(Engine):
         return {name: str(value) for name, value in told.items() if value}
 
     def capacity(self) -> Slots:
-        return Slots(tuple(str(lease.gpu) for lease in self.gpus), self.cpus)
+        return Slots(tuple(str(lease.gpu) for lease in self.gpus), self.cpus, self.memory)
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -50,7 +50,8 @@ class LocalEngine(Engine):
         self.children: set[subprocess.Popen[str]] = set()
 
     def capacity(self) -> Slots:
-        return Slots(tuple(str(lease.gpu) for lease in self.gpus), len(os.sched_getaffinity(0)))
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return Slots(tuple(str(lease.gpu) for lease in self.gpus), len(os.sched_getaffinity(0)), memory)
 
     def describe(self) -> dict[str, Any]:
         return {"engine": "local", "isolation": "processes", "python": platform.python_version()}

@@ -48,8 +48,8 @@ class Lost(EngineGone):
 class Schedule:
     """One run: its worker threads, the bundle that they feed, and how it stops.
 
-    done: ids of the rows that the bundle holds already. jobs: how many jobs may run at once without a GPU. at_once: how
-    many do. stopping: set as soon as nothing more may start.
+    done: ids of the rows that the bundle holds already. jobs: how many jobs may run at once without a GPU, None for as
+    many as fit. at_once: how many do. stopping: set as soon as nothing more may start.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Schedule:
         summarise: Callable[[dict[str, Any]], str],
         done: Collection[str],
         *,
-        jobs: int = 1,
+        jobs: int | None = None,
     ) -> None:
         self.engine, self.bundle, self.progress, self.summarise = engine, bundle, progress, summarise
         self.at_once = engine.capacity().at_once(jobs)

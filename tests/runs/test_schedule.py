@@ -49,7 +49,7 @@ class Simulated(Engine):
         self.failing: Callable[[str], Any] = lambda job: None
 
     def capacity(self) -> Slots:
-        return Slots(self.gpus, 4)
+        return Slots(self.gpus, 4, 32 << 30)
 
     def describe(self) -> dict[str, Any]:
         return {"engine": "local", "isolation": "none"}
@@ -84,7 +84,7 @@ def planned(count: int) -> list[Row]:
     return [Row(job.id, job) for job in jobs]
 
 
-def go(results: Path, engine: Engine, count: int = 8, *, resume: bool = False, **how: int) -> tuple[Bundle, list[Any]]:
+def go(results: Path, engine: Engine, count: int = 8, *, resume: bool = False, **how: int | None) -> tuple[Bundle, list[Any]]:
     bundle = open_bundle(results, "evaluate", planned(count), {}, Progress(quiet=True), resume=resume)
     found = execute(planned(count), engine, bundle, Progress(quiet=True), lambda row: "", **how)
     bundle.finish("complete")
@@ -145,12 +145,14 @@ def test_batches_fill_the_gpus_and_keep_neighbours_together() -> None:
     assert [row.id for batch in divided(planned(7), 32, 2) for row in batch] == [row.id for row in planned(7)]
 
 
-def test_the_cpu_runs_one_job_at_a_time_unless_more_are_asked_for(tmp_path: Path) -> None:
-    for jobs, most in ((1, 0), (2, 1)):
+def test_the_cpu_runs_as_many_jobs_as_are_asked_for_or_fit(tmp_path: Path) -> None:
+    for jobs, most in ((1, 0), (2, 1), (None, 1)):
         engine = Simulated(())
         go(tmp_path / str(jobs), engine, 6, jobs=jobs)
         assert (overlaps(engine.held) > 0) == bool(most)
     assert (Slots(cpus=2).at_once(10), Slots(GPUS, 64).at_once(10), Slots().at_once(10)) == (2, 2, 1)
+    found = [Slots(cpus=cpus, memory=gib << 30).at_once() for cpus, gib in ((2, 23), (4, 23), (64, 512), (2, 4))]
+    assert found == [2, 2, 8, 1]
 
 
 def test_each_gpu_has_whole_cores_of_one_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +192,7 @@ def test_real_jobs_of_two_gpus_run_at_once_on_cores_of_their_own(tmp_path: Path)
 def test_an_engine_is_chosen_by_its_registered_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.FACTORIES, "simulated", lambda gpus, device: Simulated(tuple(gpus.split(","))))
     engine = choose("simulated", gpus="GPU-x", device="cuda", say=print)
-    assert engine.capacity() == Slots(("GPU-x",), 4)
+    assert engine.capacity().gpus == ("GPU-x",)
     with pytest.raises(UsageError, match="no engine 'slurm': there are auto, docker, local, ray, simulated"):
         choose("slurm", gpus="all", device="cpu", say=print)
 

@@ -71,8 +71,8 @@ def add(run: argparse.ArgumentParser) -> None:
     study.add_argument(
         "--jobs",
         type=int,
-        default=1,
-        help="jobs at the same time: agents, and judging without a GPU; a GPU serves one at a time",
+        default=None,
+        help="agents at the same time (default: 1), and jobs without a GPU (default: as many as fit); a GPU serves one",
     )
     study.add_argument(
         "--order", choices=ORDERS, default="abba", help="the order in which arms start; recorded in the bundle"
@@ -161,7 +161,7 @@ def chosen_controls(args: argparse.Namespace, device: str, size: str) -> list[Ag
 
 def pace(args: argparse.Namespace) -> Pace:
     """Return how the study is run. Raises UsageError."""
-    if args.jobs < 1 or args.retries < 0 or not 0 <= args.retry_wait_s < float("inf"):
+    if (args.jobs is not None and args.jobs < 1) or args.retries < 0 or not 0 <= args.retry_wait_s < float("inf"):
         raise UsageError("--jobs must be at least 1, --retries and --retry-wait-s at least 0")
     whole = args.budget_run_usd
     if whole is not None:
@@ -171,7 +171,7 @@ def pace(args: argparse.Namespace) -> Pace:
                 f"--budget-run-usd {whole:g}", f"it must hold the budget of one sitting, {each or 'no limit'} USD",
                 "Set --budget-usd too.",
             )  # fmt: skip
-    return Pace(args.jobs, args.retries, args.retry_wait_s, whole)
+    return Pace(args.jobs or 1, args.retries, args.retry_wait_s, whole)
 
 
 def build(args: argparse.Namespace, size: str) -> Design:

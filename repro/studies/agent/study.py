@@ -86,9 +86,9 @@ def run(
     progress: Progress,
     *,
     resume: bool,
-    jobs: int = 1,
+    jobs: int | None = None,
 ) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Run the study; return the bundle and its rows. jobs: as many run at once on the CPU."""
+    """Run the study; return the bundle and its rows. jobs: as many run at once on the CPU, None for as many as fit."""
     wanted = catalogue.suite("agent", size=size, only=only)
     folders = [arm for arm in arms if isinstance(arm, Folder)]
     for each in folders:
