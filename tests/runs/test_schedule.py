@@ -84,9 +84,11 @@ def planned(count: int) -> list[Row]:
     return [Row(job.id, job) for job in jobs]
 
 
-def go(results: Path, engine: Engine, count: int = 8, *, resume: bool = False, **how: int | None) -> tuple[Bundle, list[Any]]:
+def go(
+    results: Path, engine: Engine, count: int = 8, *, resume: bool = False, jobs: int | None = None, **how: int
+) -> tuple[Bundle, list[Any]]:
     bundle = open_bundle(results, "evaluate", planned(count), {}, Progress(quiet=True), resume=resume)
-    found = execute(planned(count), engine, bundle, Progress(quiet=True), lambda row: "", **how)
+    found = execute(planned(count), engine, bundle, Progress(quiet=True), lambda row: "", jobs=jobs, **how)
     bundle.finish("complete")
     return bundle, found
 
