@@ -55,8 +55,8 @@ def execute(
     """Run every row that the bundle does not hold yet; return all rows in plan order.
 
     together: how many rows may share a process or container. summarise: returns one line for a finished row. jobs: as
-    many batches run at once on the CPU, None for as many as fit; GPUs are all used. Raises Interrupted, EngineError (the
-    engine is gone) or BundleError; the bundle then says so and keeps its rows.
+    many batches run at once on the CPU, None for as many as fit; GPUs are all used. Raises Interrupted, EngineError (
+    the engine is gone) or BundleError; the bundle then says so and keeps its rows.
     """
     done = {row.id for row in rows if bundle.done(row.id, row.content)}
     schedule = Schedule(engine, bundle, progress, summarise, done, jobs=jobs)
