@@ -284,24 +284,27 @@ for n in range(4):
     assert done.stdout.split("\n")[:4] == [f"job{n} done " for n in range(4)], done.stdout + done.stderr
 
 
-def containers() -> list[str]:
-    """The containers and volumes of jobs."""
+def containers(folder: Path, owners: set[str]) -> list[str]:
+    """The containers and volumes of nodes with this temporary folder. owners: those seen so far; new ones are added."""
+    owners |= {path.name.removeprefix("repro-node-") for path in folder.glob("repro-node-*")}
     found = []
-    for what in (("ps", "--all"), ("volume", "ls")):
-        command = ["docker", *what, "--quiet", "--filter", "label=repro.run"]
+    for what in (("ps", "--all", "--format", '{{.Label "repro.owner"}}'),
+                 ("volume", "ls", "--format", '{{.Label "repro.owner"}}')):  # fmt: skip
+        command = ["docker", *what, "--filter", "label=repro.run"]
         found += subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    return found
+    return [owner for owner in found if owner in owners]
 
 
 @pytest.mark.docker
 def test_containers_of_two_nodes_give_the_rows_of_local_processes_and_end_with_their_workers(
     image: None, nodes: Nodes, folder: Path, tmp_path: Path
 ) -> None:
-    tool = Tool(tmp_path)
+    tool, owners = Tool(tmp_path), set[str]()
     command = suite(tmp_path / "suite", 6)
     assert tool(*command, *CPU).code == 0
     process = tool.start(*command, *on(nodes), RAY_INNER="docker")
-    until(lambda: len(containers()) >= 4 or process.poll() is not None, 200)  # two containers with their volumes
+    # two containers with their volumes
+    until(lambda: len(containers(folder, owners)) >= 4 or process.poll() is not None, 200)
     os.kill(workers(nodes)[0], signal.SIGKILL)
     done = tool.finish(process, 600)
     assert done.code == 0, done.err
@@ -309,13 +312,13 @@ def test_containers_of_two_nodes_give_the_rows_of_local_processes_and_end_with_t
     assert told(local) == told(ray) and sorted(lines(ray)) == sorted(manifest(ray)["plan"])
     facts = manifest(ray)["engine"]
     assert facts["isolation"] == "containers" and facts["stack"]["image"].startswith("sha256:")
-    until(lambda: not containers() and not left(folder))
+    until(lambda: not containers(folder, owners) and not left(folder))
 
     process = tool.start(*command, *on(nodes), RAY_INNER="docker")
-    until(lambda: containers() or process.poll() is not None, 200)
+    until(lambda: containers(folder, owners) or process.poll() is not None, 200)
     process.send_signal(signal.SIGINT)
     done = tool.finish(process, 120)
-    assert done.code == 130 and not containers(), done.err
+    assert done.code == 130 and not containers(folder, owners), done.err
 
 
 def workers(nodes: Nodes) -> list[int]:
