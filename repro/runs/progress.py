@@ -57,9 +57,9 @@ class Pace:
         return max(0.0, each * (self.total - self.done) - (time.monotonic() - self.latest))
 
     def text(self) -> str:
-        """`0:42, about 1:30 left`."""
-        rest = self.rest_s
-        return spoken(self.elapsed_s) + (f", about {spoken(rest)} left" if rest is not None else "")
+        """`0:42, about 1:30 left`; without the rest once that is overdue."""
+        rest = self.rest_s or 0.0
+        return spoken(self.elapsed_s) + (f", about {spoken(rest)} left" if rest >= 1 else "")
 
 
 class _Times(bars.ProgressColumn):
