@@ -86,9 +86,10 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
         return calibration.build(problem, torch.device(job.device), progress)
     if job.verb == "evaluate":
         fixture, options = fixture_of(job, folder, problem, progress), options_of(job)
-        result = session.evaluate(problem, fixture, solutions, options, progress, mark)
+        judged = session.evaluate(problem, fixture, solutions, options, progress, mark)
+        result = judged.to_json()
         result["sizes"] = {"stamp": constants.stamp(problem.size, problem.overrides), "overrides": problem.overrides}
-        verdicts = {entry["solution"]: entry["verdict"] for entry in result["results"]}
+        verdicts: dict[str, str] = {entry.solution: entry.verdict for entry in judged.results}
         if options.parity:
             result["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
         if options.kernelbench:

@@ -7,12 +7,13 @@ import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from repro.errors import JudgeError, SolutionError, SolutionRejected
 from repro.judge import baselines
 from repro.judge.gpu.shared_memory import Gate, SharedBuffer
 from repro.judge.sandbox.client import Asked
+from repro.records.verdict import Neighbour, Reason, VerdictWord
 
 Progress = Callable[[str], None]
 # The A/A control, calls back to back (hot), and the profile of each solution's kernels. None of them decides a verdict.
@@ -36,7 +37,7 @@ class Options:
     """
 
     device: str = "cuda"
-    trust: str = "audited"
+    trust: Literal["audited", "dev"] = "audited"
     timing: bool = True
     modes: tuple[str, ...] = baselines.MODES
     timeout_s: float = 180.0
@@ -75,13 +76,13 @@ class Implementation:
     hello: dict[str, Any] = field(default_factory=dict)
     distances: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     legacy: dict[str, dict[str, bool]] = field(default_factory=dict)
-    reasons: list[dict[str, Any]] = field(default_factory=list)
-    failed: str = ""
+    reasons: list[Reason] = field(default_factory=list)
+    failed: VerdictWord | Literal[""] = ""
     memory: dict[str, Any] = field(default_factory=dict)
     bits: list[int] = field(default_factory=list)
     observed: set[str] = field(default_factory=set)
-    findings: list[dict[str, Any]] = field(default_factory=list)
-    neighbour: dict[str, Any] = field(default_factory=dict)
+    findings: list[Reason] = field(default_factory=list)
+    neighbour: Neighbour = field(default_factory=Neighbour)
     profile: dict[str, Any] = field(default_factory=dict)
     modes: list[dict[str, Any]] = field(default_factory=list)
     classes: dict[str, str] = field(default_factory=dict)
@@ -108,7 +109,7 @@ class Implementation:
     def fail(self, error: SolutionError, trial: str) -> None:
         """Record the error in this solution's verdict. The first error decides the verdict."""
         self.failed = self.failed or error.verdict
-        self.reasons.append({"code": error.code, "trial": trial, "detail": error.detail})
+        self.reasons.append(Reason(code=error.code, trial=trial, detail=error.detail))
 
     def note_modes(self, variant: str, told: Any) -> None:
         """Record the global modes (grad, TF32) before and after a call.
@@ -129,11 +130,11 @@ class Implementation:
             if modes not in self.modes and len(self.modes) < 8:
                 self.modes.append(modes)
 
-    def noted(self) -> dict[str, Any]:
+    def noted(self) -> dict[str, object]:
         """Return a copy of what trials found so far, for `forget`."""
         return copy.deepcopy({name: getattr(self, name) for name in NOTED})
 
-    def forget(self, before: dict[str, Any]) -> None:
+    def forget(self, before: dict[str, object]) -> None:
         """Restore what trials had found at `before`."""
         vars(self).update(copy.deepcopy(before))
 

@@ -35,6 +35,8 @@ from repro.judge.worker import outputs
 from repro.judge.worker.server import Worker
 from repro.problems import catalogue, meta
 from repro.problems import plan as inputs
+from repro.records.result import Ceilings, Timing
+from repro.records.verdict import Ratio
 from repro.system import jsonio
 
 CPU = torch.device("cpu")
@@ -832,28 +834,28 @@ FIXTURE = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
 
 def test_correct_needs_every_planned_trial() -> None:
     found = verdict.judge(judged_subject(native=1e-6, stress=5e-4), FIXTURE)
-    assert (found["verdict"], found["precision_class"], found["reasons"]) == ("correct", "tf32", [])
-    assert found["rel_l2"] == 5e-4
+    assert (found.verdict, found.precision_class, found.reasons) == ("correct", "tf32", [])
+    assert found.rel_l2 == 5e-4
 
 
 @pytest.mark.parametrize("distances", [{}, {"native": 0.0}])
 def test_missing_trials_are_inconclusive(distances: dict[str, float]) -> None:
     found = verdict.judge(judged_subject(**distances), FIXTURE)
-    assert found["verdict"] == "inconclusive" and found["precision_class"] is None
-    assert found["reasons"][0]["code"] == "trials_missing" and "stress" in found["reasons"][0]["detail"]
+    assert found.verdict == "inconclusive" and found.precision_class is None
+    assert found.reasons[0].code == "trials_missing" and "stress" in found.reasons[0].detail
 
 
 def test_incorrect_names_each_trial_and_its_worst_guard() -> None:
     implementation = judged_subject(native=1e-6, stress=1.0)
     implementation.distances["stress"][0]["row"] = 30.0
     found = verdict.judge(implementation, FIXTURE)
-    assert found["verdict"] == "incorrect"
-    assert [(r["code"], r["trial"]) for r in found["reasons"]] == [("row", "stress")]
-    assert "30 over the limit 0.01 of class bf16" in found["reasons"][0]["detail"]
+    assert found.verdict == "incorrect"
+    assert [(r.code, r.trial) for r in found.reasons] == [("row", "stress")]
+    assert "30 over the limit 0.01 of class bf16" in found.reasons[0].detail
 
 
 def test_a_nan_distance_is_incorrect() -> None:
-    assert verdict.judge(judged_subject(native=math.nan, stress=0.0), FIXTURE)["verdict"] == "incorrect"
+    assert verdict.judge(judged_subject(native=math.nan, stress=0.0), FIXTURE).verdict == "incorrect"
 
 
 def test_the_first_fault_decides_the_verdict() -> None:
@@ -861,7 +863,7 @@ def test_the_first_fault_decides_the_verdict() -> None:
     implementation.fail(SolutionTimeout("timeout", "slow"), "native")
     implementation.fail(SolutionRejected("wrong_shape", "later"), "stress")
     found = verdict.judge(implementation, FIXTURE)
-    assert found["verdict"] == "timeout" and [r["code"] for r in found["reasons"]] == ["timeout", "wrong_shape"]
+    assert found.verdict == "timeout" and [r.code for r in found.reasons] == ["timeout", "wrong_shape"]
 
 
 CEILINGS = {
@@ -884,15 +886,10 @@ def result_of(ms: float, base_ms: float = 4.0, **changes: Any) -> dict[str, Any]
     given = {"series": timed, "facts": facts, "reached": CEILINGS, "trust": "audited"} | changes
     for name, value in given.pop("implementation", {}).items():
         setattr(implementation, name, value)
-    return verdict.result(
-        catalogue.load("L1_36"),
-        implementation,
-        judged,
-        given["series"],
-        given["facts"],
-        given["reached"],
-        given["trust"],
-    )
+    reached = Ceilings(**given["reached"]) if given["reached"] else None
+    timing = Timing(**given["facts"])
+    problem = catalogue.load("L1_36")
+    return verdict.result(problem, implementation, judged, given["series"], timing, reached, given["trust"]).to_json()
 
 
 FLOOR_MS = 2 * 1879048192 * 4 / 4.0 / 1e9  # L1_36: one read and one write in fp32 at 4 TB/s
@@ -1007,7 +1004,7 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def measure() -> dict[str, Any]:
         roofline.measure.cache_clear()
-        return roofline.measure(CPU)
+        return roofline.measure(CPU).to_json()
 
     monkeypatch.setenv("REPRO_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(roofline, "_rates", rates)
@@ -1111,7 +1108,7 @@ def test_the_word_allows_for_what_the_control_shows() -> None:
     facts = {"status": "converged", "baseline_classes": {"eager": "fp32"}}
     timed = {"mine": series([ms] * 40), "eager": series([ms * 1.05] * 40)}
     assert result_of(ms, series=timed, facts=facts)["word"] == "FAST"
-    control = {"ratio": 1.0, "ci95": [0.94, 1.01], "blocks": 40}
+    control = Ratio(ratio=1.0, ci95=[0.94, 1.01], blocks=40)
     assert result_of(ms, series=timed, facts=facts | {"aa": control})["word"] == "SAME"
 
 
@@ -1151,7 +1148,7 @@ def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code: str) -> No
     assert SolutionRejected("wrong_shape").verdict == SolutionRejected("timed_output_wrong").verdict == "incorrect"
     implementation = judged_subject(native=0.0, stress=0.0)
     implementation.fail(SolutionRejected(code, "why"), "timing")
-    assert verdict.judge(implementation, FIXTURE)["verdict"] == "rejected"
+    assert verdict.judge(implementation, FIXTURE).verdict == "rejected"
 
 
 # -- fixtures -------------------------------------------------------------------------------------------------------

@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from repro.judge.correctness.distance import BIAS, EDIT, ZERO, score
+from repro.records.verdict import PrecisionClass
 
-CLASSES = {"float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("tf32",)}
+CLASSES: dict[str, tuple[PrecisionClass, ...]] = {
+    "float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("tf32",),
+}  # fmt: skip
 
 # Relative L2 limits: four times the honest error, but at least FLOOR (honest kernels sum in different orders) and at
 # most CAP, unless the honest error itself is close to it. Over ten problems the largest honest errors were 3e-6 for
@@ -122,7 +125,7 @@ def separation(measured: dict[str, Any], classes: tuple[str, ...]) -> dict[str, 
 
 def class_of(
     distances: dict[str, list[dict[str, float]]], fixture: dict[str, Any], *, refused: bool = False
-) -> str | None:
+) -> PrecisionClass | None:
     """Return the most precise class whose limits every deciding trial meets, or None. Other kinds are ignored.
 
     refused: also a class that the fixture does not admit.

@@ -37,6 +37,7 @@ from repro.problems import plan as inputs_module
 from repro.problems.catalogue import Problem
 from repro.problems.meta import leaves, output_spec
 from repro.problems.plan import Plan, Weights
+from repro.records.verdict import Reason
 from repro.system.stopwatch import Clock
 
 # Calls on the same inputs in every trial; one that differs from the first is judged like it. A kernel that is wrong at
@@ -487,14 +488,14 @@ class Evaluation:
         if self.options.strict_nonfinite:
             raise SolutionRejected(input_cases.NONFINITE, detail)
         implementation.observed.add(input_cases.NONFINITE)
-        implementation.findings.append({"code": input_cases.NONFINITE, "detail": detail})
+        implementation.findings.append(Reason(code=input_cases.NONFINITE, detail=detail))
         return True
 
     def _cannot(self, implementation: Implementation, error: SolutionError) -> None:
         """Note that a solution fails on a NaN, which decides nothing, and give it a new worker if it lost its own."""
         implementation.observed.add(input_cases.NONFINITE)
         detail = f"{error.code}: {error.detail}"
-        implementation.findings.append({"code": input_cases.NONFINITE, "detail": detail})
+        implementation.findings.append(Reason(code=input_cases.NONFINITE, detail=detail))
         if error.verdict == "timeout" or not isinstance(error, SolutionRejected):
             self.end(implementation)
             self.start(implementation)

@@ -114,7 +114,7 @@ class WorkerProcess:
             if answer.pop("n", None) != number:
                 raise ChannelGarbage("an answer to another request")
         if "error" in answer:
-            code = str(answer.get("code", "exception"))[:40]
+            code = str(answer.get("code") or "exception")[:40]
             kind = SolutionRejected if code in SolutionRejected.RULES else SolutionError
             raise kind(code, str(answer["error"]))
         return answer

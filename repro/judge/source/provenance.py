@@ -20,9 +20,12 @@ import ast
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from repro.judge.source.names import Source, imports, is_jit, parsed, text
+
+if TYPE_CHECKING:
+    from repro.records.verdict import KernelShares
 
 # -- labels ----------------------------------------------------------------------------------------------------------
 
@@ -225,10 +228,8 @@ def _reason(source: Source, node: ast.AST) -> str:
     return "names LD_PRELOAD" if re.fullmatch(r"LD_PRELOAD(=.*)?", said) else ""
 
 
-def bans(path: Path | None) -> list[dict[str, str]]:
-    """Return the banned operations of a file.
-
-    Each is {"code": "banned", "detail": "line 12: writes to torch.cuda.Event.record"}.
+def bans(path: Path | None) -> list[str]:
+    """Return the banned operations of a file, such as `line 12: writes to torch.cuda.Event.record`.
 
     A file that is not Python has none: it fails when it is imported.
     """
@@ -243,7 +244,7 @@ def bans(path: Path | None) -> list[dict[str, str]]:
                 found.setdefault(f"line {line}: {reason}", line)
     except RecursionError:
         found[UNREADABLE] = 0
-    return [{"code": "banned", "detail": detail} for detail in sorted(found, key=found.__getitem__)]
+    return sorted(found, key=found.__getitem__)
 
 
 # -- kernels that ran ------------------------------------------------------------------------------------------------
@@ -306,20 +307,22 @@ def classify(kernel: str, own: set[str]) -> str:
     return "other_triton" if PLAIN.fullmatch(kernel) else "other"
 
 
-def share(kernels: list[Any], path: Path | None) -> dict[str, Any]:
+def share(kernels: list[Any], path: Path | None) -> KernelShares:
     """Return shares of GPU time by class, the longest kernels, and contradictions between source and kernels.
 
     kernels: as `profile` returns them, but from an untrusted process, so malformed entries are left out.
     """
+    from repro.records.verdict import KernelShares, KernelTime  # the worker imports this module without them
+
     own = own_names(path)
-    told: list[dict[str, Any]] = []
+    told: list[KernelTime] = []
     spent: dict[str, float] = {}
     for kernel in kernels[:MOST_KERNELS]:
         match kernel:
-            case {"name": str(name), "us": float(us) | int(us)} if 0 <= us < 1e12:
+            case {"name": str(name), "us": float(us) | int(us)} if 0 <= us < 1e12 and type(us) is not bool:
                 kind, count = classify(name[:NAME_CHARS], own), kernel.get("count")
-                count = count if isinstance(count, int) else None
-                told.append({"name": name[:NAME_CHARS], "class": kind, "us": us, "count": count})
+                count = count if type(count) is int else None
+                told.append(KernelTime(name=name[:NAME_CHARS], klass=kind, us=us, count=count))
                 spent[kind] = spent.get(kind, 0.0) + us
     total, order = sum(spent.values()), sorted(spent, key=spent.__getitem__, reverse=True)
     doubtful = [f"{name} has a name like a kernel of {found}" for name in sorted(own)
@@ -328,12 +331,12 @@ def share(kernels: list[Any], path: Path | None) -> dict[str, Any]:
         doubtful.append("the profiler saw no kernel")
     elif own and "own" not in spent:
         doubtful.append("the source defines kernels, but none of them ran")
-    return {
-        "own": round(spent.get("own", 0.0) / total, 4) if total else None,
-        "by_class": {kind: round(spent[kind] / total, 4) for kind in order if total},
-        "kernels": sorted(told, key=lambda kernel: -kernel["us"])[:KEPT],
-        "inconsistent": doubtful,
-    }
+    return KernelShares(
+        own=round(spent.get("own", 0.0) / total, 4) if total else None,
+        by_class={kind: round(spent[kind] / total, 4) for kind in order if total},
+        kernels=sorted(told, key=lambda kernel: -kernel.us)[:KEPT],
+        inconsistent=doubtful,
+    )
 
 
 def profile(call: Callable[[], object]) -> tuple[list[dict[str, Any]], str]:

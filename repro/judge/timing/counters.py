@@ -295,7 +295,7 @@ def measure(
         if not state and not file.is_file():
             state, why = "not_run", "the folder has no such kernel"
         elif not state and (banned := provenance.bans(file)):
-            state, why = "not_run", f"rejected: {banned[0]['detail']}"
+            state, why = "not_run", f"rejected: {banned[0]}"
         if state:
             found = {dtype: _entry(state, why, []) for dtype in dtypes}
         else:

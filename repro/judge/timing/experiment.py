@@ -18,8 +18,8 @@ import math
 import random
 import statistics
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -37,6 +37,7 @@ from repro.judge.timing.precompile import COMPILE_TIMEOUT_S
 from repro.judge.timing.sampling import Block, Excess, Runner, Sample, Series, Turns
 from repro.judge.timing.timed_call import Launching
 from repro.problems.meta import changes_inputs
+from repro.records.result import Timing
 from repro.system.stopwatch import Clock
 
 # One in this many timed outputs is compared whole, by chance, and a secret one of each group of this size. Of the
@@ -77,7 +78,7 @@ class Experiment:
         self,
         evaluation: Evaluation,
         solutions: list[Implementation],
-        classes: dict[str, str],
+        classes: Mapping[str, str],
         baselines_: list[Implementation],
         control: Implementation | None,
         clock: Clock,
@@ -206,7 +207,7 @@ class Experiment:
             return self.kind
         return self.others[block.number // sampling.CYCLE % len(self.others)]
 
-    def _run(self, implementation: Implementation, variant: str) -> Any:
+    def _run(self, implementation: Implementation, variant: str) -> Callable[[Block], Sample]:
         def run(block: Block) -> Sample:
             try:
                 return self._call(implementation, variant, block)
@@ -323,7 +324,7 @@ class Experiment:
 
     # -- the whole ------------------------------------------------------------------------------------------------
 
-    def run(self) -> tuple[dict[str, Series], dict[str, Any]]:
+    def run(self) -> tuple[dict[str, Series], Timing]:
         """Run all blocks. Return the series and facts about them. Raises Blamed."""
         key = self.evaluation.problem.key
         runners = self.prepare()
@@ -331,9 +332,8 @@ class Experiment:
         self.evaluation.mark("warm")
         self.clock.lap("telemetry")
         if self.options.screening:
-            return sampling.screened(runners, self.options.timing_budget_s, self.options.max_blocks), {
-                "status": "screened", "left_out": {}, "baseline_classes": {},
-            }  # fmt: skip
+            screened = sampling.screened(runners, self.options.timing_budget_s, self.options.max_blocks)
+            return screened, Timing(status="screened", left_out={}, baseline_classes={})
         series, status = sampling.measure(runners, self.options.timing_budget_s, warm=self.cuda,
                                         most=self.options.max_blocks)  # fmt: skip
         self.series = series
@@ -343,26 +343,31 @@ class Experiment:
         baselines_ = {r.name: series[r.name] for r in runners if not r.candidate}
         trusted = [found for name, found in baselines_.items() if name not in self.launching.late]
         self.left_out |= self._skipped()
-        facts: dict[str, Any] = {"status": status, "left_out": self.left_out, "baseline_classes": self.classes,
-                                 "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
-                                 "other_inputs": sorted(self.others), "memory_kept": self.keep,
-                                 "launch_ms": {n: round(statistics.median(s.launch_ms for s in x.gated), 4)
-                                               for n, x in series.items() if x.gated},
-                                 "overhead_ms": {n: round(statistics.median(s.unexplained_ms for s in x.gated), 4)
-                                                 for n, x in series.items() if x.gated},
-                                 "seal_ms": {n: round(statistics.median(s.seal_ms for s in x.gated), 4)
-                                             for n, x in series.items() if x.gated},
-                                 "launches_not_hidden": sampling.visible(series) if self.cuda else [],
-                                 "launched_late": sorted(self.launching.late)}  # fmt: skip
+        timing = Timing(
+            status=status,
+            left_out=self.left_out,
+            baseline_classes=self.classes,
+            compile_s=self.spent_s,
+            inputs=f"{self.kind}, new for every call",
+            other_inputs=sorted(self.others),
+            memory_kept=self.keep,
+            launch_ms=_medians_ms(series, lambda sample: sample.launch_ms),
+            overhead_ms=_medians_ms(series, lambda sample: sample.unexplained_ms),
+            seal_ms=_medians_ms(series, lambda sample: sample.seal_ms),
+            launches_not_hidden=sampling.visible(series) if self.cuda else [],
+            launched_late=sorted(self.launching.late),
+        )
         if self.cuda:
-            facts |= self.idle.to_json()
+            idle = self.idle
+            timing = timing.model_copy(update={"power_limit": idle.limit.record(), "inputs_made_again": idle.again})
             for implementation in self.solutions if self.options.trust != "dev" else []:
                 series[implementation.name] = self._believed(implementation, series[implementation.name], trusted)
             if "hot" in self.options.passes:
                 self._hot(series)
                 self.clock.lap("hot")
         if self.control is not None:
-            facts["aa"] = speedups.gated(series["eager"], series[self.control.name])
+            aa = speedups.gated(series["eager"], series[self.control.name])
+            timing = timing.model_copy(update={"aa": aa})
         if self.cuda and self.options.trust == "audited":
             for implementation in self.solutions:
                 if "profile" in self.options.passes:
@@ -371,9 +376,9 @@ class Experiment:
                     implementation.profile = {"kernels": [], "reason": WITHOUT}
             self.clock.lap("profile")
             if self.options.alone:
-                self._alone(runners, series, facts)
+                timing = timing.model_copy(update={"alone": self._alone(runners, series)})
             self.clock.lap("alone")
-        return series, facts
+        return series, timing
 
     def _believed(self, implementation: Implementation, ours: Series, trusted: list[Series]) -> Series:
         """Return the series of a solution whose clocks match the judge's and that left the GPU idle. Raises Blamed."""
@@ -418,19 +423,27 @@ class Experiment:
         if implementation.worker is not None:
             implementation.worker.stop()
 
-    def _alone(self, runners: list[Runner], series: dict[str, Series], facts: dict[str, Any]) -> None:
-        """Time the baselines again without solutions, to see whether these slowed them. Raises Blamed if so."""
+    def _alone(self, runners: list[Runner], series: dict[str, Series]) -> dict[str, float]:
+        """Time the baselines again without solutions. Return how many times slower each was beside them.
+
+        Raises Blamed if they slowed the baselines.
+        """
         self.evaluation.end(*self.solutions)
         self.clock.lap("ending")
         solutions, self.solutions = self.solutions, []
         self.idle.alone()
         left = [r for r in runners if not r.candidate and (self.control is None or r.name != self.control.name)]
         found, _ = sampling.measure(left, self.options.timing_budget_s, warm=True, most=ALONE_BLOCKS)
-        ratio, told = sampling.held_up(series, found)
-        facts |= told
+        ratio, ratios = sampling.held_up(series, found)
         self.solutions = solutions
         if ratio > 1 + DISTURBED:
             detail = f"the baselines were {100 * (ratio - 1):.0f} % slower beside the solution"
             raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         if detail := self.idle.masked(r.name for r in left):
             raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))
+        return ratios
+
+
+def _medians_ms(series: dict[str, Series], value: Callable[[Sample], float]) -> dict[str, float]:
+    """Return the median of a time of each variant's gated calls."""
+    return {n: round(statistics.median(map(value, x.gated)), 4) for n, x in series.items() if x.gated}
