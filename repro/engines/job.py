@@ -91,11 +91,12 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
         result["sizes"] = {"stamp": constants.stamp(problem.size, problem.overrides), "overrides": problem.overrides}
         verdicts: dict[str, str] = {entry.solution: entry.verdict for entry in judged.results}
         if options.parity:
-            result["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
+            parity = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
+            result["parity"] = parity.to_json()
         if options.kernelbench:
             theirs = kernelbench_protocol.measure(problem, solutions, verdicts, job.device, progress)
             for entry in result["results"]:
-                entry["kernelbench"] = theirs[entry["solution"]]
+                entry["kernelbench"] = theirs[entry["solution"]].to_json()
         return result
     raise UsageError(f"no verb of jobs {job.verb!r}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from repro.errors import JudgeError, SolutionError, SolutionRejected
 from repro.judge import baselines
 from repro.judge.gpu.shared_memory import Gate, SharedBuffer
 from repro.judge.sandbox.client import Asked
+from repro.judge.sandbox.wire import Json
 from repro.records.verdict import Neighbour, Reason, VerdictWord
 
 Progress = Callable[[str], None]
@@ -73,18 +74,18 @@ class Implementation:
     worker: Asked | None = None
     staging: SharedBuffer | None = None
     gate: Gate | None = None
-    hello: dict[str, Any] = field(default_factory=dict)
+    hello: Json = field(default_factory=dict)
     distances: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     legacy: dict[str, dict[str, bool]] = field(default_factory=dict)
     reasons: list[Reason] = field(default_factory=list)
     failed: VerdictWord | Literal[""] = ""
-    memory: dict[str, Any] = field(default_factory=dict)
+    memory: Json = field(default_factory=dict)
     bits: list[int] = field(default_factory=list)
     observed: set[str] = field(default_factory=set)
     findings: list[Reason] = field(default_factory=list)
     neighbour: Neighbour = field(default_factory=Neighbour)
-    profile: dict[str, Any] = field(default_factory=dict)
-    modes: list[dict[str, Any]] = field(default_factory=list)
+    profile: Json = field(default_factory=dict)
+    modes: list[Json] = field(default_factory=list)
     classes: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -101,7 +102,7 @@ class Implementation:
         """Return the source as it is sent to a worker (base64), or None."""
         return base64.b64encode(self.source.read_bytes()).decode() if self.source is not None else None
 
-    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def ask(self, message: Mapping[str, object], timeout_s: float) -> Json:
         """Send one request to its worker and return the answer. Raises SolutionError."""
         assert self.worker is not None
         return self.worker.ask(message, timeout_s)

@@ -30,6 +30,7 @@ from repro.judge.gpu import memory
 from repro.judge.implementation import Implementation, Options, Progress
 from repro.judge.measurement import Measurement
 from repro.judge.sandbox import confinement, pool
+from repro.judge.sandbox.wire import Json
 from repro.judge.source import provenance
 from repro.judge.timing import precompile, roofline
 from repro.judge.timing.precompile import Ahead
@@ -394,7 +395,7 @@ def _implementation(name: str, source: Path, entry: str) -> Implementation:
     return implementation
 
 
-def _peak(implementation: Implementation, device_peak: int | None) -> dict[str, Any]:
+def _peak(implementation: Implementation, device_peak: int | None) -> Json:
     if implementation.worker is None or implementation.failed in ("timeout", "error"):
         return {"reason": "the worker had ended"}
     with contextlib.suppress(SolutionError):

@@ -115,7 +115,7 @@ def result(
     legacy_kinds = [k for k in ("native", "perturbed") if k in implementation.legacy][:1] or list(
         implementation.legacy
     )[:1]
-    uid = implementation.hello.get("uid")
+    uid, confined = (implementation.hello.get(name) for name in ("uid", "confined"))
     entry = Verdict(
         problem=problem.key,
         solution=implementation.name,
@@ -138,7 +138,7 @@ def result(
         labels=sorted({*provenance.labels(implementation.source), *_observed(implementation, judged.verdict)}),
         trust=trust,
         separation=_separation(trust, uid),
-        confined=implementation.hello.get("confined", {}),
+        confined=confined if isinstance(confined, dict) else {},
         measurement=reached is not None,
         memory={n: _said(told, PEAK) if n == "solution" else told for n, told in implementation.memory.items()},
     )
@@ -194,14 +194,14 @@ def _observed(implementation: Implementation, verdict: str) -> set[str]:
     return implementation.observed if verdict == "correct" else implementation.observed - {"shape_specialised"}
 
 
-def _said(told: Any, names: tuple[str, ...]) -> dict[str, int | float | str | None]:
+def _said(told: object, names: tuple[str, ...]) -> dict[str, int | float | str | None]:
     """Return the plain values of these names."""
     known = [(name, told[name]) for name in names if name in told] if isinstance(told, dict) else []
     plain = {name: value for name, value in known if value is None or isinstance(value, int | float | str)}
     return {name: value[:SAID_CHARS] if isinstance(value, str) else value for name, value in plain.items()}
 
 
-def _separation(trust: Trust, uid: int | None) -> Literal["user", "process", "none"]:
+def _separation(trust: Trust, uid: object) -> Literal["user", "process", "none"]:
     """Return what separates judge and solution: none (one process), process, or user (a process of another user)."""
     if trust == "dev":
         return "none"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import functools
 import hashlib
@@ -12,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -32,6 +31,7 @@ from repro.judge.gpu.shared_memory import Gate
 from repro.judge.implementation import Implementation, Options, Progress, Restless, moved
 from repro.judge.sandbox import pool as spare
 from repro.judge.sandbox.client import WorkerProcess
+from repro.judge.sandbox.wire import Json
 from repro.judge.worker.in_process import InProcess
 from repro.problems import plan as inputs_module
 from repro.problems.catalogue import Problem
@@ -131,8 +131,7 @@ class Evaluation:
     def start(self, *implementations: Implementation) -> None:
         """Start workers side by side, and have each import its file. A fault becomes the implementation's."""
         self.seat(*implementations)
-        source = base64.b64encode(self.problem.path.read_bytes()).decode()
-        problem = {"source": source} | {name: getattr(self.problem, name) for name in ("id", "dtype", "overrides")}
+        problem = asdict(self.problem.message())
 
         def define(implementation: Implementation) -> SolutionError | None:
             try:
@@ -464,7 +463,7 @@ class Evaluation:
     def _gates(self, described: Any) -> None:
         output_checks.check(described, self.shape.spec, self.device.type, aliases=self.problem.aliases_input)
 
-    def _message(self, implementation: Implementation) -> dict[str, Any]:
+    def _message(self, implementation: Implementation) -> Json:
         return {"op": "run", "variant": implementation.variants[0], "inputs": self.slots.told()}
 
     def _propagates(self, implementation: Implementation) -> bool:

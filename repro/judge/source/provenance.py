@@ -20,7 +20,7 @@ import ast
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from repro.judge.source.names import Source, imports, is_jit, parsed, text
 
@@ -268,6 +268,14 @@ COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)")  # `\Z`: an unclosed com
 KEPT, NAME_CHARS, MOST_KERNELS = 12, 400, 200
 
 
+class Kernel(TypedDict):
+    """All launches of one kernel in a call, as a worker sends them. us: GPU time, microseconds."""
+
+    name: str
+    us: float
+    count: int
+
+
 def own_names(path: Path | None) -> set[str]:
     """Return the names of a file's own kernels: functions under triton.jit, `__global__` ones in its strings."""
     source = parsed(path)
@@ -339,8 +347,8 @@ def share(kernels: list[Any], path: Path | None) -> KernelShares:
     )
 
 
-def profile(call: Callable[[], object]) -> tuple[list[dict[str, Any]], str]:
-    """Return the device activities of one call, [{"name", "us", "count"}] by time, or none and the reason.
+def profile(call: Callable[[], object]) -> tuple[list[Kernel], str]:
+    """Return the device activities of one call by time, or none and the reason.
 
     It runs in the worker, where a solution can falsify it. Call it after timing: CUPTI slows launches down. It uses the
     base of torch.profiler directly, which saves seconds of imports.
@@ -354,7 +362,7 @@ def profile(call: Callable[[], object]) -> tuple[list[dict[str, Any]], str]:
         with kineto as profiler:
             call()
             torch.cuda.synchronize()
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, Kernel] = {}
         for event in profiler.function_events or ():
             if event.device_type.name == "CUDA" and not getattr(event, "is_user_annotation", False):
                 kernel = found.setdefault(event.name, {"name": event.name, "us": 0.0, "count": 0})
