@@ -118,8 +118,8 @@ def _serve(job: Job, folder: Path, wire: Wire) -> None:
     problem = jobs.settled(job, folder)
     fixture = jobs.fixture_of(job, folder, problem, wire.progress)
     with JudgeSession(problem, fixture, jobs.options_of(job), wire.progress) as session:
-        reached = session.reached.to_json() if session.reached else None
-        wire.answer({"opened": True, "fingerprint": taken, "ceilings": reached, "room": session.room()})
+        ceilings = session.reached and session.reached.to_json()
+        wire.answer({"opened": True, "fingerprint": taken, "ceilings": ceilings, "room": session.room()})
         served = Served(session, folder)
         for request in wire.requests():
             try:

@@ -17,6 +17,7 @@ from repro.judge.sandbox.wire import Json
 from repro.records.verdict import Neighbour, Reason, VerdictWord
 
 Progress = Callable[[str], None]
+Trust = Literal["audited", "dev"]
 # The A/A control, calls back to back (hot), and the profile of each solution's kernels. None of them decides a verdict.
 PASSES = ("control", "hot", "profile")
 # Attributes that trials set.
@@ -38,7 +39,7 @@ class Options:
     """
 
     device: str = "cuda"
-    trust: Literal["audited", "dev"] = "audited"
+    trust: Trust = "audited"
     timing: bool = True
     modes: tuple[str, ...] = baselines.MODES
     timeout_s: float = 180.0

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -36,6 +36,7 @@ from repro.judge.timing import precompile, roofline
 from repro.judge.timing.precompile import Ahead
 from repro.judge.timing.sampling import Series
 from repro.problems.catalogue import Problem
+from repro.records.fixture import Fixture
 from repro.records.result import JudgeResult, Timing, Trial
 from repro.records.verdict import Reason, Verdict
 from repro.system.stopwatch import Clock
@@ -49,6 +50,7 @@ SCREEN_BUDGET_S, SCREEN_BLOCKS = 1.0, 5
 RESTING_ROOM = 3
 # Solutions beside each other: on the CPU and at most. A worker has a CUDA context, and its allocator holds OUTPUTS.
 CPU_ROOM, MOST_ROOM, CONTEXT_BYTES, OUTPUTS = 8, 12, 1 << 30, 2
+NOT_TIMED = Timing(status="not_timed")
 Solution = tuple[str, Path, str]  # name, file, entry
 Check = Literal["screen", "full"]
 Tier = Literal["screen", "quick", "full"]
@@ -65,7 +67,7 @@ class JudgeSession:
     def __init__(
         self,
         problem: Problem,
-        fixture: dict[str, Any],
+        fixture: Fixture,
         options: Options,
         progress: Progress = lambda _: None,
         mark: Progress = lambda _: None,
@@ -156,7 +158,7 @@ class JudgeSession:
         # they are not used any more
         self.evaluation.end(*[s for s in found.values() if self.judged[s.name].verdict != "correct"])
         self._refill()
-        entries = self._entries(list(found), {}, Timing(status="not_timed"))
+        entries = self._entries(list(found), {}, NOT_TIMED)
         if tier == "screen":
             entries = [e.model_copy(update={"bits": s.bits}) for e, s in zip(entries, found.values(), strict=True)]
         return entries
@@ -164,11 +166,11 @@ class JudgeSession:
     def _correct(self, solution: Implementation) -> bool:
         return verdict.judge(solution, self.fixture).verdict == "correct"
 
-    def _fixture(self, tier: Check) -> dict[str, Any]:
+    def _fixture(self, tier: Check) -> Fixture:
         """Return the fixture with the trials of a tier."""
         ran = {trial.kind for trial in self.planned}
-        trials = {kind: facts for kind, facts in self.fixture["trials"].items() if tier == "full" or kind in ran}
-        return self.fixture | {"trials": trials}
+        trials = {kind: facts for kind, facts in self.fixture.trials.items() if tier == "full" or kind in ran}
+        return self.fixture.model_copy(update={"trials": trials})
 
     def _verify(self, running: list[Implementation], tier: Check) -> None:
         """Run the trials of the solutions that were not rejected by their source and have none yet."""
@@ -224,7 +226,7 @@ class JudgeSession:
             self.before_s[name] = self.before_s.get(name, 0.0) + seconds
         self.timed = Clock()
         series: dict[str, Series] = {}
-        timing = Timing(status="not_timed")
+        timing = NOT_TIMED
         if good:
             control = self.control if options.controlled else None
             measurement = Measurement(
@@ -319,7 +321,7 @@ class JudgeSession:
 
 def evaluate(
     problem: Problem,
-    fixture: dict[str, Any],
+    fixture: Fixture,
     solutions: list[Solution],
     options: Options,
     progress: Progress = lambda _: None,
@@ -332,39 +334,34 @@ def evaluate(
     """
     clock = Clock()
     names = [name for name, _, _ in solutions]
-    if fixture["refused"]:
+    if fixture.refused:
         return _whole(_unjudged(problem, fixture, solutions, options), fixture, clock, None)
     with JudgeSession(problem, fixture, options, progress, mark, single=True) as session:
         session.check(solutions)
-        timing = Timing(status="not_timed")
-        found = session.time(names) if options.timing else session.result(names, {}, timing)
+        found = session.time(names) if options.timing else session.result(names, {}, NOT_TIMED)
         return _whole(found, fixture, clock, session)
 
 
-def _whole(found: JudgeResult, fixture: dict[str, Any], clock: Clock, session: JudgeSession | None) -> JudgeResult:
+def _whole(found: JudgeResult, fixture: Fixture, clock: Clock, session: JudgeSession | None) -> JudgeResult:
     """Return a result with what the fixture and the session add. session: None if nothing was run."""
-    return JudgeResult(
-        results=found.results,
-        baselines=found.baselines,
-        samples_ms=found.samples_ms,
-        timing=found.timing,
-        ceilings=found.ceilings,
-        trials=[Trial(kind=t.kind, seed=t.seed) for t in session.planned] if session else [],
-        trials_left_out=fixture.get("trials_left_out", {}),
-        margin=fixture["margin"],
-        margins=fixture.get("margins", {}),
-        spent_s=session.clock.laps if session else {},
-        trials_spent_s=session.evaluation.spent_s if session else {},
-        trials_parts_spent_s=session.evaluation.parts.laps if session else {},
-        timing_spent_s=session.timed.laps if session else {},
-        wall_s=clock.total(),
-    )
+    more = {
+        "trials": [Trial(kind=t.kind, seed=t.seed) for t in session.planned] if session else [],
+        "trials_left_out": fixture.trials_left_out,
+        "margin": fixture.margin,
+        "margins": fixture.margins,
+        "spent_s": session.clock.laps if session else {},
+        "trials_spent_s": session.evaluation.spent_s if session else {},
+        "trials_parts_spent_s": session.evaluation.parts.laps if session else {},
+        "timing_spent_s": session.timed.laps if session else {},
+        "wall_s": clock.total(),
+    }
+    return found.model_copy(update=more)
 
 
-def _unjudged(problem: Problem, fixture: dict[str, Any], solutions: list[Solution], options: Options) -> JudgeResult:
+def _unjudged(problem: Problem, fixture: Fixture, solutions: list[Solution], options: Options) -> JudgeResult:
     """Return the verdicts on a problem that cannot tell a cheat from the truth: nothing is run."""
     judged = verdict.unjudgeable(fixture)
-    timing = Timing(status="not_timed", compile_ahead_s={}, clock="none: nothing was timed")
+    timing = NOT_TIMED.model_copy(update={"compile_ahead_s": {}, "clock": "none: nothing was timed"})
     found = [_implementation(*each) for each in solutions]
     results = [verdict.result(problem, s, judged, {}, timing, None, options.trust) for s in found]
     return JudgeResult(results=results, baselines={}, samples_ms={}, timing=timing, ceilings=None)

@@ -7,20 +7,20 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from repro.judge.correctness.distance import CODES, named
 from repro.judge.correctness.tolerances import CLASSES, class_of
 from repro.judge.source import provenance
 from repro.judge.timing import intervals, roofline, sampling, speedups
 from repro.problems.catalogue import Problem
+from repro.records.fixture import Fixture
 from repro.records.result import Baseline, Ceilings, Timing
 from repro.records.verdict import Distances, PrecisionClass, Reason, Speedup, Summary, Verdict, VerdictWord
 
 if TYPE_CHECKING:
-    from repro.judge.implementation import Implementation
+    from repro.judge.implementation import Implementation, Trust
 
-Trust = Literal["audited", "dev"]
 # Baselines of the published speedups, by their names in a result.
 PUBLISHED_BASELINES = ("eager", "compile")
 # Facts that a worker reports of itself and that decide nothing: their names, and the most characters kept of a text.
@@ -37,48 +37,46 @@ class Judged:
 
     verdict: VerdictWord
     reasons: list[Reason]
-    distances: dict[str, list[dict[str, float]]]
     precision_class: PrecisionClass | None = None
     rel_l2: float | None = None
 
 
-def judge(implementation: Implementation, fixture: dict[str, Any]) -> Judged:
+def judge(implementation: Implementation, fixture: Fixture) -> Judged:
     """Return verdict, class and reasons from a solution's trials. Every planned kind must have been judged."""
     worst = max((v["rel_l2"] for t in implementation.distances.values() for v in t), default=None)
 
     def judged(word: VerdictWord, *reasons: Reason, klass: PrecisionClass | None = None) -> Judged:
-        return Judged(word, [*implementation.reasons, *reasons], implementation.distances, klass, worst)
+        return Judged(word, [*implementation.reasons, *reasons], klass, worst)
 
     if implementation.failed:
         return judged(implementation.failed)
-    missing = [kind for kind in fixture["trials"] if kind not in implementation.distances]
+    missing = [kind for kind in fixture.trials if kind not in implementation.distances]
     if missing:
         detail = f"trials that did not run: {', '.join(missing)}"
         return judged("inconclusive", Reason(code="trials_missing", detail=detail))
     klass = class_of(implementation.distances, fixture)
     if klass is None and (only := class_of(implementation.distances, fixture, refused=True)):
-        detail = f"its error fits class {only} alone, in which {fixture['refused_classes'][only]}"
+        detail = f"its error fits class {only} alone, in which {fixture.refused_classes[only]}"
         return judged(UNJUDGEABLE, Reason(code="class_refused", detail=detail))
     if klass is None:
         return judged("incorrect", *_excesses(implementation, fixture))
     return judged("correct", klass=klass)
 
 
-def unjudgeable(fixture: dict[str, Any]) -> Judged:
+def unjudgeable(fixture: Fixture) -> Judged:
     """Return the verdict on any solution of a problem whose fixture is refused, with the proof in it."""
-    found = fixture.get("degenerate", {})
-    detail = "; ".join(part for part in (fixture["refused"], found.get("proof", "")) if part)
-    return Judged(UNJUDGEABLE, [Reason(code="degenerate", detail=detail)], {})
+    detail = "; ".join(part for part in (fixture.refused, fixture.degenerate.get("proof", "")) if part)
+    return Judged(UNJUDGEABLE, [Reason(code="degenerate", detail=detail)])
 
 
-def _excesses(implementation: Implementation, fixture: dict[str, Any]) -> list[Reason]:
+def _excesses(implementation: Implementation, fixture: Fixture) -> list[Reason]:
     """Return a reason for each deciding trial kind: the guard that exceeds the loosest class's limit most."""
     found = []
     for kind, values in implementation.distances.items():
-        if kind not in fixture["trials"]:
+        if kind not in fixture.trials:
             continue
-        every = fixture["trials"][kind]["limits"]
-        limited = [klass for klass in CLASSES[fixture["dtype"]] if every.get(klass)]
+        every = fixture.trials[kind].limits
+        limited = [klass for klass in CLASSES[fixture.dtype] if every.get(klass)]
         if not limited:
             continue
         loosest = limited[-1]
@@ -112,9 +110,8 @@ def result(
     trust: Trust,
 ) -> Verdict:
     """Return one entry of `results`; what is missing has its reason beside it."""
-    legacy_kinds = [k for k in ("native", "perturbed") if k in implementation.legacy][:1] or list(
-        implementation.legacy
-    )[:1]
+    legacy = implementation.legacy
+    kind = next((k for k in ("native", "perturbed", *legacy) if k in legacy), "")
     uid, confined = (implementation.hello.get(name) for name in ("uid", "confined"))
     entry = Verdict(
         problem=problem.key,
@@ -123,8 +120,8 @@ def result(
         reasons=judged.reasons,
         precision_class=judged.precision_class,
         rel_l2=judged.rel_l2,
-        legacy=implementation.legacy[legacy_kinds[0]] if legacy_kinds else {},
-        distances={kind: [Distances(**each) for each in of] for kind, of in judged.distances.items()},
+        legacy=legacy.get(kind, {}),
+        distances={kind: [Distances(**each) for each in of] for kind, of in implementation.distances.items()},
         neighbour=implementation.neighbour,
         time_ms=None,
         latency_ms=None,
@@ -152,8 +149,8 @@ def result(
         labels.add("input_dependent_time")
     if any(_slowed(name, timing) > 1 for name in ratio):
         labels.add("baselines_slower_beside_it")
-    best = _best(CLASSES[problem.dtype], klass, timing, ratio)
-    published = {n: ratio[n] for n in PUBLISHED_BASELINES if n in ratio}
+    order = CLASSES[problem.dtype]
+    best = _best(order[: order.index(klass) + 1], timing, ratio)  # at least as precise as the solution
     times = intervals.summary(ours.device_ms)
     timed = {
         "time_ms": times,
@@ -161,18 +158,15 @@ def result(
         "hot_ms": ours.hot_ms,
         "modes": [_said(modes, MODES) for modes in implementation.modes],
         "labels": sorted(labels),
-        "speedup": published | ({"best_same_class": best} if best else {}),
+        "speedup": {n: ratio[n] for n in PUBLISHED_BASELINES if n in ratio} | best,
         "speedup_all": ratio,
-        "word": best.word if best else None,
+        "word": best["best_same_class"].word if best else None,
     }
     return _with_floor(problem, entry.model_copy(update=timed), klass, times.median, reached)
 
 
 def _slowed(name: str, timing: Timing) -> float:
-    """Return how many times slower a baseline was beside the solutions; 1 if that is little.
-
-    The host slowed it, else the solution would be rejected.
-    """
+    """Return how many times slower the host made a baseline beside the solutions; 1 if that is little."""
     ratio = timing.alone.get(name, 1.0)
     return ratio if ratio > 1 + sampling.HELD_UP else 1.0
 
@@ -217,24 +211,20 @@ def _with_kernels(entry: Verdict, implementation: Implementation) -> Verdict:
     return entry.model_copy(update={"own_kernel_share": shares.own, "kernel_shares": shares})
 
 
-def _best(
-    order: tuple[PrecisionClass, ...], klass: PrecisionClass, timing: Timing, ratio: dict[str, Speedup]
-) -> Speedup | None:
-    """Return the speedup over the fastest torch baseline that is at least as precise as the solution."""
-    allowed = order[: order.index(klass) + 1]
+def _best(allowed: tuple[str, ...], timing: Timing, ratio: dict[str, Speedup]) -> dict[str, Speedup]:
+    """Return the speedup over the fastest torch baseline of the allowed classes."""
     same = {n: r for n, r in ratio.items() if timing.baseline_classes[n] in allowed}
     if not same:
-        return None
+        return {}
     best = min(same, key=lambda n: same[n].ratio)
-    return same[best].model_copy(update={"baseline": best})
+    return {"best_same_class": same[best].model_copy(update={"baseline": best})}
 
 
 def _with_floor(problem: Problem, entry: Verdict, klass: str, median_ms: float, reached: Ceilings | None) -> Verdict:
     """Add the floor. A time that no algorithm can reach rejects the solution."""
     if reached is None:
         return entry.model_copy(update={"floor_reason": "no GPU: a time on the CPU has no floor"})
-    rates = roofline.rates(reached)
-    floor, impossible = (f(problem, klass, rates) for f in (roofline.floor_ms, roofline.impossible_ms))
+    floor, impossible = (f(problem, klass, reached.to_json()) for f in (roofline.floor_ms, roofline.impossible_ms))
     if floor is None or impossible is None:
         return entry.model_copy(update={"floor_reason": "the work of this problem at this size is unknown"})
     entry = entry.model_copy(update={"floor_ms": floor, "floor_fraction": floor / median_ms})

@@ -43,7 +43,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Message:
-    """What another process needs of a problem, as JSON carries it. source: the file's bytes, base64."""
+    """A problem for another process. source: the file, base64."""
 
     id: str
     dtype: str
@@ -92,7 +92,7 @@ class Problem:
         return self.spike[i] if isinstance(self.spike, tuple) else self.spike
 
     def message(self) -> Message:
-        """Return the problem as another process receives it."""
+        """Return the problem for another process."""
         return Message(self.id, self.dtype, self.overrides, base64.b64encode(self.path.read_bytes()).decode())
 
     def neighbouring(self) -> Problem | None:

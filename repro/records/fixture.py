@@ -31,6 +31,33 @@ class TrialLimits(Record):
     sketch: dict[str, Any] | None = Field(None, description="Row norms and sampled elements of the fp64 output.")
 
 
+class Limited(Record):
+    """One kind of input case, as judging reads it."""
+
+    limits: dict[str, Limits]
+    stress: Any = None
+
+
+class Fixture(Record):
+    """What judging reads of a fixture. An agent has no more."""
+
+    problem_sha256: str
+    weights_sha256: str
+    dtype: str
+    trials: dict[str, Limited]
+    margin: Number
+    refused: str
+    margins: dict[str, Number] = {}
+    refused_classes: dict[str, str] = {}
+    trials_left_out: dict[str, str] = {}
+    neighbour: dict[str, Any] = {}
+    degenerate: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, whole: FixtureRecord) -> Fixture:
+        return cls.model_validate(whole.to_json())
+
+
 class FixtureRecord(Observed):
     """The result of a `fixture` job, and the file that it becomes."""
 

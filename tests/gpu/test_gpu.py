@@ -53,6 +53,7 @@ from repro.problems import catalogue
 from repro.problems import plan as inputs
 from repro.problems.catalogue import Problem
 from repro.problems.plan import Recipe
+from repro.records.fixture import Fixture
 from repro.records.job import OUTCOMES, Job
 
 # A stack that is not the pinned one may warn of what it deprecates.
@@ -162,24 +163,24 @@ def test_permutations_and_remade_inputs_are_those_of_the_cpu(tmp_path: Path) -> 
 
 
 @functools.cache
-def fixture_of(key: str, size: str) -> dict[str, Any]:
+def fixture_of(key: str, size: str) -> Any:
     found = calibration.build(catalogue.load(key, size=size), GPU)
     torch.cuda.empty_cache()
-    return found
+    return Fixture.of(found)
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_fixtures_on_the_gpu_are_not_refused(key: str) -> None:
     """Every problem of both suites at smoke size; inputs, checksums, sha256 heads and weights are those of the CPU."""
     fixture = fixture_of(key, "smoke")
-    assert fixture["refused"] == "" and fixture["margin"] >= 1.5
-    assert fixture["worst_honest_score"] <= 1 < fixture["best_cheat_score"]
+    assert fixture.refused == "" and fixture.margin >= 1.5
+    assert fixture.worst_honest_score <= 1 < fixture.best_cheat_score
     problem = catalogue.load(key, size="smoke")
     plan = inputs.plan(problem)
-    assert fixture["inputs"] == calibration._input_facts(plan, input_cases.PUBLIC_SEED, CPU)
-    assert all("sha256_head" in entry for entry in fixture["inputs"])
-    assert fixture["weights_sha256"] == inputs.weights(problem, plan.module).sha256
-    assert fixture["reference_timing"]["eager_ms"] > 0
+    assert fixture.inputs == calibration._input_facts(plan, input_cases.PUBLIC_SEED, CPU)
+    assert all("sha256_head" in entry for entry in fixture.inputs)
+    assert fixture.weights_sha256 == inputs.weights(problem, plan.module).sha256
+    assert fixture.reference_timing["eager_ms"] > 0
 
 
 @pytest.mark.parametrize("problem_id", ["L1_36", "L2_84", "L3_44"])

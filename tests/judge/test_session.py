@@ -32,6 +32,7 @@ from repro.judge.timing.l2_flush_and_idle import Idle
 from repro.judge.timing.sampling import Runner, Sample, Series
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
+from repro.records.fixture import Fixture
 from repro.records.result import Timing
 from repro.system import jsonio
 from repro.system.stopwatch import Clock
@@ -110,17 +111,17 @@ def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(
     whole = smoke_fixture(key)
     monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
     chunked = calibration.build(catalogue.load(key, size="smoke"), CPU)
-    assert chunked["output"] == whole["output"] and chunked["trials"].keys() == whole["trials"].keys()
-    for kind, trial in whole["trials"].items():
-        again = chunked["trials"][kind]
-        assert again["sensitivity"] == pytest.approx(trial["sensitivity"], rel=1e-4)
-        for name, values in trial["cheats"].items():
+    assert chunked.output == whole.output and chunked.trials.keys() == whole.trials.keys()
+    for kind, trial in whole.trials.items():
+        again = chunked.trials[kind]
+        assert again.sensitivity == pytest.approx(trial.sensitivity, rel=1e-4)
+        for name, values in trial.cheats.items():
             guards = [g for g in distance.GUARDS if g in values]
-            assert {g: again["cheats"][name][g] for g in guards} == pytest.approx(
+            assert {g: again.cheats[name][g] for g in guards} == pytest.approx(
                 {g: values[g] for g in guards}, rel=1e-4
             ), (kind, name)
-        for name, values in trial["honest"].items():
-            assert again["honest"][name]["rel_l2"] == pytest.approx(values["rel_l2"], rel=0.2, abs=1e-7), (kind, name)
+        for name, values in trial.honest.items():
+            assert again.honest[name]["rel_l2"] == pytest.approx(values["rel_l2"], rel=0.2, abs=1e-7), (kind, name)
 
 
 @pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16"])
@@ -735,7 +736,8 @@ def test_a_baseline_that_writes_to_its_inputs_blames_no_solution(tmp_path: Path)
     file.write_text(IN_PLACE)
     problem = catalogue.load_file(file)
     solution = wrapped(tmp_path, problem, "clean", "return super().forward(inputs[0].clone())")
-    found = session.evaluate(problem, calibration.build(problem, CPU), [("clean", solution, "ModelNew")], TIMED)
+    fixture = Fixture.of(calibration.build(problem, CPU))
+    found = session.evaluate(problem, fixture, [("clean", solution, "ModelNew")], TIMED)
     assert outcome(found.results[0]) == ("correct", ""), found.results[0].reasons
     assert found.timing.timed_again is None and found.timing.left_out == {}
 
@@ -975,7 +977,7 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(
 def test_a_baseline_that_was_slower_beside_it_makes_no_solution_fast(smoke_fixture: Measured) -> None:
     """Where it is not rejected for that the host was slower: what the slowdown explains is not confirmed."""
     solution = Implementation("s", None, "M", ["s"], distances={"native": [{"rel_l2": 0.0, "max": 0.0, "row": 0.0}]})
-    told = verdict.Judged("correct", [], {}, "fp32", 0.0)
+    told = verdict.Judged("correct", [], "fp32", 0.0)
     times = {name: Series(gated=[Sample(ms, ms, ms + 1, 0.5)] * 20) for name, ms in (("eager", 13.0), ("s", 10.0))}
     facts = {"baseline_classes": {"eager": "fp32"}, "status": "converged"}
     problem = catalogue.load("L1_36", size="smoke")

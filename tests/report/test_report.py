@@ -78,11 +78,10 @@ def result(
             implementation.profile = {"kernels": [{"name": "mine", "us": 30.0}, {"name": "at::native::x", "us": 10.0}]}
         implementation.distances = {"native": [dict.fromkeys(("rel_l2", "max", "row"), 2.5e-4)]}
         implementation.legacy = {"native": {"allclose_1e-2": True, "allclose_1e-4": False}}
-        distances, klass = implementation.distances, "bf16" if "bf16" in key else "tf32"
-        judged = verdict.Judged("correct", [], distances, klass, 2.5e-4)
+        judged = verdict.Judged("correct", [], "bf16" if "bf16" in key else "tf32", 2.5e-4)
         if bad and name in bad:
             reason = Reason(code="rel_l2", trial="native", detail=bad[name])
-            judged = verdict.Judged("incorrect", [reason], distances, rel_l2=1.0)
+            judged = verdict.Judged("incorrect", [reason], rel_l2=1.0)
         entries.append(verdict.result(problem, implementation, judged, timed, facts, reached, "audited").to_json())
     return {
         "results": entries,

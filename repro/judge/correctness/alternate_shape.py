@@ -33,7 +33,7 @@ def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:
 def _judged(
     evaluation: Evaluation, implementation: Implementation, trial: input_cases.Trial, shape: Shape | None
 ) -> Neighbour:
-    facts, slots, timeout_s = evaluation.fixture.get("neighbour"), evaluation.slots, evaluation.options.timeout_s
+    facts, slots, timeout_s = evaluation.fixture.neighbour, evaluation.slots, evaluation.options.timeout_s
     if not facts or shape is None:
         return Neighbour(verdict="not_run", reason="this problem has no neighbouring shape")
     evaluation.shape, slots.plan = shape, shape.plan

@@ -37,6 +37,7 @@ from repro.problems import plan as inputs_module
 from repro.problems.catalogue import Problem
 from repro.problems.meta import leaves, output_spec
 from repro.problems.plan import Plan, Weights
+from repro.records.fixture import Fixture
 from repro.records.verdict import Reason
 from repro.system.stopwatch import Clock
 
@@ -53,9 +54,9 @@ FIRST_CALL_S = 20.0
 DIGEST_TURNS = 32
 
 
-def meets(values: dict[str, float], fixture: dict[str, Any], kind: str, klass: str) -> bool:
+def meets(values: dict[str, float], fixture: Fixture, kind: str, klass: str) -> bool:
     """Return whether distances are within a class's limits on a trial; a probe may have none for a class."""
-    limits = fixture["trials"][kind]["limits"][klass]
+    limits = fixture.trials[kind].limits[klass]
     return not limits or score(values, limits) <= 1
 
 
@@ -72,14 +73,14 @@ class Evaluation:
     """The judge's state for one problem: plan, buffers, reference, and the solutions that are judged now."""
 
     def __init__(
-        self, problem: Problem, fixture: dict[str, Any], options: Options, progress: Progress, mark: Progress
+        self, problem: Problem, fixture: Fixture, options: Options, progress: Progress, mark: Progress
     ) -> None:
         self.problem, self.fixture, self.options = problem, fixture, options
         self.progress, self.mark = progress, mark
         self.device = torch.device(options.device)
         plan = inputs_module.plan(problem)
         self.native = inputs_module.weights(problem, plan.module)
-        if self.native.sha256 != fixture["weights_sha256"]:
+        if self.native.sha256 != fixture.weights_sha256:
             what = f"the weights of {problem.key} differ from the fixture's"
             why = "another torch version may initialise differently"
             raise JudgeError(what, why, "Run `repro fixtures` again on this stack.")
@@ -505,8 +506,8 @@ class Evaluation:
 
     def classes(self) -> tuple[str, ...]:
         """Return the classes that the fixture has limits for."""
-        limits = next(iter(self.fixture["trials"].values()))["limits"]
-        return tuple(klass for klass in CLASSES[self.fixture["dtype"]] if klass in limits)
+        limits = next(iter(self.fixture.trials.values())).limits
+        return tuple(klass for klass in CLASSES[self.fixture.dtype] if klass in limits)
 
     def _note(self, implementation: Implementation, trial: input_cases.Trial, distance: Distance) -> None:
         implementation.distances.setdefault(trial.kind, []).append(distance.values())

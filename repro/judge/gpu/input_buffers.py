@@ -62,10 +62,7 @@ class Slots:
         """Return the description of the inputs that a worker receives."""
         return [
             Input(
-                slot=f"input{i}",
-                dtype=str(spec[1]).removeprefix("torch."),
-                shape=list(spec[0]),
-                offset=self.places[i],
+                slot=f"input{i}", dtype=str(spec[1]).removeprefix("torch."), shape=list(spec[0]), offset=self.places[i]
             )
             if i in self.plan.tensors
             else Input(value=spec)

@@ -22,7 +22,7 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class Ticket(TypedDict):
-    """What a worker needs to open a buffer: a descriptor's number, or on a GPU a handle."""
+    """What opens a buffer in a worker: a descriptor, or on a GPU a handle."""
 
     fd: int | None
     handle: str
@@ -30,7 +30,7 @@ class Ticket(TypedDict):
 
 
 class Input(TypedDict, total=False):
-    """One input as a worker receives it: a place in a buffer, or a value that is no tensor."""
+    """An input as a worker receives it: a place in a buffer, or a value."""
 
     slot: str
     dtype: str

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import importlib.util
 import io
 import json
 import math
@@ -379,7 +378,7 @@ class Profiler:
         return {dtype: (self._as_run(run.entry(dtype)), run.settles(dtype)) for dtype in problems}
 
     def _as_run(self, entry: Entry) -> Entry:
-        """Return the entry, with a note where the kernel ran as the launcher's user."""
+        """Note in an entry that it ran as the launcher's user."""
         if self.own_user or entry.state == "no_permission":
             return entry
         return replace(entry, why="; ".join(filter(None, (entry.why, AS_ROOT))))
@@ -439,7 +438,7 @@ def become_ncu(read_fd: int, write_fd: int, scratch: Path, shielded: tuple[int, 
     channel = Channel(read_fd, write_fd, from_judge=True)
     for fd in (read_fd, write_fd):
         os.set_inheritable(fd, False)
-    task = replace(Task.of(channel.receive()), shielded=shielded)
+    task = Task.of(channel.receive() | {"shielded": shielded})
     if task.source is not None:
         (scratch / "solution.py").write_bytes(base64.b64decode(task.source))
     (scratch / TASK).write_text(json.dumps(asdict(task)))
@@ -471,6 +470,7 @@ def _profile(task: Task, scratch: Path, out: int) -> None:
     """Make the inputs of all dtypes, confine this process, and profile the kernel in one dtype after another."""
     import torch
 
+    from repro.judge.timing.published_protocol import imported
     from repro.judge.worker import binding, triton_interpreter
 
     device = torch.device(task.device)
@@ -493,7 +493,8 @@ def _profile(task: Task, scratch: Path, out: int) -> None:
             torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
             call: Callable[..., Any] = torch.neg
             if task.source is not None:
-                call = binding.bind(_kernel(scratch / "solution.py"), model, len(made), init)
+                kernel = imported("solution", None, scratch).kernel_function
+                call = binding.bind(kernel, model, len(made), init)
             else:
                 made = [torch.ones(1 << 20, device=device)]
             facts["called"] = True
@@ -543,16 +544,6 @@ def _wait(device: Any) -> None:
         import torch
 
         torch.cuda.synchronize()
-
-
-def _kernel(file: Path) -> Callable[..., Any]:
-    spec = importlib.util.spec_from_file_location("solution", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["solution"] = module
-    spec.loader.exec_module(module)
-    function: Callable[..., Any] = module.kernel_function
-    return function
 
 
 if __name__ == "__main__":

@@ -251,15 +251,12 @@ class Experiment:
         launch_ms = answer.get("launch_ms")
         if implementation.trusted:
             launch_ms = sampling.reported(launch_ms)
-        elif not (
-            isinstance(launch_ms, float) and 0 <= launch_ms < sampling.MAX_MS
-        ):  # a solution's report only informs
-            launch_ms = 0.0
+        elif not (isinstance(launch_ms, float) and 0 <= launch_ms < sampling.MAX_MS):
+            launch_ms = 0.0  # a solution's report only informs
         hidden = call.hidden(launch_ms) if self.cuda else None
         sample = Sample(device_ms, host_ms, wall_ms, call.gate_us / 1e3, launch_ms, seal_ms=seal_ms, hidden=hidden)
-        if (
-            not implementation.trusted and early_ms and early_ms > sampling.CLOCK_SLACK_MS
-        ):  # earlier work counts in the call
+        # earlier work counts in the call
+        if not implementation.trusted and early_ms and early_ms > sampling.CLOCK_SLACK_MS:
             sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
         self._others(implementation)
         implementation.note_modes(variant, answer.get("modes"))
@@ -317,7 +314,7 @@ class Experiment:
             shown = values if everything else {"row": values["rel_l2"]}  # a row has a limit of its own
             if meets(shown, evaluation.fixture, kind, klass):
                 return
-        limits = evaluation.fixture["trials"][kind]["limits"][klass]
+        limits = evaluation.fixture.trials[kind].limits[klass]
         name = named(values, limits)
         told = f"{name} {values[name]:.3g} over the limit {limits[name]:.3g} of class {klass}, {kind} inputs"
         raise SolutionRejected("timed_output_wrong", told)
@@ -358,8 +355,8 @@ class Experiment:
             launched_late=sorted(self.launching.late),
         )
         if self.cuda:
-            idle = self.idle
-            timing = timing.model_copy(update={"power_limit": idle.limit.record(), "inputs_made_again": idle.again})
+            told = {"power_limit": self.idle.limit.record(), "inputs_made_again": self.idle.again}
+            timing = timing.model_copy(update=told)
             for implementation in self.solutions if self.options.trust != "dev" else []:
                 series[implementation.name] = self._believed(implementation, series[implementation.name], trusted)
             if "hot" in self.options.passes:

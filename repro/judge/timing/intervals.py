@@ -91,8 +91,8 @@ def paired_ratio(base_ms: list[float], ours_ms: list[float], *, capped: bool = F
 
     base_ms, ours_ms: one time (ms) a block, in the same order. Raises ValueError if they do not pair up. capped: our
     times count as at least the median less CAP, or less CAP_DEVIATIONS median deviations if that is more. So a few
-    calls cannot make a speedup that the others do not have. `capped_blocks`: how many were raised. The base's times are
-    never changed, and few samples, whose deviation is unknown, are not capped.
+    calls cannot make a speedup that the others do not have. The base's times are never changed, and few samples, whose
+    deviation is unknown, are not capped.
     """
     if not base_ms or len(base_ms) != len(ours_ms):
         raise ValueError(f"{len(base_ms)} and {len(ours_ms)} blocks do not pair up")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -24,7 +23,7 @@ import torch
 from repro.errors import SolutionRejected
 from repro.judge.sandbox.wire import Json
 from repro.judge.timing import sampling
-from repro.judge.timing.published_protocol import Child, Ended, answers, imported
+from repro.judge.timing.published_protocol import Child, Ended, answers, host_clock, imported
 from repro.problems.catalogue import Message, Problem
 from repro.problems.plan import torch_dtype
 from repro.records.verdict import KernelBenchVerdict
@@ -32,7 +31,7 @@ from repro.records.verdict import KernelBenchVerdict
 SEED, TRIALS = 42, 5
 # Absolute and relative, by the problem's dtype.
 TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
-WARMUP_CALLS, DISCARDED_CALLS, CALLS, CPU_CALLS = 3, 1, 100, 3
+WARMUP_CALLS, DISCARDED_CALLS, CALLS = 3, 1, 100
 FLUSH_ELEMENTS = 32 * 1024 * 1024  # of 8 bytes
 # Inputs of full size are drawn on the CPU, six times.
 TIMEOUT_S = 180.0
@@ -149,11 +148,8 @@ class Evaluation:
         return passed, why
 
     def _mean_ms(self, call: Callable[[], Any]) -> float:
-        if self.device.type != "cuda":  # no measurement
-            begin = time.perf_counter()
-            for _ in range(CPU_CALLS):
-                call()
-            return (time.perf_counter() - begin) / CPU_CALLS * 1e3
+        if self.device.type != "cuda":
+            return host_clock(call)
         for _ in range(WARMUP_CALLS):
             call()
             torch.cuda.synchronize()

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from repro.errors import SolutionRejected, printable
-from repro.judge.sandbox import launcher
+from repro.judge.sandbox import pool
 from repro.judge.sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Json
 from repro.judge.timing import sampling
 from repro.judge.worker import binding, triton_interpreter
@@ -116,20 +116,11 @@ class Ended(Exception):
     """The process ended, or was ended because it took too long or broke the protocol of messages."""
 
 
-class Child:
+class Child(pool.Process):
     """The judge's client of the process, which is started, confined and ended as a worker is."""
 
     def __init__(self, device: str, serves: str = "parity") -> None:
-        self.launcher = launcher.current()
-        self.log = os.memfd_create("repro-log")
-        to_child, from_judge = os.pipe()
-        to_judge, from_child = os.pipe()
-        try:
-            self.started = self.launcher.start("parity", device, [to_child, from_child], self.log, serves)
-        finally:
-            os.close(to_child)
-            os.close(from_child)
-        self.channel = Channel(to_judge, from_judge)
+        super().__init__("parity", device, kind=serves)
 
     def ask(self, message: Json, timeout_s: float) -> Json:
         """Send one request and return its answer. Raises Ended."""
@@ -147,13 +138,6 @@ class Child:
             self.launcher.kill(self.started.pid)
             raise Ended(f"it did not answer in JSON ({error})") from None
 
-    def close(self) -> None:
-        """End the process and remove its files."""
-        self.launcher.remove(self.started.pid)
-        self.started.close()
-        self.channel.close()
-        os.close(self.log)
-
 
 # -- the other process ------------------------------------------------------------------------------------------------
 
@@ -163,7 +147,7 @@ class Bench:
 
     def __init__(self, device: torch.device, scratch: Path) -> None:
         self.device, self.scratch = device, scratch
-        self.timer = _do_bench() if device.type == "cuda" else _host_clock
+        self.timer = _do_bench() if device.type == "cuda" else host_clock
         self.model: torch.nn.Module | None = None
         self.init: list[Any] = []
         self.inputs: list[Any] = []
@@ -197,10 +181,11 @@ class Bench:
         return {"ms": self.timer(functools.partial(call, *self.inputs))}
 
 
-def imported(name: str, source: str, scratch: Path) -> Any:
-    """Import a source text (base64) as the module `name`, from a file in the scratch folder."""
+def imported(name: str, source: str | None, scratch: Path) -> Any:
+    """Import the scratch folder's module `name`, written from `source` (base64) if given."""
     file = scratch / f"{name}.py"
-    file.write_bytes(base64.b64decode(source))
+    if source is not None:
+        file.write_bytes(base64.b64decode(source))
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -215,7 +200,7 @@ def _do_bench() -> Callable[[Callable[[], Any]], float]:
     return lambda call: float(do_bench(call, warmup=WARMUP_MS, rep=REP_MS, return_mode="mean"))
 
 
-def _host_clock(call: Callable[[], Any], calls: int = 3) -> float:
+def host_clock(call: Callable[[], Any], calls: int = 3) -> float:
     """Return ms by the host's clock, where there is no GPU for do_bench; this is not a measurement."""
     call()
     begin = time.perf_counter()

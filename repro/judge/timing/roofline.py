@@ -41,22 +41,14 @@ CACHE_VERSION = 2
 KEPT_S = 7 * 86400.0
 # Copies of the check of a kept entry: 24 ms at 4.3 TB/s.
 CHECK_REPEATS, CHECK_TOLERANCE = 3, 0.03
-RATES = (
-    "copy_tb_s",
-    "read_tb_s",
-    "write_tb_s",
-    "bf16_tflop_s",
-    "fp16_tflop_s",
-    "tf32_tflop_s",
-    "fp32_tflop_s",
-)
+RATES = ("copy_tb_s", "read_tb_s", "write_tb_s", "bf16_tflop_s", "fp16_tflop_s", "tf32_tflop_s", "fp32_tflop_s")
 Identity = dict[str, str | float | None]
 Clocks = dict[str, float | None]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One measurement as its file keeps it. of: the GPU, software and limits that it belongs to. clocks: MHz."""
+    """A measurement in its file. of: the GPU, software and limits that it belongs to. clocks: MHz."""
 
     of: Identity
     measured_s: float
@@ -201,11 +193,6 @@ def measure(device: torch.device) -> Ceilings:
     at = datetime.fromtimestamp(entry.measured_s, UTC).isoformat(timespec="seconds")
     measured = {name: entry.rates[name] for name in RATES}
     return Ceilings(**measured, cached=cached, measured_at=at, limits=told, clocks=entry.clocks)
-
-
-def rates(ceilings: Ceilings) -> dict[str, float]:
-    """Return the TB/s and TFLOP/s of ceilings by the names of RATES."""
-    return {name: float(getattr(ceilings, name)) for name in RATES}
 
 
 def rate(klass: str, ceilings: Mapping[str, float]) -> float:

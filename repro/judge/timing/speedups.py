@@ -46,9 +46,8 @@ def speedup(
 ) -> Ratio:
     """Return `intervals.paired_ratio`, its interval widened by the difference between processes and by `host_terms`.
 
-    The times are capped unless both are torch's (`trusted`). at_least: the speedup that the judge's own clock confirms,
-    if all time that it cannot tell from overhead were the solution's. blocks_ci95: the interval without the host's
-    part, if there is one.
+    The times are capped unless both are torch's (`trusted`). at_least: as if all time that the judge's clock cannot
+    tell from overhead were the solution's.
     """
     count = min(len(base_ms), len(ours_ms))  # a variant that decides nothing may have fewer blocks
     found = intervals.paired_ratio(base_ms[:count], ours_ms[:count], capped=not trusted)
@@ -76,8 +75,8 @@ def gated(base: Series, ours: Series, *, trusted: bool = True) -> Ratio:
 def compare(base: Series, ours: Series) -> Speedup:
     """Return `speedup` over the gated blocks, with `other_inputs`, the speedup over the blocks with other inputs.
 
-    inputs: `published`, or `other` if the speedup there is lower by more than INPUT_DEPENDENT. Then the lower one is
-    returned, since a solution that is fast only on recognised inputs is not fast. The median block decides this.
+    If the speedup there is lower by more than INPUT_DEPENDENT, it is returned instead, since a solution that is fast
+    only on recognised inputs is not fast. The median block decides this.
     """
     ratio = gated(base, ours, trusted=False)
     found = Speedup(**ratio.to_json(), inputs="published")

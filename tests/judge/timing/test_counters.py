@@ -55,18 +55,8 @@ def page(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
     lines.append([""] * len(plain) + [(units or UNITS).get(key, "") for key in keys])
     for at, each in enumerate(launches):
         within = f"1:<default domain>:{counters.range_of(each['dtype'])}:none:none:none" if "dtype" in each else ""
-        facts = [
-            str(at),
-            "4711",
-            "python3.12",
-            "host-of-mine",
-            within,
-            each.get("name", "kernel"),
-            "1",
-            "7",
-            "0",
-            "9.0",
-        ]
+        name = each.get("name", "kernel")
+        facts = [str(at), "4711", "python3.12", "host-of-mine", within, name, "1", "7", "0", "9.0"]
         lines.append([*facts, *(each.get(key, "") for key in keys)])
     table = "\n".join(",".join(f'"{job}"' for job in line) for line in lines)
     return f'==PROF== Connected to process 4711 (/usr/bin/python3.12)\n==PROF== Profiling "kernel"\n{table}\n'
@@ -409,7 +399,7 @@ def test_a_kernel_that_prints_the_refusal_does_not_choose_its_user(fake: Fake, m
 # -- all kernels of a folder ------------------------------------------------------------------------------------------
 
 
-def folder_entries(tmp_path: Path, device: str, **sources: str) -> list[dict[str, Any]]:
+def folder_entries(tmp_path: Path, device: str, **sources: str) -> Any:
     """The entries of kernels of L1_36; `missing` has no file."""
     solutions = [("missing", tmp_path / "missing.py", "kernel_function")]
     for name, text in sources.items():
@@ -417,8 +407,7 @@ def folder_entries(tmp_path: Path, device: str, **sources: str) -> list[dict[str
         file.write_text(text)
         solutions.append((name, file, "kernel_function"))
     found = {dtype: catalogue.load("L1_36", size="smoke", dtype=dtype) for dtype in counters.DTYPES}
-    told: Any = counters.measure(found, solutions, device, lambda line: None)
-    return list(told["profiles"])
+    return counters.measure(found, solutions, device, lambda line: None)["profiles"]
 
 
 def test_every_kernel_has_an_entry_for_each_dtype(fake: Fake, tmp_path: Path) -> None:
