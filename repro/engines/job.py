@@ -116,11 +116,10 @@ def fixture_of(job: Job, folder: Path, problem: Problem, progress: Progress) -> 
     import torch
 
     from repro.fixtures import calibration, store
-    from repro.records.fixture import Fixture
 
     if job.fixture:
         return store.load(folder / job.fixture, problem)
-    return Fixture.of(calibration.build(problem, torch.device(job.device), progress))
+    return calibration.build(problem, torch.device(job.device), progress)
 
 
 def options_of(job: Job) -> Options:

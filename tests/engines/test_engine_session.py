@@ -104,7 +104,7 @@ def test_a_session_in_a_container_answers_and_leaves_nothing(image: None, smoke_
         answers(engine, smoke_fixture("L1_36"), 20)
         with pytest.raises(PrerequisiteError, match="another version"):
             with engine.session(
-                session_job(smoke_fixture("L1_36").model_copy(update={"problem_sha256": "0"})), lambda _: None
+                session_job(smoke_fixture("L1_36").model_copy(update={"problem_sha256": "0" * 64})), lambda _: None
             ):
                 pytest.fail("it was opened")
         with pytest.raises(EngineError, match="exit code 137"):
@@ -127,7 +127,7 @@ def test_output_of_a_solution_in_the_judges_process_is_no_answer(
 
 
 def test_a_session_that_cannot_be_opened_says_why(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:
-    stale = smoke_fixture("L1_36").model_copy(update={"problem_sha256": "0"})
+    stale = smoke_fixture("L1_36").model_copy(update={"problem_sha256": "0" * 64})
     with pytest.raises(PrerequisiteError, match="another version"):
         with engine.session(session_job(stale), lambda _: None):
             pytest.fail("it was opened")

@@ -53,7 +53,6 @@ from repro.problems import catalogue
 from repro.problems import plan as inputs
 from repro.problems.catalogue import Problem
 from repro.problems.plan import Recipe
-from repro.records.fixture import Fixture
 from repro.records.job import OUTCOMES, Job
 
 # A stack that is not the pinned one may warn of what it deprecates.
@@ -166,7 +165,7 @@ def test_permutations_and_remade_inputs_are_those_of_the_cpu(tmp_path: Path) -> 
 def fixture_of(key: str, size: str) -> Any:
     found = calibration.build(catalogue.load(key, size=size), GPU)
     torch.cuda.empty_cache()
-    return Fixture.of(found)
+    return found
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -24,7 +24,6 @@ from repro.judge.implementation import Options
 from repro.judge.session import JudgeSession, Solution
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
-from repro.records.fixture import Fixture
 
 # A stack that is not the pinned one may warn of what it deprecates.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default"), pytest.mark.timeout(240)]
@@ -58,7 +57,7 @@ def broken(folder: Path, problem: Problem, name: str) -> Solution:
 def fixture_of(problem: Problem) -> Any:
     found = calibration.build(problem, GPU)
     torch.cuda.empty_cache()
-    return Fixture.of(found)
+    return found
 
 
 def outcome(entry: Any) -> tuple[str, str | None, list[str]]:

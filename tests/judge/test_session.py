@@ -32,7 +32,6 @@ from repro.judge.timing.l2_flush_and_idle import Idle
 from repro.judge.timing.sampling import Runner, Sample, Series
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
-from repro.records.fixture import Fixture
 from repro.records.result import Timing
 from repro.system import jsonio
 from repro.system.stopwatch import Clock
@@ -736,7 +735,7 @@ def test_a_baseline_that_writes_to_its_inputs_blames_no_solution(tmp_path: Path)
     file.write_text(IN_PLACE)
     problem = catalogue.load_file(file)
     solution = wrapped(tmp_path, problem, "clean", "return super().forward(inputs[0].clone())")
-    fixture = Fixture.of(calibration.build(problem, CPU))
+    fixture = calibration.build(problem, CPU)
     found = session.evaluate(problem, fixture, [("clean", solution, "ModelNew")], TIMED)
     assert outcome(found.results[0]) == ("correct", ""), found.results[0].reasons
     assert found.timing.timed_again is None and found.timing.left_out == {}

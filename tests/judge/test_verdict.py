@@ -415,9 +415,12 @@ def test_separation_reports_the_margin_of_every_class_by_its_own_limits() -> Non
 
 def made_fixture(**classes: float) -> Fixture:
     """A fixture with one limit a class, the same for all guards and both trial kinds."""
-    trial = Limited(limits={name: even(value) for name, value in classes.items()})
+    trial = Limited(stress=None, limits={name: even(value) for name, value in classes.items()})
     dtype, trials = "float32" if "fp32" in classes else "bfloat16", {"native": trial, "stress": trial}
-    return Fixture(problem_sha256="", weights_sha256="", dtype=dtype, trials=trials, margin=2.0, refused="")
+    sha256 = "0" * 64
+    return Fixture(
+        problem_sha256=sha256, weights_sha256=sha256, dtype=dtype, trials=trials, margin=2.0, refused=""
+    )  # fmt: skip
 
 
 def test_the_class_is_the_most_precise_one_that_every_trial_meets() -> None:

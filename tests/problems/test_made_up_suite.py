@@ -18,7 +18,6 @@ from repro.judge import session
 from repro.judge.implementation import Options
 from repro.problems import catalogue, derive, sizes
 from repro.problems.catalogue import Problem
-from repro.records.fixture import Fixture
 
 CPU = torch.device("cpu")
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
@@ -140,8 +139,7 @@ def test_its_own_model_is_correct_or_the_problem_is_unjudgeable(name: str, tmp_p
     solution = tmp_path / "solution.py"
     solution.write_text(re.sub(r"\bModel\b", "ModelNew", problem.path.read_text()))
     options = Options(device="cpu", timing=False, trust="dev", timeout_s=60)
-    solutions = [("own", solution, "ModelNew")]
-    (entry,) = session.evaluate(problem, Fixture.of(fixture), solutions, options).results
+    (entry,) = session.evaluate(problem, fixture, [("own", solution, "ModelNew")], options).results
     assert entry.verdict == {"judged": "correct"}.get(expected, expected), (entry.reasons, fixture.refused)
     if expected == "unjudgeable":
         assert fixture.degenerate["runs"] >= 5 and entry.reasons[0].code == "degenerate"

@@ -373,7 +373,7 @@ def stub_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
         whole = {
             "schema_version": SCHEMA_VERSION, "problem": each, "trials": {}, "refused": "",
-            "weights_sha256": "", "dtype": "", "margin": 0,
+            "weights_sha256": "0" * 64, "dtype": "", "margin": 0,
             "problem_sha256": hashlib.sha256(problem.path.read_bytes()).hexdigest(),
         }  # fmt: skip
         jsonio.write(store.path(folder, problem, "cpu"), whole)
