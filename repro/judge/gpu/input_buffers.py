@@ -12,7 +12,7 @@ import torch
 from repro.inputs.stress import Stress
 from repro.judge.gpu import commitment
 from repro.judge.gpu.shared_memory import Input, SharedBuffer
-from repro.problems.meta import leaves
+from repro.problems.meta import Leaf, leaves
 from repro.problems.plan import Plan
 
 STAGING_BYTES = 16 << 20
@@ -132,7 +132,7 @@ class Slots:
             buffer.close()
 
 
-def _chunk_bytes(leaf: dict[str, Any], rows: int | None, dims: int) -> int:
+def _chunk_bytes(leaf: Leaf, rows: int | None, dims: int) -> int:
     """Return the bytes of `rows` rows (all if None) of one output tensor."""
     shape = list(leaf["shape"])
     if shape and rows is not None:
