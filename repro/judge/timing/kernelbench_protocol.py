@@ -173,6 +173,6 @@ def _seed(seed: int) -> None:
 
 
 def serve(read_fd: int, write_fd: int, device: str, scratch: Path) -> None:
-    """Json the judge's request and wait for the end of its pipe."""
+    """Answer the judge's request and wait for the end of its pipe."""
     evaluation = Evaluation(torch.device(device), scratch)
     answers(read_fd, write_fd, device, {"evaluate": evaluation.evaluate})

@@ -210,13 +210,13 @@ def host_clock(call: Callable[[], Any], calls: int = 3) -> float:
 
 
 def serve(read_fd: int, write_fd: int, device: str, scratch: Path) -> None:
-    """Json the judge's requests."""
+    """Answer the judge's requests."""
     bench = Bench(torch.device(device), scratch)
     answers(read_fd, write_fd, device, {"prepare": bench.prepare, "time": bench.time})
 
 
 def answers(read_fd: int, write_fd: int, device: str, verbs: dict[str, Callable[..., Json]]) -> None:
-    """Json requests until the judge closes the pipe. An exception of the solution becomes an answer."""
+    """Answer requests until the judge closes the pipe. An exception of the solution becomes an answer."""
     channel = Channel(read_fd, write_fd, from_judge=True)
     for fd in (read_fd, write_fd):
         os.set_inheritable(fd, False)
