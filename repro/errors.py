@@ -16,6 +16,10 @@ ReproError                     what happened, why, and what to do; printed as on
 
 from __future__ import annotations
 
+from typing import Literal
+
+Fault = Literal["error", "incorrect", "rejected", "timeout"]
+
 
 def printable(text: str) -> str:
     """Return a text on one line, without terminal control characters and unprintable ones."""
@@ -79,7 +83,7 @@ class JudgeError(ReproError):
 class SolutionError(ReproError):
     """A solution's fault. `code` is the reason code and `verdict` the verdict that it leads to."""
 
-    verdict = "error"
+    verdict: Fault = "error"
 
     def __init__(self, code: str, detail: str = "") -> None:
         text = printable(detail)
@@ -94,7 +98,7 @@ class SolutionRejected(SolutionError):
         "banned protocol_tampered impossible_time clocks_disagree background_work baseline_disturbed "
         "deferred_write below_floor".split()
     )
-    verdict = "incorrect"
+    verdict: Fault = "incorrect"
 
     def __init__(self, code: str, detail: str = "") -> None:
         super().__init__(code, detail)

@@ -117,23 +117,23 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
 
 
 @pytest.fixture(scope="session")
-def smoke_fixture(once: Callable[[str, Callable[[Path], None]], Path]) -> Callable[[str], dict[str, Any]]:
+def smoke_fixture(once: Callable[[str, Callable[[Path], None]], Path]) -> Callable[[str], Any]:
     """The fixture of a problem (`L1_36`, `L1_36@bf16`) at smoke size on the CPU: measured once, not to be changed."""
 
     @functools.cache
-    def measured(key: str) -> dict[str, Any]:
+    def measured(key: str) -> Any:
         import torch
 
         from repro.fixtures import calibration
         from repro.problems import catalogue
+        from repro.records.fixture import Fixture
         from repro.system import jsonio
 
         def fill(folder: Path) -> None:
             built = calibration.build(catalogue.load(key, size="smoke"), torch.device("cpu"))
-            (folder / "fixture.json").write_text(jsonio.dumps(built))
+            (folder / "fixture.json").write_text(jsonio.dumps(built.to_json()))
 
-        found: dict[str, Any] = json.loads((once(key, fill) / "fixture.json").read_text())
-        return found
+        return Fixture.model_validate(json.loads((once(key, fill) / "fixture.json").read_text()))
 
     return measured
 

@@ -213,7 +213,7 @@ def _records(row: Row, result: JudgeResult, why_not: str) -> list[Record]:
     key, aa = _key(row), result.timing.aa
     shared = Record(
         (key, ""), row.row, row.problem, "", arm=row.arm or "", control=row.control, number=row.number,
-        noise=noise(aa.to_json() if aa else None), converged=result.timing.status != "not_converged",
+        noise=noise(aa), converged=result.timing.status != "not_converged",
         parity=result.parity, judged_ms=_medians(result), fingerprint=row.fingerprint_id or "",
     )  # fmt: skip
     found = []

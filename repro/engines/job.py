@@ -30,6 +30,7 @@ from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
 if TYPE_CHECKING:
     from repro.judge.implementation import Options
+    from repro.records.fixture import Fixture
     from repro.records.job import Job
 
 # Workers of this many further jobs start while a job is judged: their compilers take a second to start.
@@ -83,18 +84,19 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
         return counters.measure(found, solutions, job.device, progress)
     problem = settled(job, folder)
     if job.verb == "fixture":
-        return calibration.build(problem, torch.device(job.device), progress)
+        return calibration.build(problem, torch.device(job.device), progress).to_json()
     if job.verb == "evaluate":
         fixture, options = fixture_of(job, folder, problem, progress), options_of(job)
-        result = session.evaluate(problem, fixture, solutions, options, progress, mark)
+        judged = session.evaluate(problem, fixture, solutions, options, progress, mark)
+        result = judged.to_json()
         result["sizes"] = {"stamp": constants.stamp(problem.size, problem.overrides), "overrides": problem.overrides}
-        verdicts = {entry["solution"]: entry["verdict"] for entry in result["results"]}
+        verdicts: dict[str, str] = {entry.solution: entry.verdict for entry in judged.results}
         if options.parity:
-            result["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress)
+            result["parity"] = published_protocol.measure(problem, solutions, verdicts, job.device, progress).to_json()
         if options.kernelbench:
             theirs = kernelbench_protocol.measure(problem, solutions, verdicts, job.device, progress)
             for entry in result["results"]:
-                entry["kernelbench"] = theirs[entry["solution"]]
+                entry["kernelbench"] = theirs[entry["solution"]].to_json()
         return result
     raise UsageError(f"no verb of jobs {job.verb!r}")
 
@@ -109,7 +111,7 @@ def require_device(job: Job) -> None:
         torch.set_num_threads(1)  # smoke shapes: more threads are 50 times slower on a busy machine
 
 
-def fixture_of(job: Job, folder: Path, problem: Problem, progress: Progress) -> dict[str, Any]:
+def fixture_of(job: Job, folder: Path, problem: Problem, progress: Progress) -> Fixture:
     """Return the fixture that a job's folder holds, or measure it. One that is refused judges nothing."""
     import torch
 

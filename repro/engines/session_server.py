@@ -118,7 +118,8 @@ def _serve(job: Job, folder: Path, wire: Wire) -> None:
     problem = jobs.settled(job, folder)
     fixture = jobs.fixture_of(job, folder, problem, wire.progress)
     with JudgeSession(problem, fixture, jobs.options_of(job), wire.progress) as session:
-        wire.answer({"opened": True, "fingerprint": taken, "ceilings": session.reached, "room": session.room()})
+        ceilings = session.reached and session.reached.to_json()
+        wire.answer({"opened": True, "fingerprint": taken, "ceilings": ceilings, "room": session.room()})
         served = Served(session, folder)
         for request in wire.requests():
             try:
@@ -143,14 +144,15 @@ class Served:
             keep = [name for name in request["keep"] if name in due and self.full.get(name) == due[name]]
             for name in due:
                 self.digests.pop(name, None)
-            told = {"entries": self.session.check([self._kept(**s) for s in solutions], request["tier"], keep)}
+            entries = self.session.check([self._kept(**s) for s in solutions], request["tier"], keep)
+            told: dict[str, Any] = {"entries": [entry.to_json() for entry in entries]}
             self.digests |= due
             self.full |= due if request["tier"] == "full" else {}
         elif request["op"] == "time":
             for name, digest in due.items():
                 if (self.digests if request["tier"] == "screen" else self.full).get(name) != digest:
                     raise UsageError(f"this source of {name} has no verdict in this session", "", "Check it.")
-            told = {"result": self.session.time(list(due), request["tier"])}
+            told = {"result": self.session.time(list(due), request["tier"]).to_json()}
         else:
             raise UsageError(f"no request {request['op']!r} of a session")
         now = self.session.spent_s()

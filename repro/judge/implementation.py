@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from repro.errors import JudgeError, SolutionError, SolutionRejected
 from repro.judge import baselines
 from repro.judge.gpu.shared_memory import Gate, SharedBuffer
 from repro.judge.sandbox.client import Asked
+from repro.judge.sandbox.wire import Json
+from repro.records.verdict import Neighbour, Reason, VerdictWord
 
 Progress = Callable[[str], None]
+Trust = Literal["audited", "dev"]
 # The A/A control, calls back to back (hot), and the profile of each solution's kernels. None of them decides a verdict.
 PASSES = ("control", "hot", "profile")
 # Attributes that trials set.
@@ -36,7 +39,7 @@ class Options:
     """
 
     device: str = "cuda"
-    trust: str = "audited"
+    trust: Trust = "audited"
     timing: bool = True
     modes: tuple[str, ...] = baselines.MODES
     timeout_s: float = 180.0
@@ -72,18 +75,18 @@ class Implementation:
     worker: Asked | None = None
     staging: SharedBuffer | None = None
     gate: Gate | None = None
-    hello: dict[str, Any] = field(default_factory=dict)
+    hello: Json = field(default_factory=dict)
     distances: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     legacy: dict[str, dict[str, bool]] = field(default_factory=dict)
-    reasons: list[dict[str, Any]] = field(default_factory=list)
-    failed: str = ""
-    memory: dict[str, Any] = field(default_factory=dict)
+    reasons: list[Reason] = field(default_factory=list)
+    failed: VerdictWord | Literal[""] = ""
+    memory: Json = field(default_factory=dict)
     bits: list[int] = field(default_factory=list)
     observed: set[str] = field(default_factory=set)
-    findings: list[dict[str, Any]] = field(default_factory=list)
-    neighbour: dict[str, Any] = field(default_factory=dict)
-    profile: dict[str, Any] = field(default_factory=dict)
-    modes: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Reason] = field(default_factory=list)
+    neighbour: Neighbour = field(default_factory=Neighbour)
+    profile: Json = field(default_factory=dict)
+    modes: list[Json] = field(default_factory=list)
     classes: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -100,7 +103,7 @@ class Implementation:
         """Return the source as it is sent to a worker (base64), or None."""
         return base64.b64encode(self.source.read_bytes()).decode() if self.source is not None else None
 
-    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def ask(self, message: Mapping[str, object], timeout_s: float) -> Json:
         """Send one request to its worker and return the answer. Raises SolutionError."""
         assert self.worker is not None
         return self.worker.ask(message, timeout_s)
@@ -108,7 +111,7 @@ class Implementation:
     def fail(self, error: SolutionError, trial: str) -> None:
         """Record the error in this solution's verdict. The first error decides the verdict."""
         self.failed = self.failed or error.verdict
-        self.reasons.append({"code": error.code, "trial": trial, "detail": error.detail})
+        self.reasons.append(Reason(code=error.code, trial=trial, detail=error.detail))
 
     def note_modes(self, variant: str, told: Any) -> None:
         """Record the global modes (grad, TF32) before and after a call.
@@ -129,11 +132,11 @@ class Implementation:
             if modes not in self.modes and len(self.modes) < 8:
                 self.modes.append(modes)
 
-    def noted(self) -> dict[str, Any]:
+    def noted(self) -> dict[str, object]:
         """Return a copy of what trials found so far, for `forget`."""
         return copy.deepcopy({name: getattr(self, name) for name in NOTED})
 
-    def forget(self, before: dict[str, Any]) -> None:
+    def forget(self, before: dict[str, object]) -> None:
         """Restore what trials had found at `before`."""
         vars(self).update(copy.deepcopy(before))
 

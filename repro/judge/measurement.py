@@ -18,7 +18,6 @@ the reason.
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 from repro.errors import JudgeError
 from repro.judge import baselines, verdict
@@ -27,9 +26,11 @@ from repro.judge.implementation import Implementation, Options, Restless
 from repro.judge.sandbox import pool
 from repro.judge.timing.experiment import DISTURBED_CODE, Blamed, Experiment
 from repro.judge.timing.sampling import Excess, Series
+from repro.judge.verdict import Judged
+from repro.records.result import Discarded, Timing
 from repro.system.stopwatch import Clock
 
-Measured = tuple[dict[str, Series], dict[str, Any]]
+Measured = tuple[dict[str, Series], Timing]
 
 
 class State(enum.Enum):
@@ -60,7 +61,7 @@ class Measurement:
         self,
         evaluation: Evaluation,
         solutions: list[Implementation],
-        judged: dict[str, Any],
+        judged: dict[str, Judged],
         trusted: list[Implementation],
         control: Implementation | None,
         options: Options,
@@ -77,7 +78,7 @@ class Measurement:
         self.before: dict[str, dict[str, Excess]] = {}
         self.restless: set[str] = set()  # solutions that were not seen at rest once
         self.again: list[str] = []
-        self.discarded: list[dict[str, Any]] = []
+        self.discarded: list[Discarded] = []
 
     def run(self) -> Measured:
         """Return the series of all variants and facts about them; without a correct solution left, no series.
@@ -86,15 +87,17 @@ class Measurement:
         """
         while self.good:
             if found := self._measured():
-                series, facts = found
-                return series, facts | self._timed_again() | self._kept()
-        return {}, {"status": "not_timed"} | self._kept()
+                series, timing = found
+                if self.again:
+                    timing = timing.model_copy(update={"timed_again": "; ".join(self.again)})
+                return series, self._with_discarded(timing)
+        return {}, self._with_discarded(Timing(status="not_timed"))
 
     def _measured(self) -> Measured | None:
         """Make one measurement; return it if it counts for all solutions."""
         group = self.suspects[:1] or self.good
         self.evaluation.end(*[s for s in self.good if s not in group])
-        classes = {s.name: self.judged[s.name]["precision_class"] for s in group}
+        classes = {s.name: klass for s in group if (klass := self.judged[s.name].precision_class)}
         names = baselines.names(self.evaluation.problem.dtype, set(classes.values()), self.options.modes)
         chosen = self._started(names, group)
         lost = [s for s in group if s.failed]  # were correct, but did not start again
@@ -133,7 +136,7 @@ class Measurement:
         for implementation in fixed:
             if implementation.failed:
                 what = f"the baselines of {evaluation.problem.key} do not start"
-                raise JudgeError(what, str(implementation.reasons))
+                raise JudgeError(what, "; ".join(f"{r.code}: {r.detail}" for r in implementation.reasons))
         return chosen
 
     # -- after a failed measurement -----------------------------------------------------------------------------------
@@ -198,13 +201,10 @@ class Measurement:
     def _discard(self, experiment: Experiment, solution: Implementation, code: str, detail: str) -> None:
         """Keep a measurement that does not count, with its reason, if anything was measured."""
         if experiment.series:
-            samples = {name: found.to_json() for name, found in experiment.series.items()}
+            samples = {name: found.record() for name, found in experiment.series.items()}
             late = sorted(experiment.launching.late)
-            told = {"solution": solution.name, "code": code, "detail": detail}
-            self.discarded.append(told | {"launched_late": late, "samples_ms": samples})
+            found = Discarded(solution=solution.name, code=code, detail=detail, launched_late=late, samples_ms=samples)
+            self.discarded.append(found)
 
-    def _timed_again(self) -> dict[str, Any]:
-        return {"timed_again": "; ".join(self.again)} if self.again else {}
-
-    def _kept(self) -> dict[str, Any]:
-        return {"discarded": self.discarded} if self.discarded else {}
+    def _with_discarded(self, timing: Timing) -> Timing:
+        return timing.model_copy(update={"discarded": self.discarded}) if self.discarded else timing

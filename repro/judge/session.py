@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -30,11 +30,15 @@ from repro.judge.gpu import memory
 from repro.judge.implementation import Implementation, Options, Progress
 from repro.judge.measurement import Measurement
 from repro.judge.sandbox import confinement, pool
+from repro.judge.sandbox.wire import Json
 from repro.judge.source import provenance
 from repro.judge.timing import precompile, roofline
 from repro.judge.timing.precompile import Ahead
 from repro.judge.timing.sampling import Series
 from repro.problems.catalogue import Problem
+from repro.records.fixture import Fixture
+from repro.records.result import JudgeResult, Timing, Trial
+from repro.records.verdict import Reason, Verdict
 from repro.system.stopwatch import Clock
 
 CONTROL = "control (eager again)"
@@ -46,6 +50,7 @@ SCREEN_BUDGET_S, SCREEN_BLOCKS = 1.0, 5
 RESTING_ROOM = 3
 # Solutions beside each other: on the CPU and at most. A worker has a CUDA context, and its allocator holds OUTPUTS.
 CPU_ROOM, MOST_ROOM, CONTEXT_BYTES, OUTPUTS = 8, 12, 1 << 30, 2
+NOT_TIMED = Timing(status="not_timed")
 Solution = tuple[str, Path, str]  # name, file, entry
 Check = Literal["screen", "full"]
 Tier = Literal["screen", "quick", "full"]
@@ -62,7 +67,7 @@ class JudgeSession:
     def __init__(
         self,
         problem: Problem,
-        fixture: dict[str, Any],
+        fixture: Fixture,
         options: Options,
         progress: Progress = lambda _: None,
         mark: Progress = lambda _: None,
@@ -72,7 +77,7 @@ class JudgeSession:
         self.problem, self.fixture, self.options, self.single = problem, fixture, options, single
         self.cuda, self.audited = options.device == "cuda", options.trust == "audited"
         self.candidates: dict[str, Implementation] = {}
-        self.judged: dict[str, dict[str, Any]] = {}
+        self.judged: dict[str, verdict.Judged] = {}
         self.known: dict[str, Implementation] = {}  # solutions that were checked in full, by name
         self.planned: list[input_cases.Trial] = []  # the trials of the latest check
         self.trusted = [
@@ -124,9 +129,7 @@ class JudgeSession:
 
     # -- checking -----------------------------------------------------------------------------------------------------
 
-    def check(
-        self, solutions: Iterable[Solution], tier: Check = "full", keep: Iterable[str] = ()
-    ) -> list[dict[str, Any]]:
+    def check(self, solutions: Iterable[Solution], tier: Check = "full", keep: Iterable[str] = ()) -> list[Verdict]:
         """Judge whether solutions are right, on inputs of fresh secret seeds; return one entry each, without times.
 
         tier: `screen` looks at a part of the output of one call, to screen many candidates. What it finds correct has
@@ -153,21 +156,21 @@ class JudgeSession:
         self.known |= found if tier == "full" else {}
         self.judged |= {s.name: verdict.judge(s, self._fixture(tier)) for s in found.values()}
         # they are not used any more
-        self.evaluation.end(*[s for s in found.values() if self.judged[s.name]["verdict"] != "correct"])
+        self.evaluation.end(*[s for s in found.values() if self.judged[s.name].verdict != "correct"])
         self._refill()
-        entries = self._entries(list(found), {}, {"status": "not_timed"})
+        entries = self._entries(list(found), {}, NOT_TIMED)
         if tier == "screen":
-            entries = [e | {"bits": s.bits} for e, s in zip(entries, found.values(), strict=True)]
+            entries = [e.model_copy(update={"bits": s.bits}) for e, s in zip(entries, found.values(), strict=True)]
         return entries
 
     def _correct(self, solution: Implementation) -> bool:
-        return bool(verdict.judge(solution, self.fixture)["verdict"] == "correct")
+        return verdict.judge(solution, self.fixture).verdict == "correct"
 
-    def _fixture(self, tier: Check) -> dict[str, Any]:
+    def _fixture(self, tier: Check) -> Fixture:
         """Return the fixture with the trials of a tier."""
         ran = {trial.kind for trial in self.planned}
-        trials = {kind: facts for kind, facts in self.fixture["trials"].items() if tier == "full" or kind in ran}
-        return self.fixture | {"trials": trials}
+        trials = {kind: facts for kind, facts in self.fixture.trials.items() if tier == "full" or kind in ran}
+        return self.fixture.model_copy(update={"trials": trials})
 
     def _verify(self, running: list[Implementation], tier: Check) -> None:
         """Run the trials of the solutions that were not rejected by their source and have none yet."""
@@ -199,22 +202,21 @@ class JudgeSession:
 
     # -- timing -------------------------------------------------------------------------------------------------------
 
-    def time(self, names: Iterable[str], tier: Tier = "full") -> dict[str, Any]:
+    def time(self, names: Iterable[str], tier: Tier = "full") -> JudgeResult:
         """Time the correct ones of some checked solutions, beside each other and the baselines.
 
         screen: a few calls beside each other, which nothing checks. quick: seconds, against eager torch alone, at its
         default precision and at the solutions'. full: until the times are known, against every baseline of the
         session's options. A solution that fails here loses its verdict.
 
-        Return {"results": one entry a solution, "baselines", "samples_ms", "timing", "ceilings"}. Raises UsageError for
-        a solution without a verdict, and JudgeError if the baselines fail.
+        Raises UsageError for a solution without a verdict, and JudgeError if the baselines fail.
         """
         wanted = list(names)
         for name in wanted:
             solution = self.candidates.get(name)
             if solution is None or (tier != "screen" and solution is not self.known.get(name)):
                 raise UsageError(f"{name} has no verdict in this session", "", f"Check it first, in the tier {tier}.")
-        good = [s for name in wanted if self.judged[(s := self.candidates[name]).name]["verdict"] == "correct"]
+        good = [s for name in wanted if self.judged[(s := self.candidates[name]).name].verdict == "correct"]
         others = [s for s in self.evaluation.implementations if s not in good]
         self.evaluation.end(*others)
         self.evaluation.implementations = good
@@ -224,36 +226,38 @@ class JudgeSession:
             self.before_s[name] = self.before_s.get(name, 0.0) + seconds
         self.timed = Clock()
         series: dict[str, Series] = {}
-        facts: dict[str, Any] = {"status": "not_timed"}
+        timing = NOT_TIMED
         if good:
             control = self.control if options.controlled else None
             measurement = Measurement(
                 self.evaluation, good, self.judged, self.trusted, control, options, self.late, self.timed
             )
             try:
-                series, facts = measurement.run()
+                series, timing = measurement.run()
             finally:
                 self._rest()
         self.clock.lap("timing")
-        return self.result(wanted, series, facts)
+        return self.result(wanted, series, timing)
 
-    def result(self, names: list[str], series: dict[str, Series], facts: dict[str, Any]) -> dict[str, Any]:
+    def result(self, names: list[str], series: dict[str, Series], timing: Timing) -> JudgeResult:
         """Return the entries of some checked solutions with the times of `series`, and those of the baselines."""
         ours = {self.candidates[name].name for name in names} | {CONTROL}
-        return {
-            "results": self._entries(names, series, facts),
-            "baselines": {n: verdict.baseline(x) for n, x in series.items() if n not in ours},
-            "samples_ms": {n: x.to_json() for n, x in series.items()},
-            "timing": facts
-            | {"compile_ahead_s": {name: s for each in self.compiling for name, s in each.spent_s.items()}}
-            | {"clock": "CUDA events behind a gate, cold L2" if self.cuda else "host: not a measurement"},
-            "ceilings": self.reached,
+        told = {
+            "compile_ahead_s": {name: s for each in self.compiling for name, s in each.spent_s.items()},
+            "clock": "CUDA events behind a gate, cold L2" if self.cuda else "host: not a measurement",
         }
+        return JudgeResult(
+            results=self._entries(names, series, timing),
+            baselines={n: verdict.baseline(x) for n, x in series.items() if n not in ours},
+            samples_ms={n: x.record() for n, x in series.items()},
+            timing=timing.model_copy(update=told),
+            ceilings=self.reached,
+        )
 
-    def _entries(self, names: list[str], series: dict[str, Series], facts: dict[str, Any]) -> list[dict[str, Any]]:
+    def _entries(self, names: list[str], series: dict[str, Series], timing: Timing) -> list[Verdict]:
         found = [self.candidates[name] for name in names]
         return [
-            verdict.result(self.problem, s, self.judged[s.name], series, facts, self.reached, self.options.trust)
+            verdict.result(self.problem, s, self.judged[s.name], series, timing, self.reached, self.options.trust)
             for s in found
         ]
 
@@ -317,57 +321,50 @@ class JudgeSession:
 
 def evaluate(
     problem: Problem,
-    fixture: dict[str, Any],
+    fixture: Fixture,
     solutions: list[Solution],
     options: Options,
     progress: Progress = lambda _: None,
     mark: Progress = lambda _: None,
-) -> dict[str, Any]:
+) -> JudgeResult:
     """Judge solutions of one problem in a session of their own: check all, and time the correct ones in full.
 
-    Return {"results": one verdict a solution, "baselines", "timing", "ceilings", "seeds", "wall_s"}. A solution's fault
-    becomes its verdict. JudgeError is raised only for faults of the problem, the fixture or the judge.
+    A solution's fault becomes its verdict. JudgeError is raised only for faults of the problem, the fixture or the
+    judge.
     """
     clock = Clock()
     names = [name for name, _, _ in solutions]
-    if fixture["refused"]:
-        return _unjudged(problem, fixture, solutions, options) | {"wall_s": clock.total()}
+    if fixture.refused:
+        return _whole(_unjudged(problem, fixture, solutions, options), fixture, clock, None)
     with JudgeSession(problem, fixture, options, progress, mark, single=True) as session:
         session.check(solutions)
-        found = session.time(names) if options.timing else session.result(names, {}, {"status": "not_timed"})
-        evaluation = session.evaluation
-        return found | {
-            "trials": [{"kind": t.kind, "seed": t.seed} for t in session.planned],
-            "trials_left_out": fixture.get("trials_left_out", {}),
-            "margin": fixture["margin"],
-            "margins": fixture.get("margins", {}),
-            "spent_s": session.clock.laps,
-            "trials_spent_s": evaluation.spent_s,
-            "trials_parts_spent_s": evaluation.parts.laps,
-            "timing_spent_s": session.timed.laps,
-            "wall_s": clock.total(),
-        }
+        found = session.time(names) if options.timing else session.result(names, {}, NOT_TIMED)
+        return _whole(found, fixture, clock, session)
 
 
-def _unjudged(problem: Problem, fixture: dict[str, Any], solutions: list[Solution], options: Options) -> dict[str, Any]:
-    """Return what `evaluate` returns, for a problem that cannot tell a cheat from the truth: nothing is run."""
-    judged, facts = verdict.unjudgeable(fixture), {"status": "not_timed"}
-    found = [_implementation(*each) for each in solutions]
-    return {
-        "results": [verdict.result(problem, s, judged, {}, facts, None, options.trust) for s in found],
-        "baselines": {},
-        "samples_ms": {},
-        "timing": facts | {"compile_ahead_s": {}, "clock": "none: nothing was timed"},
-        "ceilings": None,
-        "trials": [],
-        "trials_left_out": fixture.get("trials_left_out", {}),
-        "margin": fixture["margin"],
-        "margins": fixture.get("margins", {}),
-        "spent_s": {},
-        "trials_spent_s": {},
-        "trials_parts_spent_s": {},
-        "timing_spent_s": {},
+def _whole(found: JudgeResult, fixture: Fixture, clock: Clock, session: JudgeSession | None) -> JudgeResult:
+    """Return a result with what the fixture and the session add. session: None if nothing was run."""
+    more = {
+        "trials": [Trial(kind=t.kind, seed=t.seed) for t in session.planned] if session else [],
+        "trials_left_out": fixture.trials_left_out,
+        "margin": fixture.margin,
+        "margins": fixture.margins,
+        "spent_s": session.clock.laps if session else {},
+        "trials_spent_s": session.evaluation.spent_s if session else {},
+        "trials_parts_spent_s": session.evaluation.parts.laps if session else {},
+        "timing_spent_s": session.timed.laps if session else {},
+        "wall_s": clock.total(),
     }
+    return found.model_copy(update=more)
+
+
+def _unjudged(problem: Problem, fixture: Fixture, solutions: list[Solution], options: Options) -> JudgeResult:
+    """Return the verdicts on a problem that cannot tell a cheat from the truth: nothing is run."""
+    judged = verdict.unjudgeable(fixture)
+    timing = NOT_TIMED.model_copy(update={"compile_ahead_s": {}, "clock": "none: nothing was timed"})
+    found = [_implementation(*each) for each in solutions]
+    results = [verdict.result(problem, s, judged, {}, timing, None, options.trust) for s in found]
+    return JudgeResult(results=results, baselines={}, samples_ms={}, timing=timing, ceilings=None)
 
 
 def _quick(options: Options) -> Options:
@@ -391,11 +388,11 @@ def _implementation(name: str, source: Path, entry: str) -> Implementation:
     implementation = Implementation(ours, source, entry, [ours])
     if found := provenance.bans(source):
         implementation.failed = "rejected"
-        implementation.reasons += [each | {"trial": "source"} for each in found]
+        implementation.reasons += [Reason(code="banned", detail=detail, trial="source") for detail in found]
     return implementation
 
 
-def _peak(implementation: Implementation, device_peak: int | None) -> dict[str, Any]:
+def _peak(implementation: Implementation, device_peak: int | None) -> Json:
     if implementation.worker is None or implementation.failed in ("timeout", "error"):
         return {"reason": "the worker had ended"}
     with contextlib.suppress(SolutionError):

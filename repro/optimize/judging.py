@@ -89,7 +89,7 @@ def ratio(contest: dict[str, Any], base: str, ours: str) -> dict[str, Any] | Non
     if any(len(each) < LEAST_SAMPLES for each in samples):
         return None
     found = speedups.speedup(*samples)
-    return {"ratio": found["ratio"], "ci95": found["ci95"], "n": min(map(len, samples))}
+    return {"ratio": found.ratio, "ci95": found.ci95, "n": min(map(len, samples))}
 
 
 def equal_outputs(told: dict[str, Any], parent: str, candidate: str) -> bool:

@@ -60,7 +60,7 @@ def refusal(text: str) -> str:
         file = Path(folder) / "candidate.py"
         file.write_text(text)
         found = provenance.bans(file)
-    return found[0]["detail"] if found else ""
+    return found[0] if found else ""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import base64
 import re
 import tomllib
 import types
@@ -41,6 +42,22 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Message:
+    """A problem for another process. source: the file, base64."""
+
+    id: str
+    dtype: str
+    overrides: dict[str, Any]
+    source: str
+
+    def problem(self, file: Path) -> Problem:
+        """Write the problem's file and return the problem."""
+        file.write_bytes(base64.b64decode(self.source))
+        overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in self.overrides.items()}
+        return Problem(self.id, self.id, file, self.dtype, "", overrides)
+
+
+@dataclass(frozen=True)
 class Problem:
     """One problem at one size and dtype.
 
@@ -73,6 +90,10 @@ class Problem:
     def spike_of(self, i: int) -> float:
         """Height of the spikes of input i, in its own deviations."""
         return self.spike[i] if isinstance(self.spike, tuple) else self.spike
+
+    def message(self) -> Message:
+        """Return the problem for another process."""
+        return Message(self.id, self.dtype, self.overrides, base64.b64encode(self.path.read_bytes()).decode())
 
     def neighbouring(self) -> Problem | None:
         """The same problem, constructor arguments and weights at other sizes, or None where it has none."""

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -130,9 +130,16 @@ def _spec(value: Any) -> Any:
     raise JudgeError(f"the problem's Model returns {type(value).__name__}", "only tensors can be judged")
 
 
-def leaves(spec: Any, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], dict[str, Any]]]:
+class Leaf(TypedDict):
+    """One tensor of an output spec."""
+
+    shape: list[int]
+    dtype: str
+
+
+def leaves(spec: Any, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Leaf]]:
     """Return (path, tensor spec) of every tensor in an output spec."""
-    if isinstance(spec, dict):
+    if not isinstance(spec, list):
         return [(path, spec)]
     return [leaf for i, item in enumerate(spec) for leaf in leaves(item, (*path, i))]
 

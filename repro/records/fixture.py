@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
@@ -12,11 +13,17 @@ from repro.records.result import Observed
 Limits = dict[str, Number]
 
 
-class TrialLimits(Record):
+class Limited(Record):
+    """The limits of one kind of input case: what judging reads of it."""
+
+    stress: Any = Field(description="How inputs are changed, or null.")
+    limits: dict[str, Limits] = Field(default_factory=dict, description="Precision class -> limits of the distances.")
+
+
+class TrialLimits(Limited):
     """The honest and cheating distances of one kind of input case, and the limits that follow."""
 
     seed: int = Field(description="Seed of the public draw.")
-    stress: Any = Field(description="How inputs are changed, or null.")
     weights_sha256: Sha256 = Field(description="Hash of the weights.")
     cheats: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
@@ -27,37 +34,22 @@ class TrialLimits(Record):
     zero_share: Number | None = Field(None, description="Share of elements that are exactly 0.")
     draws: int | None = Field(None, description="Draws of inputs that the limits come from.")
     honest: dict[str, Limits] = Field(default_factory=dict, description="Precision class -> worst honest distances.")
-    limits: dict[str, Limits] = Field(default_factory=dict, description="Precision class -> limits of the distances.")
     sketch: dict[str, Any] | None = Field(None, description="Row norms and sampled elements of the fp64 output.")
 
 
-class FixtureRecord(Observed):
-    """The result of a `fixture` job, and the file that it becomes."""
+class Fixture(Record):
+    """What judging reads of a fixture. An agent has no more."""
 
-    schema_version: int = Field(description="Layout of the fixture.")
-    problem: str = Field(description="The problem's key.")
-    size: str = Field(description="`full` or `smoke`.")
     dtype: str = Field(description="Of inputs and weights.")
     problem_sha256: Sha256 = Field(description="Hash of the problem file.")
-    generator: str = Field(description="Name and version of the inputs' generator.")
-    device: str = Field(description="`cuda` or `cpu`.")
-    public_seed: int = Field(description="Seed of the public inputs.")
-    inputs: list[dict[str, Any]] = Field(description="Shape, dtype and checksum of every input.")
     weights_sha256: Sha256 = Field(description="Hash of the weights.")
-    output: Any = Field(description="Shape and dtype of the output, nested as it is.")
-    foreign_random: list[Any] = Field(
-        default_factory=list, description="Random calls that the generator does not serve."
-    )
-    trials: dict[str, TrialLimits] = Field(description="Kind of input case -> its limits.")
+    trials: Mapping[str, Limited] = Field(description="Kind of input case -> its limits.")
     trials_left_out: dict[str, str] = Field(
         default_factory=dict, description="Kind of input case -> why it is not one."
     )
     neighbour: dict[str, Any] = Field(
         default_factory=dict, description="Limits at the neighbouring shape, or a reason."
     )
-    best_cheat: str | None = Field(None, description="The cheat that comes nearest to passing.")
-    best_cheat_score: Number | None = Field(None, description="Its distance over the loosest limit.")
-    worst_honest_score: Number | None = Field(None, description="The worst honest distance over its limit.")
     margin: Number = Field(description="Best cheat's score over the worst honest kernel's.")
     margins: dict[str, Number] = Field(default_factory=dict, description="The same by precision class.")
     refused_classes: dict[str, str] = Field(
@@ -66,10 +58,30 @@ class FixtureRecord(Observed):
     degenerate: dict[str, Any] = Field(
         default_factory=dict, description="Of a refused fixture: its kind, and the proof in words and numbers."
     )
+    refused: str = Field(description="Why the fixture judges nothing, or empty.")
+
+
+class FixtureRecord(Fixture, Observed):
+    """The result of a `fixture` job, and the file that it becomes."""
+
+    schema_version: int = Field(description="Layout of the fixture.")
+    problem: str = Field(description="The problem's key.")
+    size: str = Field(description="`full` or `smoke`.")
+    generator: str = Field(description="Name and version of the inputs' generator.")
+    device: str = Field(description="`cuda` or `cpu`.")
+    public_seed: int = Field(description="Seed of the public inputs.")
+    inputs: list[dict[str, Any]] = Field(description="Shape, dtype and checksum of every input.")
+    output: Any = Field(description="Shape and dtype of the output, nested as it is.")
+    foreign_random: list[Any] = Field(
+        default_factory=list, description="Random calls that the generator does not serve."
+    )
+    trials: dict[str, TrialLimits] = Field(description="Kind of input case -> its limits.")
+    best_cheat: str | None = Field(None, description="The cheat that comes nearest to passing.")
+    best_cheat_score: Number | None = Field(None, description="Its distance over the loosest limit.")
+    worst_honest_score: Number | None = Field(None, description="The worst honest distance over its limit.")
     influence: list[Number | None] = Field(
         default_factory=list, description="For every input: relative change of the output when that input is another."
     )
-    refused: str = Field(description="Why the fixture judges nothing, or empty.")
     reference_timing: dict[str, Any] = Field(
         default_factory=dict, description="A few eager calls, ms, for orientation."
     )

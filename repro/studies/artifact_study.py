@@ -24,7 +24,6 @@ from repro.records.benchmark import Entry, ParityTimes, Round, Times
 from repro.records.job import Job
 from repro.records.profile import Profile
 from repro.records.result import JudgeResult
-from repro.records.verdict import Ratio
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
 from repro.runs.progress import Progress
@@ -153,8 +152,7 @@ def rounds(row: record.Row) -> list[Round]:
             fastest_ms = time.median
         ratio = None
         if verdict and {name, "input_kernel"} <= samples.keys() and int(number):
-            paired = speedups.speedup(samples["input_kernel"], samples[name], trusted=False)
-            ratio = Ratio.model_validate(paired)
+            ratio = speedups.speedup(samples["input_kernel"], samples[name], trusted=False)
         why = row.error or f"{name} has no {KERNEL}"
         if verdict:
             why = "" if verdict.verdict == "correct" else evaluation.line(verdict)

@@ -55,11 +55,11 @@ os.rename({file!r} + "~", {file!r})
 HANG = "import time; time.sleep(600)"
 
 
-def give_fixture(folder: Path, measured: dict[str, Any]) -> None:
+def give_fixture(folder: Path, measured: Any) -> None:
     """Put the problem's fixture where a sitting has it."""
     file = store.path(Path(), PROBLEM, "cpu")
     (folder / file).parent.mkdir(parents=True, exist_ok=True)
-    (folder / file).write_bytes(jsonio.render(measured))
+    (folder / file).write_bytes(jsonio.render(measured.to_json()))
 
 
 def until(what: Callable[[], Any], seconds: float = 60) -> Any:

@@ -114,13 +114,12 @@ def kernel_function(x, c_attn_weight, c_attn_bias, c_proj_weight, c_proj_bias, n
 }
 
 
-def judged(source: str, tmp_path: Path, fixture: dict[str, Any], key: str = "L1_36") -> dict[str, Any]:
+def judged(source: str, tmp_path: Path, fixture: dict[str, Any], key: str = "L1_36") -> Any:
     """The verdict on this text at smoke size, its entry found as the command line finds it."""
     file = tmp_path / "solution.py"
     file.write_text(source)
     solutions = [("solution", file, evaluation.read(file).entry)]
-    found: dict[str, Any] = session.evaluate(catalogue.load(key, size="smoke"), fixture, solutions, VERDICTS)
-    return found["results"][0]
+    return session.evaluate(catalogue.load(key, size="smoke"), fixture, solutions, VERDICTS).results[0]
 
 
 @pytest.mark.parametrize(
@@ -174,14 +173,14 @@ def test_a_name_that_the_module_does_not_get_is_no_entry(aside: str) -> None:
 def test_an_assigned_entry_is_judged(source: str, tmp_path: Path, smoke_fixture: Any) -> None:
     """From the file to its verdict, through the real worker."""
     found = judged(source, tmp_path, smoke_fixture("L1_36"))
-    assert found["verdict"] == "correct", found["reasons"]
+    assert found.verdict == "correct", found.reasons
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_entry_that_is_no_plain_function_is_judged(kind: str, tmp_path: Path, smoke_fixture: Any) -> None:
     """Each is given its input and the model's eps; they ended as errors of the binder's or of their own."""
     found = judged(FUNCTION + KINDS[kind], tmp_path, smoke_fixture("L1_36"))
-    assert found["verdict"] == "correct", found["reasons"]
+    assert found.verdict == "correct", found.reasons
 
 
 @pytest.mark.parametrize("key", BY_NAME)
@@ -189,10 +188,10 @@ def test_parameters_by_the_names_of_the_constructors_arguments(key: str, tmp_pat
     """An eps that took a width's value and a bias given twice were incorrect, a rate of dropout was an error."""
     source = "import torch.nn.functional as F\n" + BY_NAME[key]
     found = judged(source, tmp_path, smoke_fixture(key), key)
-    assert found["verdict"] == "correct", found["reasons"]
+    assert found.verdict == "correct", found.reasons
 
 
 def test_an_error_names_both_entry_points_of_a_solution(tmp_path: Path, smoke_fixture: Any) -> None:
     """It told of ModelNew alone."""
-    (reason,) = judged("def rms(x):\n    return x\n", tmp_path, smoke_fixture("L1_36"))["reasons"]
-    assert reason["code"] == "no_entry" and "ModelNew or kernel_function" in reason["detail"]
+    (reason,) = judged("def rms(x):\n    return x\n", tmp_path, smoke_fixture("L1_36")).reasons
+    assert reason.code == "no_entry" and "ModelNew or kernel_function" in reason.detail

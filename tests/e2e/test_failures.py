@@ -542,7 +542,7 @@ def test_resume_judges_what_was_mended_and_what_was_edited_meanwhile(broken_fixt
         ('{"refused": "", ', ("cannot be read",)),
         ("[]", ("another schema",)),
         ('{"schema_version": 0}', ("another schema",)),
-        (json.dumps({"schema_version": SCHEMA_VERSION}), ("not whole", "it lacks", "margin")),
+        (json.dumps({"schema_version": SCHEMA_VERSION}), ("not whole", "margin: Field required")),
         ({"problem_sha256": "0" * 64}, ("of another version of L1_36_RMSNorm.py",)),
         ({"refused": "the cheat 'zeros' passes"}, ("refused", "the cheat 'zeros' passes", "suites.toml")),
     ],
@@ -552,7 +552,7 @@ def test_an_unusable_fixture_says_what_is_wrong_and_what_to_do(
 ) -> None:
     file, problem = tmp_path / "fixture.json", catalogue.load("L1_36", size="smoke")
     if isinstance(text, dict):
-        text = jsonio.dumps(smoke_fixture("L1_36") | text)
+        text = jsonio.dumps(smoke_fixture("L1_36").to_json() | text)
     if text is not None:
         file.write_text(text)
     with pytest.raises(PrerequisiteError) as caught:

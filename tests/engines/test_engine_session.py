@@ -27,11 +27,12 @@ PROBLEM = catalogue.load("L1_36", size="smoke")
 Measured = Callable[[str], dict[str, Any]]
 
 
-def session_job(fixture: dict[str, Any], *, trust: str = "audited", timeout_s: float = 60.0) -> Job:
+def session_job(fixture: Any, *, trust: str = "audited", timeout_s: float = 60.0) -> Job:
     """The job of a session of L1_36 at smoke size."""
     options = JudgeOptions(timeout_s=timeout_s, trust=trust).for_job("cpu") | {"timing_budget_s": 0.3, "max_blocks": 12}
+    files = {"fixture.json": jsonio.render(fixture.to_json())}
     return Job(id="session", verb="session", problem="L1_36", size="smoke", device="cpu", options=options,
-               fixture="fixture.json", files={"fixture.json": jsonio.render(fixture)}, timeout_s=120)  # fmt: skip
+               fixture="fixture.json", files=files, timeout_s=120)  # fmt: skip
 
 
 def submission(name: str, body: str = "return super().forward(*inputs)", top: bytes = b"") -> Submission:
@@ -102,7 +103,9 @@ def test_a_session_in_a_container_answers_and_leaves_nothing(image: None, smoke_
     with contextlib.closing(engine.client):
         answers(engine, smoke_fixture("L1_36"), 20)
         with pytest.raises(PrerequisiteError, match="another version"):
-            with engine.session(session_job(smoke_fixture("L1_36") | {"problem_sha256": "0"}), lambda _: None):
+            with engine.session(
+                session_job(smoke_fixture("L1_36").model_copy(update={"problem_sha256": "0" * 64})), lambda _: None
+            ):
                 pytest.fail("it was opened")
         with pytest.raises(EngineError, match="exit code 137"):
             with engine.session(session_job(smoke_fixture("L1_36")), lambda _: None) as session:
@@ -124,7 +127,7 @@ def test_output_of_a_solution_in_the_judges_process_is_no_answer(
 
 
 def test_a_session_that_cannot_be_opened_says_why(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:
-    stale = smoke_fixture("L1_36") | {"problem_sha256": "0"}
+    stale = smoke_fixture("L1_36").model_copy(update={"problem_sha256": "0" * 64})
     with pytest.raises(PrerequisiteError, match="another version"):
         with engine.session(session_job(stale), lambda _: None):
             pytest.fail("it was opened")
@@ -199,7 +202,7 @@ def ended(
 ) -> None:
     """Have a process ask a session for an answer, and end it. runs: whether the session runs."""
     file = tool.folder / "fixture.json"
-    file.write_bytes(jsonio.render(fixture))
+    file.write_bytes(jsonio.render(fixture.to_json()))
     path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", Path(__file__).parent)))
     environment = CLEAN_ENV | {"PYTHONPATH": path, "TMPDIR": str(tool.tmp), "REPRO_STATE": str(tool.tmp / "state")}
     command = ["env", "--default-signal=INT", sys.executable, "-c", HOST, str(file), state, engine]

@@ -162,7 +162,7 @@ def test_permutations_and_remade_inputs_are_those_of_the_cpu(tmp_path: Path) -> 
 
 
 @functools.cache
-def fixture_of(key: str, size: str) -> dict[str, Any]:
+def fixture_of(key: str, size: str) -> Any:
     found = calibration.build(catalogue.load(key, size=size), GPU)
     torch.cuda.empty_cache()
     return found
@@ -172,14 +172,14 @@ def fixture_of(key: str, size: str) -> dict[str, Any]:
 def test_fixtures_on_the_gpu_are_not_refused(key: str) -> None:
     """Every problem of both suites at smoke size; inputs, checksums, sha256 heads and weights are those of the CPU."""
     fixture = fixture_of(key, "smoke")
-    assert fixture["refused"] == "" and fixture["margin"] >= 1.5
-    assert fixture["worst_honest_score"] <= 1 < fixture["best_cheat_score"]
+    assert fixture.refused == "" and fixture.margin >= 1.5
+    assert fixture.worst_honest_score <= 1 < fixture.best_cheat_score
     problem = catalogue.load(key, size="smoke")
     plan = inputs.plan(problem)
-    assert fixture["inputs"] == calibration._input_facts(plan, input_cases.PUBLIC_SEED, CPU)
-    assert all("sha256_head" in entry for entry in fixture["inputs"])
-    assert fixture["weights_sha256"] == inputs.weights(problem, plan.module).sha256
-    assert fixture["reference_timing"]["eager_ms"] > 0
+    assert fixture.inputs == calibration._input_facts(plan, input_cases.PUBLIC_SEED, CPU)
+    assert all("sha256_head" in entry for entry in fixture.inputs)
+    assert fixture.weights_sha256 == inputs.weights(problem, plan.module).sha256
+    assert fixture.reference_timing["eager_ms"] > 0
 
 
 @pytest.mark.parametrize("problem_id", ["L1_36", "L2_84", "L3_44"])
@@ -320,12 +320,12 @@ def test_faults_end_their_worker_and_not_the_judge(alone: None, tmp_path: Path) 
     solutions = [(name, tmp_path / f"{name}.py", "ModelNew") for name in sources]
     options = Options(device=GPU.type, timing=False, timeout_s=120)
     found = session.evaluate(problem, fixture_of("L1_36", "smoke"), solutions, options)
-    by_name = {entry["solution"]: entry for entry in found["results"]}
-    codes = {name: entry["reasons"][0]["code"] for name, entry in by_name.items() if name != "good"}
-    assert {by_name[name]["verdict"] for name in codes} == {"error"}, by_name
+    by_name = {entry.solution: entry for entry in found.results}
+    codes = {name: entry.reasons[0].code for name, entry in by_name.items() if name != "good"}
+    assert {by_name[name].verdict for name in codes} == {"error"}, by_name
     assert codes["segfault"] == "segfault" and codes["hoarder"] == "out_of_memory"
-    assert "illegal memory access" in by_name["illegal"]["reasons"][0]["detail"], by_name["illegal"]
-    assert by_name["good"]["verdict"] == "correct", by_name["good"]
+    assert "illegal memory access" in by_name["illegal"].reasons[0].detail, by_name["illegal"]
+    assert by_name["good"].verdict == "correct", by_name["good"]
     assert float(torch.ones(1000, device=GPU).sum()) == 1000, "the judge's own context lives"
 
 
@@ -336,11 +336,11 @@ def test_judging_at_full_size_stays_within_its_memory(alone: None, tmp_path: Pat
     file = config.ORACLE_DIR / problem.path.name
     torch.cuda.empty_cache()
     options = Options(device=GPU.type, timing=False)
-    found = session.evaluate(problem, fixture, [("oracle", file, "ModelNew")], options)["results"][0]
-    assert found["verdict"] == "correct", found
+    found = session.evaluate(problem, fixture, [("oracle", file, "ModelNew")], options).results[0]
+    assert found.verdict == "correct", found
     plan = inputs.plan(problem)
     given = sum(plan.nbytes(i) for i in plan.tensors)
-    memory = found["memory"]
+    memory = found.memory
     allowed = given + memory["solution"]["allocated"] + 2 * GIB
     assert memory["device_over_start_bytes"] is not None, "NVML does not say how much memory is in use"
     assert 0 < memory["device_over_start_bytes"] <= allowed, {**memory, "allowed": allowed}
@@ -356,21 +356,21 @@ def test_the_model_timed_against_itself_is_neither_faster_nor_slower(alone: None
     torch.cuda.empty_cache()
     options = Options(device=GPU.type, modes=("eager",), timing_budget_s=15)
     found = session.evaluate(problem, fixture, [("same", file, "ModelNew")], options)
-    (entry,) = found["results"]
-    assert entry["verdict"] == "correct", entry["reasons"]
-    assert (entry["trust"], entry["measurement"]) == ("audited", True)
-    assert 0.95 <= entry["speedup"]["eager"]["ratio"] <= 1.05, entry["speedup"]
-    assert 0.95 <= found["timing"]["aa"]["ratio"] <= 1.05 and found["timing"]["launches_not_hidden"] == []
-    assert set(found["timing"]["alone"]) <= set(found["baselines"]) and found["timing"]["alone"]
-    assert 0 < entry["floor_fraction"] <= 1.1, (entry["floor_ms"], entry["time_ms"])
-    assert entry["time_ms"]["n"] >= 16 and found["ceilings"]["copy_tb_s"] > 0.1
-    assert entry["latency_ms"]["median"] > entry["time_ms"]["median"] and entry["hot_ms"] > 0
-    assert entry["own_kernel_share"] in (0, None), entry.get("kernel_shares", entry.get("own_kernel_share_reason"))
+    (entry,) = found.results
+    assert entry.verdict == "correct", entry.reasons
+    assert (entry.trust, entry.measurement) == ("audited", True)
+    assert 0.95 <= entry.speedup["eager"].ratio <= 1.05, entry.speedup
+    assert 0.95 <= found.timing.aa.ratio <= 1.05 and found.timing.launches_not_hidden == []
+    assert set(found.timing.alone) <= set(found.baselines) and found.timing.alone
+    assert 0 < entry.floor_fraction <= 1.1, (entry.floor_ms, entry.time_ms)
+    assert entry.time_ms.n >= 16 and found.ceilings.copy_tb_s > 0.1
+    assert entry.latency_ms.median > entry.time_ms.median and entry.hot_ms > 0
+    assert entry.own_kernel_share in (0, None), (entry.kernel_shares, entry.own_kernel_share_reason)
     ours = {"eager", "same", session.CONTROL}
-    assert ours <= set(found["samples_ms"])
+    assert ours <= set(found.samples_ms)
     # Without a gate the events of all three leave as much of the worker's time out: eager's left out 0.15 ms less once.
-    calls = {name: found["samples_ms"][name]["open"] for name in ours}
-    beyond_ms = [statistics.median(map(operator.sub, c["host_ms"], c["device_ms"])) for c in calls.values()]
+    calls = {name: found.samples_ms[name].open for name in ours}
+    beyond_ms = [statistics.median(map(operator.sub, c.host_ms, c.device_ms)) for c in calls.values()]
     assert max(beyond_ms) - min(beyond_ms) < 0.1, beyond_ms
 
 
@@ -398,11 +398,11 @@ def test_a_solution_that_leaves_a_spinning_kernel_behind_is_rejected(alone: None
     file.write_text(SPINS)
     options = Options(device=GPU.type, modes=("eager",), timing_budget_s=3, timeout_s=60)
     found = session.evaluate(problem, fixture_of("L1_36", "smoke"), [("spins", file, "ModelNew")], options)
-    (entry,) = found["results"]
-    assert entry["verdict"] == "rejected", entry
-    codes = {reason["code"] for reason in entry["reasons"]}
+    (entry,) = found.results
+    assert entry.verdict == "rejected", entry
+    codes = {reason.code for reason in entry.reasons}
     assert codes & {"clocks_disagree", "background_work", "baseline_disturbed"}, codes
-    assert entry["time_ms"] is None
+    assert entry.time_ms is None
 
 
 HANGS = """import torch
@@ -447,9 +447,9 @@ def test_a_kernel_that_never_ends_is_a_timeout_and_leaves_no_process(alone: None
     before, begin = on_the_gpu(), time.monotonic()
     solutions = [(name, tmp_path / f"{name}.py", "ModelNew") for name in ("hangs", "good")]
     options = Options(device=GPU.type, timing=False, timeout_s=15)
-    found = {e["solution"]: e for e in session.evaluate(problem, fixture, solutions, options)["results"]}
-    assert (found["hangs"]["verdict"], found["hangs"]["reasons"][0]["code"]) == ("timeout", "timeout"), found["hangs"]
-    assert found["good"]["verdict"] == "correct", found["good"]
+    found = {e.solution: e for e in session.evaluate(problem, fixture, solutions, options).results}
+    assert (found["hangs"].verdict, found["hangs"].reasons[0].code) == ("timeout", "timeout"), found["hangs"]
+    assert found["good"].verdict == "correct", found["good"]
     assert time.monotonic() - begin < 15 + 75, "two workers start, and one of them is waited for once"
     deadline = time.monotonic() + 10
     while on_the_gpu() - before and time.monotonic() < deadline:
@@ -536,10 +536,10 @@ def test_the_launches_of_a_deep_network_are_hidden(alone: None, tmp_path: Path) 
     file = config.ORACLE_DIR / problem.path.name
     options = Options(device=GPU.type, modes=("eager",), timing_budget_s=5, passes=("control",))
     found = session.evaluate(problem, fixture_of("L3_20", "smoke"), [("oracle", file, "ModelNew")], options)
-    assert found["results"][0]["verdict"] == "correct", found["results"][0]["reasons"]
-    facts, median_ms = found["timing"], found["baselines"]["eager"]["time_ms"]["median"]
-    assert facts["launches_not_hidden"] == [] and facts["launch_ms"]["eager"] > 1.5 * median_ms, (facts, median_ms)
-    assert 0.95 < facts["aa"]["ratio"] < 1.05 and "host_term" not in facts["aa"], facts["aa"]
+    assert found.results[0].verdict == "correct", found.results[0].reasons
+    facts, median_ms = found.timing, found.baselines["eager"].time_ms.median
+    assert facts.launches_not_hidden == [] and facts.launch_ms["eager"] > 1.5 * median_ms, (facts, median_ms)
+    assert 0.95 < facts.aa.ratio < 1.05 and facts.aa.host_term is None, facts.aa
 
 
 # Says so when a copy waits for the gate, and then what it copied; twice.

@@ -43,7 +43,7 @@ def kernel_function(x):
 """
 
 
-def profiles(source: str) -> tuple[dict[str, dict[str, Any]], list[tuple[str, ...]]]:
+def profiles(source: str) -> tuple[dict[str, counters.Entry], list[tuple[str, ...]]]:
     """The entry of each dtype, and the dtypes of each process."""
     ran: list[tuple[str, ...]] = []
 
@@ -59,27 +59,27 @@ def profiles(source: str) -> tuple[dict[str, dict[str, Any]], list[tuple[str, ..
         found = Counting(ncu, "cuda").profile(problems, source.encode())
     finally:
         launch.current().end()
-    if found["bfloat16"]["state"] == "no_permission":
-        pytest.skip(found["bfloat16"]["why"])
+    if found["bfloat16"].state == "no_permission":
+        pytest.skip(found["bfloat16"].why)
     return found, ran
 
 
 def test_one_process_profiles_both_dtypes_and_tells_their_launches_apart() -> None:
     found, ran = profiles(KERNEL)
-    told = {dtype: (each["state"], len(each["launches"])) for dtype, each in found.items()}
+    told = {dtype: (each.state, len(each.launches)) for dtype, each in found.items()}
     assert told == {"bfloat16": ("profiled", 1), "float32": ("profiled", 2)}, found
     assert ran == [counters.DTYPES]
     for entry in found.values():
-        assert entry["totals"]["duration_ns"] > 0 and entry["totals"]["instructions"] > 0
+        assert entry.totals["duration_ns"] > 0 and entry.totals["instructions"] > 0
 
 
 def test_a_kernel_that_refuses_float32_has_its_bfloat16_profile_from_the_same_process() -> None:
     found, ran = profiles(REFUSES)
-    assert found["bfloat16"]["state"] == "profiled" and ran == [counters.DTYPES]
-    assert found["float32"]["state"] == "not_run" and "bfloat16 alone" in found["float32"]["why"]
+    assert found["bfloat16"].state == "profiled" and ran == [counters.DTYPES]
+    assert found["float32"].state == "not_run" and "bfloat16 alone" in found["float32"].why
 
 
 def test_a_kernel_that_breaks_cuda_in_bfloat16_is_profiled_in_float32_by_another_process() -> None:
     found, ran = profiles(BREAKS)
-    assert found["bfloat16"]["state"] == "not_run" and found["float32"]["state"] == "profiled", found
+    assert found["bfloat16"].state == "not_run" and found["float32"].state == "profiled", found
     assert ran == [counters.DTYPES, ("float32",)]

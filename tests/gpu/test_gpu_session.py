@@ -54,15 +54,15 @@ def broken(folder: Path, problem: Problem, name: str) -> Solution:
     return name, file, "ModelNew"
 
 
-def fixture_of(problem: Problem) -> dict[str, Any]:
+def fixture_of(problem: Problem) -> Any:
     found = calibration.build(problem, GPU)
     torch.cuda.empty_cache()
     return found
 
 
-def outcome(entry: dict[str, Any]) -> tuple[str, str | None, list[str]]:
+def outcome(entry: Any) -> tuple[str, str | None, list[str]]:
     """Verdict, precision class and the codes of all reasons."""
-    return entry["verdict"], entry["precision_class"], [reason["code"] for reason in entry["reasons"]]
+    return entry.verdict, entry.precision_class, [reason.code for reason in entry.reasons]
 
 
 def compiled_s(judge: JudgeSession) -> float:
@@ -70,7 +70,7 @@ def compiled_s(judge: JudgeSession) -> float:
     return judge.evaluation.parts.laps.get("first calls", 0.0)
 
 
-def timed_check(judge: JudgeSession, solution: Solution) -> tuple[dict[str, Any], dict[str, float]]:
+def timed_check(judge: JudgeSession, solution: Solution) -> tuple[Any, dict[str, float]]:
     """The entry of a solution, and the seconds that its check took: of compilation and beyond it."""
     before, begin = compiled_s(judge), time.monotonic()
     (entry,) = judge.check([solution])
@@ -94,20 +94,20 @@ def test_further_solutions_of_a_session_take_seconds(key: str, tmp_path: Path) -
                 faults |= {"hang": ("timeout", ["timeout"])} if key == "L1_36" else {}
                 for name, expected in faults.items():
                     (fault,) = judge.check([broken(tmp_path, problem, name)])
-                    assert (fault["verdict"], outcome(fault)[2]) == expected, fault["reasons"]
+                    assert (fault.verdict, outcome(fault)[2]) == expected, fault.reasons
             solution = oracle(tmp_path, problem, number)
             entry, spent = timed_check(judge, solution)
             begin = time.monotonic()
             result = judge.time([solution[0]], "quick")
             time_s = time.monotonic() - begin
-            (timed,) = result["results"]
-            assert timed["verdict"] == "correct" and timed["time_ms"]["n"] > 0, timed["reasons"]
+            (timed,) = result.results
+            assert timed.verdict == "correct" and timed.time_ms.n > 0, timed.reasons
             both_s = round(spent["check_s"] + time_s, 3)
             found.append(entry)
-            parts = {"timing": judge.timed.laps, "again": result["timing"].get("timed_again", "")}
-            told.append(spent | {"check_and_quick_time_s": both_s, "ms": timed["time_ms"]["median"]} | parts)
+            parts = {"timing": judge.timed.laps, "again": result.timing.timed_again or ""}
+            told.append(spent | {"check_and_quick_time_s": both_s, "ms": timed.time_ms.median} | parts)
     cold_options = replace(OPTIONS, timing=False)
-    cold = session.evaluate(problem, fixture, [oracle(tmp_path, problem, 0)], cold_options)["results"][0]
+    cold = session.evaluate(problem, fixture, [oracle(tmp_path, problem, 0)], cold_options).results[0]
     medians = {
         name: statistics.median(each[name] for each in told)
         for name in ("compile_s", "check_s", "check_and_quick_time_s")
@@ -116,7 +116,7 @@ def test_further_solutions_of_a_session_take_seconds(key: str, tmp_path: Path) -
     line = {"problem": key, "gpu": card, "open_s": round(open_s, 2), "medians": medians, "solutions": told}
     print(f"\n{json.dumps(line)}", flush=True)
     assert [outcome(entry) for entry in found] == [outcome(cold)] * SOLUTIONS
-    assert cold["verdict"] == "correct"
+    assert cold.verdict == "correct"
     assert medians["check_s"] <= CHECK_S and medians["check_and_quick_time_s"] <= CHECK_AND_TIME_S, medians
 
 
@@ -140,7 +140,7 @@ def test_gpu_memory_does_not_grow_over_many_solutions(tmp_path: Path) -> None:
             crashes = number % 5 == 0
             solution = broken(tmp_path, problem, "crash") if crashes else oracle(tmp_path, problem, number)
             (entry,) = judge.check([solution])
-            assert entry["verdict"] == ("error" if crashes else "correct"), entry["reasons"]
+            assert entry.verdict == ("error" if crashes else "correct"), entry.reasons
             if number in (10, MANY):
                 used[number] = used_bytes()
     print(f"\n{json.dumps({'problem': 'L1_36 smoke', 'used_bytes': used})}", flush=True)

@@ -44,9 +44,9 @@ def solution(folder: Path, name: str, body: str = HONEST, top: str = "") -> sess
     return name, file, "ModelNew"
 
 
-def outcome(entry: dict[str, Any]) -> tuple[str, str, str | None]:
+def outcome(entry: Any) -> tuple[str, str, str | None]:
     """Verdict, code of the first reason, and precision class."""
-    return entry["verdict"], entry["reasons"][0]["code"] if entry["reasons"] else "", entry["precision_class"]
+    return entry.verdict, entry.reasons[0].code if entry.reasons else "", entry.precision_class
 
 
 def workers() -> int:
@@ -69,14 +69,14 @@ def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(
     found = {}
     for name, (body, top) in STREAM.items():
         (found[name],) = judge.check([solution(tmp_path, name, body, top)])
-        assert found[name]["time_ms"] is None and workers() <= 2, "the solution's, and the baselines'"
-        if found[name]["verdict"] == "correct":
-            (timed,) = judge.time([name], "quick")["results"]
-            assert timed["time_ms"]["n"] > 0 and timed["speedup"]["eager"]["ratio"] > 0
+        assert found[name].time_ms is None and workers() <= 2, "the solution's, and the baselines'"
+        if found[name].verdict == "correct":
+            (timed,) = judge.time([name], "quick").results
+            assert timed.time_ms.n > 0 and timed.speedup["eager"].ratio > 0
     cold_options = replace(OPTIONS, timing=False)
     solutions = [solution(tmp_path, name, body, top) for name, (body, top) in STREAM.items()]
-    cold = session.evaluate(PROBLEM, smoke_fixture("L1_36"), solutions, cold_options)["results"]
-    assert {name: outcome(entry) for name, entry in found.items()} == {e["solution"]: outcome(e) for e in cold}
+    cold = session.evaluate(PROBLEM, smoke_fixture("L1_36"), solutions, cold_options).results
+    assert {name: outcome(entry) for name, entry in found.items()} == {e.solution: outcome(e) for e in cold}
     assert [outcome(entry)[:2] for entry in found.values()] == [
         ("correct", ""),
         ("incorrect", "rel_l2"),
@@ -86,7 +86,7 @@ def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(
         ("rejected", "banned"),
         ("correct", ""),
     ]
-    assert [entry.keys() for entry in found.values()] == [entry.keys() for entry in cold]
+    assert [entry.model_fields_set for entry in found.values()] == [entry.model_fields_set for entry in cold]
 
 
 def test_every_check_has_seeds_of_its_own(judge: JudgeSession, tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_baselines_are_classed_once_and_timed_beside_every_solution(
         results.append(judge.time([name], "full"))
     assert sorted(classed) == ["eager", "eager_fp32"]
     for result in results:
-        assert result["timing"]["baseline_classes"] == {"eager": "fp32", "eager_fp32": "fp32"}
-        assert set(result["baselines"]) == {"eager", "eager_fp32"}
-    times = [result["samples_ms"]["eager"]["gated"]["device_ms"] for result in results]
+        assert result.timing.baseline_classes == {"eager": "fp32", "eager_fp32": "fp32"}
+        assert set(result.baselines) == {"eager", "eager_fp32"}
+    times = [result.samples_ms["eager"].gated.device_ms for result in results]
     assert times[0] and times[1] and times[0] != times[1], "measured anew"
 
 
@@ -123,16 +123,16 @@ def test_a_quick_timing_compiles_nothing(tmp_path: Path, smoke_fixture: Measured
     options = replace(OPTIONS, modes=("eager", "compile"))
     with JudgeSession(PROBLEM, smoke_fixture("L1_36"), options) as judge:
         judge.check([solution(tmp_path, "mine")])
-        assert set(judge.time(["mine"], "quick")["baselines"]) == {"eager", "eager_fp32"}
+        assert set(judge.time(["mine"], "quick").baselines) == {"eager", "eager_fp32"}
 
 
 def test_solutions_of_one_check_are_timed_beside_each_other(judge: JudgeSession, tmp_path: Path) -> None:
     wrong = solution(tmp_path, "wrong", *STREAM["wrong"])
     entries = judge.check([solution(tmp_path, "a"), wrong, solution(tmp_path, "b")])
-    assert [entry["verdict"] for entry in entries] == ["correct", "incorrect", "correct"]
+    assert [entry.verdict for entry in entries] == ["correct", "incorrect", "correct"]
     result = judge.time(["a", "wrong", "b"], "quick")
-    assert {"a", "b"} < set(result["samples_ms"]) and "wrong" not in result["samples_ms"]
-    assert [bool(entry["time_ms"]) for entry in result["results"]] == [True, False, True]
+    assert {"a", "b"} < set(result.samples_ms) and "wrong" not in result.samples_ms
+    assert [bool(entry.time_ms) for entry in result.results] == [True, False, True]
 
 
 def test_an_earlier_solution_can_be_timed_beside_a_later_one(judge: JudgeSession, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_an_earlier_solution_can_be_timed_beside_a_later_one(judge: JudgeSession
     judge.check([solution(tmp_path, "earlier")])
     judge.check([solution(tmp_path, "later")])
     result = judge.time(["earlier", "later"], "quick")
-    assert all(entry["time_ms"]["n"] > 0 for entry in result["results"])
+    assert all(entry.time_ms.n > 0 for entry in result.results)
 
 
 def test_a_solution_that_turns_wrong_while_it_is_timed_loses_its_verdict_for_good(
@@ -150,13 +150,13 @@ def test_a_solution_that_turns_wrong_while_it_is_timed_loses_its_verdict_for_goo
         "y = super().forward(*inputs)\n        ModelNew.calls += 1\n        return y if ModelNew.calls < 26 else y * 0"
     )
     (entry,) = judge.check([solution(tmp_path, "lazy", lazy)])
-    assert entry["verdict"] == "correct"
+    assert entry.verdict == "correct"
     for _ in range(2):
-        (entry,) = judge.time(["lazy"], "quick")["results"]
-        assert outcome(entry)[:2] == ("incorrect", "timed_output_wrong") and entry["time_ms"] is None
+        (entry,) = judge.time(["lazy"], "quick").results
+        assert outcome(entry)[:2] == ("incorrect", "timed_output_wrong") and entry.time_ms is None
     (entry,) = judge.check([solution(tmp_path, "lazy")])
-    assert entry["verdict"] == "correct", "a new source of that name is a new solution"
-    assert judge.time(["lazy"], "quick")["results"][0]["time_ms"]
+    assert entry.verdict == "correct", "a new source of that name is a new solution"
+    assert judge.time(["lazy"], "quick").results[0].time_ms
 
 
 def test_only_checked_solutions_are_timed(judge: JudgeSession, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_only_checked_solutions_are_timed(judge: JudgeSession, tmp_path: Path) -
     with pytest.raises(UsageError, match="two solutions have one name"):
         judge.check([solution(tmp_path, "mine"), solution(tmp_path, "mine")])
     (entry,) = judge.check([solution(tmp_path, "mine")])
-    assert entry["verdict"] == "correct", "the session goes on"
+    assert entry.verdict == "correct", "the session goes on"
 
 
 def test_a_screening_is_one_call_and_no_verdict(judge: JudgeSession, tmp_path: Path) -> None:
@@ -175,16 +175,16 @@ def test_a_screening_is_one_call_and_no_verdict(judge: JudgeSession, tmp_path: P
     crash = solution(tmp_path, "crash", *STREAM["crashes in a call"])
     gone = solution(tmp_path, "gone", *STREAM["crashes at import"])
     several = [positive, wrong, crash, gone, solution(tmp_path, "mine")]
-    found = {e["solution"]: e for e in judge.check(several, "screen")}
-    verdicts = {name: entry["verdict"] for name, entry in found.items()}
+    found = {e.solution: e for e in judge.check(several, "screen")}
+    verdicts = {name: entry.verdict for name, entry in found.items()}
     right = {"positive": "correct", "mine": "correct"}
     assert verdicts == right | {"wrong": "incorrect", "crash": "error", "gone": "error"}
-    assert [len(each) for each in found["mine"]["distances"].values()] == [1]
-    assert found["mine"]["bits"] == found["positive"]["bits"] != found["wrong"]["bits"]
-    assert judge.time(["mine"], "screen")["results"][0]["time_ms"]["n"] > 0
+    assert [len(each) for each in found["mine"].distances.values()] == [1]
+    assert found["mine"].bits == found["positive"].bits != found["wrong"].bits
+    assert judge.time(["mine"], "screen").results[0].time_ms.n > 0
     with pytest.raises(UsageError, match="no verdict"):
         judge.time(["mine"], "full")
-    assert judge.check([positive])[0]["verdict"] == "incorrect"
+    assert judge.check([positive])[0].verdict == "incorrect"
 
 
 def test_a_full_verdict_is_kept_and_that_of_a_screening_is_not(
@@ -203,10 +203,10 @@ def test_a_full_verdict_is_kept_and_that_of_a_screening_is_not(
     tried.clear()
     entries = judge.check([known, other, screened], keep=["known", "screened"])
     assert set(tried) == {"other", "screened"}
-    assert [entry["verdict"] for entry in entries] == ["correct"] * 3
-    assert entries[0]["distances"] == full["distances"] and entries[0]["labels"] == full["labels"]
-    timed = judge.time(["known", "other"], "full")["results"]
-    assert all(entry["time_ms"]["n"] > 0 for entry in timed)
+    assert [entry.verdict for entry in entries] == ["correct"] * 3
+    assert entries[0].distances == full.distances and entries[0].labels == full.labels
+    timed = judge.time(["known", "other"], "full").results
+    assert all(entry.time_ms.n > 0 for entry in timed)
     assert judge.spent_s()["trials"] > 0 and any(name.startswith("timing: ") for name in judge.spent_s())
 
 
@@ -221,7 +221,7 @@ def test_a_fault_of_the_judge_leaves_no_worker_and_the_session_usable(
         with pytest.raises(JudgeError):
             judge.check([solution(tmp_path, "mine")])
     assert workers() == 0
-    assert judge.check([solution(tmp_path, "mine")])[0]["verdict"] == "correct"
+    assert judge.check([solution(tmp_path, "mine")])[0].verdict == "correct"
 
 
 def resident_bytes() -> int:
@@ -244,7 +244,7 @@ def test_memory_of_the_judge_does_not_grow_over_50_solutions(judge: JudgeSession
     for number in range(60):
         name = f"solution {number}"
         (entry,) = judge.check([solution(tmp_path, name, bodies[number % len(bodies)])])
-        if number % 10 == 0 and entry["verdict"] == "correct":
+        if number % 10 == 0 and entry.verdict == "correct":
             judge.time([name], "quick")
         if number % 4 == 3 and number >= 9:  # after a first timing
             gc.collect()

@@ -32,6 +32,7 @@ from repro.judge.timing.l2_flush_and_idle import Idle
 from repro.judge.timing.sampling import Runner, Sample, Series
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
+from repro.records.result import Timing
 from repro.system import jsonio
 from repro.system.stopwatch import Clock
 
@@ -72,11 +73,11 @@ def test_answers_without_work_are_incorrect_on_every_problem(key: str, tmp_path:
     names = ["zeros", "mean", "stale"] + (["honest"] if key in ("L1_36", "L3_44", "L1_77@bf16") else [])
     solutions = [(name, wrapped(tmp_path, problem, name, CHEATS[name]), "ModelNew") for name in names]
     found = session.evaluate(problem, smoke_fixture(key), solutions, VERDICTS)
-    assert len(found["trials"]) >= 2
-    for entry in found["results"]:
-        assert entry["verdict"] == ("correct" if entry["solution"] == "honest" else "incorrect"), entry
-        assert entry["verdict"] == "correct" or entry["reasons"][0]["code"] in distance.GUARDS
-    assert json.loads(jsonio.dumps(found))["timing"]["status"] == "not_timed"
+    assert len(found.trials) >= 2
+    for entry in found.results:
+        assert entry.verdict == ("correct" if entry.solution == "honest" else "incorrect"), entry
+        assert entry.verdict == "correct" or entry.reasons[0].code in distance.GUARDS
+    assert json.loads(jsonio.dumps(found.to_json()))["timing"]["status"] == "not_timed"
 
 
 def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
@@ -94,9 +95,9 @@ def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
         if ": next: " in line:
             alive.append((len(launcher.started), len(launch.descendants(os.getpid())) - 1))
 
-    found = session.evaluate(problem, smoke_fixture(problem.key), solutions, VERDICTS, progress)["results"]
-    assert (found[0]["verdict"], found[0]["reasons"][0]["code"]) == ("error", "out_of_memory")
-    assert found[1]["verdict"] == "correct", found[1]
+    found = session.evaluate(problem, smoke_fixture(problem.key), solutions, VERDICTS, progress).results
+    assert (found[0].verdict, found[0].reasons[0].code) == ("error", "out_of_memory")
+    assert found[1].verdict == "correct", found[1]
     assert alive and set(alive) == {(1, 2)}, "one worker is left, and below the judge it and the nursery"
     assert not launcher.started
 
@@ -109,17 +110,17 @@ def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(
     whole = smoke_fixture(key)
     monkeypatch.setattr(reference_module, "CPU_CHUNK_BYTES", 1)
     chunked = calibration.build(catalogue.load(key, size="smoke"), CPU)
-    assert chunked["output"] == whole["output"] and chunked["trials"].keys() == whole["trials"].keys()
-    for kind, trial in whole["trials"].items():
-        again = chunked["trials"][kind]
-        assert again["sensitivity"] == pytest.approx(trial["sensitivity"], rel=1e-4)
-        for name, values in trial["cheats"].items():
+    assert chunked.output == whole.output and chunked.trials.keys() == whole.trials.keys()
+    for kind, trial in whole.trials.items():
+        again = chunked.trials[kind]
+        assert again.sensitivity == pytest.approx(trial.sensitivity, rel=1e-4)
+        for name, values in trial.cheats.items():
             guards = [g for g in distance.GUARDS if g in values]
-            assert {g: again["cheats"][name][g] for g in guards} == pytest.approx(
+            assert {g: again.cheats[name][g] for g in guards} == pytest.approx(
                 {g: values[g] for g in guards}, rel=1e-4
             ), (kind, name)
-        for name, values in trial["honest"].items():
-            assert again["honest"][name]["rel_l2"] == pytest.approx(values["rel_l2"], rel=0.2, abs=1e-7), (kind, name)
+        for name, values in trial.honest.items():
+            assert again.honest[name]["rel_l2"] == pytest.approx(values["rel_l2"], rel=0.2, abs=1e-7), (kind, name)
 
 
 @pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16"])
@@ -134,8 +135,8 @@ def test_every_row_is_compared_also_where_the_reference_comes_in_chunks(
         "last row": "y = super().forward(*inputs).clone()\n        y[-1, -1] = y[0, 0]\n        return y",
     }
     solutions = [(name, wrapped(tmp_path, problem, name, body), "ModelNew") for name, body in bodies.items()]
-    found = session.evaluate(problem, fixture, solutions, VERDICTS)["results"]
-    assert [entry["verdict"] for entry in found] == ["correct", "incorrect"], found
+    found = session.evaluate(problem, fixture, solutions, VERDICTS).results
+    assert [entry.verdict for entry in found] == ["correct", "incorrect"], found
 
 
 # -- what becomes of a solution --------------------------------------------------------------------------------------
@@ -152,17 +153,17 @@ def right(extra: str) -> str:
 def judged(
     folder: Path, measured: Measured, bodies: dict[str, tuple[str, str]], options: Options = VERDICTS,
     key: str = "L1_36",
-) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:  # fmt: skip
+) -> tuple[dict[str, Any], Any]:  # fmt: skip
     """Solution -> its result, and the whole. bodies: name -> (forward, what stands above the class)."""
     problem = catalogue.load(key, size="smoke")
     solutions = [(n, wrapped(folder, problem, n, body, top), "ModelNew") for n, (body, top) in bodies.items()]
     found = session.evaluate(problem, measured(key), solutions, options)
-    return {entry["solution"]: entry for entry in found["results"]}, found
+    return {entry.solution: entry for entry in found.results}, found
 
 
-def outcome(entry: dict[str, Any]) -> tuple[str, str]:
+def outcome(entry: Any) -> tuple[str, str]:
     """Verdict and the code of the first reason."""
-    return entry["verdict"], entry["reasons"][0]["code"] if entry["reasons"] else ""
+    return entry.verdict, entry.reasons[0].code if entry.reasons else ""
 
 
 # Writes a line into every pipe that can be written to: the worker has one, on which it answers.
@@ -202,7 +203,7 @@ def test_an_answer_that_the_worker_did_not_give_is_tampering(way: str, tmp_path:
     bodies = {"forged": (right(f"{in_forward}\ntime.sleep(0.1)"), top), "honest": (right(""), "")}
     found, _ = judged(tmp_path, smoke_fixture, bodies)
     assert outcome(found["forged"]) == ("rejected", "protocol_tampered"), found["forged"]
-    assert found["forged"]["precision_class"] is None and len(found["forged"]["distances"]) < 3
+    assert found["forged"].precision_class is None and len(found["forged"].distances) < 3
     assert outcome(found["honest"]) == ("correct", "")
 
 
@@ -275,9 +276,9 @@ def test_answers_that_differ_and_are_all_right_are_correct_and_labelled(
     bodies = {"noisy": (right("y = y * (1 + 1e-6 * torch.rand_like(y))"), ""), "steady": (right(""), "")}
     found, _ = judged(tmp_path, smoke_fixture, bodies)
     assert outcome(found["noisy"]) == outcome(found["steady"]) == ("correct", "")
-    assert "nondeterministic" in found["noisy"]["labels"] and "nondeterministic" not in found["steady"]["labels"]
-    kinds = {kind: len(values) for kind, values in found["noisy"]["distances"].items()}
-    steady = {kind: len(values) for kind, values in found["steady"]["distances"].items()}
+    assert "nondeterministic" in found["noisy"].labels and "nondeterministic" not in found["steady"].labels
+    kinds = {kind: len(values) for kind, values in found["noisy"].distances.items()}
+    steady = {kind: len(values) for kind, values in found["steady"].distances.items()}
     assert kinds == {kind: verification.REPEATS * count for kind, count in steady.items()}, (
         "each that differs is measured"
     )
@@ -288,7 +289,7 @@ def test_the_same_memory_for_every_answer_is_correct_and_labelled(tmp_path: Path
                    "y = ModelNew.first.copy_(y)")  # fmt: skip
     found, _ = judged(tmp_path, smoke_fixture, {"static": (static, ""), "fresh": (right(""), "")})
     assert outcome(found["static"]) == outcome(found["fresh"]) == ("correct", "")
-    assert "static_output" in found["static"]["labels"] and "static_output" not in found["fresh"]["labels"]
+    assert "static_output" in found["static"].labels and "static_output" not in found["fresh"].labels
 
 
 # What a solution does at another shape than its own, and the verdict that it gets there.
@@ -304,19 +305,19 @@ def test_a_neighbouring_shape_informs_and_never_decides(tmp_path: Path, smoke_fi
     """Made for the published shape alone: correct, labelled, told what it does elsewhere, and timed afterwards."""
     bodies = {name: (right(f"if x.shape[0] != 4:\n    {body}"), "import os\n") for name, (body, _) in ELSEWHERE.items()}
     found, whole = judged(tmp_path, smoke_fixture, bodies, TIMED)
-    assert "neighbour" in {trial["kind"] for trial in whole["trials"]}
+    assert "neighbour" in {trial.kind for trial in whole.trials}
     for name, (_, there) in ELSEWHERE.items():
         special = found[name]
         assert outcome(special) == ("correct", ""), special
-        assert special["neighbour"]["verdict"] == there, name
-        assert "shape_specialised" in special["labels"] and "neighbour" not in special["distances"]
-        assert special["time_ms"]["n"] > 0, "its worker was started anew"
+        assert special.neighbour.verdict == there, name
+        assert "shape_specialised" in special.labels and "neighbour" not in special.distances
+        assert special.time_ms.n > 0, "its worker was started anew"
 
 
 def test_a_right_neighbouring_shape_is_recorded(tmp_path: Path, smoke_fixture: Measured) -> None:
     found, _ = judged(tmp_path, smoke_fixture, {"general": (right(""), "")})
-    assert found["general"]["neighbour"]["verdict"] == "correct" and found["general"]["neighbour"]["rel_l2"] < 1e-3
-    assert "shape_specialised" not in found["general"]["labels"]
+    assert found["general"].neighbour.verdict == "correct" and found["general"].neighbour.rel_l2 < 1e-3
+    assert "shape_specialised" not in found["general"].labels
 
 
 def test_weights_that_are_kept_from_the_first_call_are_incorrect(tmp_path: Path, smoke_fixture: Measured) -> None:
@@ -327,8 +328,8 @@ def test_weights_that_are_kept_from_the_first_call_are_incorrect(tmp_path: Path,
         "            padding=self.conv2d.padding, groups=self.conv2d.groups)"
     )
     found, _ = judged(tmp_path, smoke_fixture, {"kept": (body, ""), "honest": (right(""), "")}, key="L1_82")
-    assert found["kept"]["verdict"] == "incorrect" and outcome(found["honest"]) == ("correct", "")
-    assert {reason["trial"] for reason in found["kept"]["reasons"]} == {"perturbed", "perturbed_stress"}
+    assert found["kept"].verdict == "incorrect" and outcome(found["honest"]) == ("correct", "")
+    assert {reason.trial for reason in found["kept"].reasons} == {"perturbed", "perturbed_stress"}
 
 
 def test_a_source_that_uses_what_none_may_is_rejected_without_being_run(
@@ -346,17 +347,17 @@ def test_a_source_that_uses_what_none_may_is_rejected_without_being_run(
     bodies = {"banned": (right("sys._getframe()"), "import sys\n"), "honest": (right(""), "")}
     found, _ = judged(tmp_path, smoke_fixture, bodies)
     assert outcome(found["banned"]) == ("rejected", "banned") and outcome(found["honest"]) == ("correct", "")
-    assert found["banned"]["reasons"][0]["detail"].startswith("line ") and found["banned"]["confined"] == {}
-    assert found["banned"]["distances"] == {} and found["banned"]["time_ms"] is None
+    assert found["banned"].reasons[0].detail.startswith("line ") and found["banned"].confined == {}
+    assert found["banned"].distances == {} and found["banned"].time_ms is None
     assert started == ["honest"]
 
 
 def test_a_worker_says_how_it_is_confined(tmp_path: Path, smoke_fixture: Measured) -> None:
     """Beside its result; and where this process may not give it a user of its own, that it has none."""
     found, _ = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")})
-    assert found["honest"]["trust"] == "audited" and found["honest"]["separation"] == "process"
-    assert {"landlock", "seccomp", "capabilities", "no_new_privs", "limits"} <= found["honest"]["confined"].keys()
-    assert found["honest"]["confined"]["seccomp"] == "applied"
+    assert found["honest"].trust == "audited" and found["honest"].separation == "process"
+    assert {"landlock", "seccomp", "capabilities", "no_new_privs", "limits"} <= found["honest"].confined.keys()
+    assert found["honest"].confined["seccomp"] == "applied"
 
 
 # -- timing ------------------------------------------------------------------------------------------------------------
@@ -369,9 +370,9 @@ def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_oth
     lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 25:\n    y = torch.zeros_like(y)")
     found, whole = judged(tmp_path, smoke_fixture, {"lazy": (lazy, ""), "honest": (right(""), "")}, TIMED)
     assert outcome(found["lazy"]) == ("incorrect", "timed_output_wrong"), found["lazy"]
-    assert found["lazy"]["time_ms"] is None and found["lazy"]["reasons"][0]["trial"] == "timing"
-    assert outcome(found["honest"]) == ("correct", "") and found["honest"]["time_ms"]["n"] > 0
-    assert "lazy" not in whole["samples_ms"]
+    assert found["lazy"].time_ms is None and found["lazy"].reasons[0].trial == "timing"
+    assert outcome(found["honest"]) == ("correct", "") and found["honest"].time_ms.n > 0
+    assert "lazy" not in whole.samples_ms
 
 
 def test_outputs_are_compared_whole_at_a_secret_call_of_every_turn() -> None:
@@ -430,7 +431,7 @@ def test_a_call_is_launched_while_there_is_nothing_to_compute_from(
     begun = [part[: part.index("seal")] for part in " ".join(seen).split("arm ")[1:]]
     latency = [part for part in begun if "launch" not in part]
     launched = [part.removeprefix("spoil ") for part in begun if "launch" in part]
-    count = {c: sum(len(x[c]["wall_ms"]) for x in whole["samples_ms"].values()) for c in ("gated", "open", "other")}
+    count = {c: sum(len(getattr(x, c).wall_ms) for x in whole.samples_ms.values()) for c in ("gated", "open", "other")}
     assert set(latency) == {"stop fill go "} and len(latency) == count["open"]
     assert set(launched) == {"launch stop fill go open "} and len(launched) == count["gated"] + count["other"]
 
@@ -460,7 +461,7 @@ def test_calls_not_launched_in_time_are_launched_late(
     for patience_s in (0.0, 60.0):
         monkeypatch.setattr(timed_call, "LAUNCH_S", patience_s)
         found, _ = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=0.0))
-        assert outcome(found["late"]) == ("correct", "") and found["late"]["time_ms"]["n"] > 5
+        assert outcome(found["late"]) == ("correct", "") and found["late"].time_ms.n > 5
         assert outcome(found["fails"]) == ("error", "exception"), found["fails"]
 
 
@@ -482,9 +483,9 @@ def test_a_call_that_is_not_timed_after_all_is_let_go(
             busy[:] = [False, False, *[True] * often]
             found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
             assert outcome(found["honest"]) == ("correct", "") and not busy
-            again = whole["timing"].get("timed_again", "")
+            again = whole.timing.timed_again or ""
             assert ("flushes in a row" in again) is (often == timed_call.TURNS)
-            assert not (patience_s and whole["timing"]["launched_late"]), "launched in time is not late"
+            assert not (patience_s and whole.timing.launched_late), "launched in time is not late"
 
 
 @pytest.mark.slow
@@ -503,7 +504,7 @@ def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_lat
     monkeypatch.setattr(Idle, "ready", crowded)
     found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), ""), "other": (right(""), "")}, TIMED)
     assert outcome(found["honest"]) == outcome(found["other"]) == ("correct", "")
-    assert whole["timing"]["launched_late"] == ["honest"]
+    assert whole.timing.launched_late == ["honest"]
     assert (
         waited["honest"] == timed_call.CROWDED and kept["other"] < waited["other"] < kept["honest"] + waited["honest"]
     )
@@ -616,25 +617,25 @@ def test_a_solution_that_dies_while_it_is_timed_ends_alone(tmp_path: Path, smoke
     dies = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 25:\n    os._exit(1)")
     found, _ = judged(tmp_path, smoke_fixture, {"dies": (dies, "import os\n"), "honest": (right(""), "")}, TIMED)
     assert outcome(found["dies"]) == ("error", "worker_exited"), found["dies"]
-    assert outcome(found["honest"]) == ("correct", "") and found["honest"]["speedup"]["eager"]["ratio"] > 0
+    assert outcome(found["honest"]) == ("correct", "") and found["honest"].speedup["eager"].ratio > 0
 
 
 def test_times_of_the_cpu_have_every_sample_and_are_no_measurement(tmp_path: Path, smoke_fixture: Measured) -> None:
     found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, TIMED)
     entry = found["honest"]
-    assert set(whole["samples_ms"]) == {"eager", "eager_fp32", "honest"} == {"honest", *whole["baselines"]}
-    assert len(whole["samples_ms"]["honest"]["gated"]["device_ms"]) == entry["time_ms"]["n"]
-    for samples in whole["samples_ms"].values():  # what decides nothing may be left behind
-        assert 0 < len(samples["gated"]["device_ms"]) <= entry["time_ms"]["n"]
-        assert 0 < len(samples["open"]["host_ms"]) <= entry["latency_ms"]["n"]
-        assert 0 < len(samples["other"]["device_ms"]) <= entry["time_ms"]["n"]
-    assert entry["speedup"]["best_same_class"]["baseline"] in ("eager", "eager_fp32")
-    assert not entry["measurement"] and "not a measurement" in whole["timing"]["clock"]
-    launch_ms = whole["timing"]["launch_ms"]
-    assert set(launch_ms) == set(whole["samples_ms"]) and all(0 < ms < 1000 for ms in launch_ms.values())
-    assert "launches_not_hidden" in whole["timing"], "and nothing waits for launches here"
-    assert whole["timing"]["left_out"] == {} and whole["timing"]["inputs"] == "native, new for every call"
-    assert {modes["grad"] for modes in entry["modes"]} == {False}
+    assert set(whole.samples_ms) == {"eager", "eager_fp32", "honest"} == {"honest", *whole.baselines}
+    assert len(whole.samples_ms["honest"].gated.device_ms) == entry.time_ms.n
+    for samples in whole.samples_ms.values():  # what decides nothing may be left behind
+        assert 0 < len(samples.gated.device_ms) <= entry.time_ms.n
+        assert 0 < len(samples.open.host_ms) <= entry.latency_ms.n
+        assert 0 < len(samples.other.device_ms) <= entry.time_ms.n
+    assert entry.speedup["best_same_class"].baseline in ("eager", "eager_fp32")
+    assert not entry.measurement and "not a measurement" in whole.timing.clock
+    launch_ms = whole.timing.launch_ms
+    assert set(launch_ms) == set(whole.samples_ms) and all(0 < ms < 1000 for ms in launch_ms.values())
+    assert whole.timing.launches_not_hidden == [], "and nothing waits for launches here"
+    assert whole.timing.left_out == {} and whole.timing.inputs == "native, new for every call"
+    assert {modes["grad"] for modes in entry.modes} == {False}
 
 
 @pytest.mark.slow
@@ -646,10 +647,10 @@ def test_a_baseline_that_takes_too_long_to_compile_is_left_out_with_its_reason(
                       compile_timeout_s=0.01)  # fmt: skip
     rough = right("y = y + 3e-4 * y.roll(1, 2)")
     found, whole = judged(tmp_path, smoke_fixture, {"exact": (right(""), ""), "rough": (rough, "")}, options)
-    assert {entry["precision_class"] for entry in found.values()} == {"fp32", "tf32"}, found["rough"]["rel_l2"]
-    assert set(whole["timing"]["left_out"]) == {"max_autotune_fp32", "max_autotune_tf32"}
-    assert "timeout" in whole["timing"]["left_out"]["max_autotune_fp32"]
-    assert all(entry["time_ms"] for entry in found.values())
+    assert {entry.precision_class for entry in found.values()} == {"fp32", "tf32"}, found["rough"].rel_l2
+    assert set(whole.timing.left_out) == {"max_autotune_fp32", "max_autotune_tf32"}
+    assert "timeout" in whole.timing.left_out["max_autotune_fp32"]
+    assert all(entry.time_ms for entry in found.values())
 
 
 @pytest.mark.slow
@@ -674,9 +675,9 @@ def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(
     )
     bodies = {"sums": (sums.format(1 << 60), ""), "wrong": (sums.format(30), "")}
     found, _ = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=2.0), key="L1_04@bf16")
-    assert outcome(found["sums"]) == ("correct", "") and found["sums"]["time_ms"]["n"] > 9, found["sums"]["reasons"]
+    assert outcome(found["sums"]) == ("correct", "") and found["sums"].time_ms.n > 9, found["sums"].reasons
     assert outcome(found["wrong"]) == ("incorrect", "timed_output_wrong"), found["wrong"]
-    assert "over the limit" in found["wrong"]["reasons"][0]["detail"]
+    assert "over the limit" in found["wrong"].reasons[0].detail
 
 
 # Damages what lies in the slots whenever weights come.
@@ -705,8 +706,8 @@ def test_baselines_are_classed_on_inputs_that_no_solution_has_seen(tmp_path: Pat
     problem, file = catalogue.load("L1_82", size="smoke"), tmp_path / "damages.py"
     file.write_text(DAMAGES)
     found = session.evaluate(problem, smoke_fixture("L1_82"), [("damages", file, "ModelNew")], TIMED)
-    assert found["timing"]["left_out"] == {}
-    assert found["timing"]["baseline_classes"] == {"eager": "fp32", "eager_fp32": "fp32"}
+    assert found.timing.left_out == {}
+    assert found.timing.baseline_classes == {"eager": "fp32", "eager_fp32": "fp32"}
 
 
 # Its Model writes to its inputs, as one that begins with an activation in place does; solutions must not.
@@ -734,9 +735,10 @@ def test_a_baseline_that_writes_to_its_inputs_blames_no_solution(tmp_path: Path)
     file.write_text(IN_PLACE)
     problem = catalogue.load_file(file)
     solution = wrapped(tmp_path, problem, "clean", "return super().forward(inputs[0].clone())")
-    found = session.evaluate(problem, calibration.build(problem, CPU), [("clean", solution, "ModelNew")], TIMED)
-    assert outcome(found["results"][0]) == ("correct", ""), found["results"][0]["reasons"]
-    assert "timed_again" not in found["timing"] and found["timing"]["left_out"] == {}
+    fixture = calibration.build(problem, CPU)
+    found = session.evaluate(problem, fixture, [("clean", solution, "ModelNew")], TIMED)
+    assert outcome(found.results[0]) == ("correct", ""), found.results[0].reasons
+    assert found.timing.timed_again is None and found.timing.left_out == {}
 
 
 # Whenever it was stopped for 8 ms a timer wakes it, and it writes to the inputs.
@@ -771,7 +773,7 @@ def test_a_solution_that_writes_to_anothers_inputs_is_rejected_alone(tmp_path: P
     """Both are right. The one that runs while it is stopped in the other's trials would have it called wrong."""
     bodies = {"lurks": (right(LURK), LURKS), "honest": (right(""), "")}
     found, _ = judged(tmp_path, smoke_fixture, bodies)
-    assert outcome(found["honest"]) == ("correct", ""), found["honest"]["reasons"]
+    assert outcome(found["honest"]) == ("correct", ""), found["honest"].reasons
     # on a busy machine its thread may take its own call for the other's, and write to the inputs of that
     assert outcome(found["lurks"]) in {("rejected", "background_work"), ("incorrect", "input_modified")}, found["lurks"]
 
@@ -803,12 +805,12 @@ def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(
     bodies = {name: (right(""), "") for name in ("unlucky", "liar", "restless", "honest")}
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
     found, whole = judged(tmp_path, smoke_fixture, bodies, options)
-    assert outcome(found["unlucky"]) == outcome(found["honest"]) == ("correct", "") and found["unlucky"]["time_ms"]
+    assert outcome(found["unlucky"]) == outcome(found["honest"]) == ("correct", "") and found["unlucky"].time_ms
     assert left["unlucky", "trials"] == left["unlucky", "timing"] == 0 and len(pids["unlucky"]) >= 2
     for name in ("liar", "restless"):
         assert outcome(found[name]) == ("rejected", "background_work")
-        assert "is in state D (futex)" in found[name]["reasons"][0]["detail"]
-    assert "keeps running" in whole["timing"]["timed_again"]
+        assert "is in state D (futex)" in found[name].reasons[0].detail
+    assert "keeps running" in whole.timing.timed_again
 
 
 @pytest.mark.slow
@@ -830,8 +832,8 @@ def test_a_launch_that_cannot_be_stopped_is_let_go_and_made_late(
         worker.stopped and inside and inside.pop() == worker.name == "spills") and rest(worker))  # fmt: skip
     bodies = {"spills": (right(""), LATE.format(""))}
     found, whole = judged(tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=0.0))
-    assert outcome(found["spills"]) == ("correct", "") and found["spills"]["time_ms"]
-    assert "spills" in whole["timing"]["launched_late"] and "timed_again" not in whole["timing"]
+    assert outcome(found["spills"]) == ("correct", "") and found["spills"].time_ms
+    assert "spills" in whole.timing.launched_late and not whole.timing.timed_again
 
 
 def test_timing_beside_delayed_baselines_is_repeated_once(
@@ -853,8 +855,8 @@ def test_timing_beside_delayed_baselines_is_repeated_once(
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
     found, whole = judged(tmp_path, smoke_fixture, {"exact": (right(""), "")}, options)
     assert len(workers) == 2
-    assert found["exact"]["verdict"] == "correct" and found["exact"]["time_ms"] and found["exact"]["reasons"] == []
-    assert whole["timing"]["timed_again"] == "the baselines were 60 % slower"
+    assert found["exact"].verdict == "correct" and found["exact"].time_ms and found["exact"].reasons == []
+    assert whole.timing.timed_again == "the baselines were 60 % slower"
 
 
 def test_each_measurement_is_repeated_once(
@@ -875,8 +877,8 @@ def test_each_measurement_is_repeated_once(
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
     found, _ = judged(tmp_path, smoke_fixture, {"a": (right(""), ""), "b": (right(""), "")}, options)
     assert runs == [2, 2, 1, 1]
-    assert (found["a"]["verdict"], found["b"]["verdict"]) == ("rejected", "correct") and found["b"]["time_ms"]
-    assert [reason["code"] for reason in found["a"]["reasons"]] == [DISTURBED_CODE] and found["a"]["time_ms"] is None
+    assert (found["a"].verdict, found["b"].verdict) == ("rejected", "correct") and found["b"].time_ms
+    assert [reason.code for reason in found["a"].reasons] == [DISTURBED_CODE] and found["a"].time_ms is None
 
 
 @pytest.mark.slow
@@ -902,12 +904,12 @@ def test_of_several_solutions_the_one_that_delays_baselines_is_found(
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
     bodies = {name: (right(""), "") for name in ("first", "second", "third")}
     found, whole = judged(tmp_path, smoke_fixture, bodies, options)
-    assert outcome(found["second"]) == ("rejected", DISTURBED_CODE) and found["second"]["time_ms"] is None
+    assert outcome(found["second"]) == ("rejected", DISTURBED_CODE) and found["second"].time_ms is None
     assert outcome(found["first"]) == outcome(found["third"]) == ("correct", "")
     everyone = tuple(bodies)
     assert runs == [everyone, everyone, ("first",), ("second",), ("third",), ("first", "third")]
-    assert found["first"]["time_ms"] and found["third"]["time_ms"]
-    told = [(each["solution"], each["code"]) for each in whole["timing"]["discarded"]]
+    assert found["first"].time_ms and found["third"].time_ms
+    told = [(each.solution, each.code) for each in whole.timing.discarded]
     each_alone = [("first", "alone"), ("second", DISTURBED_CODE), ("third", "alone")]
     assert told == [("first", DISTURBED_CODE)] * 2 + each_alone
 
@@ -943,7 +945,7 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(
     little = {"seal": sampling.Excess(0.2, 0.15, "{:.3g} ms")}
     seen: list[dict[str, Any]] = []
 
-    def off(experiment: Experiment) -> tuple[dict[str, Series], dict[str, Any]]:
+    def off(experiment: Experiment) -> Any:
         found = run(experiment)
         seen.append(dict(experiment.before))
         pids.append({s.name: cast(Any, s.worker).started.pid for s in experiment.solutions})
@@ -959,14 +961,14 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
     bodies = {name: (right(""), "") for name in ("unlucky", "liar", "honest")}
     found, whole = judged(tmp_path, smoke_fixture, bodies, options)
-    assert outcome(found["unlucky"]) == outcome(found["honest"]) == ("correct", "") and found["unlucky"]["time_ms"]
-    assert outcome(found["liar"]) == ("rejected", "clocks_disagree") and found["liar"]["reasons"][0]["detail"] == "3"
+    assert outcome(found["unlucky"]) == outcome(found["honest"]) == ("correct", "") and found["unlucky"].time_ms
+    assert outcome(found["liar"]) == ("rejected", "clocks_disagree") and found["liar"].reasons[0].detail == "3"
     assert [sorted(before) for before in seen] == [[], ["unlucky"], ["liar", "unlucky"], ["liar", "unlucky"]]
-    assert whole["timing"]["timed_again"] == "0.2 ms; 2"
-    kept = whole["timing"]["discarded"]
-    told = [(each["solution"], each["detail"]) for each in kept]
+    assert whole.timing.timed_again == "0.2 ms; 2"
+    kept = whole.timing.discarded
+    told = [(each.solution, each.detail) for each in kept]
     assert told == [("unlucky", "0.2 ms"), ("liar", "2"), ("liar", "3")]
-    assert all(each["samples_ms"][name]["gated"]["wall_ms"] for each in kept for name in ("eager", each["solution"]))
+    assert all(each.samples_ms[name].gated.wall_ms for each in kept for name in ("eager", each.solution))
     assert pids[0]["unlucky"] != pids[1]["unlucky"] == pids[3]["unlucky"] and pids[1]["liar"] != pids[2]["liar"]
     assert len({each["honest"] for each in pids}) == 1
 
@@ -974,17 +976,16 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(
 def test_a_baseline_that_was_slower_beside_it_makes_no_solution_fast(smoke_fixture: Measured) -> None:
     """Where it is not rejected for that the host was slower: what the slowdown explains is not confirmed."""
     solution = Implementation("s", None, "M", ["s"], distances={"native": [{"rel_l2": 0.0, "max": 0.0, "row": 0.0}]})
-    told: dict[str, Any] = {"verdict": "correct", "precision_class": "fp32", "reasons": [], "rel_l2": 0.0,
-                            "distances": {}}  # fmt: skip
+    told = verdict.Judged("correct", [], "fp32", 0.0)
     times = {name: Series(gated=[Sample(ms, ms, ms + 1, 0.5)] * 20) for name, ms in (("eager", 13.0), ("s", 10.0))}
     facts = {"baseline_classes": {"eager": "fp32"}, "status": "converged"}
     problem = catalogue.load("L1_36", size="smoke")
     words = [
-        verdict.result(problem, solution, told, times, facts | {"alone": {"eager": ratio}}, None, "audited")
+        verdict.result(problem, solution, told, times, Timing(**facts, alone={"eager": ratio}), None, "audited")
         for ratio in (1.01, 1.6)
     ]
-    assert [entry["speedup"]["eager"]["word"] for entry in words] == ["FAST", "UNCONFIRMED"]
-    assert ["baselines_slower_beside_it" in entry["labels"] for entry in words] == [False, True]
+    assert [entry.speedup["eager"].word for entry in words] == ["FAST", "UNCONFIRMED"]
+    assert ["baselines_slower_beside_it" in entry.labels for entry in words] == [False, True]
 
 
 class Alone:
@@ -1019,7 +1020,7 @@ class Alone:
         self.experiment.solutions = [self.solution]
         self.experiment.idle.first_ms = dict.fromkeys(self.alone, [self.flushes[0]] * 6)
         try:
-            self.experiment._alone(self.runners, self.beside, {})
+            self.experiment._alone(self.runners, self.beside)
         except Blamed as blamed:
             assert blamed.implementation is self.solution and self.experiment.solutions == [self.solution]
             return blamed.error.code
@@ -1079,17 +1080,17 @@ def test_dev_has_no_separation_and_the_same_verdicts(
     }  # fmt: skip
     for found in (first, second):
         assert {n: outcome(e) for n, e in found.items()} == {n: outcome(e) for n, e in audited.items()}
-        assert {(entry["trust"], entry["separation"]) for entry in found.values()} == {("dev", "none")}
-    assert {entry["trust"] for entry in audited.values()} == {"audited"}
-    assert first["honest"]["distances"].keys() == audited["honest"]["distances"].keys()
+        assert {(entry.trust, entry.separation) for entry in found.values()} == {("dev", "none")}
+    assert {entry.trust for entry in audited.values()} == {"audited"}
+    assert first["honest"].distances.keys() == audited["honest"].distances.keys()
     assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_dev_times_beside_eager_in_one_process(tmp_path: Path, smoke_fixture: Measured) -> None:
     options = Options(device="cpu", trust="dev", timing_budget_s=0.5, modes=("eager",))
     found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), "")}, options)
-    assert outcome(found["honest"]) == ("correct", "") and found["honest"]["time_ms"]["n"] > 0
-    assert set(whole["baselines"]) == {"eager", "eager_fp32"}
+    assert outcome(found["honest"]) == ("correct", "") and found["honest"].time_ms.n > 0
+    assert set(whole.baselines) == {"eager", "eager_fp32"}
 
 
 def test_evaluations_follow_each_other_in_one_process(tmp_path: Path, smoke_fixture: Measured) -> None:
@@ -1101,8 +1102,8 @@ def test_evaluations_follow_each_other_in_one_process(tmp_path: Path, smoke_fixt
     seeds = []
     for _ in range(2):
         found, whole = judged(tmp_path, smoke_fixture, {"honest": (right(""), ""), "zeros": MIXED["zeros"]})
-        assert outcome(found["honest"]) == ("correct", "") and found["zeros"]["verdict"] == "incorrect"
+        assert outcome(found["honest"]) == ("correct", "") and found["zeros"].verdict == "incorrect"
         assert not launcher.started and launch.descendants(os.getpid()) == [os.getpid(), forkserver]
-        seeds += [trial["seed"] for trial in whole["trials"]]
+        seeds += [trial.seed for trial in whole.trials]
     assert len(set(seeds)) == len(seeds)
     assert len(os.listdir("/proc/self/fd")) <= files + 1, "descriptors of an evaluation outlive it"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 import math
@@ -35,6 +34,9 @@ from repro.judge.worker import outputs
 from repro.judge.worker.server import Worker
 from repro.problems import catalogue, meta
 from repro.problems import plan as inputs
+from repro.records.fixture import Fixture, FixtureRecord, Limited, TrialLimits
+from repro.records.result import Ceilings, Timing
+from repro.records.verdict import Ratio
 from repro.system import jsonio
 
 CPU = torch.device("cpu")
@@ -351,12 +353,14 @@ def test_limits_follow_the_honest_error(honest: float, klass: str, sensitivity: 
     assert found["max"] == found["row"] == pytest.approx(8 * max(honest, expected))
 
 
-def trial_of(honest: float, cheats: dict[str, float]) -> dict[str, Any]:
-    return {
-        "honest": {"bf16": even(honest)},
-        "cheats": {name: even(value) for name, value in cheats.items()},
-        "limits": {"bf16": {"rel_l2": 0.01, "max": 0.08, "row": 0.08}},
-    }
+DRAWN: Any = {"seed": 0, "stress": None, "weights_sha256": "0" * 64}
+
+
+def trial_of(honest: float, cheats: dict[str, float]) -> TrialLimits:
+    return TrialLimits(
+        **DRAWN, honest={"bf16": even(honest)}, cheats={name: even(value) for name, value in cheats.items()},
+        limits={"bf16": {"rel_l2": 0.01, "max": 0.08, "row": 0.08}},
+    )  # fmt: skip
 
 
 def test_separation_takes_each_cheats_worst_trial_and_the_worst_honest_one() -> None:
@@ -365,18 +369,18 @@ def test_separation_takes_each_cheats_worst_trial_and_the_worst_honest_one() -> 
         "stress": trial_of(0.008, {"zeros": 1.0, "stale": 0.1}),
     }
     found = tolerances.separation(measured, ("bf16",))
-    assert found["best_cheat"] == "stale" and found["best_cheat_score"] == pytest.approx(50)
-    assert found["worst_honest_score"] == pytest.approx(0.8) and found["margin"] == pytest.approx(50 / 0.8)
-    assert found["refused"] == ""
+    assert found.best_cheat == "stale" and found.best_cheat_score == pytest.approx(50)
+    assert found.worst_honest_score == pytest.approx(0.8) and found.margin == pytest.approx(50 / 0.8)
+    assert found.refused == ""
 
 
 def test_separation_refuses_a_cheat_that_passes_and_a_margin_that_is_too_small() -> None:
     passes = tolerances.separation({"native": trial_of(0.004, {"zeros": 0.009})}, ("bf16",))
-    assert passes["refused"] == "the cheat 'zeros' passes every trial"
+    assert passes.refused == "the cheat 'zeros' passes every trial"
     narrow = tolerances.separation({"native": trial_of(0.009, {"zeros": 0.013})}, ("bf16",))
-    assert narrow["margin"] < tolerances.MIN_MARGIN and "margin" in narrow["refused"]
+    assert narrow.margin < tolerances.MIN_MARGIN and "margin" in narrow.refused
     exact = tolerances.separation({"native": trial_of(0.0, {"zeros": 1.0})}, ("bf16",))
-    assert exact["margin"] == pytest.approx(400), "an exact answer has a finite margin"
+    assert exact.margin == pytest.approx(400), "an exact answer has a finite margin"
 
 
 @pytest.mark.parametrize(
@@ -398,21 +402,25 @@ def test_zeros_are_held_to_zero_where_honest_kernels_leave_them_so(
 
 def test_separation_reports_the_margin_of_every_class_by_its_own_limits() -> None:
     """A cheat may be far outside bf16 and close to tf32's honest kernels, or measured on one trial alone."""
-    trial = {
-        "honest": {"tf32": even(0.0005), "bf16": even(0.008)},
-        "cheats": {"near": even(0.02), "far": even(1.0)},
-        "limits": {"tf32": even(0.001), "bf16": even(0.01)},
-    }
-    found = tolerances.separation({"native": trial, "spiked": trial | {"cheats": {}}}, ("tf32", "bf16"))
-    assert found["margins"] == pytest.approx({"tf32": 20 / 0.5, "bf16": 2 / 0.8})
-    assert found["margin"] == pytest.approx(found["margins"]["bf16"]) and found["best_cheat"] == "near"
+    trial = TrialLimits(
+        **DRAWN, honest={"tf32": even(0.0005), "bf16": even(0.008)},
+        cheats={"near": even(0.02), "far": even(1.0)},
+        limits={"tf32": even(0.001), "bf16": even(0.01)},
+    )  # fmt: skip
+    spiked = trial.model_copy(update={"cheats": {}})
+    found = tolerances.separation({"native": trial, "spiked": spiked}, ("tf32", "bf16"))
+    assert found.margins == pytest.approx({"tf32": 20 / 0.5, "bf16": 2 / 0.8})
+    assert found.margin == pytest.approx(found.margins["bf16"]) and found.best_cheat == "near"
 
 
-def made_fixture(**classes: float) -> dict[str, Any]:
+def made_fixture(**classes: float) -> Fixture:
     """A fixture with one limit a class, the same for all guards and both trial kinds."""
-    trial = {"limits": {name: even(value) for name, value in classes.items()}}
-    dtype = "float32" if "fp32" in classes else "bfloat16"
-    return {"dtype": dtype, "trials": {"native": trial, "stress": copy.deepcopy(trial)}}
+    trial = Limited(stress=None, limits={name: even(value) for name, value in classes.items()})
+    dtype, trials = "float32" if "fp32" in classes else "bfloat16", {"native": trial, "stress": trial}
+    sha256 = "0" * 64
+    return Fixture(
+        problem_sha256=sha256, weights_sha256=sha256, dtype=dtype, trials=trials, margin=2.0, refused=""
+    )  # fmt: skip
 
 
 def test_the_class_is_the_most_precise_one_that_every_trial_meets() -> None:
@@ -832,28 +840,28 @@ FIXTURE = made_fixture(fp32=1e-5, tf32=1e-3, bf16=1e-2)
 
 def test_correct_needs_every_planned_trial() -> None:
     found = verdict.judge(judged_subject(native=1e-6, stress=5e-4), FIXTURE)
-    assert (found["verdict"], found["precision_class"], found["reasons"]) == ("correct", "tf32", [])
-    assert found["rel_l2"] == 5e-4
+    assert (found.verdict, found.precision_class, found.reasons) == ("correct", "tf32", [])
+    assert found.rel_l2 == 5e-4
 
 
 @pytest.mark.parametrize("distances", [{}, {"native": 0.0}])
 def test_missing_trials_are_inconclusive(distances: dict[str, float]) -> None:
     found = verdict.judge(judged_subject(**distances), FIXTURE)
-    assert found["verdict"] == "inconclusive" and found["precision_class"] is None
-    assert found["reasons"][0]["code"] == "trials_missing" and "stress" in found["reasons"][0]["detail"]
+    assert found.verdict == "inconclusive" and found.precision_class is None
+    assert found.reasons[0].code == "trials_missing" and "stress" in found.reasons[0].detail
 
 
 def test_incorrect_names_each_trial_and_its_worst_guard() -> None:
     implementation = judged_subject(native=1e-6, stress=1.0)
     implementation.distances["stress"][0]["row"] = 30.0
     found = verdict.judge(implementation, FIXTURE)
-    assert found["verdict"] == "incorrect"
-    assert [(r["code"], r["trial"]) for r in found["reasons"]] == [("row", "stress")]
-    assert "30 over the limit 0.01 of class bf16" in found["reasons"][0]["detail"]
+    assert found.verdict == "incorrect"
+    assert [(r.code, r.trial) for r in found.reasons] == [("row", "stress")]
+    assert "30 over the limit 0.01 of class bf16" in found.reasons[0].detail
 
 
 def test_a_nan_distance_is_incorrect() -> None:
-    assert verdict.judge(judged_subject(native=math.nan, stress=0.0), FIXTURE)["verdict"] == "incorrect"
+    assert verdict.judge(judged_subject(native=math.nan, stress=0.0), FIXTURE).verdict == "incorrect"
 
 
 def test_the_first_fault_decides_the_verdict() -> None:
@@ -861,7 +869,7 @@ def test_the_first_fault_decides_the_verdict() -> None:
     implementation.fail(SolutionTimeout("timeout", "slow"), "native")
     implementation.fail(SolutionRejected("wrong_shape", "later"), "stress")
     found = verdict.judge(implementation, FIXTURE)
-    assert found["verdict"] == "timeout" and [r["code"] for r in found["reasons"]] == ["timeout", "wrong_shape"]
+    assert found.verdict == "timeout" and [r.code for r in found.reasons] == ["timeout", "wrong_shape"]
 
 
 CEILINGS = {
@@ -875,7 +883,7 @@ CEILINGS = {
 }
 
 
-def result_of(ms: float, base_ms: float = 4.0, **changes: Any) -> dict[str, Any]:
+def result_of(ms: float, base_ms: float = 4.0, **changes: Any) -> Any:
     """The result of a correct fp32 solution of L1_36 whose calls all take `ms`."""
     implementation = judged_subject(native=1e-6, stress=1e-6)
     judged = verdict.judge(implementation, FIXTURE)
@@ -884,15 +892,10 @@ def result_of(ms: float, base_ms: float = 4.0, **changes: Any) -> dict[str, Any]
     given = {"series": timed, "facts": facts, "reached": CEILINGS, "trust": "audited"} | changes
     for name, value in given.pop("implementation", {}).items():
         setattr(implementation, name, value)
-    return verdict.result(
-        catalogue.load("L1_36"),
-        implementation,
-        judged,
-        given["series"],
-        given["facts"],
-        given["reached"],
-        given["trust"],
-    )
+    reached = Ceilings(**given["reached"]) if given["reached"] else None
+    timing = Timing(**given["facts"])
+    problem = catalogue.load("L1_36")
+    return verdict.result(problem, implementation, judged, given["series"], timing, reached, given["trust"])
 
 
 FLOOR_MS = 2 * 1879048192 * 4 / 4.0 / 1e9  # L1_36: one read and one write in fp32 at 4 TB/s
@@ -900,11 +903,11 @@ FLOOR_MS = 2 * 1879048192 * 4 / 4.0 / 1e9  # L1_36: one read and one write in fp
 
 def test_a_possible_time_stays_correct_with_its_floor() -> None:
     found = result_of(FLOOR_MS * 1.25)
-    assert found["verdict"] == "correct" and found["floor_ms"] == pytest.approx(FLOOR_MS)
-    assert found["floor_fraction"] == pytest.approx(0.8)
-    assert result_of(FLOOR_MS * 0.92)["verdict"] == "correct", "the ceilings are known to a few per cent"
-    assert found["speedup"]["eager"]["ratio"] == pytest.approx(4.0 / (FLOOR_MS * 1.25))
-    assert found["speedup"]["best_same_class"]["baseline"] == "eager", "an fp32 solution is not held against TF32"
+    assert found.verdict == "correct" and found.floor_ms == pytest.approx(FLOOR_MS)
+    assert found.floor_fraction == pytest.approx(0.8)
+    assert result_of(FLOOR_MS * 0.92).verdict == "correct", "the ceilings are known to a few per cent"
+    assert found.speedup["eager"].ratio == pytest.approx(4.0 / (FLOOR_MS * 1.25))
+    assert found.speedup["best_same_class"].baseline == "eager", "an fp32 solution is not held against TF32"
 
 
 def test_of_a_workers_word_on_memory_and_modes_plain_values_of_known_names_are_kept() -> None:
@@ -913,28 +916,28 @@ def test_of_a_workers_word_on_memory_and_modes_plain_values_of_known_names_are_k
     modes = {"grad": False, "threads": 1, "default_dtype": "x" * 10**6, "allocator": [], "mine": 1}
     memory = {"solution": peak, "device_over_start_bytes": 7}
     found = result_of(FLOOR_MS * 1.25, implementation={"memory": memory, "modes": [modes]})
-    assert found["memory"] == {"solution": {"allocated": 5}, "device_over_start_bytes": 7}
-    (kept,) = found["modes"]
+    assert found.memory == {"solution": {"allocated": 5}, "device_over_start_bytes": 7}
+    (kept,) = found.modes
     assert (kept.pop("grad"), kept.pop("threads")) == (False, 1)
     assert list(kept) == ["default_dtype"] and len(kept["default_dtype"]) <= 400
     for memory, told in (({"reason": "the worker had ended"},) * 2, ({"solution": []}, {"solution": {}})):
-        assert result_of(1.0, implementation={"memory": memory})["memory"] == told
+        assert result_of(1.0, implementation={"memory": memory}).memory == told
 
 
 def test_an_honest_workers_word_is_kept_whole(tmp_path: Path) -> None:
     worker = Worker(CPU, tmp_path)
     memory = {"solution": worker.peak(), "device_over_start_bytes": None}
     found = result_of(FLOOR_MS * 1.25, implementation={"memory": memory, "modes": [worker.modes()]})
-    assert (found["memory"], found["modes"]) == (memory, [worker.modes()])
+    assert (found.memory, found.modes) == (memory, [worker.modes()])
 
 
 @pytest.mark.parametrize("ms", [FLOOR_MS * 0.85, 1e-3, sampling.MIN_MS])
 def test_a_time_below_the_floor_is_rejected(ms: float) -> None:
     """Impossible, not good: down to the smallest time that a worker may report."""
     found = result_of(ms)
-    assert found["verdict"] == "rejected"
-    assert found["reasons"][-1]["code"] == "below_floor"
-    json.loads(jsonio.dumps(found))
+    assert found.verdict == "rejected"
+    assert found.reasons[-1].code == "below_floor"
+    json.loads(jsonio.dumps(found.to_json()))
 
 
 def test_the_floor_is_the_larger_of_traffic_and_arithmetic_of_the_class() -> None:
@@ -1007,7 +1010,7 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def measure() -> dict[str, Any]:
         roofline.measure.cache_clear()
-        return roofline.measure(CPU)
+        return roofline.measure(CPU).to_json()
 
     monkeypatch.setenv("REPRO_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(roofline, "_rates", rates)
@@ -1085,24 +1088,24 @@ def test_ceilings_that_cannot_be_kept_are_measured_each_time(gpu: dict[str, Any]
 
 def test_missing_results_have_a_reason() -> None:
     cpu = result_of(1.0, reached=None)
-    assert cpu["floor_ms"] is None and "CPU" in cpu["floor_reason"] and not cpu["measurement"]
+    assert cpu.floor_ms is None and "CPU" in cpu.floor_reason and not cpu.measurement
     untimed = result_of(1.0, series={}, facts={"status": "not_timed"})
-    assert untimed["time_ms"] is None and untimed["time_reason"] == "not_timed" and untimed["word"] is None
+    assert untimed.time_ms is None and untimed.time_reason == "not_timed" and untimed.word is None
     open_only = result_of(1.0, series={"mine": series([], latency_ms=[1.0])})
-    assert open_only["time_ms"] is None and open_only["time_reason"] == "converged"
+    assert open_only.time_ms is None and open_only.time_reason == "converged"
 
 
 def test_a_result_has_device_time_latency_and_a_word_for_its_speedup() -> None:
     """A baseline of 4 ms over 4.7 ms is SLOW, one of 8 ms FAST; latency has a ratio of its own."""
     found = result_of(FLOOR_MS * 1.25)
-    assert found["time_ms"]["n"] == 40 and found["latency_ms"]["n"] == 13 and found["hot_ms"] is None
-    eager = found["speedup_all"]["eager"]
-    assert set(found["speedup"]) == {"eager", "compile", "best_same_class"}
-    assert found["speedup"]["eager"] == eager and eager["word"] == "SLOW"
-    assert result_of(FLOOR_MS * 1.25, base_ms=8.0)["speedup"]["eager"]["word"] == "FAST"
-    assert eager["latency"]["ratio"] == pytest.approx(eager["ratio"])
-    assert found["word"] == found["speedup"]["best_same_class"]["word"]
-    json.loads(jsonio.dumps(found))
+    assert found.time_ms.n == 40 and found.latency_ms.n == 13 and found.hot_ms is None
+    eager = found.speedup_all["eager"]
+    assert set(found.speedup) == {"eager", "compile", "best_same_class"}
+    assert found.speedup["eager"] == eager and eager.word == "SLOW"
+    assert result_of(FLOOR_MS * 1.25, base_ms=8.0).speedup["eager"].word == "FAST"
+    assert eager.latency.ratio == pytest.approx(eager.ratio)
+    assert found.word == found.speedup["best_same_class"].word
+    json.loads(jsonio.dumps(found.to_json()))
 
 
 def test_the_word_allows_for_what_the_control_shows() -> None:
@@ -1110,26 +1113,26 @@ def test_the_word_allows_for_what_the_control_shows() -> None:
     ms = FLOOR_MS * 1.25
     facts = {"status": "converged", "baseline_classes": {"eager": "fp32"}}
     timed = {"mine": series([ms] * 40), "eager": series([ms * 1.05] * 40)}
-    assert result_of(ms, series=timed, facts=facts)["word"] == "FAST"
-    control = {"ratio": 1.0, "ci95": [0.94, 1.01], "blocks": 40}
-    assert result_of(ms, series=timed, facts=facts | {"aa": control})["word"] == "SAME"
+    assert result_of(ms, series=timed, facts=facts).word == "FAST"
+    control = Ratio(ratio=1.0, ci95=[0.94, 1.01], blocks=40)
+    assert result_of(ms, series=timed, facts=facts | {"aa": control}).word == "SAME"
 
 
 def test_a_result_says_what_lies_between_the_judge_and_the_solution() -> None:
     """Nothing, a process, or another user; by the worker's own word, which no verdict depends on."""
-    assert result_of(8.0, trust="dev")["separation"] == "none"
-    assert result_of(8.0)["separation"] == "process"
-    assert result_of(8.0, implementation={"hello": {"uid": os.geteuid()}})["separation"] == "process"
-    assert result_of(8.0, implementation={"hello": {"uid": os.geteuid() + 1}})["separation"] == "user"
+    assert result_of(8.0, trust="dev").separation == "none"
+    assert result_of(8.0).separation == "process"
+    assert result_of(8.0, implementation={"hello": {"uid": os.geteuid()}}).separation == "process"
+    assert result_of(8.0, implementation={"hello": {"uid": os.geteuid() + 1}}).separation == "user"
     confined = {"seccomp": "applied"}
-    assert result_of(8.0, implementation={"hello": {"confined": confined}})["confined"] == confined
+    assert result_of(8.0, implementation={"hello": {"confined": confined}}).confined == confined
 
 
 def test_labels_are_those_of_the_source_and_of_what_was_seen(tmp_path: Path) -> None:
     source = tmp_path / "mine.py"
     source.write_text("import triton\n\n@triton.jit\ndef k(x): pass\n")
     given = {"source": source, "observed": {"static_output", "nondeterministic"}}
-    assert result_of(8.0, implementation=given)["labels"] == ["nondeterministic", "static_output", "triton"]
+    assert result_of(8.0, implementation=given).labels == ["nondeterministic", "static_output", "triton"]
 
 
 def test_the_share_of_own_kernels_has_a_reason_where_it_is_unknown(tmp_path: Path) -> None:
@@ -1138,11 +1141,11 @@ def test_the_share_of_own_kernels_has_a_reason_where_it_is_unknown(tmp_path: Pat
     source.write_text("import triton\n\n@triton.jit\ndef mine(x): pass\n")
     told = [{"name": "mine", "us": 30.0, "count": 1}, {"name": "void at::native::vectorized_x", "us": 10.0, "count": 1}]
     found = result_of(8.0, implementation={"source": source, "profile": {"kernels": told, "reason": ""}})
-    assert found["own_kernel_share"] == 0.75 and found["kernel_shares"]["inconsistent"] == []
+    assert found.own_kernel_share == 0.75 and found.kernel_shares.inconsistent == []
     for profile in ({}, {"kernels": []}, {"kernels": "mine"}, {"kernels": [], "reason": "no GPU"}):
         missing = result_of(8.0, implementation={"profile": profile})
-        assert missing["own_kernel_share"] is None
-        assert missing["own_kernel_share_reason"] == profile.get("reason", "not profiled")
+        assert missing.own_kernel_share is None
+        assert missing.own_kernel_share_reason == profile.get("reason", "not profiled")
 
 
 @pytest.mark.parametrize("code", sorted(SolutionRejected.RULES))
@@ -1151,7 +1154,7 @@ def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code: str) -> No
     assert SolutionRejected("wrong_shape").verdict == SolutionRejected("timed_output_wrong").verdict == "incorrect"
     implementation = judged_subject(native=0.0, stress=0.0)
     implementation.fail(SolutionRejected(code, "why"), "timing")
-    assert verdict.judge(implementation, FIXTURE)["verdict"] == "rejected"
+    assert verdict.judge(implementation, FIXTURE).verdict == "rejected"
 
 
 # -- fixtures -------------------------------------------------------------------------------------------------------
@@ -1159,81 +1162,80 @@ def test_a_broken_rule_is_rejected_and_a_wrong_answer_incorrect(code: str) -> No
 
 @pytest.mark.parametrize("key", [slow_key(key) for key in KEYS])
 def test_fixtures_of_every_suite_separate_cheats_from_honest_kernels(
-    key: str, smoke_fixture: Callable[[str], dict[str, Any]]
+    key: str, smoke_fixture: Callable[[str], Any]
 ) -> None:
     """Not refused, margin at least 3 (bf16: 1.5), every planned trial measured, small, no tensor in it, the same when
     remade."""
     fixture = smoke_fixture(key)
-    assert fixture["refused"] == "" and fixture["margin"] >= 1.5
-    assert fixture["worst_honest_score"] <= 1 < fixture["best_cheat_score"]
+    assert fixture.refused == "" and fixture.margin >= 1.5
+    assert fixture.worst_honest_score <= 1 < fixture.best_cheat_score
     plan = inputs.plan(catalogue.load(key, size="smoke"))
-    assert len(fixture["trials"]) >= 3 and len(fixture["trials"]) + len(fixture["trials_left_out"]) == 11
+    assert len(fixture.trials) >= 3 and len(fixture.trials) + len(fixture.trials_left_out) == 11
     own: set[str] = set()
-    for kind, trial in fixture["trials"].items():
+    for kind, trial in fixture.trials.items():
         if kind.endswith("spiked") or kind in input_cases.PROBES:
-            assert trial["cheats"] == {}, "other trials measure them"
+            assert trial.cheats == {}, "other trials measure them"
         else:
-            assert {"zeros", "constant", "feature_mean", "stale"} <= set(trial["cheats"])
-        own |= set(trial["cheats"])
-        assert set(trial["honest"]) == set(trial["limits"]) == set(tolerances.CLASSES[fixture["dtype"]])
-        for name, honest in trial["honest"].items():
-            assert not trial["limits"][name] or metric.score(honest, trial["limits"][name]) <= 1
+            assert {"zeros", "constant", "feature_mean", "stale"} <= set(trial.cheats)
+        own |= set(trial.cheats)
+        assert set(trial.honest) == set(trial.limits) == set(tolerances.CLASSES[fixture.dtype])
+        for name, honest in trial.honest.items():
+            assert not trial.limits[name] or metric.score(honest, trial.limits[name]) <= 1
     assert len(own) > 4, "and a skip list of its own"
-    guarded = {guard for trial in fixture["trials"].values() for bounds in trial["limits"].values() for guard in bounds}
+    guarded = {guard for trial in fixture.trials.values() for bounds in trial.limits.values() for guard in bounds}
     assert guarded == {*metric.GUARDS, "bias", "edit", *(["zero"] if key.startswith("L1_77") else [])}
-    for klass, margin in fixture["margins"].items():
+    for klass, margin in fixture.margins.items():
         assert margin >= {"fp32": 3.0, "tf32": 3.0, "bf16": 1.5}[klass], (klass, margin)
-    assert fixture["margins"][tolerances.CLASSES[fixture["dtype"]][-1]] == pytest.approx(fixture["margin"], rel=1e-4)
-    assert [len(entry["checksum64"]) for entry in fixture["inputs"]] == [16] * len(plan.spec)
-    assert len((jsonio.dumps(fixture, indent=1) + "\n").encode()) < 24 << 10, "as `repro fixtures` writes it"
+    assert fixture.margins[tolerances.CLASSES[fixture.dtype][-1]] == pytest.approx(fixture.margin, rel=1e-4)
+    assert [len(entry["checksum64"]) for entry in fixture.inputs] == [16] * len(plan.spec)
+    whole = json.loads(jsonio.dumps(fixture.to_json()))
+    assert len(jsonio.render(whole)) < 24 << 10, "as `repro fixtures` writes it"
 
-    again = json.loads(jsonio.dumps(calibration.build(catalogue.load(key, size="smoke"), CPU)))
+    again = json.loads(jsonio.dumps(calibration.build(catalogue.load(key, size="smoke"), CPU).to_json()))
     for timed in ("build_s", "reference_timing"):
-        assert timed in again and timed in fixture
-    untimed = [{k: v for k, v in f.items() if k not in ("build_s", "reference_timing")} for f in (fixture, again)]
+        assert timed in again and timed in whole
+    untimed = [{k: v for k, v in f.items() if k not in ("build_s", "reference_timing")} for f in (whole, again)]
     assert untimed[0] == untimed[1]
 
 
 @pytest.mark.parametrize("key", [slow_key(key) for key in KEYS])
 def test_fixtures_measure_the_neighbouring_shape_apart_from_what_decides(
-    key: str, smoke_fixture: Callable[[str], dict[str, Any]]
+    key: str, smoke_fixture: Callable[[str], Any]
 ) -> None:
     """Limits of every class there, and no word of it in the trials, the margins or what a verdict needs."""
     fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
-    neighbour = fixture["neighbour"]
-    assert "neighbour" not in fixture["trials"] and "neighbour" not in fixture["trials_left_out"]
+    neighbour = fixture.neighbour
+    assert "neighbour" not in fixture.trials and "neighbour" not in fixture.trials_left_out
     assert neighbour["overrides"] == problem.neighbour
-    assert set(neighbour["limits"]) == set(neighbour["honest"]) == set(tolerances.CLASSES[fixture["dtype"]])
+    assert set(neighbour["limits"]) == set(neighbour["honest"]) == set(tolerances.CLASSES[fixture.dtype])
     for klass, bounds in neighbour["limits"].items():
         assert metric.score(neighbour["honest"][klass], bounds) <= 1
-    weights = {kind: trial["weights_sha256"] for kind, trial in fixture["trials"].items()}
-    assert neighbour["weights_sha256"] == weights.get("perturbed", fixture["weights_sha256"])
+    weights = {kind: trial.weights_sha256 for kind, trial in fixture.trials.items()}
+    assert neighbour["weights_sha256"] == weights.get("perturbed", fixture.weights_sha256)
 
 
 def test_a_file_from_elsewhere_says_that_it_has_no_neighbour(tmp_path: Path) -> None:
-    assert small_fixture(tmp_path, "x * 2")["neighbour"] == {
+    assert small_fixture(tmp_path, "x * 2").neighbour == {
         "reason": "no neighbouring shape is known for this problem"
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("key", [slow_key(key) for key in ONCE if not key.startswith(("L1_04", "L1_43"))])
-def test_spiked_inputs_reveal_kernels_that_assume_a_range(
-    key: str, smoke_fixture: Callable[[str], dict[str, Any]]
-) -> None:
+def test_spiked_inputs_reveal_kernels_that_assume_a_range(key: str, smoke_fixture: Callable[[str], Any]) -> None:
     """A kernel that is right for values from 0 to 1 alone fails every class; honest ones stay within their limits.
 
     Not of a sum over a whole row (L1_04), in which one element is lost, nor of a maximum (L1_43) of so few windows.
     """
     fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
     kind = "spiked" if problem.native_signal else "perturbed_spiked"
-    plan, trial = inputs.plan(problem), fixture["trials"][kind]
+    plan, trial = inputs.plan(problem), fixture.trials[kind]
     state = (
         inputs.weights(problem, plan.module) if problem.native_signal else input_cases.perturbed_weights(plan, CPU)
     )  # fmt: skip
     reference = reference_module.Reference(plan, state, CPU)
-    values = plan.make(trial["seed"], CPU, stress="spike")
+    values = plan.make(trial.seed, CPU, stress="spike")
     found = distance(reference([x.clamp(0, 1) for x in values])[0], reference(list(values))[0])
-    assert metric.score(found.values(), trial["limits"]["bf16"]) > 1
+    assert metric.score(found.values(), trial.limits["bf16"]) > 1
 
 
 def test_spikes_of_each_input_have_the_height_that_the_problem_names() -> None:
@@ -1270,18 +1272,16 @@ def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkey
     assert len(loads) == 3 and bool(weight.any())
 
 
-def test_attention_that_clamps_its_values_fails_on_their_spikes(
-    smoke_fixture: Callable[[str], dict[str, Any]],
-) -> None:
+def test_attention_that_clamps_its_values_fails_on_their_spikes(smoke_fixture: Callable[[str], Any]) -> None:
     problem = catalogue.load("L1_97", size="smoke")
-    plan, trial = inputs.plan(problem), smoke_fixture("L1_97")["trials"]["spiked"]
+    plan, trial = inputs.plan(problem), smoke_fixture("L1_97").trials["spiked"]
     reference = reference_module.Reference(plan, inputs.weights(problem, plan.module), CPU)
     found = 0
     for seed in range(8):  # which of them attention looks at, the draw decides
         queries, keys, values = plan.make(seed, CPU, stress="spike")
         clamped = reference([queries, keys, values.clamp(-3, 3)])[0]
         far = distance(clamped, reference([queries, keys, values])[0]).values()
-        found += metric.score(far, trial["limits"]["bf16"]) > 1
+        found += metric.score(far, trial.limits["bf16"]) > 1
     assert found >= 4
 
 
@@ -1291,7 +1291,7 @@ FURTHER = {"L1_97": 60, "L2_84": 60, "L3_20": 20}
 
 @pytest.mark.parametrize("key", [slow_key(key) for key in FURTHER])
 def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_saw(
-    key: str, smoke_fixture: Callable[[str], dict[str, Any]]
+    key: str, smoke_fixture: Callable[[str], Any]
 ) -> None:
     """In every class, except one draw at most: of limits that came from one draw, up to one in four was outside."""
     fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
@@ -1301,20 +1301,20 @@ def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_s
         name: reference_module.Reference(plan, published, CPU, name)
         for name in ("fp64", *tolerances.CLASSES["float32"])
     }
-    for kind, trial in fixture["trials"].items():
-        assert trial["draws"] == (calibration.PROBE_DRAWS if kind in input_cases.PROBES else calibration.MOST_DRAWS)
+    for kind, trial in fixture.trials.items():
+        assert trial.draws == (calibration.PROBE_DRAWS if kind in input_cases.PROBES else calibration.MOST_DRAWS)
         for model in models.values():
             model.load(perturbed if kind.startswith("perturbed") or not problem.native_signal else published)
-        outside = dict.fromkeys(trial["limits"], 0)
+        outside = dict.fromkeys(trial.limits, 0)
         for number in range(FURTHER[key]):
-            stress = trial["stress"]
+            stress = trial.stress
             if kind == "edited":
                 stress = stresses.of_tensor(stress, plan.tensors[number % len(plan.tensors)])
             values = plan.make(7_000_000 + number, CPU, stress=stress)
             expected = models["fp64"](list(values))[0]
             for name in outside:
                 found = distance(models[name](list(values))[0], expected).values()
-                outside[name] += bool(trial["limits"][name]) and metric.score(found, trial["limits"][name]) > 1
+                outside[name] += bool(trial.limits[name]) and metric.score(found, trial.limits[name]) > 1
         assert max(outside.values()) <= 1, (kind, outside)
 
 
@@ -1326,20 +1326,18 @@ def test_as_many_draws_are_measured_as_cost_little(key: str, size: str, count: i
     assert calibration.draws(plan, spec) == count
 
 
-def test_a_region_of_zeros_that_is_filled_passes_every_average_and_fails(
-    smoke_fixture: Callable[[str], dict[str, Any]],
-) -> None:
+def test_a_region_of_zeros_that_is_filled_passes_every_average_and_fails(smoke_fixture: Callable[[str], Any]) -> None:
     """L1_77: most of its output is exactly 0. A five-hundredth of the rms there hides from the other guards."""
     fixture = smoke_fixture("L1_77@bf16")
-    trial = fixture["trials"]["native"]
-    assert trial["zero_share"] > 0.5 and trial["limits"]["bf16"]["zero"] == 1e-6
+    trial = fixture.trials["native"]
+    assert trial.zero_share > 0.5 and trial.limits["bf16"]["zero"] == 1e-6
     problem = catalogue.load("L1_77@bf16", size="smoke")
     plan = inputs.plan(problem)
     reference = reference_module.Reference(plan, inputs.weights(problem, plan.module), CPU)
-    expected = reference(plan.make(trial["seed"], CPU))[0]
+    expected = reference(plan.make(trial.seed, CPU))[0]
     rms = expected[expected != 0].square().mean().sqrt()
     filled = torch.where(expected == 0, 0.002 * rms, expected)
-    values, bounds = distance(filled, expected).values(), trial["limits"]["bf16"]
+    values, bounds = distance(filled, expected).values(), trial.limits["bf16"]
     assert metric.score({k: v for k, v in values.items() if k != "zero"}, bounds) <= 1 < metric.score(values, bounds)
 
 
@@ -1389,7 +1387,7 @@ def get_init_inputs():
 """
 
 
-def small_fixture(tmp_path: Path, forward: str) -> dict[str, Any]:
+def small_fixture(tmp_path: Path, forward: str) -> FixtureRecord:
     file = tmp_path / "small.py"
     file.write_text(SMALL.format(forward=forward, inputs="[torch.rand(32, 16)]"))
     return calibration.build(catalogue.load_file(file), CPU)
@@ -1410,16 +1408,16 @@ def test_a_fixture_that_a_cheat_passes_is_refused(tmp_path: Path, forward: str, 
     """Problems whose output can be had without the input judge nothing. One that only the coarser classes cannot tell
     from a constant judges the others."""
     fixture = small_fixture(tmp_path, forward)
-    assert "passes every trial" in fixture["refused_classes"]["bf16"]
-    assert bool(fixture["refused"]) == bool(fixture.get("degenerate")) == ("1e-4" not in forward)
-    loosest = fixture["trials"]["native"]
-    assert metric.score(loosest["cheats"][cheat], loosest["limits"]["bf16"]) <= 1
+    assert "passes every trial" in fixture.refused_classes["bf16"]
+    assert bool(fixture.refused) == bool(fixture.degenerate) == ("1e-4" not in forward)
+    loosest = fixture.trials["native"]
+    assert metric.score(loosest.cheats[cheat], loosest.limits["bf16"]) <= 1
 
 
 def test_tiny_outputs_that_follow_their_input_are_accepted(tmp_path: Path) -> None:
     """Relative L2 has no scale: the absolute tolerance that lets zeros pass elsewhere plays no part."""
     fixture = small_fixture(tmp_path, "1e-30 * x")
-    assert fixture["refused"] == "" and fixture["trials"]["native"]["cheats"]["zeros"]["legacy"]["allclose_1e-4"]
+    assert fixture.refused == "" and fixture.trials["native"].cheats["zeros"]["legacy"]["allclose_1e-4"]
 
 
 def test_a_problem_whose_state_begins_with_integers_is_measured(tmp_path: Path) -> None:
@@ -1430,7 +1428,7 @@ def test_a_problem_whose_state_begins_with_integers_is_measured(tmp_path: Path) 
         "def __init__(self):\n        super().__init__()\n        self.register_buffer('order', torch.arange(8))\n\n"
     )
     file.write_text(text.replace("def forward", register + "    def forward", 1))
-    assert calibration.build(catalogue.load_file(file), CPU)["output"] == {"shape": [32, 8], "dtype": "float32"}
+    assert calibration.build(catalogue.load_file(file), CPU).output == {"shape": [32, 8], "dtype": "float32"}
 
 
 def test_a_problem_that_fails_is_the_problems_fault(tmp_path: Path) -> None:
@@ -1458,4 +1456,4 @@ def test_a_file_with_the_id_of_a_shipped_problem_is_not_refused_for_a_cheat_that
     """L2_34 from elsewhere keeps its scale of 1 in every trial, and leaving that out is no cheat."""
     known = catalogue.load("L2_34", size="smoke")
     fixture = calibration.build(dataclasses.replace(known, perturbed_init={}), CPU)
-    assert fixture["refused"] == "" and "scale_ignored" not in fixture["trials"]["perturbed"]["cheats"]
+    assert fixture.refused == "" and "scale_ignored" not in fixture.trials["perturbed"].cheats

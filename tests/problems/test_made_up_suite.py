@@ -139,15 +139,15 @@ def test_its_own_model_is_correct_or_the_problem_is_unjudgeable(name: str, tmp_p
     solution = tmp_path / "solution.py"
     solution.write_text(re.sub(r"\bModel\b", "ModelNew", problem.path.read_text()))
     options = Options(device="cpu", timing=False, trust="dev", timeout_s=60)
-    (entry,) = session.evaluate(problem, fixture, [("own", solution, "ModelNew")], options)["results"]
-    assert entry["verdict"] == {"judged": "correct"}.get(expected, expected), (entry["reasons"], fixture["refused"])
+    (entry,) = session.evaluate(problem, fixture, [("own", solution, "ModelNew")], options).results
+    assert entry.verdict == {"judged": "correct"}.get(expected, expected), (entry.reasons, fixture.refused)
     if expected == "unjudgeable":
-        assert fixture["degenerate"]["runs"] >= 5 and entry["reasons"][0]["code"] == "degenerate"
+        assert fixture.degenerate["runs"] >= 5 and entry.reasons[0].code == "degenerate"
 
 
 def test_a_problem_that_is_constant_is_proved_to_be_so(tmp_path: Path) -> None:
     problem = settled(written(tmp_path, "always zero"))
-    found = calibration.build(problem, CPU)["degenerate"]
+    found = calibration.build(problem, CPU).degenerate
     assert found["kind"] == "constant" and found["largest_change"] == 0.0 and "exactly constant" in found["proof"]
 
 

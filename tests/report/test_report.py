@@ -27,6 +27,8 @@ from repro.judge.timing.sampling import Series
 from repro.problems import catalogue
 from repro.records import job
 from repro.records.job import Job, Outcome
+from repro.records.result import Ceilings, Timing
+from repro.records.verdict import Reason
 from repro.report import document, elements, markdown, model
 from repro.runs.loop import execute
 from repro.runs.progress import Progress
@@ -65,29 +67,28 @@ def result(
     """What a job returns. ms: solution or baseline -> time; bad: solution -> why it is wrong (untimed)."""
     problem = catalogue.load(key)
     baselines = {"eager": "fp32", "eager_tf32": "tf32", "compile": "fp32", "compile_tf32": "tf32"}
-    facts = {"status": "converged", "left_out": {}, "baseline_classes": baselines} | timing
+    facts = Timing(**{"status": "converged", "left_out": {}, "baseline_classes": baselines} | timing)
     timed = {name: series(value) for name, value in ms.items()}
-    reached = CEILINGS if device == "cuda" else None
+    reached = Ceilings(**CEILINGS) if device == "cuda" else None
     entries = []
-    for name in [*(n for n in ms if n not in facts["baseline_classes"]), *(bad or {})]:
+    for name in [*(n for n in ms if n not in facts.baseline_classes), *(bad or {})]:
         implementation = Implementation(name, Path(f"{name}.py"), "ModelNew", [name])
         implementation.hello = {"uid": 61000, "confined": {"seccomp": "applied"}}
         if device == "cuda":
             implementation.profile = {"kernels": [{"name": "mine", "us": 30.0}, {"name": "at::native::x", "us": 10.0}]}
         implementation.distances = {"native": [dict.fromkeys(("rel_l2", "max", "row"), 2.5e-4)]}
         implementation.legacy = {"native": {"allclose_1e-2": True, "allclose_1e-4": False}}
-        judged = {"verdict": "correct", "reasons": [], "precision_class": "bf16" if "bf16" in key else "tf32",
-                  "rel_l2": 2.5e-4, "distances": implementation.distances}  # fmt: skip
+        judged = verdict.Judged("correct", [], "bf16" if "bf16" in key else "tf32", 2.5e-4)
         if bad and name in bad:
-            reason = {"code": "rel_l2", "trial": "native", "detail": bad[name]}
-            judged |= {"verdict": "incorrect", "reasons": [reason], "precision_class": None, "rel_l2": 1.0}
-        entries.append(verdict.result(problem, implementation, judged, timed, facts, reached, "audited"))
+            reason = Reason(code="rel_l2", trial="native", detail=bad[name])
+            judged = verdict.Judged("incorrect", [reason], rel_l2=1.0)
+        entries.append(verdict.result(problem, implementation, judged, timed, facts, reached, "audited").to_json())
     return {
         "results": entries,
-        "baselines": {n: verdict.baseline(s) for n, s in timed.items() if n in facts["baseline_classes"]},
-        "samples_ms": {n: s.to_json() for n, s in timed.items()},
-        "timing": facts | {"clock": "CUDA events behind a gate, cold L2"},
-        "ceilings": reached,
+        "baselines": {n: verdict.baseline(s).to_json() for n, s in timed.items() if n in facts.baseline_classes},
+        "samples_ms": {n: s.record().to_json() for n, s in timed.items()},
+        "timing": facts.to_json() | {"clock": "CUDA events behind a gate, cold L2"},
+        "ceilings": reached and reached.to_json(),
         "trials": [{"kind": "native", "seed": 7}],
         "trials_left_out": {},
         "margin": 29.5,

@@ -253,7 +253,7 @@ def test_an_ending_is_laid_at_the_right_door(name: str) -> None:
 def test_an_agents_fixture_judges_and_holds_nothing_else(smoke_results: Path) -> None:
     """Limits and sizes alone: no seed, checksum, sketch, distance of a cheat, or time."""
     problem = catalogue.load("L1_82", size="smoke")
-    whole = store.load(store.path(smoke_results, problem, "cpu"), problem)
+    whole = store.load(store.path(smoke_results, problem, "cpu"), problem).to_json()
     given = sittings.slim(whole)
     text = json.dumps(given)
     for word in ("seed", "checksum64", "sha256_head", "sketch", "cheats", "honest", "eager_ms", "sensitivity"):
@@ -371,8 +371,9 @@ def stub_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
         from repro.fixtures.store import SCHEMA_VERSION
 
-        whole = {name: 0 for name in store.NEEDED} | {
+        whole = {
             "schema_version": SCHEMA_VERSION, "problem": each, "trials": {}, "refused": "",
+            "weights_sha256": "0" * 64, "dtype": "", "margin": 0,
             "problem_sha256": hashlib.sha256(problem.path.read_bytes()).hexdigest(),
         }  # fmt: skip
         jsonio.write(store.path(folder, problem, "cpu"), whole)

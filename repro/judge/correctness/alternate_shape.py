@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from repro.errors import JudgeError, SolutionError
 from repro.judge.correctness import input_cases
@@ -14,6 +13,7 @@ from repro.judge.implementation import Implementation
 from repro.judge.sandbox import pool
 from repro.problems import plan as inputs_module
 from repro.problems.meta import output_spec
+from repro.records.verdict import Neighbour
 
 
 def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:
@@ -21,7 +21,7 @@ def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:
     shape = None
     for trial in (t for t in planned if t.neighbour):
         for implementation in evaluation.implementations:
-            if implementation.failed or implementation.worker is None or implementation.neighbour:
+            if implementation.failed or implementation.worker is None or implementation.neighbour.verdict:
                 continue
             evaluation.progress(f"{evaluation.problem.key}: {implementation.name}: {trial.kind}")
             begin = time.monotonic()
@@ -32,10 +32,10 @@ def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:
 
 def _judged(
     evaluation: Evaluation, implementation: Implementation, trial: input_cases.Trial, shape: Shape | None
-) -> dict[str, Any]:
-    facts, slots, timeout_s = evaluation.fixture.get("neighbour"), evaluation.slots, evaluation.options.timeout_s
+) -> Neighbour:
+    facts, slots, timeout_s = evaluation.fixture.neighbour, evaluation.slots, evaluation.options.timeout_s
     if not facts or shape is None:
-        return {"verdict": "not_run", "reason": "this problem has no neighbouring shape"}
+        return Neighbour(verdict="not_run", reason="this problem has no neighbouring shape")
     evaluation.shape, slots.plan = shape, shape.plan
     try:
         name, state = evaluation.use(trial.perturbed)
@@ -47,12 +47,12 @@ def _judged(
         implementation.ask({"op": "release"}, timeout_s)
         values = distance.values()
         right = any(score(values, facts["limits"][k]) <= 1 for k in evaluation.classes())
-        found = {"verdict": "correct" if right else "incorrect", "rel_l2": values["rel_l2"]}
+        found = Neighbour(verdict="correct" if right else "incorrect", rel_l2=values["rel_l2"])
     except SolutionError as error:
-        found = {"verdict": error.verdict, "reason": f"{error.code}: {error.detail}"}
+        found = Neighbour(verdict=error.verdict, reason=f"{error.code}: {error.detail}")
     finally:
         evaluation.shape, slots.plan = evaluation.own, evaluation.own.plan
-    if found["verdict"] != "correct":
+    if found.verdict != "correct":
         implementation.observed.add("shape_specialised")
         _end(evaluation, implementation)
     return found

@@ -25,8 +25,8 @@ STRESSES: tuple[Any, ...] = (None, 1.0, 30.0, "negative", "spike", "times 0.001"
 ROUNDING, SATURATED = 1e-12, 1e-4
 
 
-def why(plan: Plan, reference: Reference, states: list[Weights]) -> dict[str, Any]:
-    """Return {"kind", "proof", "runs", "largest_change", "published_change", "weights_change"}.
+def why(plan: Plan, reference: Reference, states: list[Weights]) -> dict[str, str | float]:
+    """Return the kind, the proof in words, and its numbers.
 
     Changes are relative to the largest element, over all pairs of runs; NaN equals NaN.
     """
@@ -59,7 +59,7 @@ def why(plan: Plan, reference: Reference, states: list[Weights]) -> dict[str, An
     else:
         kind, proof = "indistinct", f"two published inputs change the output by {published:.1g} of its largest element"
     numbers = {"published_change": published, "largest_change": largest, "weights_change": between}
-    return {"kind": kind, "proof": proof, "runs": runs, "failed_runs": failed} | numbers
+    return {"kind": kind, "proof": proof, "runs": runs, "failed_runs": failed, **numbers}
 
 
 def _flat(outputs: list[torch.Tensor]) -> torch.Tensor:

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -38,6 +37,7 @@ from repro.inputs.stress import Stress
 from repro.judge.correctness.precision import exact_float32
 from repro.problems import meta
 from repro.problems.plan import Plan, Weights, build, torch_dtype
+from repro.records.fixture import Fixture
 
 PUBLIC_SEED = 20251121
 PERTURBATION_SEED = 77
@@ -124,9 +124,7 @@ def floating(plan: Plan) -> list[int]:
     return [i for i in plan.tensors if plan.spec[i][1].is_floating_point]
 
 
-def make(
-    plan: Plan, *, public: bool = False, count_native: int = 2, fixture: dict[str, Any] | None = None
-) -> list[Trial]:
+def make(plan: Plan, *, public: bool = False, count_native: int = 2, fixture: Fixture | None = None) -> list[Trial]:
     """Return the trials of an evaluation (secret seeds), or those of a fixture (public seeds, no warm-up).
 
     fixture: whose probes are added. A warm-up comes first, a neighbour last.
@@ -143,10 +141,10 @@ def make(
         for repeat in range(count_native if kind == "native" else 1) if not why else ():
             trials.append(Trial(kind, seed(position) + repeat, stress_of(plan, kind), kind.startswith("perturbed")))
     dead = bool(left_out["native"])
-    for kind, facts in (fixture or {}).get("trials", {}).items():
+    for kind, facts in fixture.trials.items() if fixture else ():
         if kind in PROBES:
             each = plan.tensors if kind == "edited" else [0]
-            trials += [Trial(kind, secret_seed(), stresses.of_tensor(facts["stress"], i), dead) for i in each]
+            trials += [Trial(kind, secret_seed(), stresses.of_tensor(facts.stress, i), dead) for i in each]
     if fixture and (some := floating(plan)):
         trials.append(Trial(NONFINITE, secret_seed(), f"special {secrets.choice(some)}", dead, judged=False))
     if plan.problem.neighbouring() is not None:

@@ -11,9 +11,11 @@ import math
 from typing import Any
 
 from repro.errors import SolutionRejected
+from repro.judge.sandbox.wire import Json
+from repro.problems.meta import Leaf
 
 
-def check(described: Any, spec: Any, device: str, *, aliases: bool = False) -> None:
+def check(described: object, spec: Any, device: str, *, aliases: bool = False) -> None:
     """Compare a worker's description with the expected output spec. Raises SolutionRejected at the first mismatch.
 
     aliases: the problem's own output lies in the memory of an input.
@@ -22,8 +24,8 @@ def check(described: Any, spec: Any, device: str, *, aliases: bool = False) -> N
         _tensor(path | {"aliases_input": False} if aliases else path, expected, device)
 
 
-def _pairs(described: Any, spec: Any) -> list[tuple[Any, dict[str, Any]]]:
-    if isinstance(spec, dict):
+def _pairs(described: object, spec: Any) -> list[tuple[Json, Leaf]]:
+    if not isinstance(spec, list):
         if not isinstance(described, dict) or described.get("kind") != "tensor":
             kind = described.get("type", described.get("kind")) if isinstance(described, dict) else described
             raise SolutionRejected("wrong_structure", f"expected one tensor, got {kind}")
@@ -36,24 +38,25 @@ def _pairs(described: Any, spec: Any) -> list[tuple[Any, dict[str, Any]]]:
     return [pair for item, part in zip(items, spec, strict=True) for pair in _pairs(item, part)]
 
 
-def _permutes(order: Any, count: int) -> bool:
+def _permutes(order: object, count: int) -> bool:
     return isinstance(order, list) and all(type(d) is int for d in order) and sorted(order) == list(range(count))
 
 
-def _tensor(got: dict[str, Any], expected: dict[str, Any], device: str) -> None:
+def _tensor(got: Json, expected: Leaf, device: str) -> None:
     if got.get("plain") is not True:
         raise SolutionRejected("wrong_type", f"expected exactly torch.Tensor, got {got.get('type')}")
     if got.get("layout") != "torch.strided":
         raise SolutionRejected("wrong_layout", f"expected a dense tensor, got {got.get('layout')}")
-    for key in ("dtype", "shape"):
-        if got.get(key) != expected[key]:
-            raise SolutionRejected(f"wrong_{key}", f"expected {expected[key]}, got {got.get(key)}")
+    for key, due in (("dtype", expected["dtype"]), ("shape", expected["shape"])):
+        if got.get(key) != due:
+            raise SolutionRejected(f"wrong_{key}", f"expected {due}, got {got.get(key)}")
     if got.get("device") != device:
         raise SolutionRejected("wrong_device", f"expected {device}, got {got.get('device')}")
     if got.get("dense") is not True:
         raise SolutionRejected("not_dense", "elements of the output overlap or have gaps between them")
     itemsize = {"bfloat16": 2, "float16": 2, "float64": 8, "int64": 8, "bool": 1}.get(expected["dtype"], 4)
-    if not isinstance(got.get("storage_bytes"), int) or got["storage_bytes"] < math.prod(expected["shape"]) * itemsize:
+    nbytes = got.get("storage_bytes")
+    if not isinstance(nbytes, int) or nbytes < math.prod(expected["shape"]) * itemsize:
         raise SolutionRejected("no_storage", "the output does not own memory for all its elements")
     if got.get("aliases_input") is not False:
         raise SolutionRejected("aliases_input", "the output shares memory with an input")

@@ -6,11 +6,15 @@ end. A problem in bf16 admits the bf16 class only.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from repro.judge.correctness.distance import BIAS, EDIT, ZERO, score
+from repro.records.fixture import Fixture, TrialLimits
+from repro.records.verdict import PrecisionClass
 
-CLASSES = {"float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("tf32",)}
+CLASSES: dict[str, tuple[PrecisionClass, ...]] = {
+    "float32": ("fp32", "tf32", "bf16"), "bfloat16": ("bf16",), "float16": ("tf32",),
+}  # fmt: skip
 
 # Relative L2 limits: four times the honest error, but at least FLOOR (honest kernels sum in different orders) and at
 # most CAP, unless the honest error itself is close to it. Over ten problems the largest honest errors were 3e-6 for
@@ -79,24 +83,36 @@ def zero_limit(honest: dict[str, dict[str, float]], share: float) -> dict[str, f
     return {}
 
 
-def _margin(measured: dict[str, Any], klass: str) -> tuple[str, float, float, float]:
+def _margin(measured: dict[str, TrialLimits], klass: str) -> tuple[str, float, float, float]:
     """Return the best cheat by one class's limits, its score, the worst honest score, and their ratio."""
     strength: dict[str, float] = {}
     for trial in measured.values():
-        for name, values in trial["cheats"].items():
-            strength[name] = max(strength.get(name, 0.0), score(values, trial["limits"][klass]))
-    honest = max(score(t["honest"][klass], t["limits"][klass]) for t in measured.values() if t["limits"][klass])
+        for name, values in trial.cheats.items():
+            strength[name] = max(strength.get(name, 0.0), score(values, trial.limits[klass]))
+    honest = max(score(t.honest[klass], t.limits[klass]) for t in measured.values() if t.limits[klass])
     best = min(sorted(strength), key=lambda name: strength[name])
     return best, strength[best], honest, strength[best] / max(honest, 1 / HEADROOM)
 
 
-def separation(measured: dict[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
-    """Return how far the best cheat is from the worst honest kernel, and the classes that cannot tell the two apart.
+@dataclass(frozen=True)
+class Separation:
+    """How far the best cheat is from the worst honest kernel, as fields of a fixture."""
 
-    measured: deciding trial kind -> {"honest", "cheats", "limits"}; a cheat counts on the trials where it was measured.
-    The margin counts an honest kernel as at least a quarter of its limit, so that a problem with an exact answer has a
-    finite margin. It is that of the loosest class that is admitted. `margins`: the margin by each class's own limits.
-    `refused_classes`: class -> why it is not admitted. `refused`: why the fixture must not judge, or "".
+    best_cheat: str
+    best_cheat_score: float
+    worst_honest_score: float
+    margin: float
+    margins: dict[str, float]
+    refused_classes: dict[str, str]
+    refused: str
+
+
+def separation(measured: dict[str, TrialLimits], classes: tuple[str, ...]) -> Separation:
+    """Return how far cheats are from honest kernels, and the classes that cannot tell the two apart.
+
+    measured: by deciding trial kind; a cheat counts on the trials where it was measured. The margin counts an honest
+    kernel as at least a quarter of its limit, so that a problem with an exact answer has a finite margin. It is that of
+    the loosest class that is admitted.
     """
     found = {klass: _margin(measured, klass) for klass in classes}
     refused = {}
@@ -109,29 +125,23 @@ def separation(measured: dict[str, Any], classes: tuple[str, ...]) -> dict[str, 
             )
     admitted = [klass for klass in classes if klass not in refused]
     best, strength, honest, margin = found[(admitted or classes)[-1]]
-    return {
-        "best_cheat": best,
-        "best_cheat_score": strength,
-        "worst_honest_score": honest,
-        "margin": margin,
-        "margins": {klass: float(f"{each[3]:.6g}") for klass, each in found.items()},
-        "refused_classes": refused,
-        "refused": "" if admitted else refused[classes[-1]],
-    }
+    margins = {klass: float(f"{each[3]:.6g}") for klass, each in found.items()}
+    why = "" if admitted else refused[classes[-1]]
+    return Separation(best, strength, honest, margin, margins, refused, why)
 
 
 def class_of(
-    distances: dict[str, list[dict[str, float]]], fixture: dict[str, Any], *, refused: bool = False
-) -> str | None:
+    distances: dict[str, list[dict[str, float]]], fixture: Fixture, *, refused: bool = False
+) -> PrecisionClass | None:
     """Return the most precise class whose limits every deciding trial meets, or None. Other kinds are ignored.
 
     refused: also a class that the fixture does not admit.
     """
-    deciding = {kind: values for kind, values in distances.items() if kind in fixture["trials"]}
-    for klass in CLASSES[fixture["dtype"]]:
-        if klass in fixture.get("refused_classes", {}) and not refused:
+    deciding = {kind: values for kind, values in distances.items() if kind in fixture.trials}
+    for klass in CLASSES[fixture.dtype]:
+        if klass in fixture.refused_classes and not refused:
             continue
-        limit = {kind: trial["limits"].get(klass) for kind, trial in fixture["trials"].items()}
+        limit = {kind: trial.limits.get(klass) for kind, trial in fixture.trials.items()}
         if None in limit.values():  # a class at which the fixture's device could not run the problem
             continue
         if deciding and all(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import functools
 import hashlib
@@ -12,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -32,11 +31,14 @@ from repro.judge.gpu.shared_memory import Gate
 from repro.judge.implementation import Implementation, Options, Progress, Restless, moved
 from repro.judge.sandbox import pool as spare
 from repro.judge.sandbox.client import WorkerProcess
+from repro.judge.sandbox.wire import Json
 from repro.judge.worker.in_process import InProcess
 from repro.problems import plan as inputs_module
 from repro.problems.catalogue import Problem
 from repro.problems.meta import leaves, output_spec
 from repro.problems.plan import Plan, Weights
+from repro.records.fixture import Fixture
+from repro.records.verdict import Reason
 from repro.system.stopwatch import Clock
 
 # Calls on the same inputs in every trial; one that differs from the first is judged like it. A kernel that is wrong at
@@ -52,9 +54,9 @@ FIRST_CALL_S = 20.0
 DIGEST_TURNS = 32
 
 
-def meets(values: dict[str, float], fixture: dict[str, Any], kind: str, klass: str) -> bool:
+def meets(values: dict[str, float], fixture: Fixture, kind: str, klass: str) -> bool:
     """Return whether distances are within a class's limits on a trial; a probe may have none for a class."""
-    limits = fixture["trials"][kind]["limits"][klass]
+    limits = fixture.trials[kind].limits[klass]
     return not limits or score(values, limits) <= 1
 
 
@@ -71,14 +73,14 @@ class Evaluation:
     """The judge's state for one problem: plan, buffers, reference, and the solutions that are judged now."""
 
     def __init__(
-        self, problem: Problem, fixture: dict[str, Any], options: Options, progress: Progress, mark: Progress
+        self, problem: Problem, fixture: Fixture, options: Options, progress: Progress, mark: Progress
     ) -> None:
         self.problem, self.fixture, self.options = problem, fixture, options
         self.progress, self.mark = progress, mark
         self.device = torch.device(options.device)
         plan = inputs_module.plan(problem)
         self.native = inputs_module.weights(problem, plan.module)
-        if self.native.sha256 != fixture["weights_sha256"]:
+        if self.native.sha256 != fixture.weights_sha256:
             what = f"the weights of {problem.key} differ from the fixture's"
             why = "another torch version may initialise differently"
             raise JudgeError(what, why, "Run `repro fixtures` again on this stack.")
@@ -130,8 +132,7 @@ class Evaluation:
     def start(self, *implementations: Implementation) -> None:
         """Start workers side by side, and have each import its file. A fault becomes the implementation's."""
         self.seat(*implementations)
-        source = base64.b64encode(self.problem.path.read_bytes()).decode()
-        problem = {"source": source} | {name: getattr(self.problem, name) for name in ("id", "dtype", "overrides")}
+        problem = asdict(self.problem.message())
 
         def define(implementation: Implementation) -> SolutionError | None:
             try:
@@ -463,7 +464,7 @@ class Evaluation:
     def _gates(self, described: Any) -> None:
         output_checks.check(described, self.shape.spec, self.device.type, aliases=self.problem.aliases_input)
 
-    def _message(self, implementation: Implementation) -> dict[str, Any]:
+    def _message(self, implementation: Implementation) -> Json:
         return {"op": "run", "variant": implementation.variants[0], "inputs": self.slots.told()}
 
     def _propagates(self, implementation: Implementation) -> bool:
@@ -487,14 +488,14 @@ class Evaluation:
         if self.options.strict_nonfinite:
             raise SolutionRejected(input_cases.NONFINITE, detail)
         implementation.observed.add(input_cases.NONFINITE)
-        implementation.findings.append({"code": input_cases.NONFINITE, "detail": detail})
+        implementation.findings.append(Reason(code=input_cases.NONFINITE, detail=detail))
         return True
 
     def _cannot(self, implementation: Implementation, error: SolutionError) -> None:
         """Note that a solution fails on a NaN, which decides nothing, and give it a new worker if it lost its own."""
         implementation.observed.add(input_cases.NONFINITE)
         detail = f"{error.code}: {error.detail}"
-        implementation.findings.append({"code": input_cases.NONFINITE, "detail": detail})
+        implementation.findings.append(Reason(code=input_cases.NONFINITE, detail=detail))
         if error.verdict == "timeout" or not isinstance(error, SolutionRejected):
             self.end(implementation)
             self.start(implementation)
@@ -505,8 +506,8 @@ class Evaluation:
 
     def classes(self) -> tuple[str, ...]:
         """Return the classes that the fixture has limits for."""
-        limits = next(iter(self.fixture["trials"].values()))["limits"]
-        return tuple(klass for klass in CLASSES[self.fixture["dtype"]] if klass in limits)
+        limits = next(iter(self.fixture.trials.values())).limits
+        return tuple(klass for klass in CLASSES[self.fixture.dtype] if klass in limits)
 
     def _note(self, implementation: Implementation, trial: input_cases.Trial, distance: Distance) -> None:
         implementation.distances.setdefault(trial.kind, []).append(distance.values())

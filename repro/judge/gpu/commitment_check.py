@@ -14,6 +14,7 @@ import torch
 
 from repro.errors import SolutionRejected
 from repro.judge.gpu import commitment
+from repro.problems.meta import Leaf
 
 # Fetches elements [start, start + count) of a tensor, with its dimensions in the given order, as flat shared memory.
 Fetch = Callable[[int, int, list[int]], torch.Tensor]
@@ -73,7 +74,7 @@ class Seal:
         self.told: Any = None
         self._tensors: list[_Tensor] = []
 
-    def open(self, leaves: list[tuple[tuple[int, ...], dict[str, Any]]], described: Any) -> None:
+    def open(self, leaves: list[tuple[tuple[int, ...], Leaf]], described: Any) -> None:
         """Take the states and the memory order of every tensor. described: the output, which passed the gates.
 
         Raises SolutionRejected if the states do not match the roots.

@@ -11,8 +11,8 @@ import torch
 
 from repro.inputs.stress import Stress
 from repro.judge.gpu import commitment
-from repro.judge.gpu.shared_memory import SharedBuffer
-from repro.problems.meta import leaves
+from repro.judge.gpu.shared_memory import Input, SharedBuffer
+from repro.problems.meta import Leaf, leaves
 from repro.problems.plan import Plan
 
 STAGING_BYTES = 16 << 20
@@ -58,13 +58,14 @@ class Slots:
         """Return a staging buffer for one worker: no other worker may see or change what it returns."""
         return SharedBuffer(self.staging_bytes, self.device)
 
-    def told(self) -> list[dict[str, Any]]:
+    def told(self) -> list[Input]:
         """Return the description of the inputs that a worker receives."""
         return [
-            {"slot": f"input{i}", "dtype": str(spec[1]).removeprefix("torch."), "shape": list(spec[0])}
-            | {"offset": self.places[i]}
+            Input(
+                slot=f"input{i}", dtype=str(spec[1]).removeprefix("torch."), shape=list(spec[0]), offset=self.places[i]
+            )
             if i in self.plan.tensors
-            else {"value": spec}
+            else Input(value=spec)
             for i, spec in enumerate(self.plan.spec)
         ]
 
@@ -131,7 +132,7 @@ class Slots:
             buffer.close()
 
 
-def _chunk_bytes(leaf: dict[str, Any], rows: int | None, dims: int) -> int:
+def _chunk_bytes(leaf: Leaf, rows: int | None, dims: int) -> int:
     """Return the bytes of `rows` rows (all if None) of one output tensor."""
     shape = list(leaf["shape"])
     if shape and rows is not None:

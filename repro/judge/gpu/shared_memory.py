@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
@@ -19,6 +19,24 @@ from repro.judge.gpu import driver
 GATE_BYTES = 2 << 20
 # Without seals a worker could shrink a shared file, and the judge's next access would end it by SIGBUS.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+class Ticket(TypedDict):
+    """What opens a buffer in a worker: a descriptor, or on a GPU a handle."""
+
+    fd: int | None
+    handle: str
+    nbytes: int
+
+
+class Input(TypedDict, total=False):
+    """An input as a worker receives it: a place in a buffer, or a value."""
+
+    slot: str
+    dtype: str
+    shape: list[int]
+    offset: int
+    value: Any
 
 
 def _map(fd: int, nbytes: int) -> torch.Tensor:
@@ -40,7 +58,7 @@ class SharedBuffer:
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, SEALS)
             self.bytes = _map(self.fd, self.nbytes)
 
-    def ticket(self, fd: int | None = None) -> dict[str, Any]:
+    def ticket(self, fd: int | None = None) -> Ticket:
         """Return what a worker needs to open this buffer. fd: the descriptor's number in the worker, if different."""
         return {"fd": self.fd if fd is None else fd, "handle": self._handle, "nbytes": self.nbytes}
 
@@ -92,7 +110,7 @@ def view(data: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], offset:
     return data[offset : offset + count * dtype.itemsize].view(dtype).view(shape)
 
 
-def open_ticket(ticket: dict[str, Any], device: torch.device) -> torch.Tensor:
+def open_ticket(ticket: Ticket, device: torch.device) -> torch.Tensor:
     """Return the flat uint8 tensor behind a ticket, in the worker."""
     if ticket["fd"] is not None:
         return _map(ticket["fd"], ticket["nbytes"])

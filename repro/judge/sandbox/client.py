@@ -8,16 +8,16 @@ import secrets
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
 from repro.errors import SolutionDied, SolutionError, SolutionRejected, SolutionTimeout
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.sandbox import launcher, pool
-from repro.judge.sandbox.wire import ChannelClosed, ChannelGarbage, ChannelTimeout
+from repro.judge.sandbox.wire import ChannelClosed, ChannelGarbage, ChannelTimeout, Json
 from repro.system.procfs import at_rest, dead, descendants, forks, moving, of_user, of_user_but, worked_ns
 
 START_TIMEOUT_S = 120.0
@@ -34,11 +34,11 @@ class Asked(Protocol):
 
     unrest: str
 
-    def start(self) -> dict[str, Any]: ...
-    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]: ...
-    def post(self, message: dict[str, Any], timeout_s: float) -> None: ...
-    def collect(self, timeout_s: float) -> dict[str, Any]: ...
-    def collected(self, patience_s: float, timeout_s: float) -> dict[str, Any] | None: ...
+    def start(self) -> Json: ...
+    def ask(self, message: Mapping[str, object], timeout_s: float) -> Json: ...
+    def post(self, message: Mapping[str, object], timeout_s: float) -> None: ...
+    def collect(self, timeout_s: float) -> Json: ...
+    def collected(self, patience_s: float, timeout_s: float) -> Json | None: ...
     def stop(self) -> None: ...
     def wake(self) -> None: ...
     def doom(self) -> None: ...
@@ -75,14 +75,14 @@ class WorkerProcess:
         """The worker's own folder."""
         return Path(self.started.scratch)
 
-    def start(self) -> dict[str, Any]:
+    def start(self) -> Json:
         """Wait for the worker and attach the buffers. Return the worker's description of its software."""
         hello = self.ask({"op": "hello"}, START_TIMEOUT_S)
         tickets = {name: buffer.ticket(self.numbers.get(name)) for name, buffer in self.buffers.items()}
         self.ask({"op": "attach", "buffers": tickets}, START_TIMEOUT_S)
         return hello
 
-    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def ask(self, message: Mapping[str, object], timeout_s: float) -> Json:
         """Send one request and return its answer.
 
         The answer must carry the request's number and be the only message on the wire. Raises SolutionTimeout (the
@@ -93,19 +93,20 @@ class WorkerProcess:
         self.post(message, timeout_s)
         return self.collect(timeout_s)
 
-    def post(self, message: dict[str, Any], timeout_s: float) -> None:
+    def post(self, message: Mapping[str, object], timeout_s: float) -> None:
         """Send one request, whose answer `collect` returns. Raises as `ask` does.
 
         A stopped worker reads it when it resumes: a short request fits into the pipe's buffer.
         """
-        with self._conversing(message["op"], timeout_s):
+        op = str(message["op"])
+        with self._conversing(op, timeout_s):
             if not self.due and self.channel.waiting():
                 raise ChannelGarbage("an answer without a request")
             number = secrets.randbits(53)
             self.channel.send({**message, "n": number}, timeout_s)
-            self.due.append((message["op"], number))
+            self.due.append((op, number))
 
-    def collect(self, timeout_s: float) -> dict[str, Any]:
+    def collect(self, timeout_s: float) -> Json:
         """Return the answer to the oldest open request. Raises as `ask` does."""
         op, number = self.due[0]
         with self._conversing(op, timeout_s):
@@ -114,12 +115,12 @@ class WorkerProcess:
             if answer.pop("n", None) != number:
                 raise ChannelGarbage("an answer to another request")
         if "error" in answer:
-            code = str(answer.get("code", "exception"))[:40]
+            code = str(answer.get("code") or "exception")[:40]
             kind = SolutionRejected if code in SolutionRejected.RULES else SolutionError
             raise kind(code, str(answer["error"]))
         return answer
 
-    def collected(self, patience_s: float, timeout_s: float) -> dict[str, Any] | None:
+    def collected(self, patience_s: float, timeout_s: float) -> Json | None:
         """Return `collect` if an answer begins to arrive within patience_s, else None; it can still be collected."""
         return self.collect(timeout_s) if self.channel.comes(patience_s) else None
 

@@ -36,13 +36,7 @@ from repro.judge.sandbox import reaper
 from repro.judge.sandbox import uids as users
 from repro.judge.sandbox.forkserver import BEGIN, Forked, Nurseries, Request
 from repro.system import removal
-from repro.system.prctl import (
-    CAP_SYS_ADMIN,
-    PR_SET_CHILD_SUBREAPER,
-    PR_SET_DUMPABLE,
-    PR_SET_PDEATHSIG,
-    prctl,
-)
+from repro.system.prctl import CAP_SYS_ADMIN, PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
 from repro.system.procfs import capabilities, descendants, of_user
 
 MESSAGE_BYTES = 1 << 16

@@ -7,11 +7,14 @@ import json
 import os
 import select
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from repro.errors import printable
 
 MAX_LINE_BYTES = 4 << 20
+# An object of another process, of whose values nothing is known.
+Json = dict[str, object]
 # Most levels of nested objects and lists: code that stores a message and reads it again is recursive.
 MOST_LEVELS = 24
 
@@ -38,9 +41,9 @@ class Channel:
         self.read_fd, self.write_fd, self.from_judge = read_fd, write_fd, from_judge
         self._buffer = b""
 
-    def send(self, message: dict[str, Any], timeout_s: float | None = None) -> None:
+    def send(self, message: Mapping[str, object], timeout_s: float | None = None) -> None:
         """Write one message. Raises ChannelClosed if the reader is gone, ChannelTimeout if it does not read in time."""
-        data = json.dumps(message, allow_nan=True).encode() + b"\n"
+        data = json.dumps(dict(message), allow_nan=True).encode() + b"\n"
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         try:
             os.set_blocking(self.write_fd, deadline is None)

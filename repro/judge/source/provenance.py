@@ -20,9 +20,12 @@ import ast
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from repro.judge.source.names import Source, imports, is_jit, parsed, text
+
+if TYPE_CHECKING:
+    from repro.records.verdict import KernelShares
 
 # -- labels ----------------------------------------------------------------------------------------------------------
 
@@ -225,10 +228,8 @@ def _reason(source: Source, node: ast.AST) -> str:
     return "names LD_PRELOAD" if re.fullmatch(r"LD_PRELOAD(=.*)?", said) else ""
 
 
-def bans(path: Path | None) -> list[dict[str, str]]:
-    """Return the banned operations of a file.
-
-    Each is {"code": "banned", "detail": "line 12: writes to torch.cuda.Event.record"}.
+def bans(path: Path | None) -> list[str]:
+    """Return the banned operations of a file, such as `line 12: writes to torch.cuda.Event.record`.
 
     A file that is not Python has none: it fails when it is imported.
     """
@@ -243,7 +244,7 @@ def bans(path: Path | None) -> list[dict[str, str]]:
                 found.setdefault(f"line {line}: {reason}", line)
     except RecursionError:
         found[UNREADABLE] = 0
-    return [{"code": "banned", "detail": detail} for detail in sorted(found, key=found.__getitem__)]
+    return sorted(found, key=found.__getitem__)
 
 
 # -- kernels that ran ------------------------------------------------------------------------------------------------
@@ -265,6 +266,14 @@ PLAIN = re.compile(r"[A-Za-z_]\w*")  # Triton's kernels have no C++ signature
 GLOBAL = re.compile(r"__global__(?:\s+(?:__launch_bounds__\s*\([^()]*\)|extern|static|inline|void))+\s+(\w+)\s*\(")
 COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)")  # `\Z`: an unclosed comment is scanned only once
 KEPT, NAME_CHARS, MOST_KERNELS = 12, 400, 200
+
+
+class Kernel(TypedDict):
+    """All launches of one kernel in a call, as a worker sends them. us: GPU time, microseconds."""
+
+    name: str
+    us: float
+    count: int
 
 
 def own_names(path: Path | None) -> set[str]:
@@ -306,20 +315,22 @@ def classify(kernel: str, own: set[str]) -> str:
     return "other_triton" if PLAIN.fullmatch(kernel) else "other"
 
 
-def share(kernels: list[Any], path: Path | None) -> dict[str, Any]:
+def share(kernels: list[Any], path: Path | None) -> KernelShares:
     """Return shares of GPU time by class, the longest kernels, and contradictions between source and kernels.
 
     kernels: as `profile` returns them, but from an untrusted process, so malformed entries are left out.
     """
+    from repro.records.verdict import KernelShares, KernelTime  # the worker imports this module without them
+
     own = own_names(path)
-    told: list[dict[str, Any]] = []
+    told: list[KernelTime] = []
     spent: dict[str, float] = {}
     for kernel in kernels[:MOST_KERNELS]:
         match kernel:
-            case {"name": str(name), "us": float(us) | int(us)} if 0 <= us < 1e12:
+            case {"name": str(name), "us": float(us) | int(us)} if 0 <= us < 1e12 and type(us) is not bool:
                 kind, count = classify(name[:NAME_CHARS], own), kernel.get("count")
-                count = count if isinstance(count, int) else None
-                told.append({"name": name[:NAME_CHARS], "class": kind, "us": us, "count": count})
+                count = count if type(count) is int else None
+                told.append(KernelTime(name=name[:NAME_CHARS], klass=kind, us=us, count=count))
                 spent[kind] = spent.get(kind, 0.0) + us
     total, order = sum(spent.values()), sorted(spent, key=spent.__getitem__, reverse=True)
     doubtful = [f"{name} has a name like a kernel of {found}" for name in sorted(own)
@@ -328,16 +339,16 @@ def share(kernels: list[Any], path: Path | None) -> dict[str, Any]:
         doubtful.append("the profiler saw no kernel")
     elif own and "own" not in spent:
         doubtful.append("the source defines kernels, but none of them ran")
-    return {
-        "own": round(spent.get("own", 0.0) / total, 4) if total else None,
-        "by_class": {kind: round(spent[kind] / total, 4) for kind in order if total},
-        "kernels": sorted(told, key=lambda kernel: -kernel["us"])[:KEPT],
-        "inconsistent": doubtful,
-    }
+    return KernelShares(
+        own=round(spent.get("own", 0.0) / total, 4) if total else None,
+        by_class={kind: round(spent[kind] / total, 4) for kind in order if total},
+        kernels=sorted(told, key=lambda kernel: -kernel.us)[:KEPT],
+        inconsistent=doubtful,
+    )
 
 
-def profile(call: Callable[[], object]) -> tuple[list[dict[str, Any]], str]:
-    """Return the device activities of one call, [{"name", "us", "count"}] by time, or none and the reason.
+def profile(call: Callable[[], object]) -> tuple[list[Kernel], str]:
+    """Return the device activities of one call by time, or none and the reason.
 
     It runs in the worker, where a solution can falsify it. Call it after timing: CUPTI slows launches down. It uses the
     base of torch.profiler directly, which saves seconds of imports.
@@ -351,7 +362,7 @@ def profile(call: Callable[[], object]) -> tuple[list[dict[str, Any]], str]:
         with kineto as profiler:
             call()
             torch.cuda.synchronize()
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, Kernel] = {}
         for event in profiler.function_events or ():
             if event.device_type.name == "CUDA" and not getattr(event, "is_user_annotation", False):
                 kernel = found.setdefault(event.name, {"name": event.name, "us": 0.0, "count": 0})

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import importlib.util
 import io
 import json
 import math
@@ -32,7 +31,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +39,9 @@ from repro import config
 from repro.errors import JudgeError, printable
 from repro.judge.sandbox import confinement, pool
 from repro.judge.sandbox import launcher as launch
-from repro.judge.sandbox.wire import Channel, ChannelClosed, ChannelTimeout
+from repro.judge.sandbox.wire import Channel, ChannelClosed, ChannelTimeout, Json
 from repro.judge.source import provenance
-from repro.problems.catalogue import Problem
+from repro.problems.catalogue import Message, Problem
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
 
 DTYPES = ("bfloat16", "float32")
@@ -95,6 +94,26 @@ TASK = "task.json"
 LOG_BYTES, NAME_CHARS, WHY_CHARS = 16 << 20, 300, 400
 VERSION_TIMEOUT_S, SEND_TIMEOUT_S, POLL_S = 20.0, 60.0, 0.05
 
+Values = dict[str, float | None]  # by the names of METRICS; None where ncu has no value
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a profiled call. name: the kernel's."""
+
+    name: str
+    values: Values
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One call of a kernel in one dtype. state, why: as in `repro.records.profile`."""
+
+    state: str
+    why: str
+    launches: list[Launch]
+    totals: Values
+
 
 # -- what ncu prints --------------------------------------------------------------------------------------------------
 
@@ -114,8 +133,8 @@ def range_of(dtype: str) -> str:
     return f"repro_{dtype}"
 
 
-def parse(text: str, within: str = "") -> list[dict[str, Any]]:
-    """Return ncu's raw page as {"name", "values"} of each launch, or of the launches in the NVTX range `within`.
+def parse(text: str, within: str = "") -> list[Launch]:
+    """Return the launches of ncu's raw page, or those in the NVTX range `within`.
 
     The page has a line of names, a line of units and a line for each launch, after other output. Raises csv.Error.
     """
@@ -131,7 +150,7 @@ def parse(text: str, within: str = "") -> list[dict[str, Any]]:
             units = units or row
         elif row["ID"].isdigit() and within in _ranges(row):
             values = {key: _value(row.get(m, ""), units.get(m, ""), unit) for key, (m, unit) in METRICS.items()}
-            found.append({"name": printable(row.get("Kernel Name", ""))[:NAME_CHARS], "values": values})
+            found.append(Launch(printable(row.get("Kernel Name", ""))[:NAME_CHARS], values))
     return found
 
 
@@ -163,18 +182,19 @@ def _prefix(unit: str) -> float:
     return 1e-3 if letter == "m" and base in ("second", "s") else PREFIXES[letter]
 
 
-def total(launches: list[dict[str, Any]]) -> dict[str, float | None]:
+def total(launches: list[Launch]) -> Values:
     """Return METRICS of all launches of one call together; None where a launch has no value.
 
     Durations, bytes and instructions are sums, numbers of a launch's shape the largest, shares and rates means weighted
     by duration. The DRAM rate is bytes over duration.
     """
-    every = [launch["values"] for launch in launches]
-    found: dict[str, float | None] = {}
+    every = [launch.values for launch in launches]
+    weights = [each["duration_ns"] or 0.0 for each in every]
+    timed, whole = all(each["duration_ns"] is not None for each in every), sum(weights)
+    found: Values = {}
     for key in METRICS:
-        values = [each[key] for each in every]
-        whole = sum(each["duration_ns"] or 0.0 for each in every)
-        if not values or None in values:
+        values = [value for each in every if (value := each[key]) is not None]
+        if not values or len(values) < len(every):
             found[key] = None
         elif key in SUMMED:
             found[key] = sum(values)
@@ -182,8 +202,8 @@ def total(launches: list[dict[str, Any]]) -> dict[str, float | None]:
             found[key] = max(values)
         elif len(values) == 1:
             found[key] = values[0]
-        elif whole and all(each["duration_ns"] is not None for each in every):
-            found[key] = sum(v * each["duration_ns"] for v, each in zip(values, every, strict=True)) / whole
+        elif whole and timed:
+            found[key] = sum(v * weight for v, weight in zip(values, weights, strict=True)) / whole
         else:
             found[key] = None
     moved = [found["dram_read_bytes"], found["dram_write_bytes"]]
@@ -210,7 +230,7 @@ class Run:
     code: int | None
     timeout_s: float
 
-    def entry(self, dtype: str) -> dict[str, Any]:
+    def entry(self, dtype: str) -> Entry:
         """Return state, reason, launches and totals of one dtype."""
         return _entry(*self._read(dtype))
 
@@ -227,9 +247,9 @@ class Run:
         called = facts.get("called") and facts.get("error")
         return bool(called) and all(self._facts(other).get("done") for other in before)
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Json:
         """Return what the child said: `confined`, `error` before any call, and by dtype `called`, `error` or `done`."""
-        found: dict[str, Any] = {}
+        found: Json = {}
         for line in self.text.split("\n"):
             if line.startswith(TOLD):
                 try:
@@ -238,11 +258,11 @@ class Run:
                     continue
         return found
 
-    def _facts(self, dtype: str) -> dict[str, Any]:
+    def _facts(self, dtype: str) -> Json:
         facts = self.told().get(dtype)
         return facts if isinstance(facts, dict) else {}
 
-    def _read(self, dtype: str) -> tuple[str, str, list[dict[str, Any]]]:
+    def _read(self, dtype: str) -> tuple[str, str, list[Launch]]:
         told, facts, words = self.told(), self._facts(dtype), _last_words(self.text)
         if REFUSED in self.text:
             return "no_permission", NO_PERMISSION, []
@@ -261,8 +281,8 @@ class Run:
         return "profiled", "", launches
 
 
-def _entry(state: str, why: str, launches: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"state": state, "why": why, "launches": launches, "totals": total(launches)}
+def _entry(state: str, why: str, launches: list[Launch]) -> Entry:
+    return Entry(state, why, launches, total(launches))
 
 
 # -- the judge --------------------------------------------------------------------------------------------------------
@@ -274,12 +294,11 @@ def measure(
     device: str,
     progress: Callable[[str], None],
     timeout_s: float = TIMEOUT_S,
-) -> dict[str, Any]:
-    """Profile solutions (name, file, entry) of one problem, given by dtype.
+) -> Json:
+    """Profile solutions (name, file, entry) of one problem, given by dtype. Return a `repro.records.profile` as JSON.
 
-    Without problems, as on the CPU, every dtype gets an entry. Return {"profiles": one entry a solution and dtype,
-    "separation", "confined", "wall_s"}. Whatever keeps a kernel from being profiled becomes its entry's state and
-    reason; no error is raised. A solution whose file is missing has an entry too.
+    Without problems, as on the CPU, every dtype gets an entry. Whatever keeps a kernel from being profiled becomes its
+    entry's state and reason; no error is raised. A solution whose file is missing has an entry too.
     """
     begin = time.monotonic()
     ncu = shutil.which("ncu") if device == "cuda" else None
@@ -295,14 +314,14 @@ def measure(
         if not state and not file.is_file():
             state, why = "not_run", "the folder has no such kernel"
         elif not state and (banned := provenance.bans(file)):
-            state, why = "not_run", f"rejected: {banned[0]['detail']}"
+            state, why = "not_run", f"rejected: {banned[0]}"
         if state:
             found = {dtype: _entry(state, why, []) for dtype in dtypes}
         else:
             found = profiler.profile(problems, file.read_bytes())
         for dtype, entry in found.items():
-            told = {"kernel": name, "dtype": dtype, "state": entry["state"], "why": entry["why"], "ncu": version}
-            entries.append(told | {"clock_control": CLOCK_CONTROL} | entry)
+            told = {"kernel": name, "dtype": dtype, "ncu": version, "clock_control": CLOCK_CONTROL}
+            entries.append(told | asdict(entry))
     return {
         "profiles": entries,
         "separation": profiler.separation,
@@ -335,7 +354,7 @@ class Profiler:
         self.own_user, self.separation = True, ""
         self.confined: dict[str, str] = {}
 
-    def profile(self, problems: dict[str, Problem], source: bytes) -> dict[str, dict[str, Any]]:
+    def profile(self, problems: dict[str, Problem], source: bytes) -> dict[str, Entry]:
         """Return by dtype the state, reason, launches and totals of one call of a kernel.
 
         One process runs all dtypes. A dtype that another one may have disturbed runs again in a process of its own.
@@ -345,7 +364,7 @@ class Profiler:
             found[dtype] = entry if settled else self._attempt({dtype: problems[dtype]}, source)[dtype][0]
         return found
 
-    def _attempt(self, problems: dict[str, Problem], source: bytes) -> dict[str, tuple[dict[str, Any], bool]]:
+    def _attempt(self, problems: dict[str, Problem], source: bytes) -> dict[str, tuple[Entry, bool]]:
         """Return by dtype the entry of one process, and whether no other dtype can have disturbed it."""
         try:
             run = self._run(problems, source)
@@ -356,28 +375,29 @@ class Profiler:
                     run = self._run(problems, source)
         except JudgeError as error:
             return {dtype: (_entry("failed", str(error)[:WHY_CHARS], []), True) for dtype in problems}
-        found = {dtype: (run.entry(dtype), run.settles(dtype)) for dtype in problems}
-        for entry, _ in found.values():
-            if not self.own_user and entry["state"] != "no_permission":
-                entry["why"] = "; ".join(filter(None, (entry["why"], AS_ROOT)))
-        return found
+        return {dtype: (self._as_run(run.entry(dtype)), run.settles(dtype)) for dtype in problems}
+
+    def _as_run(self, entry: Entry) -> Entry:
+        """Note in an entry that it ran as the launcher's user."""
+        if self.own_user or entry.state == "no_permission":
+            return entry
+        return replace(entry, why="; ".join(filter(None, (entry.why, AS_ROOT))))
 
     def _run(self, problems: dict[str, Problem], source: bytes | None) -> Run:
         """Run one kernel below ncu in some dtypes, or with source None a call of torch. Raises JudgeError."""
-        task = {
-            "ncu": self.ncu,
-            "device": self.device,
-            "limit_s": math.ceil(2 * self.timeout_s),
-            "problems": [{"id": p.id, "dtype": dtype, "overrides": p.overrides} for dtype, p in problems.items()],
-            "problem_source": base64.b64encode(next(iter(problems.values())).path.read_bytes()).decode(),
-            "source": base64.b64encode(source).decode() if source is not None else None,
-        }
+        task = Task(
+            self.ncu,
+            self.device,
+            math.ceil(2 * self.timeout_s),
+            [problem.message() for problem in problems.values()],
+            base64.b64encode(source).decode() if source is not None else None,
+        )
         process = pool.Process("profile", self.device, kind="profile", own_user=self.own_user)
         try:
             self.separation = "process" if process.started.uid is None else "user"
             deadline, code = time.monotonic() + self.timeout_s, None
             try:
-                process.channel.send(task, SEND_TIMEOUT_S)
+                process.channel.send(asdict(task), SEND_TIMEOUT_S)
             except (ChannelClosed, ChannelTimeout):
                 deadline = 0.0
             while (code := process.launcher.poll(process.started.pid)) is None and time.monotonic() < deadline:
@@ -395,26 +415,42 @@ class Profiler:
 # -- the process that becomes ncu, and its child ----------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Task:
+    """What the child profiles. source: of the kernel, base64; None: a call of torch. shielded: see `confine`."""
+
+    ncu: str
+    device: str
+    limit_s: int
+    problems: list[Message]
+    source: str | None
+    shielded: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Task:
+        """Return the task that was sent as JSON."""
+        problems = [Message(**each) for each in told["problems"]]
+        return cls(**told | {"problems": problems, "shielded": tuple(told["shielded"])})
+
+
 def become_ncu(read_fd: int, write_fd: int, scratch: Path, shielded: tuple[int, ...]) -> None:
     """Receive the task, write it into the scratch folder, and replace this process by ncu. Raises OSError."""
     channel = Channel(read_fd, write_fd, from_judge=True)
     for fd in (read_fd, write_fd):
         os.set_inheritable(fd, False)
-    task = channel.receive()
-    (scratch / "problem.py").write_bytes(base64.b64decode(task.pop("problem_source")))
-    if task["source"] is not None:
-        (scratch / "solution.py").write_bytes(base64.b64decode(task["source"]))
-    task = task | {"source": task["source"] is not None, "shielded": shielded}
-    (scratch / TASK).write_text(json.dumps(task))
+    task = Task.of(channel.receive() | {"shielded": shielded})
+    if task.source is not None:
+        (scratch / "solution.py").write_bytes(base64.b64decode(task.source))
+    (scratch / TASK).write_text(json.dumps(asdict(task)))
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.execv(task["ncu"], command(task["ncu"], str(scratch)))  # noqa: S606
+    os.execv(task.ncu, command(task.ncu, str(scratch)))  # noqa: S606
 
 
 def target(scratch: Path) -> None:
     """Run below ncu: profile one call in each dtype. Tell the judge how it went."""
     out = os.dup(1)
-    task = json.loads((scratch / TASK).read_text())
-    signal.alarm(task["limit_s"])  # a last bound, in case nothing is left that could end this process
+    task = Task.of(json.loads((scratch / TASK).read_text()))
+    signal.alarm(task.limit_s)  # a last bound, in case nothing is left that could end this process
     try:
         _profile(task, scratch, out)
     except BaseException as error:
@@ -430,33 +466,35 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
 
 
-def _profile(task: dict[str, Any], scratch: Path, out: int) -> None:
+def _profile(task: Task, scratch: Path, out: int) -> None:
     """Make the inputs of all dtypes, confine this process, and profile the kernel in one dtype after another."""
     import torch
 
+    from repro.judge.timing.published_protocol import imported
     from repro.judge.worker import binding, triton_interpreter
 
-    device = torch.device(task["device"])
+    device = torch.device(task.device)
     if device.type == "cpu":
         torch.set_num_threads(1)
         triton_interpreter.mend()
-    prepared = {told["dtype"]: _prepare(told, scratch, device) for told in task["problems"]}
+    prepared = {told.dtype: _prepare(told, scratch, device) for told in task.problems}
     _wait(device)
     if device.type == "cuda":
         torch.cuda.nvtx.mark("repro")  # NVTX loads ncu's library at its first use
-    readable = [Path(task["ncu"]).resolve().parent]
-    _tell(out, confined=confinement.confine(scratch, readable, task["shielded"], late=True))
+    readable = [Path(task.ncu).resolve().parent]
+    _tell(out, confined=confinement.confine(scratch, readable, task.shielded, late=True))
     silent = os.open(os.devnull, os.O_WRONLY)
     for output in (1, 2):
         os.dup2(silent, output)
     for dtype in list(prepared):
         model, init, made = prepared.pop(dtype)  # its memory is free for the next dtype
-        facts: dict[str, Any] = {}
+        facts: dict[str, bool | str] = {}
         try:
             torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
             call: Callable[..., Any] = torch.neg
-            if task["source"]:
-                call = binding.bind(_kernel(scratch / "solution.py"), model, len(made), init)
+            if task.source is not None:
+                kernel = imported("solution", None, scratch).kernel_function
+                call = binding.bind(kernel, model, len(made), init)
             else:
                 made = [torch.ones(1 << 20, device=device)]
             facts["called"] = True
@@ -468,13 +506,12 @@ def _profile(task: dict[str, Any], scratch: Path, out: int) -> None:
         _tell(out, **{dtype: facts})
 
 
-def _prepare(told: dict[str, Any], scratch: Path, device: Any) -> tuple[Any, Any, list[Any]]:
+def _prepare(told: Message, scratch: Path, device: Any) -> tuple[Any, Any, list[Any]]:
     """Return the model with the published weights, its constructor's arguments and the published inputs."""
     from repro.judge.correctness import input_cases
     from repro.problems import plan as inputs
 
-    overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in told["overrides"].items()}
-    problem = Problem(told["id"], told["id"], scratch / "problem.py", told["dtype"], "", overrides)
+    problem = told.problem(scratch / "problem.py")
     plan = inputs.plan(problem)
     weights = inputs.weights(problem, plan.module)
     model = inputs.build(problem, plan.module, weights.init)
@@ -507,16 +544,6 @@ def _wait(device: Any) -> None:
         import torch
 
         torch.cuda.synchronize()
-
-
-def _kernel(file: Path) -> Callable[..., Any]:
-    spec = importlib.util.spec_from_file_location("solution", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["solution"] = module
-    spec.loader.exec_module(module)
-    function: Callable[..., Any] = module.kernel_function
-    return function
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ import math
 import random
 import statistics
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -37,6 +37,7 @@ from repro.judge.timing.precompile import COMPILE_TIMEOUT_S
 from repro.judge.timing.sampling import Block, Excess, Runner, Sample, Series, Turns
 from repro.judge.timing.timed_call import Launching
 from repro.problems.meta import changes_inputs
+from repro.records.result import Timing
 from repro.system.stopwatch import Clock
 
 # One in this many timed outputs is compared whole, by chance, and a secret one of each group of this size. Of the
@@ -77,7 +78,7 @@ class Experiment:
         self,
         evaluation: Evaluation,
         solutions: list[Implementation],
-        classes: dict[str, str],
+        classes: Mapping[str, str],
         baselines_: list[Implementation],
         control: Implementation | None,
         clock: Clock,
@@ -206,7 +207,7 @@ class Experiment:
             return self.kind
         return self.others[block.number // sampling.CYCLE % len(self.others)]
 
-    def _run(self, implementation: Implementation, variant: str) -> Any:
+    def _run(self, implementation: Implementation, variant: str) -> Callable[[Block], Sample]:
         def run(block: Block) -> Sample:
             try:
                 return self._call(implementation, variant, block)
@@ -250,15 +251,12 @@ class Experiment:
         launch_ms = answer.get("launch_ms")
         if implementation.trusted:
             launch_ms = sampling.reported(launch_ms)
-        elif not (
-            isinstance(launch_ms, float) and 0 <= launch_ms < sampling.MAX_MS
-        ):  # a solution's report only informs
-            launch_ms = 0.0
+        elif not (isinstance(launch_ms, float) and 0 <= launch_ms < sampling.MAX_MS):
+            launch_ms = 0.0  # a solution's report only informs
         hidden = call.hidden(launch_ms) if self.cuda else None
         sample = Sample(device_ms, host_ms, wall_ms, call.gate_us / 1e3, launch_ms, seal_ms=seal_ms, hidden=hidden)
-        if (
-            not implementation.trusted and early_ms and early_ms > sampling.CLOCK_SLACK_MS
-        ):  # earlier work counts in the call
+        # earlier work counts in the call
+        if not implementation.trusted and early_ms and early_ms > sampling.CLOCK_SLACK_MS:
             sample = replace(sample, device_ms=device_ms + early_ms, reported_ms=device_ms)
         self._others(implementation)
         implementation.note_modes(variant, answer.get("modes"))
@@ -316,14 +314,14 @@ class Experiment:
             shown = values if everything else {"row": values["rel_l2"]}  # a row has a limit of its own
             if meets(shown, evaluation.fixture, kind, klass):
                 return
-        limits = evaluation.fixture["trials"][kind]["limits"][klass]
+        limits = evaluation.fixture.trials[kind].limits[klass]
         name = named(values, limits)
         told = f"{name} {values[name]:.3g} over the limit {limits[name]:.3g} of class {klass}, {kind} inputs"
         raise SolutionRejected("timed_output_wrong", told)
 
     # -- the whole ------------------------------------------------------------------------------------------------
 
-    def run(self) -> tuple[dict[str, Series], dict[str, Any]]:
+    def run(self) -> tuple[dict[str, Series], Timing]:
         """Run all blocks. Return the series and facts about them. Raises Blamed."""
         key = self.evaluation.problem.key
         runners = self.prepare()
@@ -331,9 +329,8 @@ class Experiment:
         self.evaluation.mark("warm")
         self.clock.lap("telemetry")
         if self.options.screening:
-            return sampling.screened(runners, self.options.timing_budget_s, self.options.max_blocks), {
-                "status": "screened", "left_out": {}, "baseline_classes": {},
-            }  # fmt: skip
+            screened = sampling.screened(runners, self.options.timing_budget_s, self.options.max_blocks)
+            return screened, Timing(status="screened", left_out={}, baseline_classes={})
         series, status = sampling.measure(runners, self.options.timing_budget_s, warm=self.cuda,
                                         most=self.options.max_blocks)  # fmt: skip
         self.series = series
@@ -343,26 +340,31 @@ class Experiment:
         baselines_ = {r.name: series[r.name] for r in runners if not r.candidate}
         trusted = [found for name, found in baselines_.items() if name not in self.launching.late]
         self.left_out |= self._skipped()
-        facts: dict[str, Any] = {"status": status, "left_out": self.left_out, "baseline_classes": self.classes,
-                                 "compile_s": self.spent_s, "inputs": f"{self.kind}, new for every call",
-                                 "other_inputs": sorted(self.others), "memory_kept": self.keep,
-                                 "launch_ms": {n: round(statistics.median(s.launch_ms for s in x.gated), 4)
-                                               for n, x in series.items() if x.gated},
-                                 "overhead_ms": {n: round(statistics.median(s.unexplained_ms for s in x.gated), 4)
-                                                 for n, x in series.items() if x.gated},
-                                 "seal_ms": {n: round(statistics.median(s.seal_ms for s in x.gated), 4)
-                                             for n, x in series.items() if x.gated},
-                                 "launches_not_hidden": sampling.visible(series) if self.cuda else [],
-                                 "launched_late": sorted(self.launching.late)}  # fmt: skip
+        timing = Timing(
+            status=status,
+            left_out=self.left_out,
+            baseline_classes=self.classes,
+            compile_s=self.spent_s,
+            inputs=f"{self.kind}, new for every call",
+            other_inputs=sorted(self.others),
+            memory_kept=self.keep,
+            launch_ms=_medians_ms(series, lambda sample: sample.launch_ms),
+            overhead_ms=_medians_ms(series, lambda sample: sample.unexplained_ms),
+            seal_ms=_medians_ms(series, lambda sample: sample.seal_ms),
+            launches_not_hidden=sampling.visible(series) if self.cuda else [],
+            launched_late=sorted(self.launching.late),
+        )
         if self.cuda:
-            facts |= self.idle.to_json()
+            told = {"power_limit": self.idle.limit.record(), "inputs_made_again": self.idle.again}
+            timing = timing.model_copy(update=told)
             for implementation in self.solutions if self.options.trust != "dev" else []:
                 series[implementation.name] = self._believed(implementation, series[implementation.name], trusted)
             if "hot" in self.options.passes:
                 self._hot(series)
                 self.clock.lap("hot")
         if self.control is not None:
-            facts["aa"] = speedups.gated(series["eager"], series[self.control.name])
+            aa = speedups.gated(series["eager"], series[self.control.name])
+            timing = timing.model_copy(update={"aa": aa})
         if self.cuda and self.options.trust == "audited":
             for implementation in self.solutions:
                 if "profile" in self.options.passes:
@@ -371,9 +373,9 @@ class Experiment:
                     implementation.profile = {"kernels": [], "reason": WITHOUT}
             self.clock.lap("profile")
             if self.options.alone:
-                self._alone(runners, series, facts)
+                timing = timing.model_copy(update={"alone": self._alone(runners, series)})
             self.clock.lap("alone")
-        return series, facts
+        return series, timing
 
     def _believed(self, implementation: Implementation, ours: Series, trusted: list[Series]) -> Series:
         """Return the series of a solution whose clocks match the judge's and that left the GPU idle. Raises Blamed."""
@@ -418,19 +420,27 @@ class Experiment:
         if implementation.worker is not None:
             implementation.worker.stop()
 
-    def _alone(self, runners: list[Runner], series: dict[str, Series], facts: dict[str, Any]) -> None:
-        """Time the baselines again without solutions, to see whether these slowed them. Raises Blamed if so."""
+    def _alone(self, runners: list[Runner], series: dict[str, Series]) -> dict[str, float]:
+        """Time the baselines again without solutions. Return how many times slower each was beside them.
+
+        Raises Blamed if they slowed the baselines.
+        """
         self.evaluation.end(*self.solutions)
         self.clock.lap("ending")
         solutions, self.solutions = self.solutions, []
         self.idle.alone()
         left = [r for r in runners if not r.candidate and (self.control is None or r.name != self.control.name)]
         found, _ = sampling.measure(left, self.options.timing_budget_s, warm=True, most=ALONE_BLOCKS)
-        ratio, told = sampling.held_up(series, found)
-        facts |= told
+        ratio, ratios = sampling.held_up(series, found)
         self.solutions = solutions
         if ratio > 1 + DISTURBED:
             detail = f"the baselines were {100 * (ratio - 1):.0f} % slower beside the solution"
             raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))
         if detail := self.idle.masked(r.name for r in left):
             raise Blamed(solutions[0], SolutionRejected(DISTURBED_CODE, detail))
+        return ratios
+
+
+def _medians_ms(series: dict[str, Series], value: Callable[[Sample], float]) -> dict[str, float]:
+    """Return the median of a time of each variant's gated calls."""
+    return {n: round(statistics.median(map(value, x.gated)), 4) for n, x in series.items() if x.gated}

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from repro.records.verdict import Ratio, Summary
+
 RESAMPLES = 2000
 SEED = 20251121
 # With fewer samples, their autocorrelation and the bootstrap of their t say nothing.
@@ -45,7 +47,7 @@ def inflation(values: np.ndarray[Any, Any]) -> float:
     return math.sqrt((1 + r) / (1 - r))
 
 
-def summary(samples_ms: list[float]) -> dict[str, Any]:
+def summary(samples_ms: list[float]) -> Summary:
     """Return median, its 95 % percentile-bootstrap interval, interquartile range and n, in milliseconds.
 
     The interval is widened if consecutive samples tend to lie on the same side of the median. Raises ValueError without
@@ -58,12 +60,8 @@ def summary(samples_ms: list[float]) -> dict[str, Any]:
     low, high = np.percentile(np.median(values[_drawn(len(values))], axis=1), [2.5, 97.5])
     wider = inflation(np.sign(values - middle))
     first, third = np.percentile(values, [25, 75])
-    return {
-        "median": middle,
-        "ci95": [max(float(values.min()), middle - wider * (middle - low)), middle + wider * (high - middle)],
-        "iqr": float(third - first),
-        "n": len(values),
-    }
+    ci95 = [max(float(values.min()), middle - wider * (middle - low)), middle + wider * (high - middle)]
+    return Summary(median=middle, ci95=ci95, iqr=float(third - first), n=len(values))
 
 
 def mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:
@@ -88,26 +86,27 @@ def mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:
     return mean - below * error, mean + above * error
 
 
-def paired_ratio(base_ms: list[float], ours_ms: list[float], *, capped: bool = False) -> dict[str, Any]:
+def paired_ratio(base_ms: list[float], ours_ms: list[float], *, capped: bool = False) -> Ratio:
     """Return the speedup over paired blocks: exp of the mean log ratio, and its 95 % interval (`mean_interval`).
 
     base_ms, ours_ms: one time (ms) a block, in the same order. Raises ValueError if they do not pair up. capped: our
     times count as at least the median less CAP, or less CAP_DEVIATIONS median deviations if that is more. So a few
-    calls cannot make a speedup that the others do not have. `capped_blocks`: how many were raised. The base's times are
-    never changed, and few samples, whose deviation is unknown, are not capped.
+    calls cannot make a speedup that the others do not have. The base's times are never changed, and few samples, whose
+    deviation is unknown, are not capped.
     """
     if not base_ms or len(base_ms) != len(ours_ms):
         raise ValueError(f"{len(base_ms)} and {len(ours_ms)} blocks do not pair up")
-    ours, told = np.asarray(ours_ms), {}
+    ours, under = np.asarray(ours_ms), 0
     if capped and len(ours) >= TELLING:
         times = np.log(ours)
         middle = np.median(times)
         least = middle - max(CAP, CAP_DEVIATIONS * float(np.median(np.abs(times - middle))))
         if under := int((times < least).sum()):
-            ours, told = np.maximum(ours, math.exp(least)), {"capped_blocks": under}
+            ours = np.maximum(ours, math.exp(least))
     logs = np.log(np.asarray(base_ms) / ours)
     low, high = mean_interval(logs)
-    return {"ratio": math.exp(logs.mean()), "ci95": [math.exp(low), math.exp(high)], "blocks": len(logs)} | told
+    found = Ratio(ratio=math.exp(logs.mean()), ci95=[math.exp(low), math.exp(high)], blocks=len(logs))
+    return found.model_copy(update={"capped_blocks": under}) if under else found
 
 
 def geometric_mean(ratios: list[dict[str, Any]]) -> dict[str, Any]:

@@ -13,23 +13,25 @@ from __future__ import annotations
 
 import base64
 import functools
-import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from repro.errors import SolutionRejected
+from repro.judge.sandbox.wire import Json
 from repro.judge.timing import sampling
-from repro.judge.timing.published_protocol import Child, Ended, answers, described, imported, rebuilt
-from repro.problems.catalogue import Problem
+from repro.judge.timing.published_protocol import Child, Ended, answers, host_clock, imported
+from repro.problems.catalogue import Message, Problem
 from repro.problems.plan import torch_dtype
+from repro.records.verdict import KernelBenchVerdict
 
 SEED, TRIALS = 42, 5
 # Absolute and relative, by the problem's dtype.
 TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
-WARMUP_CALLS, DISCARDED_CALLS, CALLS, CPU_CALLS = 3, 1, 100, 3
+WARMUP_CALLS, DISCARDED_CALLS, CALLS = 3, 1, 100
 FLUSH_ELEMENTS = 32 * 1024 * 1024  # of 8 bytes
 # Inputs of full size are drawn on the CPU, six times.
 TIMEOUT_S = 180.0
@@ -43,12 +45,10 @@ def measure(
     device: str,
     progress: Callable[[str], None],
     timeout_s: float = TIMEOUT_S,
-) -> dict[str, dict[str, Any]]:
-    """Evaluate solutions (name, file, entry). Return name -> {"correct", "passed", "trials", "tolerance", "ms",
-    "eager_ms", "speedup", "why", "measurement"}.
+) -> dict[str, KernelBenchVerdict]:
+    """Evaluate solutions (name, file, entry) and return verdicts by name.
 
-    `correct` is None if the protocol did not run, and `why` says so. timeout_s bounds one solution. A fault becomes a
-    reason; no error is raised.
+    timeout_s bounds one solution. A fault becomes a reason; no error is raised.
     """
     if device == "cuda":
         torch.cuda.empty_cache()  # cached by the judge's allocator
@@ -56,23 +56,21 @@ def measure(
     for name, file, entry in solutions:
         progress(f"{problem.key}: KernelBench's protocol: {name}")
         if entry != ENTRY:
-            answer: dict[str, Any] = {"why": f"not run: KernelBench takes {ENTRY} alone"}
+            answer: Json = {"why": f"not run: KernelBench takes {ENTRY} alone"}
         elif verdicts.get(name) == "timeout":
             answer = {"why": "not run: the verdict is timeout"}
         else:
             answer = _asked(problem, file, device, timeout_s)
-        found[name] = _read(answer) | {
-            "trials": TRIALS, "tolerance": TOLERANCES[problem.dtype], "measurement": device == "cuda",
-        }  # fmt: skip
+        found[name] = _read(answer, TOLERANCES[problem.dtype], measurement=device == "cuda")
     return found
 
 
-def _asked(problem: Problem, file: Path, device: str, timeout_s: float) -> dict[str, Any]:
+def _asked(problem: Problem, file: Path, device: str, timeout_s: float) -> Json:
     child = None
     try:
         child = Child(device, "kernelbench")
         source = base64.b64encode(file.read_bytes()).decode()
-        return child.ask({"op": "evaluate", "problem": described(problem), "source": source}, timeout_s)
+        return child.ask({"op": "evaluate", "problem": asdict(problem.message()), "source": source}, timeout_s)
     except Ended as error:
         return {"passed": 0, "why": str(error)}
     finally:
@@ -80,22 +78,24 @@ def _asked(problem: Problem, file: Path, device: str, timeout_s: float) -> dict[
             child.close()
 
 
-def _read(answer: dict[str, Any]) -> dict[str, Any]:
+def _read(answer: Json, tolerance: float, *, measurement: bool) -> KernelBenchVerdict:
     """Return the facts of an answer. Whatever else a solution's process wrote is left out."""
-    passed, why = answer.get("passed"), str(answer.get("why", answer.get("error", "")))[:400]
+    told, why = answer.get("passed"), str(answer.get("why", answer.get("error", "")))[:400]
     if "passed" not in answer and "error" in answer:
-        passed = 0
-    counted = isinstance(passed, int) and not isinstance(passed, bool)
-    correct = passed == TRIALS if counted else None
-    times: dict[str, float | None] = {"ms": None, "eager_ms": None}
+        told = 0
+    passed = told if isinstance(told, int) and not isinstance(told, bool) else None
+    correct = passed == TRIALS if passed is not None else None
+    ms = eager_ms = speedup = None
     if correct:
         try:
-            times = {name: sampling.reported(answer.get(name)) for name in times}
+            ms, eager_ms = (sampling.reported(answer.get(name)) for name in ("ms", "eager_ms"))
+            speedup = eager_ms / ms
         except SolutionRejected as error:
             why = error.detail
-    ms, eager_ms = times["ms"], times["eager_ms"]
-    speedup = eager_ms / ms if ms and eager_ms else None
-    return {"correct": correct, "passed": passed if counted else None, "speedup": speedup, "why": why} | times
+    return KernelBenchVerdict(
+        correct=correct, passed=passed, trials=TRIALS, tolerance=tolerance, ms=ms, eager_ms=eager_ms, speedup=speedup,
+        measurement=measurement, why=why,
+    )  # fmt: skip
 
 
 # -- the other process ------------------------------------------------------------------------------------------------
@@ -107,9 +107,9 @@ class Evaluation:
     def __init__(self, device: torch.device, scratch: Path) -> None:
         self.device, self.scratch = device, scratch
 
-    def evaluate(self, problem: dict[str, Any], source: str) -> dict[str, Any]:
+    def evaluate(self, problem: dict[str, Any], source: str) -> Json:
         """Return how many trials passed, why one did not, and the times in ms of what passed all."""
-        loaded = rebuilt(problem, self.scratch)
+        loaded = Message(**problem).problem(self.scratch / "problem.py")
         module, self.dtype = loaded.module(), torch_dtype(loaded.dtype)
         _seed(SEED)
         init = [self._moved(x) for x in loaded.init_inputs(module)]
@@ -148,11 +148,8 @@ class Evaluation:
         return passed, why
 
     def _mean_ms(self, call: Callable[[], Any]) -> float:
-        if self.device.type != "cuda":  # no measurement
-            begin = time.perf_counter()
-            for _ in range(CPU_CALLS):
-                call()
-            return (time.perf_counter() - begin) / CPU_CALLS * 1e3
+        if self.device.type != "cuda":
+            return host_clock(call)
         for _ in range(WARMUP_CALLS):
             call()
             torch.cuda.synchronize()

@@ -19,6 +19,7 @@ import torch
 from repro.judge.gpu import driver
 from repro.judge.gpu.memory import handle
 from repro.judge.timing.sampling import CLOCK_SLACK_MS
+from repro.records import result as records
 
 # A flush that takes longer than BUSY_RATIO times that on an idle GPU, plus BUSY_MS, shared the GPU with other work.
 # For shorter delays inputs are made again at most PATIENCE times.
@@ -60,9 +61,9 @@ class PowerLimit:
             time.sleep(rest_s)
             self.rested_s, self.rests = self.rested_s + rest_s, self.rests + 1
 
-    def to_json(self) -> dict[str, Any]:
+    def record(self) -> records.PowerLimit:
         """Return how often and how long timed calls waited for it."""
-        return {"rests": self.rests, "rested_s": round(self.rested_s, 3)}
+        return records.PowerLimit(rests=self.rests, rested_s=round(self.rested_s, 3))
 
 
 class Idle:
@@ -170,7 +171,3 @@ class Idle:
         if took_ms <= usual_ms + MASKED * max(CLOCK_SLACK_MS, usual_ms):
             return ""
         return f"the GPU was busy for {took_ms - usual_ms:.3g} ms before calls of the baselines beside the solution"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return how often calls waited for the power limit, and how often inputs were made again on a busy GPU."""
-        return {"power_limit": self.limit.to_json(), "inputs_made_again": self.again}

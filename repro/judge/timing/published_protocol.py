@@ -17,18 +17,20 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from repro.errors import SolutionRejected, printable
-from repro.judge.sandbox import launcher
-from repro.judge.sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout
+from repro.judge.sandbox import pool
+from repro.judge.sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Json
 from repro.judge.timing import sampling
 from repro.judge.worker import binding, triton_interpreter
-from repro.problems.catalogue import Problem
+from repro.problems.catalogue import Message, Problem
 from repro.problems.plan import torch_dtype
+from repro.records.result import Parity
 
 WARMUP_MS, REP_MS = 500, 100
 BASELINES = ("eager", "compile")
@@ -54,14 +56,13 @@ def measure(
     device: str,
     progress: Callable[[str], None],
     timeout_s: float = TIMEOUT_S,
-) -> dict[str, Any]:
+) -> Parity:
     """Time eager, torch.compile and the solutions (name, file, entry; in this order) of one problem.
 
-    Return {"times_ms": {name: ms or None}, "reasons": {name: why it has none}, "protocol", "grad", "measurement",
-    "wall_s"}. A fault becomes a reason; no error is raised. timeout_s bounds one variant.
+    A fault becomes a reason; no error is raised. timeout_s bounds one variant.
     """
     begin = time.monotonic()
-    found: dict[str, Any] = {"times_ms": {}, "reasons": {}, "protocol": PROTOCOL, "grad": None}
+    times_ms, reasons, grad = dict[str, float | None](), dict[str, str](), None
     variants: list[tuple[str, Path | None]] = [(name, None) for name in BASELINES]
     variants += [(name, file) for name, file, _ in solutions]
     child: Child | None = None
@@ -70,17 +71,18 @@ def measure(
         torch.cuda.empty_cache()  # cached by the judge's allocator
     try:
         child = Child(device)
-        answer = child.ask({"op": "prepare", "problem": described(problem)}, timeout_s)
-        found["grad"] = answer.get("grad") if isinstance(answer.get("grad"), bool) else None
+        answer = child.ask({"op": "prepare", "problem": asdict(problem.message())}, timeout_s)
+        told = answer.get("grad")
+        grad = told if isinstance(told, bool) else None
         why = str(answer.get("error", ""))
         for name, file in variants:
             progress(f"{problem.key}: published protocol: {name}")
-            found["times_ms"][name] = None
+            times_ms[name] = None
             verdict = verdicts.get(name, "")
             if why:
-                found["reasons"][name] = why
+                reasons[name] = why
             elif file is not None and verdict not in RUNNABLE:
-                found["reasons"][name] = f"not run: the verdict is {verdict or 'missing'}"
+                reasons[name] = f"not run: the verdict is {verdict or 'missing'}"
             else:
                 source = base64.b64encode(file.read_bytes()).decode() if file is not None else None
                 try:
@@ -88,51 +90,39 @@ def measure(
                 except Ended as error:
                     why = f"the protocol's process ended with {name}: {error}"
                     answer = {"error": str(error)}
-                _note(found, name, answer)
+                times_ms[name], reason = _time(answer)
+                reasons |= {name: reason} if reason is not None else {}
     except Ended as error:
-        found["reasons"] |= {name: str(error) for name, _ in variants}
-        found["times_ms"] |= {name: None for name, _ in variants}
+        reasons |= {name: str(error) for name, _ in variants}
+        times_ms |= {name: None for name, _ in variants}
     finally:
         if child is not None:
             child.close()
-    return found | {"measurement": device == "cuda", "wall_s": round(time.monotonic() - begin, 3)}
+    measured, wall_s = device == "cuda", round(time.monotonic() - begin, 3)
+    return Parity(times_ms=times_ms, reasons=reasons, protocol=PROTOCOL, grad=grad, measurement=measured, wall_s=wall_s)
 
 
-def described(problem: Problem) -> dict[str, Any]:
-    """Return a problem as a message, from which `rebuilt` makes it again."""
-    source = base64.b64encode(problem.path.read_bytes()).decode()
-    return {"id": problem.id, "source": source, "dtype": problem.dtype, "overrides": problem.overrides}
-
-
-def _note(found: dict[str, Any], name: str, answer: dict[str, Any]) -> None:
-    try:
-        found["times_ms"][name] = sampling.reported(answer.get("ms")) if "error" not in answer else None
-    except SolutionRejected as error:
-        answer = {"error": error.detail}
+def _time(answer: Json) -> tuple[float | None, str | None]:
+    """Return the time that a process answered, ms, or why there is none."""
     if "error" in answer:
-        found["reasons"][name] = str(answer["error"])[:400]
+        return None, str(answer["error"])[:400]
+    try:
+        return sampling.reported(answer.get("ms")), None
+    except SolutionRejected as error:
+        return None, error.detail[:400]
 
 
 class Ended(Exception):
     """The process ended, or was ended because it took too long or broke the protocol of messages."""
 
 
-class Child:
+class Child(pool.Process):
     """The judge's client of the process, which is started, confined and ended as a worker is."""
 
     def __init__(self, device: str, serves: str = "parity") -> None:
-        self.launcher = launcher.current()
-        self.log = os.memfd_create("repro-log")
-        to_child, from_judge = os.pipe()
-        to_judge, from_child = os.pipe()
-        try:
-            self.started = self.launcher.start("parity", device, [to_child, from_child], self.log, serves)
-        finally:
-            os.close(to_child)
-            os.close(from_child)
-        self.channel = Channel(to_judge, from_judge)
+        super().__init__("parity", device, kind=serves)
 
-    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def ask(self, message: Json, timeout_s: float) -> Json:
         """Send one request and return its answer. Raises Ended."""
         try:
             self.channel.send(message, timeout_s)
@@ -148,13 +138,6 @@ class Child:
             self.launcher.kill(self.started.pid)
             raise Ended(f"it did not answer in JSON ({error})") from None
 
-    def close(self) -> None:
-        """End the process and remove its files."""
-        self.launcher.remove(self.started.pid)
-        self.started.close()
-        self.channel.close()
-        os.close(self.log)
-
 
 # -- the other process ------------------------------------------------------------------------------------------------
 
@@ -164,15 +147,15 @@ class Bench:
 
     def __init__(self, device: torch.device, scratch: Path) -> None:
         self.device, self.scratch = device, scratch
-        self.timer = _do_bench() if device.type == "cuda" else _host_clock
+        self.timer = _do_bench() if device.type == "cuda" else host_clock
         self.model: torch.nn.Module | None = None
         self.init: list[Any] = []
         self.inputs: list[Any] = []
 
-    def prepare(self, problem: dict[str, Any]) -> dict[str, Any]:
+    def prepare(self, problem: dict[str, Any]) -> Json:
         """Draw the inputs and build the model, both in the problem's dtype."""
-        loaded = rebuilt(problem, self.scratch)
-        module, dtype = loaded.module(), torch_dtype(problem["dtype"])
+        loaded = Message(**problem).problem(self.scratch / "problem.py")
+        module, dtype = loaded.module(), torch_dtype(loaded.dtype)
         self.init = loaded.init_inputs(module)
         self.model = module.Model(*self.init).to(dtype).to(self.device)
         with self.device:
@@ -184,7 +167,7 @@ class Bench:
             self.inputs.append(value)
         return {"grad": torch.is_grad_enabled()}
 
-    def time(self, variant: str, source: str | None) -> dict[str, Any]:
+    def time(self, variant: str, source: str | None) -> Json:
         """Return the mean milliseconds of one variant. source (base64): a file that defines kernel_function."""
         assert self.model is not None
         call: Callable[..., Any] = self.model
@@ -198,18 +181,11 @@ class Bench:
         return {"ms": self.timer(functools.partial(call, *self.inputs))}
 
 
-def rebuilt(problem: dict[str, Any], scratch: Path) -> Problem:
-    """Return the problem of a message, with its file in the scratch folder."""
-    file = scratch / "problem.py"
-    file.write_bytes(base64.b64decode(problem["source"]))
-    overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in problem["overrides"].items()}
-    return Problem(problem["id"], problem["id"], file, problem["dtype"], "", overrides)
-
-
-def imported(name: str, source: str, scratch: Path) -> Any:
-    """Import a source text (base64) as the module `name`, from a file in the scratch folder."""
+def imported(name: str, source: str | None, scratch: Path) -> Any:
+    """Import the scratch folder's module `name`, written from `source` (base64) if given."""
     file = scratch / f"{name}.py"
-    file.write_bytes(base64.b64decode(source))
+    if source is not None:
+        file.write_bytes(base64.b64decode(source))
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -224,7 +200,7 @@ def _do_bench() -> Callable[[Callable[[], Any]], float]:
     return lambda call: float(do_bench(call, warmup=WARMUP_MS, rep=REP_MS, return_mode="mean"))
 
 
-def _host_clock(call: Callable[[], Any], calls: int = 3) -> float:
+def host_clock(call: Callable[[], Any], calls: int = 3) -> float:
     """Return ms by the host's clock, where there is no GPU for do_bench; this is not a measurement."""
     call()
     begin = time.perf_counter()
@@ -239,7 +215,7 @@ def serve(read_fd: int, write_fd: int, device: str, scratch: Path) -> None:
     answers(read_fd, write_fd, device, {"prepare": bench.prepare, "time": bench.time})
 
 
-def answers(read_fd: int, write_fd: int, device: str, verbs: dict[str, Callable[..., dict[str, Any]]]) -> None:
+def answers(read_fd: int, write_fd: int, device: str, verbs: dict[str, Callable[..., Json]]) -> None:
     """Answer requests until the judge closes the pipe. An exception of the solution becomes an answer."""
     channel = Channel(read_fd, write_fd, from_judge=True)
     for fd in (read_fd, write_fd):

@@ -15,6 +15,7 @@ import stat
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from repro import config
 from repro.judge.correctness.precision import exact_float32
 from repro.judge.gpu.memory import handle
 from repro.problems.catalogue import ITEMSIZE, Problem
+from repro.records.result import Ceilings
 from repro.system import jsonio
 
 # Size of copied, read or written memory: starting and ending such a kernel is less than 0.3 % of its time of 1 ms.
@@ -39,15 +41,20 @@ CACHE_VERSION = 2
 KEPT_S = 7 * 86400.0
 # Copies of the check of a kept entry: 24 ms at 4.3 TB/s.
 CHECK_REPEATS, CHECK_TOLERANCE = 3, 0.03
-RATES = (
-    "copy_tb_s",
-    "read_tb_s",
-    "write_tb_s",
-    "bf16_tflop_s",
-    "fp16_tflop_s",
-    "tf32_tflop_s",
-    "fp32_tflop_s",
-)
+RATES = ("copy_tb_s", "read_tb_s", "write_tb_s", "bf16_tflop_s", "fp16_tflop_s", "tf32_tflop_s", "fp32_tflop_s")
+Identity = dict[str, str | float | None]
+Clocks = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A measurement in its file. of: the GPU, software and limits that it belongs to. clocks: MHz."""
+
+    of: Identity
+    measured_s: float
+    rates: dict[str, float]
+    clocks: Clocks = field(default_factory=dict)
+    version: int = CACHE_VERSION
 
 
 def _median_ms(call: Callable[[], Any], repeats: int) -> float:
@@ -106,15 +113,14 @@ def _rates(device: torch.device) -> dict[str, float]:
     return {name: round(value, 3) for name, value in result.items()}
 
 
-def _identity(device: torch.device) -> tuple[dict[str, Any], dict[str, Any]]:
+def _identity(device: torch.device) -> tuple[Identity, Clocks]:
     """Return (the identity of an entry, the clocks in MHz now). Values that NVML does not report are None."""
     uuid = str(torch.cuda.get_device_properties(device).uuid)
-    of: dict[str, Any] = {"gpu": uuid, "torch": torch.__version__, "driver": None}
-    now: dict[str, Any] = {}
+    of: Identity = {"gpu": uuid, "torch": torch.__version__, "driver": None}
     h = handle(uuid)
     driver = _told(pynvml.nvmlSystemGetDriverVersion)
     if h is None or driver is None:
-        return of, now
+        return of, {}
     of["driver"] = driver.decode() if isinstance(driver, bytes) else driver
     sm, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
     limits: dict[str, Callable[[], Any]] = {
@@ -136,69 +142,69 @@ def _told(query: Callable[[], Any]) -> Any:
         return None
 
 
-def _file(of: dict[str, Any]) -> Path:
+def _file(of: Identity) -> Path:
     name = hashlib.sha256(f"{of['gpu']}|{of['torch']}|{of['driver']}".encode()).hexdigest()[:16]
     return config.state_dir() / "ceilings" / f"{name}.json"
 
 
-def _kept(path: Path, of: dict[str, Any], now_s: float) -> dict[str, Any] | None:
+def _kept(path: Path, of: Identity, now_s: float) -> Entry | None:
     """Return the entry of a file; None if it is missing, broken, old, of other limits, or writable by other users."""
     try:
         with path.open() as stream:
             facts = os.fstat(stream.fileno())
-            entry = json.load(stream)
+            entry = Entry(**json.load(stream))
         if facts.st_uid != os.geteuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return None
-        whole = entry["version"] == CACHE_VERSION and entry["of"] == of
-        fresh = 0 <= now_s - float(entry["measured_s"]) <= KEPT_S
-        rates = {name: float(entry["rates"][name]) for name in RATES}
+        whole = entry.version == CACHE_VERSION and entry.of == of
+        fresh = 0 <= now_s - float(entry.measured_s) <= KEPT_S
+        rates = {name: float(entry.rates[name]) for name in RATES}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     usable = all(math.isfinite(rate) and rate > 0 for rate in rates.values())
     return entry if whole and fresh and usable else None
 
 
-def _keep(path: Path, entry: dict[str, Any]) -> None:
+def _keep(path: Path, entry: Entry) -> None:
     """Write an entry. If the folder cannot be written, the next run measures again."""
     try:
-        jsonio.write(path, entry)
+        jsonio.write(path, asdict(entry))
         path.chmod(0o644)
     except OSError:
         return
 
 
 @functools.cache
-def measure(device: torch.device) -> dict[str, Any]:
-    """Return TB/s and TFLOP/s by the names of RATES, with `cached`, `measured_at` (UTC), the limits and the clocks."""
+def measure(device: torch.device) -> Ceilings:
+    """Return the ceilings of a GPU, measured now or taken from their file."""
     of, clocks = _identity(device)
     path, now_s = _file(of), time.time()
     entry = _kept(path, of, now_s)
     if entry is not None:
         short = _copy_tb_s(device, CHECK_REPEATS)
         torch.cuda.empty_cache()
-        if abs(short / entry["rates"]["copy_tb_s"] - 1) > CHECK_TOLERANCE:
+        if abs(short / entry.rates["copy_tb_s"] - 1) > CHECK_TOLERANCE:
             entry = None
     cached = entry is not None
     if entry is None:
         rates = _rates(device)
-        clocks = _identity(device)[1]
-        entry = {"version": CACHE_VERSION, "of": of, "measured_s": now_s, "rates": rates, "clocks": clocks}
+        entry = Entry(of, now_s, rates, _identity(device)[1])
         _keep(path, entry)
-    told = {name: value for name, value in of.items() if name.startswith(("max_", "power_"))}
-    at = datetime.fromtimestamp(entry["measured_s"], UTC).isoformat(timespec="seconds")
-    measured = {name: entry["rates"][name] for name in RATES}
-    return measured | {"cached": cached, "measured_at": at, "limits": told, "clocks": entry.get("clocks", {})}
+    told = {n: value for n, value in of.items() if n.startswith(("max_", "power_")) and not isinstance(value, str)}
+    at = datetime.fromtimestamp(entry.measured_s, UTC).isoformat(timespec="seconds")
+    measured = {name: entry.rates[name] for name in RATES}
+    found = Ceilings(**measured, cached=cached, measured_at=at, limits={}, clocks={})
+    return found.model_copy(update={"limits": told, "clocks": entry.clocks})  # whole numbers stay whole
 
 
-def rate(klass: str, ceilings: Mapping[str, Any]) -> float:
+def rate(klass: str, ceilings: Mapping[str, float]) -> float:
     """Return the TFLOP/s that bound a result of this precision class.
 
     The tf32 class also holds fp16 kernels, so its rate is fp16's. An honest fp32 product can be split into three of
     half the mantissa (tf32 or bf16), so its rate is at least a third of theirs.
     """
     if klass == "fp32":
-        return float(max(ceilings["fp32_tflop_s"], ceilings["tf32_tflop_s"] / 3, ceilings["bf16_tflop_s"] / 3))
-    return float(ceilings[{"tf32": "fp16_tflop_s", "bf16": "bf16_tflop_s"}[klass]])
+        return max(ceilings["fp32_tflop_s"], ceilings["tf32_tflop_s"] / 3, ceilings["bf16_tflop_s"] / 3)
+    return ceilings[{"tf32": "fp16_tflop_s", "bf16": "bf16_tflop_s"}[klass]]
 
 
 def _bytes(problem: Problem) -> int:
@@ -206,7 +212,7 @@ def _bytes(problem: Problem) -> int:
     return (problem.work.read_elements + problem.work.written_elements) * ITEMSIZE[problem.dtype]
 
 
-def _memory_ms(problem: Problem, ceilings: Mapping[str, Any]) -> float:
+def _memory_ms(problem: Problem, ceilings: Mapping[str, float]) -> float:
     """Return the time of the compulsory bytes, ms, at the rate of their mix of reads and writes.
 
     Reading, copying and writing are measured; the time of a byte is interpolated between them. Memory that is only read
@@ -214,13 +220,13 @@ def _memory_ms(problem: Problem, ceilings: Mapping[str, Any]) -> float:
     """
     assert problem.work is not None
     read, written = problem.work.read_elements, problem.work.written_elements
-    copy = float(ceilings["copy_tb_s"])
-    pure = max(copy, float(ceilings["read_tb_s" if read > written else "write_tb_s"]))
+    copy = ceilings["copy_tb_s"]
+    pure = max(copy, ceilings["read_tb_s" if read > written else "write_tb_s"])
     mixed = 2 * min(read, written) / (read + written)
     return _bytes(problem) * (mixed / copy + (1 - mixed) / pure) / 1e9
 
 
-def floor_ms(problem: Problem, klass: str, ceilings: Mapping[str, Any]) -> float | None:
+def floor_ms(problem: Problem, klass: str, ceilings: Mapping[str, float]) -> float | None:
     """Return the lower bound of an efficient kernel's time, ms; None if the problem's work is unknown.
 
     It is the larger of the bytes' time and the operations' time at the class's rate. Problems without contractions are
@@ -231,7 +237,7 @@ def floor_ms(problem: Problem, klass: str, ceilings: Mapping[str, Any]) -> float
     return max(_memory_ms(problem, ceilings), problem.work.flop / rate(klass, ceilings) / 1e9)
 
 
-def impossible_ms(problem: Problem, klass: str, ceilings: Mapping[str, Any]) -> float | None:
+def impossible_ms(problem: Problem, klass: str, ceilings: Mapping[str, float]) -> float | None:
     """Return the time in ms below which no honest kernel can be; None if the problem's work is unknown.
 
     It takes the bytes at the fastest memory rate and the operations of the best known algorithm, less the ceilings'
@@ -239,6 +245,6 @@ def impossible_ms(problem: Problem, klass: str, ceilings: Mapping[str, Any]) -> 
     """
     if problem.work is None:
         return None
-    fastest = max(float(ceilings[name]) for name in ("copy_tb_s", "read_tb_s", "write_tb_s"))
+    fastest = max(ceilings[name] for name in ("copy_tb_s", "read_tb_s", "write_tb_s"))
     needed = problem.work.flop * problem.work.fast_algorithm
     return IMPOSSIBLE * max(_bytes(problem) / fastest, needed / rate(klass, ceilings)) / 1e9

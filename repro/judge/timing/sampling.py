@@ -19,6 +19,7 @@ from typing import Any
 
 from repro.errors import SolutionRejected
 from repro.judge.timing import intervals
+from repro.records import result as records
 
 # Fewest blocks before sampling may stop; blocks between checks of the stop rule (two in a row must agree); most blocks.
 MIN_BLOCKS, CHECK_BLOCKS, MAX_BLOCKS = 32, 8, 400
@@ -127,15 +128,16 @@ class Series:
     def latency_ms(self) -> list[float]:
         return [s.host_ms for s in self.open]
 
-    def to_json(self) -> dict[str, Any]:
+    def record(self) -> records.Series:
         """Return every raw sample. Where the judge's device time counts, the reported one is kept by sample number."""
         names = ("device_ms", "host_ms", "wall_ms", "seal_ms")
-        samples = {"gated": self.gated, "open": self.open, "other": self.other}
+        gated, latency, other = (
+            records.Samples(**{name: [round(getattr(s, name), 6) for s in taken] for name in names})
+            for taken in (self.gated, self.open, self.other)
+        )
         reported = {str(i): s.reported_ms for i, s in enumerate(self.gated) if s.reported_ms is not None}
-        return {
-            condition: {name: [round(getattr(s, name), 6) for s in taken] for name in names}
-            for condition, taken in samples.items()
-        } | {"hot_ms": self.hot_ms, **({"reported_ms": reported} if reported else {})}
+        told = {"reported_ms": reported} if reported else {}
+        return records.Series(gated=gated, open=latency, other=other, hot_ms=self.hot_ms, **told)
 
 
 @dataclass(frozen=True)
@@ -170,8 +172,8 @@ def _slower(beside_ms: list[float], alone_ms: list[float]) -> float:
     return max(f(beside_ms) / f(alone_ms) for f in (statistics.median, statistics.geometric_mean))
 
 
-def held_up(beside: dict[str, Series], alone: dict[str, Series]) -> tuple[float, dict[str, Any]]:
-    """Return how many times slower the baselines were beside solutions than alone, and all ratios as facts.
+def held_up(beside: dict[str, Series], alone: dict[str, Series]) -> tuple[float, dict[str, float]]:
+    """Return how many times slower the baselines were beside solutions than alone, and the ratio of each.
 
     Variants with hidden launches decide, since a busy host slows the others too; without such variants all decide.
     """
@@ -182,8 +184,8 @@ def held_up(beside: dict[str, Series], alone: dict[str, Series]) -> tuple[float,
 
     every = ratios(lambda series: series.device_ms)
     deciding = list(ratios(_hidden_ms).values())
-    facts = {"alone": {name: round(ratio, 4) for name, ratio in every.items()}}
-    return statistics.median(deciding or every.values() or [1.0]), facts
+    rounded = {name: round(ratio, 4) for name, ratio in every.items()}
+    return statistics.median(deciding or every.values() or [1.0]), rounded
 
 
 def converged(series: dict[str, Series], candidates: list[str]) -> bool:
@@ -199,7 +201,7 @@ def converged(series: dict[str, Series], candidates: list[str]) -> bool:
     for name in candidates:
         ours = series[name].device_ms
         summary = intervals.summary(ours)
-        if _half(summary["ci95"]) > STATISTICAL * summary["median"]:
+        if _half(summary.ci95) > STATISTICAL * summary.median:
             return False
         for other in others:
             wanted = STATISTICAL if other in (fastest, others[0]) else 3 * STATISTICAL
@@ -216,7 +218,7 @@ def _known(base_ms: list[float], ours_ms: list[float], precision: float) -> bool
     """Return whether the ratio of two series is known to this precision, over the blocks that both have."""
     count = min(len(base_ms), len(ours_ms))
     ratio = intervals.paired_ratio(base_ms[:count], ours_ms[:count])
-    return bool(_half(ratio["ci95"]) <= precision * ratio["ratio"])
+    return _half(ratio.ci95) <= precision * ratio.ratio
 
 
 def _half(interval: list[float]) -> float:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 from repro.judge.timing import intervals
 from repro.judge.timing.sampling import SYSTEMATIC, Series, slack_ms
+from repro.records.verdict import Ratio, Speedup, SpeedWord
 
 # If a speedup falls by more than this with inputs other than the published ones, that lower speedup counts.
 INPUT_DEPENDENT = 0.05
@@ -43,68 +43,69 @@ def host_term(series: Series, *, trusted: bool = True) -> float:
 
 def speedup(
     base_ms: list[float], ours_ms: list[float], host_terms: Sequence[float] = (), *, trusted: bool = True
-) -> dict[str, Any]:
-    """Return stats.paired_ratio with the difference between processes and both `host_terms` added to its interval.
+) -> Ratio:
+    """Return `intervals.paired_ratio`, its interval widened by the difference between processes and by `host_terms`.
 
-    The times are capped unless both are torch's (`trusted`). at_least: the speedup that the judge's own clock confirms,
-    if all time that it cannot tell from overhead were the solution's. blocks_ci95: the interval without the host's
-    part, if there is one.
+    The times are capped unless both are torch's (`trusted`). at_least: as if all time that the judge's clock cannot
+    tell from overhead were the solution's.
     """
     count = min(len(base_ms), len(ours_ms))  # a variant that decides nothing may have fewer blocks
     found = intervals.paired_ratio(base_ms[:count], ours_ms[:count], capped=not trusted)
-    middle = math.log(found["ratio"])
+    middle = math.log(found.ratio)
     base, ours = statistics.median(base_ms), statistics.median(ours_ms)
     apart = (SYSTEMATIC, *(min(1.0, SYSTEMATIC_MS / time_ms) for time_ms in (base, ours)))  # at most 100 % each
 
     def interval(*terms: float) -> list[float]:
-        low, high = (math.hypot(math.log(edge) - middle, *apart, *terms) for edge in found["ci95"])
+        low, high = (math.hypot(math.log(edge) - middle, *apart, *terms) for edge in found.ci95)
         return [math.exp(middle - low), math.exp(middle + high)]
 
-    told = {"ci95": interval(*host_terms), "at_least": found["ratio"] * ours / (ours + slack_ms(ours))}
-    if any(host_terms):
-        told |= {"host_term": round(math.hypot(*host_terms), 4), "blocks_ci95": interval()}
-    return found | told
+    at_least = found.ratio * ours / (ours + slack_ms(ours))
+    widened = found.model_copy(update={"ci95": interval(*host_terms), "at_least": at_least})
+    if not any(host_terms):
+        return widened
+    return widened.model_copy(update={"host_term": round(math.hypot(*host_terms), 4), "blocks_ci95": interval()})
 
 
-def gated(base: Series, ours: Series, *, trusted: bool = True) -> dict[str, Any]:
+def gated(base: Series, ours: Series, *, trusted: bool = True) -> Ratio:
     """Return `speedup` over the gated blocks of two variants. trusted: the second is torch's too."""
     terms = [host_term(base), host_term(ours, trusted=trusted)]
     return speedup(base.device_ms, ours.device_ms, terms, trusted=trusted)
 
 
-def compare(base: Series, ours: Series) -> dict[str, Any]:
+def compare(base: Series, ours: Series) -> Speedup:
     """Return `speedup` over the gated blocks, with `other_inputs`, the speedup over the blocks with other inputs.
 
-    inputs: `published`, or `other` if the speedup there is lower by more than INPUT_DEPENDENT. Then the lower one is
-    returned, since a solution that is fast only on recognised inputs is not fast. The median block decides this.
+    If the speedup there is lower by more than INPUT_DEPENDENT, it is returned instead, since a solution that is fast
+    only on recognised inputs is not fast. The median block decides this.
     """
-    found = gated(base, ours, trusted=False) | {"inputs": "published"}
+    ratio = gated(base, ours, trusted=False)
+    found = Speedup(**ratio.to_json(), inputs="published")
     pairs = list(zip(base.other, ours.other, strict=False))  # a variant that decides nothing may have fewer blocks
     if not pairs:
         return found
     theirs, mine = [b.device_ms for b, _ in pairs], [o.device_ms for _, o in pairs]
     middle = statistics.median(math.log(b / o) for b, o in zip(theirs, mine, strict=True))
     other = speedup(theirs, mine, [host_term(base), host_term(ours, trusted=False)], trusted=False)
-    if middle < math.log(found["ratio"] * (1 - INPUT_DEPENDENT)):
-        return other | {"inputs": "other", "published_inputs": found}
-    return found | {"other_inputs": other}
+    if middle < math.log(ratio.ratio * (1 - INPUT_DEPENDENT)):
+        return Speedup(**other.to_json(), inputs="other", published_inputs=found)
+    return found.model_copy(update={"other_inputs": other})
 
 
-def word(ratio: dict[str, Any], noise: float) -> str:
+def word(ratio: Ratio, noise: float) -> SpeedWord:
     """Return FAST, SLOW, SAME, AMBIGUOUS or UNCONFIRMED, from a speedup's interval and the noise of the A/A control.
 
     UNCONFIRMED: it would be FAST, but the judge's clock confirms less than 1. SAME: the whole interval lies within the
     noise, or within 1 % if that is larger.
     """
-    low, high = ratio["ci95"]
+    low, high = ratio.ci95
     if low > 1 + noise:
-        return "FAST" if ratio["at_least"] > 1 else "UNCONFIRMED"
+        return "FAST" if ratio.at_least is not None and ratio.at_least > 1 else "UNCONFIRMED"
     if high < 1 - noise:
         return "SLOW"
     edge = max(noise, 0.01)
     return "SAME" if 1 - edge <= low and high <= 1 + edge else "AMBIGUOUS"
 
 
-def noise(control: dict[str, Any] | None) -> float:
+def noise(control: Ratio | None) -> float:
     """Return how far the A/A control's interval reaches from 1, as a log, without the host's part."""
-    return max(abs(math.log(edge)) for edge in control.get("blocks_ci95", control["ci95"])) if control else 0.0
+    return max(abs(math.log(edge)) for edge in control.blocks_ci95 or control.ci95) if control else 0.0

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from repro.judge import baselines
 from repro.judge.gpu.input_buffers import Slots
 from repro.judge.implementation import Implementation, Restless
+from repro.judge.sandbox.wire import Json
 from repro.judge.timing.l2_flush_and_idle import BUSY_TRIES, PATIENCE, Idle
 from repro.judge.timing.sampling import GATE_US
 
@@ -73,7 +73,7 @@ class Call:
         if self.held:
             self._open()
 
-    def go(self) -> tuple[dict[str, Any], float]:
+    def go(self) -> tuple[Json, float]:
         """Let the call through. Return the worker's answer and the judge's clock, ms. Raises as `ask` does."""
         self.worker.post({"op": "go"}, self.timeout_s)  # waits in the pipe until the worker resumes
         self.begin = time.perf_counter()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Mapping
 
 import torch
 
 from repro.errors import SolutionError
 from repro.judge.gpu.shared_memory import SharedBuffer
+from repro.judge.sandbox.wire import Json
 from repro.judge.worker import server, triton_interpreter
 from repro.system import removal
 
@@ -26,28 +27,28 @@ class InProcess:
             triton_interpreter.mend()
         self._worker = server.Worker(device, None)
         self._worker.buffers = {name: buffer.bytes for name, buffer in buffers.items()}
-        self._due: deque[dict[str, Any]] = deque()
+        self._due: deque[Mapping[str, object]] = deque()
 
-    def start(self) -> dict[str, Any]:
+    def start(self) -> Json:
         """Return the description of the software. The buffers are already in this process."""
         return server.answer(self._worker, {"op": "hello"})
 
-    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def ask(self, message: Mapping[str, object], timeout_s: float) -> Json:
         """Answer one request, without a time limit. Raises SolutionError."""
         answer = server.answer(self._worker, dict(message))
         if "error" in answer:
             raise SolutionError(str(answer["code"]), str(answer["error"]))
         return answer
 
-    def post(self, message: dict[str, Any], timeout_s: float) -> None:
+    def post(self, message: Mapping[str, object], timeout_s: float) -> None:
         """Queue a request; `collect` runs it."""
         self._due.append(message)
 
-    def collect(self, timeout_s: float) -> dict[str, Any]:
+    def collect(self, timeout_s: float) -> Json:
         """Run the oldest queued request, as `ask` does."""
         return self.ask(self._due.popleft(), timeout_s)
 
-    def collected(self, patience_s: float, timeout_s: float) -> dict[str, Any] | None:
+    def collected(self, patience_s: float, timeout_s: float) -> Json | None:
         """Run the oldest queued request: no other process could run it meanwhile."""
         return self.collect(timeout_s)
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from repro.judge.gpu import commitment
+from repro.judge.sandbox.wire import Json
 
 # Bytes sampled of an output that is not aligned to 8 bytes, for its digest.
 SMALL_BYTES = 1 << 20
@@ -131,7 +132,7 @@ def digest(parts: list[torch.Tensor]) -> list[int]:
     return [int(part) for part in parts]
 
 
-def describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
+def describe(value: Any, inputs: list[Any]) -> Json:
     """Return the structure, types and memory layout of a solution's output."""
     if wide(value):
         return {"kind": "other", "type": f"a structure of more than {MOST_VALUES} values"}
@@ -140,13 +141,13 @@ def describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
     return _describe(value, inputs)
 
 
-def _describe(value: Any, inputs: list[Any]) -> dict[str, Any]:
+def _describe(value: Any, inputs: list[Any]) -> Json:
     if isinstance(value, tuple | list):
         return {"kind": "sequence", "items": [_describe(item, inputs) for item in items(value)]}
     value = plain(value)
     if not isinstance(value, torch.Tensor):
         return {"kind": "other", "type": type(value).__name__}
-    facts: dict[str, Any] = {"kind": "tensor", "type": type(value).__name__, "plain": type(value) is torch.Tensor}
+    facts: Json = {"kind": "tensor", "type": type(value).__name__, "plain": type(value) is torch.Tensor}
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
         return facts | {"layout": str(value.layout)}
     storages = {t.untyped_storage().data_ptr() for t in inputs if isinstance(t, torch.Tensor)}

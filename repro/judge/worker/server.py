@@ -27,9 +27,9 @@ from repro import config
 from repro.errors import SolutionError
 from repro.judge import baselines
 from repro.judge.gpu import commitment, driver
-from repro.judge.gpu.shared_memory import open_ticket, view
+from repro.judge.gpu.shared_memory import Input, Ticket, open_ticket, view
 from repro.judge.sandbox import preload
-from repro.judge.sandbox.wire import Channel, ChannelClosed
+from repro.judge.sandbox.wire import Channel, ChannelClosed, Json
 from repro.judge.source import provenance
 from repro.judge.worker import binding, no_gpu, triton_interpreter
 from repro.judge.worker.outputs import address, describe, digest, nbytes, part, sealed, sums
@@ -88,11 +88,11 @@ class Worker:
         self.launched: Any = None
         self.states: list[bytes] = []
 
-    def hello(self) -> dict[str, Any]:
+    def hello(self) -> Json:
         """Return the ids of this process, its torch version, and how it is confined."""
         return {"pid": os.getpid(), "uid": os.getuid(), "torch": torch.__version__, "confined": self.confined}
 
-    def attach(self, buffers: dict[str, Any]) -> dict[str, Any]:
+    def attach(self, buffers: dict[str, Ticket]) -> Json:
         """Open the shared buffers."""
         if self.cuda:
             torch.cuda.init()  # opening an IPC handle without a context is a segmentation fault
@@ -102,12 +102,9 @@ class Worker:
         self.buffers = {name: open_ticket(ticket, self.device) for name, ticket in buffers.items()}
         return {}
 
-    def define(self, source: str | None, entry: str, problem: dict[str, Any], inputs: int) -> dict[str, Any]:
+    def define(self, source: str | None, entry: str, problem: dict[str, Any], inputs: int) -> Json:
         """Import the problem, and the solution if `source` (base64) is given; check that it defines `entry`."""
-        overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in problem["overrides"].items()}
-        file = self.scratch / "problem.py"
-        file.write_bytes(base64.b64decode(problem["source"]))
-        self.problem = catalogue.Problem(problem["id"], problem["id"], file, problem["dtype"], "", overrides)
+        self.problem = catalogue.Message(**problem).problem(self.scratch / "problem.py")
         self.entry, self.input_count = entry, inputs
         self.problem_module = self.problem.module()
         torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
@@ -138,7 +135,7 @@ class Worker:
         """The reason code of an exception: without a GPU, one that asks for a GPU has a code of its own."""
         return "needs_cuda" if not self.cuda and no_gpu.lacks_gpu(error) else otherwise
 
-    def piece(self, name: str, dtype: str, shape: list[int], start: int, count: int) -> dict[str, Any]:
+    def piece(self, name: str, dtype: str, shape: list[int], start: int, count: int) -> Json:
         """Copy elements [start, start + count) of one tensor of the state dict from the staging buffer."""
         kind = getattr(torch, dtype)
         if start == 0:
@@ -149,7 +146,7 @@ class Worker:
             _synchronize()  # the judge overwrites the staging buffer after the answer
         return {}
 
-    def load(self, init: list[Any], variants: list[str]) -> dict[str, Any]:
+    def load(self, init: list[Any], variants: list[str]) -> Json:
         """Build the model if it is new or its constructor arguments changed, then load the weights strictly."""
         init = [tuple(v) if isinstance(v, list) else v for v in init]
         state, self.state = self.state, {}
@@ -183,7 +180,7 @@ class Worker:
             else:
                 self.calls[variant] = self.model
 
-    def _inputs(self, inputs: list[dict[str, Any]]) -> list[Any]:
+    def _inputs(self, inputs: list[Input]) -> list[Any]:
         return [
             view(self.buffers[i["slot"]], getattr(torch, i["dtype"]), tuple(i["shape"]), i["offset"])
             if "slot" in i
@@ -195,7 +192,7 @@ class Worker:
         if self.entry == "Model":
             baselines.set_flags(variant)
 
-    def modes(self) -> dict[str, Any]:
+    def modes(self) -> Json:
         """Return the global modes that change a call's result or cost."""
         return {
             "grad": torch.is_grad_enabled(),
@@ -207,7 +204,7 @@ class Worker:
             "threads": torch.get_num_threads(),
         }
 
-    def run(self, variant: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def run(self, variant: str, inputs: list[Input]) -> Json:
         """Make one call and keep its output for `fetch`."""
         values = self._inputs(inputs)
         self.output = None
@@ -219,8 +216,8 @@ class Worker:
         if self.cuda:
             _synchronize()
         self._keep(bits)
-        told = {"static": self.static, "reused": self.reused}
-        return {"output": describe(self.output, values), "digest": bits} | told
+        described = describe(self.output, values)
+        return {"output": described, "digest": bits, "static": self.static, "reused": self.reused}
 
     def _keep(self, bits: list[int]) -> None:
         """Note whether the last call returned the memory of an earlier output, or changed one; keep its own."""
@@ -231,13 +228,13 @@ class Worker:
         while self.held and sum(nbytes(value) for value, _ in self.held) > HOLD_BYTES:
             self.held.pop(0)
 
-    def again(self) -> dict[str, Any]:
+    def again(self) -> Json:
         """Return the digest of the kept output as it is now."""
         if self.cuda:
             _synchronize()
         return {"digest": digest(sums(self.output))}
 
-    def fetch(self, path: list[int], start: int, count: int, order: list[int] | None = None) -> dict[str, Any]:
+    def fetch(self, path: list[int], start: int, count: int, order: list[int] | None = None) -> Json:
         """Copy some elements of one output tensor (`outputs.part`) into the staging buffer."""
         flat = part(self.output, path, start, count, order)
         view(self.buffers["staging"], flat.dtype, (count,)).copy_(flat)
@@ -245,7 +242,7 @@ class Worker:
             _synchronize()
         return {}
 
-    def release(self) -> dict[str, Any]:
+    def release(self) -> Json:
         """Free the outputs and cached memory for the next variant."""
         self.output = None
         self.held.clear()
@@ -253,15 +250,15 @@ class Worker:
             torch.cuda.empty_cache()
         return {}
 
-    def peak(self) -> dict[str, Any]:
+    def peak(self) -> Json:
         """Return the peak bytes since the last such request: of tensors, and reserved by the allocator."""
         if self.device.type != "cuda":
             return {"allocated": None, "reserved": None}
-        facts = {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}
+        allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         torch.cuda.reset_peak_memory_stats()
-        return facts
+        return {"allocated": allocated, "reserved": reserved}
 
-    def arm(self, variant: str, inputs: list[dict[str, Any]], gate_us: float) -> dict[str, Any]:
+    def arm(self, variant: str, inputs: list[Input], gate_us: float) -> Json:
         """Prepare a timed call as far as possible before its inputs exist, without launching it."""
         self.output = self.launched = None
         self.held.clear()
@@ -273,7 +270,7 @@ class Worker:
         self.armed = (self._inputs(inputs), self.calls[variant], gate_us, events)
         return {}
 
-    def launch(self, number: int) -> dict[str, Any]:
+    def launch(self, number: int) -> Json:
         """Enqueue the armed call behind a wait for the judge's gate to reach `number`, before its inputs exist.
 
         Return how long that took, ms. Without a GPU nothing is enqueued; `go` makes the call.
@@ -295,7 +292,7 @@ class Worker:
         self.output = call(*values)
         _record(events[1], stream)
 
-    def go(self) -> dict[str, Any]:
+    def go(self) -> Json:
         """Make one timed call, or wait for the call that `launch` enqueued.
 
         Return milliseconds: device_ms by CUDA events, host_ms by the host's clock from now on, launch_ms until
@@ -322,7 +319,7 @@ class Worker:
             times = {"device_ms": device_ms, "host_ms": host_ms, "launch_ms": launch_ms}
             return times | {"modes": [before, self.modes()]}
 
-    def seal(self, key: str) -> dict[str, Any]:
+    def seal(self, key: str) -> Json:
         """Return the root of each tensor of the last timed output, which commits this process to it."""
         secret = bytes.fromhex(key)
         with _no_grad():
@@ -330,12 +327,12 @@ class Worker:
         self.states = [states for states, _ in found]
         return {"roots": [commitment.root(states, size, secret) for states, size in found]}
 
-    def look(self) -> dict[str, Any]:
+    def look(self) -> Json:
         """Return the description of the last timed output, and the states behind the roots."""
         told = [base64.b64encode(states).decode() for states in self.states]
         return {"output": describe(self.output, self.armed[0]), "states": told}
 
-    def prepare(self) -> dict[str, Any]:
+    def prepare(self) -> Json:
         """Load the gate and digest kernels, and end compilation processes."""
         preload.quiet()
         if self.cuda and self.gate is None:
@@ -345,7 +342,7 @@ class Worker:
             _synchronize()
         return {}
 
-    def hot(self, variant: str, inputs: list[dict[str, Any]], calls: int) -> dict[str, Any]:
+    def hot(self, variant: str, inputs: list[Input], calls: int) -> Json:
         """Return the mean of `calls` calls back to back on the same inputs, ms, without flushing caches."""
         self.output = None
         self._flags(variant)
@@ -362,7 +359,7 @@ class Worker:
             _synchronize()
         return {"ms": float(_elapsed(start, end)) / calls}
 
-    def profile(self, variant: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def profile(self, variant: str, inputs: list[Input]) -> Json:
         """Return the kernels of one call, as the profiler names them."""
         self.output = None
         self._flags(variant)
@@ -371,7 +368,7 @@ class Worker:
             kernels, reason = provenance.profile(functools.partial(self.calls[variant], *values))
         return {"kernels": kernels[: provenance.MOST_KERNELS], "reason": reason}
 
-    def drop(self) -> dict[str, Any]:
+    def drop(self) -> Json:
         """Free everything."""
         self.output = self.model = None
         self.calls.clear()
@@ -379,11 +376,11 @@ class Worker:
         return self.release()
 
 
-def answer(worker: Worker, message: dict[str, Any]) -> dict[str, Any]:
+def answer(worker: Worker, message: Json) -> Json:
     """Answer one request; an exception becomes an answer with a reason code."""
-    op = message.pop("op")
+    op = str(message.pop("op"))
     try:
-        result: dict[str, Any] = getattr(worker, op)(**message)
+        result: Json = getattr(worker, op)(**message)
         return result
     except SolutionError as error:
         return {"error": error.detail, "code": error.code}

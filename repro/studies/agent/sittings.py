@@ -65,7 +65,7 @@ def files(unit: Unit, size: str, device: str, results: Path) -> dict[str, bytes]
         found[f"problems/{problem.path.name}"] = problem.path.read_bytes()
         whole = store.load(store.path(results, problem, device), problem)
         place = store.path(Path(), problem, device).relative_to("fixtures")
-        found[f"fixtures/{place}"] = jsonio.render(slim(whole))
+        found[f"fixtures/{place}"] = jsonio.render(slim(whole.to_json()))
     for name in DOCS:
         if (file := config.ROOT / "docs" / name).exists():
             found[f"docs/{name}"] = file.read_bytes()

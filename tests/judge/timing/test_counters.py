@@ -55,18 +55,8 @@ def page(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
     lines.append([""] * len(plain) + [(units or UNITS).get(key, "") for key in keys])
     for at, each in enumerate(launches):
         within = f"1:<default domain>:{counters.range_of(each['dtype'])}:none:none:none" if "dtype" in each else ""
-        facts = [
-            str(at),
-            "4711",
-            "python3.12",
-            "host-of-mine",
-            within,
-            each.get("name", "kernel"),
-            "1",
-            "7",
-            "0",
-            "9.0",
-        ]
+        name = each.get("name", "kernel")
+        facts = [str(at), "4711", "python3.12", "host-of-mine", within, name, "1", "7", "0", "9.0"]
         lines.append([*facts, *(each.get(key, "") for key in keys)])
     table = "\n".join(",".join(f'"{job}"' for job in line) for line in lines)
     return f'==PROF== Connected to process 4711 (/usr/bin/python3.12)\n==PROF== Profiling "kernel"\n{table}\n'
@@ -77,28 +67,28 @@ def page(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
 
 def test_every_launch_is_kept_with_its_counters() -> None:
     first, second = counters.parse(page(FIRST | {"name": "pack<int, 2>"}, SECOND))
-    assert first["name"] == "pack<int, 2>" and first["values"].keys() == counters.METRICS.keys()
-    assert first["values"]["duration_ns"] == 3000 and second["values"]["dram_pct"] == 40
-    assert first["values"]["l1_pct"] is None and first["values"]["tensor_pct"] is None
-    assert "host-of-mine" not in json.dumps([first, second])
+    assert first.name == "pack<int, 2>" and first.values.keys() == counters.METRICS.keys()
+    assert first.values["duration_ns"] == 3000 and second.values["dram_pct"] == 40
+    assert first.values["l1_pct"] is None and first.values["tensor_pct"] is None
+    assert "host-of-mine" not in str([first, second])
 
 
 def test_values_are_in_our_units_whatever_unit_ncu_chose() -> None:
     scaled = {"duration_ns": "1.5", "dram_read_bytes": "2", "dram_bytes_per_s": "3", "sm_clock_hz": "1.7"}
     units = {"duration_ns": "ms", "dram_read_bytes": "Gbyte", "dram_bytes_per_s": "Tbyte/second", "sm_clock_hz": "Ghz"}
     (found,) = counters.parse(page(scaled, units=units))
-    values = [found["values"][key] for key in scaled]
+    values = [found.values[key] for key in scaled]
     assert values == pytest.approx([1.5e6, 2e9, 3e12, 1.7e9])
     units |= {"duration_ns": "usecond", "sm_clock_hz": "cycle/nsecond", "dram_read_bytes": "Mbyte"}
     (found,) = counters.parse(page(scaled, units=units))
-    values = [found["values"][key] for key in ("duration_ns", "sm_clock_hz", "dram_read_bytes")]
+    values = [found.values[key] for key in ("duration_ns", "sm_clock_hz", "dram_read_bytes")]
     assert values == pytest.approx([1.5e3, 1.7e9, 2e6])
 
 
 @pytest.mark.parametrize("text", ["", "n/a", "nan", "inf", "-3", "1e999", "(!) nan"])
 def test_what_is_no_count_is_no_value(text: str) -> None:
     (found,) = counters.parse(page(FIRST | {"dram_pct": text}))
-    assert found["values"]["dram_pct"] is None
+    assert found.values["dram_pct"] is None
 
 
 def test_totals_add_up_weigh_by_duration_or_take_the_largest() -> None:
@@ -118,7 +108,7 @@ def test_a_call_without_a_launch_has_no_totals() -> None:
 
 def test_launches_are_told_apart_by_the_range_of_their_dtype() -> None:
     text = page(FIRST | {"dtype": "bfloat16"}, SECOND | {"dtype": "float32", "name": "repro_bfloat16"}, FIRST)
-    names = [[each["name"] for each in counters.parse(text, counters.range_of(dtype))] for dtype in counters.DTYPES]
+    names = [[each.name for each in counters.parse(text, counters.range_of(dtype))] for dtype in counters.DTYPES]
     assert names == [["kernel"], ["repro_bfloat16"]] and len(counters.parse(text)) == 3
 
 
@@ -186,7 +176,7 @@ def printing(text: str) -> str:
     return f"print({text!r}, flush=True)"
 
 
-def profiled(ncu: str, source: str, timeout_s: float = 240.0) -> tuple[dict[str, Any], counters.Profiler]:
+def profiled(ncu: str, source: str, timeout_s: float = 240.0) -> tuple[counters.Entry, counters.Profiler]:
     """The entry of a kernel of L1_36 on the CPU, and what ran it."""
     profiler = counters.Profiler(ncu, "cpu", timeout_s)
     found = profiler.profile({"bfloat16": catalogue.load("L1_36@bf16", size="smoke")}, source.encode())["bfloat16"]
@@ -206,16 +196,16 @@ def test_a_kernel_is_called_on_the_published_inputs_under_no_grad_after_warm_cal
         "    return scaled(x, num_features, eps)\n\n\ndef scaled(",
     )
     found, profiler = profiled(fake("run()\n" + printing(page(FIRST))), checked)
-    assert found["state"] == "not_run" and "ValueError: the profiled call, sum" in found["why"]
-    assert "solution.py:" in found["why"] and found["launches"] == []
-    assert "not for the judge" not in found["why"]
+    assert found.state == "not_run" and "ValueError: the profiled call, sum" in found.why
+    assert "solution.py:" in found.why and found.launches == []
+    assert "not for the judge" not in found.why
     assert profiler.confined["no_new_privs"] == "applied"
 
 
 def test_a_kernel_that_ran_has_launches_and_totals(fake: Fake) -> None:
     found, profiler = profiled(fake("run()\n" + printing(page(FIRST, SECOND))), GOOD)
-    assert (found["state"], found["why"]) == ("profiled", "") and len(found["launches"]) == 2
-    assert found["totals"]["duration_ns"] == 4000
+    assert (found.state, found.why) == ("profiled", "") and len(found.launches) == 2
+    assert found.totals["duration_ns"] == 4000
     assert profiler.separation == "process" and profiler.own_user
 
 
@@ -241,7 +231,7 @@ def test_a_kernel_below_ncu_is_confined(fake: Fake) -> None:
     found, profiler = profiled(fake("run()"), LOOKING)
     assert "applied: to this thread and its children" in profiler.confined["seccomp"]
     expected = "PermissionError" if profiler.confined["landlock"].startswith("applied") else "could"
-    assert f"ValueError: {expected} PermissionError PermissionError" in found["why"]
+    assert f"ValueError: {expected} PermissionError PermissionError" in found.why
 
 
 @pytest.mark.slow
@@ -257,7 +247,7 @@ def test_a_kernel_below_ncu_is_confined(fake: Fake) -> None:
 def test_a_kernel_that_fails_is_not_run_and_says_why(fake: Fake, source: str, words: str) -> None:
     ended = "code = run()\nif code: print('==ERROR== The application returned an error code (%d)' % code)"
     found, _ = profiled(fake(ended), source)
-    assert found["state"] == "not_run" and words in found["why"]
+    assert found.state == "not_run" and words in found.why
 
 
 @pytest.mark.slow
@@ -270,7 +260,7 @@ def test_a_kernel_that_hangs_is_killed_with_all_that_runs_below_it(fake: Fake, f
     )
     profiled(fake("pass"), "")  # the imports are done after this, and do not count
     found, _ = profiled(fake(body), "def kernel_function(x):\n    while True: pass\n", timeout_s=10.0)
-    assert found["state"] == "not_run" and found["why"] == "it was killed after 10 s"
+    assert found.state == "not_run" and found.why == "it was killed after 10 s"
     assert pids.exists()
     for pid in pids.read_text().split():
         assert not Path(f"/proc/{pid}/exe").exists(), "a child in a session of its own outlived the profile"
@@ -288,11 +278,11 @@ def _command(process: Path) -> str:
 @pytest.mark.slow
 def test_what_ncu_says_of_a_failure_is_the_reason(fake: Fake) -> None:
     found, _ = profiled(fake("print('==ERROR== Failed to connect.', file=sys.stderr)\nsys.exit(1)"), GOOD)
-    assert (found["state"], found["why"]) == ("failed", "==ERROR== Failed to connect.")
+    assert (found.state, found.why) == ("failed", "==ERROR== Failed to connect.")
     found, _ = profiled(fake("run()\nprint('==WARNING== No kernels were profiled.')"), GOOD)
-    assert (found["state"], found["why"]) == ("failed", "==WARNING== No kernels were profiled.")
+    assert (found.state, found.why) == ("failed", "==WARNING== No kernels were profiled.")
     found, _ = profiled("/not/there/ncu", GOOD)
-    assert found["state"] == "failed" and "FileNotFoundError" in found["why"]
+    assert found.state == "failed" and "FileNotFoundError" in found.why
 
 
 # -- both dtypes of a kernel in one process ---------------------------------------------------------------------------
@@ -329,9 +319,9 @@ def test_one_process_profiles_both_dtypes_unless_one_disturbs_the_other(
     assert ran == processes
     for entry, what in zip(found.values(), expected, strict=True):
         if isinstance(what, int):
-            assert (entry["state"], entry["why"], len(entry["launches"])) == ("profiled", "", what)
+            assert (entry.state, entry.why, len(entry.launches)) == ("profiled", "", what)
         else:
-            assert entry["state"] == "not_run" and what in entry["why"]
+            assert entry.state == "not_run" and what in entry.why
 
 
 def said(**facts: Any) -> str:
@@ -374,7 +364,7 @@ def test_what_one_dtype_may_have_done_to_the_other_is_run_again_alone(name: str)
 
 def test_counters_that_this_user_may_not_read(fake: Fake) -> None:
     found, profiler = profiled(fake(printing(REFUSAL)), GOOD)
-    assert found["state"] == "no_permission" and "NVreg_RestrictProfilingToAdminUsers=0" in found["why"]
+    assert found.state == "no_permission" and "NVreg_RestrictProfilingToAdminUsers=0" in found.why
     assert profiler.own_user
 
 
@@ -390,11 +380,11 @@ def test_kernels_run_as_the_launcher_if_only_its_user_may_read_counters(
     allowed = f"print({REFUSAL!r}) if os.getuid() else (run(), print({page(FIRST)!r}))"
     try:
         found, profiler = profiled(fake(allowed), GOOD)
-        assert found["state"] == "profiled" and found["why"] == counters.AS_ROOT
+        assert found.state == "profiled" and found.why == counters.AS_ROOT
         assert profiler.separation == "process" and not profiler.own_user
         monkeypatch.setattr(launch, "may_administer", lambda: False)
         found, profiler = profiled(fake(allowed), GOOD)
-        assert found["state"] == "no_permission" and profiler.separation == "user"
+        assert found.state == "no_permission" and profiler.separation == "user"
     finally:
         ours.end()
 
@@ -403,13 +393,13 @@ def test_a_kernel_that_prints_the_refusal_does_not_choose_its_user(fake: Fake, m
     monkeypatch.setattr(launch, "may_administer", lambda: True)
     body = f"there = os.path.exists(os.path.join(command[-1], 'solution.py'))\nprint({REFUSAL!r} if there else '')"
     found, profiler = profiled(fake(body), GOOD)
-    assert found["state"] == "no_permission" and profiler.own_user
+    assert found.state == "no_permission" and profiler.own_user
 
 
 # -- all kernels of a folder ------------------------------------------------------------------------------------------
 
 
-def folder_entries(tmp_path: Path, device: str, **sources: str) -> list[dict[str, Any]]:
+def folder_entries(tmp_path: Path, device: str, **sources: str) -> Any:
     """The entries of kernels of L1_36; `missing` has no file."""
     solutions = [("missing", tmp_path / "missing.py", "kernel_function")]
     for name, text in sources.items():
@@ -417,8 +407,7 @@ def folder_entries(tmp_path: Path, device: str, **sources: str) -> list[dict[str
         file.write_text(text)
         solutions.append((name, file, "kernel_function"))
     found = {dtype: catalogue.load("L1_36", size="smoke", dtype=dtype) for dtype in counters.DTYPES}
-    entries: list[dict[str, Any]] = counters.measure(found, solutions, device, lambda line: None)["profiles"]
-    return entries
+    return counters.measure(found, solutions, device, lambda line: None)["profiles"]
 
 
 def test_every_kernel_has_an_entry_for_each_dtype(fake: Fake, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ SOURCES = {
 }
 
 
-def measured(tmp_path: Path, **sources: str) -> dict[str, dict[str, Any]]:
+def measured(tmp_path: Path, **sources: str) -> dict[str, Any]:
     """Return what KernelBench says of these solutions of L1_36."""
     solutions = []
     for name, text in sources.items():
@@ -43,27 +43,27 @@ def measured(tmp_path: Path, **sources: str) -> dict[str, dict[str, Any]]:
 def test_a_right_solution_passes_and_others_fail_with_the_reason(tmp_path: Path) -> None:
     own = catalogue.load("L1_36", size="smoke").path.read_text().replace("Model", "ModelNew")
     found = measured(tmp_path, own=own, **SOURCES)
-    assert found["own"]["correct"] and found["own"]["passed"] == TRIALS and found["own"]["speedup"] > 0
-    assert not found["own"]["measurement"] and found["own"]["tolerance"] == 1e-4
+    assert found["own"].correct and found["own"].passed == TRIALS and found["own"].speedup > 0
+    assert not found["own"].measurement and found["own"].tolerance == 1e-4
     words = {"wrong": "largest difference", "narrow": "the shape is", "raising": "ValueError: not here",
              "dying": "last words", "not_python": "SyntaxError"}  # fmt: skip
     for name, word in words.items():
-        assert found[name]["correct"] is False and word in found[name]["why"], found[name]
-        assert found[name]["ms"] is None
+        assert found[name].correct is False and word in found[name].why, found[name]
+        assert found[name].ms is None
 
 
 def test_another_entry_and_a_solution_that_hung_are_not_run() -> None:
     problem = catalogue.load("L1_36", size="smoke")
     solutions = [("kernel", CLIPS, "kernel_function"), ("hung", CLIPS, "ModelNew")]
     found = kernelbench_protocol.measure(problem, solutions, {"hung": "timeout"}, "cpu", lambda line: None)
-    assert [entry["correct"] for entry in found.values()] == [None, None]
-    assert "ModelNew" in found["kernel"]["why"] and "timeout" in found["hung"]["why"]
+    assert [entry.correct for entry in found.values()] == [None, None]
+    assert "ModelNew" in found["kernel"].why and "timeout" in found["hung"].why
 
 
 @pytest.mark.parametrize("answer", [{"passed": "5"}, {"passed": True}, {}, {"passed": 5, "ms": -1, "eager_ms": 1}])
 def test_what_a_solution_forges_becomes_no_number(answer: dict[str, Any]) -> None:
-    found = kernelbench_protocol._read(answer)
-    assert found["ms"] is None and found["speedup"] is None
+    found = kernelbench_protocol._read(answer, 1e-4, measurement=False)
+    assert found.ms is None and found.speedup is None
 
 
 def test_fast_p_counts_correct_solutions_that_are_faster() -> None:

@@ -48,7 +48,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_inputs_on_a_quiet_gpu_are_made_once_and_flushed_after(no_gpu: None) -> None:
     idle = Scripted()
     assert idle.call("a", QUIET) == 0.0 and idle.done == ["fill", "flush"]
-    assert idle.first_ms == {"a": [QUIET]} and idle.to_json()["inputs_made_again"] == 0
+    assert idle.first_ms == {"a": [QUIET]} and idle.again == 0
 
 
 def test_inputs_made_while_the_gpu_was_busy_are_made_again(no_gpu: None) -> None:
@@ -56,7 +56,7 @@ def test_inputs_made_while_the_gpu_was_busy_are_made_again(no_gpu: None) -> None
     idle = Scripted()
     assert idle.call("a", BUSY, BUSY, QUIET + 0.1) == pytest.approx(0.1)
     assert idle.done == ["fill", "flush"] * 3, "no call has inputs that lay there while it was busy"
-    assert idle.first_ms == {"a": [BUSY]} and idle.to_json()["inputs_made_again"] == 2
+    assert idle.first_ms == {"a": [BUSY]} and idle.again == 2
 
 
 def test_a_gpu_that_stays_busy_is_reported(no_gpu: None) -> None:
@@ -106,7 +106,7 @@ def test_unwatched_it_is_flushed_and_that_is_all(no_gpu: None) -> None:
 def test_on_the_cpu_inputs_are_made_and_that_is_all() -> None:
     idle, filled = Idle(torch.device("cpu"), watched=True), list[int]()
     assert idle.ready("a", lambda: filled.append(1), 1.0, trusted=False) == 0.0 and filled == [1]
-    assert idle.held_up("a", ["b"]) == "" and idle.to_json()["power_limit"]["rests"] == 0
+    assert idle.held_up("a", ["b"]) == "" and idle.limit.rests == 0
 
 
 def test_the_gpu_rests_before_there_are_inputs_to_compute_from(no_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ now = os.environ.get("FAKE_NVML_REASONS", "")
 for reasons, busy_s in (("0x0", 1.0), (now, 0.0), (now, 0.02), ("0x0", 10.0)):
     os.environ["FAKE_NVML_REASONS"] = reasons
     limit.rest(busy_s)
-print(json.dumps(limit.to_json() | {"passed_s": time.monotonic() - begin}))
+print(json.dumps(limit.record().to_json() | {"passed_s": time.monotonic() - begin}))
 """
 
 

@@ -39,7 +39,7 @@ IN_PLACE = "def kernel_function(x):\n    return x.zero_()\n"
 SPOILED = "def kernel_function(x):\n    assert x.any(), 'the inputs were changed'\n    return x\n"
 
 
-def measured(tmp_path: Path, timeout_s: float = TIMEOUT_S, **sources: str) -> dict[str, Any]:
+def measured(tmp_path: Path, timeout_s: float = TIMEOUT_S, **sources: str) -> Any:
     """What the protocol makes of these kernels of L1_36 on the CPU, which the judge had called correct."""
     solutions = []
     for name, text in sources.items():
@@ -56,10 +56,10 @@ def measured(tmp_path: Path, timeout_s: float = TIMEOUT_S, **sources: str) -> di
 
 def test_kernels_that_fail_leave_the_others_their_times(tmp_path: Path) -> None:
     found = measured(tmp_path, raising=RAISING, not_python=NOT_PYTHON, good=GOOD)
-    assert found["times_ms"]["eager"] > 0 and found["times_ms"]["good"] > 0
-    assert found["times_ms"]["raising"] is None and "not here" in found["reasons"]["raising"]
-    assert "SyntaxError" in found["reasons"]["not_python"]
-    assert list(found["times_ms"]) == ["eager", "compile", "raising", "not_python", "good"], "the published order"
+    assert found.times_ms["eager"] > 0 and found.times_ms["good"] > 0
+    assert found.times_ms["raising"] is None and "not here" in found.reasons["raising"]
+    assert "SyntaxError" in found.reasons["not_python"]
+    assert list(found.times_ms) == ["eager", "compile", "raising", "not_python", "good"], "the published order"
 
 
 @pytest.mark.slow
@@ -67,8 +67,8 @@ def test_kernels_that_fail_leave_the_others_their_times(tmp_path: Path) -> None:
 def test_a_process_that_ends_ends_the_protocol_with_its_reason(tmp_path: Path, source: str, words: str) -> None:
     """It is one process, as published: the variants after it have none."""
     found = measured(tmp_path, 12.0, bad=source, good=GOOD)
-    assert found["times_ms"]["eager"] > 0 and words in found["reasons"]["bad"]
-    assert found["times_ms"]["good"] is None and "ended with bad" in found["reasons"]["good"]
+    assert found.times_ms["eager"] > 0 and words in found.reasons["bad"]
+    assert found.times_ms["good"] is None and "ended with bad" in found.reasons["good"]
 
 
 @pytest.mark.slow
@@ -76,19 +76,19 @@ def test_a_process_that_ends_ends_the_protocol_with_its_reason(tmp_path: Path, s
 def test_a_process_that_reads_no_request_is_not_waited_for(tmp_path: Path) -> None:
     """The judge waited for ever until its request was read, and with it ended what it had judged before."""
     found = measured(tmp_path, 8.0, answering=ANSWERING, good=GOOD + "#" * 8192)
-    assert found["times_ms"]["answering"] == 1.0 and found["times_ms"]["good"] is None
-    assert "no answer within 8 s" in found["reasons"]["good"]
+    assert found.times_ms["answering"] == 1.0 and found.times_ms["good"] is None
+    assert "no answer within 8 s" in found.reasons["good"]
 
 
 def test_output_of_a_dead_process_is_made_printable(tmp_path: Path) -> None:
     found = measured(tmp_path, bad=DYING.replace("last", "\\x1b[2Klast"))
-    assert "it died: \ufffd[2Klast words" in found["reasons"]["bad"], found["reasons"]
+    assert "it died: \ufffd[2Klast words" in found.reasons["bad"], found.reasons
 
 
 def test_inputs_are_shared_as_published(tmp_path: Path) -> None:
     """What one kernel does to them the next one meets: this is what the judge's own inputs are kept from."""
     found = measured(tmp_path, in_place=IN_PLACE, spoiled=SPOILED)
-    assert found["times_ms"]["in_place"] > 0 and "the inputs were changed" in found["reasons"]["spoiled"]
+    assert found.times_ms["in_place"] > 0 and "the inputs were changed" in found.reasons["spoiled"]
 
 
 def test_rejected_kernels_are_not_run_again(tmp_path: Path) -> None:
@@ -96,4 +96,4 @@ def test_rejected_kernels_are_not_run_again(tmp_path: Path) -> None:
     problem = catalogue.load("L1_36@bf16", size="smoke")
     solutions = [("bad", tmp_path / "bad.py", "kernel_function")]
     found = published_protocol.measure(problem, solutions, {"bad": "rejected"}, "cpu", lambda line: None, TIMEOUT_S)
-    assert found["reasons"]["bad"] == "not run: the verdict is rejected" and found["times_ms"]["bad"] is None
+    assert found.reasons["bad"] == "not run: the verdict is rejected" and found.times_ms["bad"] is None

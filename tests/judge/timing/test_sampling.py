@@ -19,6 +19,7 @@ from repro import config
 from repro.errors import SolutionRejected
 from repro.judge.timing import intervals, sampling, speedups
 from repro.judge.timing.sampling import Block, Runner, Sample, Series
+from repro.records.verdict import Ratio, Summary
 from repro.system import jsonio
 
 # -- statistics -----------------------------------------------------------------------------------------------------
@@ -29,15 +30,15 @@ def test_the_interval_of_the_median_covers_it() -> None:
     generator = np.random.default_rng(3)
     covered = 0
     for _ in range(200):
-        low, high = intervals.summary(list(generator.lognormal(0, 0.3, 60)))["ci95"]
+        low, high = intervals.summary(list(generator.lognormal(0, 0.3, 60))).ci95
         covered += low <= 1.0 <= high
     assert 180 <= covered <= 199
 
 
 def test_summary_of_known_samples() -> None:
     found = intervals.summary([1.0, 2.0, 3.0, 4.0, 100.0])
-    assert (found["median"], found["iqr"], found["n"]) == (3.0, 2.0, 5)
-    assert intervals.summary([2.0] * 9) == {"median": 2.0, "ci95": [2.0, 2.0], "iqr": 0.0, "n": 9}
+    assert (found.median, found.iqr, found.n) == (3.0, 2.0, 5)
+    assert intervals.summary([2.0] * 9) == Summary(median=2.0, ci95=[2.0, 2.0], iqr=0.0, n=9)
     assert intervals.summary([1.0, 5.0, 2.0]) == intervals.summary([1.0, 5.0, 2.0]), "the resampling is seeded"
     with pytest.raises(ValueError, match="no samples"):
         intervals.summary([])
@@ -47,13 +48,13 @@ def test_paired_ratio_is_exact_where_every_block_agrees() -> None:
     """Drift that hits both of a block cancels: the ratio is 2 however much blocks differ."""
     base = [4.0, 8.0, 1.0, 100.0]
     found = intervals.paired_ratio(base, [b / 2 for b in base])
-    assert found["ratio"] == pytest.approx(2.0) and found["ci95"] == pytest.approx([2.0, 2.0]) and found["blocks"] == 4
+    assert found.ratio == pytest.approx(2.0) and found.ci95 == pytest.approx([2.0, 2.0]) and found.blocks == 4
     mixed = intervals.paired_ratio([1.0, 4.0], [1.0, 1.0])
     half = 12.706 * math.log(4) / 2  # Student's t of two samples
-    assert mixed["ratio"] == pytest.approx(2.0)
-    assert [math.log(edge / 2) for edge in mixed["ci95"]] == pytest.approx([-half, half], rel=1e-3)
-    assert intervals.paired_ratio([3.0], [1.0])["ci95"] == pytest.approx([3.0, 3.0]), "one sample has no interval"
-    assert intervals.paired_ratio([1e-6, 8e7], [8e7, 1e-6])["ci95"][1] < math.inf
+    assert mixed.ratio == pytest.approx(2.0)
+    assert [math.log(edge / 2) for edge in mixed.ci95] == pytest.approx([-half, half], rel=1e-3)
+    assert intervals.paired_ratio([3.0], [1.0]).ci95 == pytest.approx([3.0, 3.0]), "one sample has no interval"
+    assert intervals.paired_ratio([1e-6, 8e7], [8e7, 1e-6]).ci95[1] < math.inf
     for pair in (([1.0], [1.0, 2.0]), ([], [])):
         with pytest.raises(ValueError, match="pair"):
             intervals.paired_ratio(*pair)
@@ -119,7 +120,7 @@ def test_correlated_samples_widen_intervals() -> None:
     assert intervals.inflation(np.arange(5.0)) == 1.0 == intervals.inflation(np.ones(40)), "so few samples say nothing"
     assert intervals.inflation(np.arange(100.0)) == pytest.approx(2.0), "bounded"
     wide, narrow = (intervals.summary(list(10 + values)) for values in (walk, generator.permutation(walk)))
-    assert wide["median"] == narrow["median"] and wide["ci95"][1] > narrow["ci95"][1]
+    assert wide.median == narrow.median and wide.ci95[1] > narrow.ci95[1]
 
 
 def test_geometric_mean_of_ratios_and_of_their_intervals() -> None:
@@ -145,7 +146,7 @@ def test_a_series_has_device_time_latency_and_unexplained_time() -> None:
 
 def test_every_raw_sample_is_kept_in_json() -> None:
     """Every clock that decides, of gated and open calls, in the order of the blocks, and the hot mean or null."""
-    found = series([1.0, 2.0], latency_ms=[3.0]).to_json()
+    found = series([1.0, 2.0], latency_ms=[3.0]).record().to_json()
     assert found["gated"]["device_ms"] == [1.0, 2.0] and found["open"]["host_ms"] == [3.0]
     assert set(found) == {"gated", "open", "other", "hot_ms"} and found["hot_ms"] is None
     clocks = {"device_ms", "host_ms", "wall_ms", "seal_ms"}
@@ -180,7 +181,7 @@ def test_converged_results_are_within_the_precision() -> None:
         eager, ours = (series(list(20 * generator.lognormal(0, spread, 60))) for _ in range(2))
         if sampling.converged({"eager": eager, "mine": ours}, ["mine"]):
             told = speedups.speedup(eager.device_ms, ours.device_ms)
-            assert told["ci95"][1] - told["ci95"][0] <= 2.0001 * sampling.PRECISION * told["ratio"]
+            assert told.ci95[1] - told.ci95[0] <= 2.0001 * sampling.PRECISION * told.ratio
             ended += 1
     assert 10 < ended < 60
 
@@ -200,7 +201,7 @@ def test_a_ratio_that_is_not_known_keeps_the_measurement_going() -> None:
 def test_variants_slower_than_the_fastest_may_be_known_three_times_worse() -> None:
     """A ratio that is known to 1 %: enough of a baseline that is neither the first nor the fastest, not of those."""
     rough = [1.0 if block % 2 else 1.055 for block in range(40)]
-    half = (lambda ci: (ci[1] - ci[0]) / 2)(intervals.paired_ratio(rough, STEADY)["ci95"])
+    half = (lambda ci: (ci[1] - ci[0]) / 2)(intervals.paired_ratio(rough, STEADY).ci95)
     assert sampling.PRECISION < half < 3 * sampling.PRECISION
     eager, slow = scaled(STEADY, 2), scaled(rough, 4)
     assert sampling.converged({"eager": eager, "slow": slow, "mine": series(STEADY)}, ["mine"])
@@ -222,7 +223,7 @@ def test_other_variants_may_be_noisy_except_the_control() -> None:
 def test_ratios_of_unequal_lengths_are_those_of_the_blocks_that_both_have() -> None:
     assert sampling.converged({"eager": scaled(STEADY, 2), "mine": series(STEADY + [9.0])}, ["mine"])
     found = speedups.speedup([4.0] * 20, [2.0] * 20 + [9.0] * 20)
-    assert found["ratio"] == pytest.approx(2.0) and found["blocks"] == 20
+    assert found.ratio == pytest.approx(2.0) and found.blocks == 20
 
 
 # -- blocks -----------------------------------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ def test_measure_pairs_the_blocks_of_all_variants() -> None:
 
     found, _ = sampling.measure([runner("eager", 3.0), runner("mine", 1.0)], 60, warm=False, most=40)
     ratio = intervals.paired_ratio(found["eager"].device_ms, found["mine"].device_ms)
-    assert ratio["ratio"] == pytest.approx(3.0) and ratio["ci95"] == pytest.approx([3.0, 3.0])
+    assert ratio.ratio == pytest.approx(3.0) and ratio.ci95 == pytest.approx([3.0, 3.0])
 
 
 def test_measure_stops_at_its_budget_or_its_most_blocks_and_says_so() -> None:
@@ -513,18 +514,18 @@ def test_a_speedup_carries_what_differs_between_processes() -> None:
     """Blocks that agree to the last bit still leave 0.1 % on either side, and 0.75 us of either time; wide intervals
     hardly grow by it."""
     exact = speedups.speedup([400.0] * 40, [200.0] * 40)
-    assert exact["ratio"] == pytest.approx(2.0) and exact["blocks"] == 40
-    edges = [math.log(edge / 2.0) for edge in exact["ci95"]]
+    assert exact.ratio == pytest.approx(2.0) and exact.blocks == 40
+    edges = [math.log(edge / 2.0) for edge in exact.ci95]
     assert edges == pytest.approx([-sampling.SYSTEMATIC, sampling.SYSTEMATIC], rel=1e-3)
     short = speedups.speedup([0.020] * 40, [0.015] * 40)
-    edges = [math.log(edge * 0.75) for edge in short["ci95"]]
+    edges = [math.log(edge * 0.75) for edge in short.ci95]
     assert edges == pytest.approx([-0.0625, 0.0625], rel=1e-3), "5 % of one and 3.75 % of the other"
     generator = np.random.default_rng(9)
     base, ours = (list(generator.lognormal(0, 0.1, 60)) for _ in range(2))
     plain, wide = intervals.paired_ratio(base, ours), speedups.speedup(base, ours)
-    assert wide["ratio"] == plain["ratio"]
-    assert wide["ci95"][0] < plain["ci95"][0] < plain["ci95"][1] < wide["ci95"][1]
-    assert wide["ci95"] == pytest.approx(plain["ci95"], rel=2e-4)
+    assert wide.ratio == plain.ratio
+    assert wide.ci95[0] < plain.ci95[0] < plain.ci95[1] < wide.ci95[1]
+    assert wide.ci95 == pytest.approx(plain.ci95, rel=2e-4)
 
 
 def launched(device_ms: list[float], hidden: bool) -> Series:
@@ -542,11 +543,11 @@ def test_where_the_gpu_waits_for_launches_an_interval_holds_what_the_host_does()
     term = speedups.host_term(launched(base, False))
     assert term == pytest.approx(0.45 * np.std(np.log(base)))
     one, both = (speedups.compare(launched(base, False), launched(ours, hidden)) for hidden in (True, False))
-    assert one["ratio"] == both["ratio"] == plain["ratio"] and "host_term" not in plain
-    assert one["host_term"] == pytest.approx(term, abs=1e-4) and both["host_term"] > one["host_term"]
-    widths = [math.log(found["ci95"][1] / found["ci95"][0]) / 2 for found in (plain, one, both)]
+    assert one.ratio == both.ratio == plain.ratio and plain.host_term is None
+    assert one.host_term == pytest.approx(term, abs=1e-4) and both.host_term > one.host_term
+    widths = [math.log(found.ci95[1] / found.ci95[0]) / 2 for found in (plain, one, both)]
     assert widths[1] == pytest.approx(math.hypot(widths[0], term), rel=0.05)
-    assert widths[2] == pytest.approx(math.hypot(widths[0], both["host_term"]), rel=0.05)
+    assert widths[2] == pytest.approx(math.hypot(widths[0], both.host_term), rel=0.05)
     assert speedups.host_term(launched([4.0] * 30, False)) == 0.0, "calls of a quiet host are alike"
     assert speedups.host_term(Series([steady(ms) for ms in base])) == 0.0, "on the CPU nothing waits"
 
@@ -562,7 +563,7 @@ def test_the_intervals_of_launch_bound_controls_cover_one() -> None:
     covered = {}
     for control in jsonio.lines_of(lzma.decompress(CONTROLS.read_bytes()).decode()):
         found = speedups.compare(*(launched(control[name], False) for name in ("eager_ms", "again_ms")))
-        covered[control["bundle"], control["row"]] = found["ci95"][0] <= 1 <= found["ci95"][1]
+        covered[control["bundle"], control["row"]] = found.ci95[0] <= 1 <= found.ci95[1]
     assert len(covered) > 5 and all(covered.values()), covered
 
 
@@ -581,13 +582,13 @@ def test_lies_in_a_minority_of_calls_buy_nothing(time_ms: float, lie_ms: float, 
     told = [lie_ms if i < lies else time_ms for i in range(72)]
     ours = Series(calls(told, [time_ms] * 72))
     assert sampling.disagreement(ours, [base]) == ""
-    assert speedups.gated(base, ours)["ratio"] > 2, "as it would be"
+    assert speedups.gated(base, ours).ratio > 2, "as it would be"
     found = sampling.corrected(ours, [base])
-    assert speedups.compare(base, found)["ratio"] == pytest.approx(1.0) and found.device_ms == pytest.approx(
+    assert speedups.compare(base, found).ratio == pytest.approx(1.0) and found.device_ms == pytest.approx(
         [time_ms] * 72
     )
-    kept = found.to_json()
-    assert kept["reported_ms"] == {str(i): lie_ms for i in range(lies)} and "reported_ms" not in ours.to_json()
+    kept = found.record()
+    assert kept.reported_ms == {str(i): lie_ms for i in range(lies)} and not ours.record().reported_ms
 
 
 @pytest.mark.parametrize(("factor", "count"), [(3.0, 6), (10.0, 20), (1.2, 24)])
@@ -598,9 +599,9 @@ def test_a_few_calls_carry_no_speedup_that_the_others_do_not_have(factor: float,
     base = Series(calls(times, times))
     quick = [time_ms / factor if i < count else time_ms for i, time_ms in enumerate(times)]
     ours = Series(calls(quick, quick))
-    assert speedups.gated(base, ours)["ratio"] > 1.06, "as it would be"
+    assert speedups.gated(base, ours).ratio > 1.06, "as it would be"
     found = speedups.compare(base, ours)
-    assert found["ratio"] < 1.02 and found["capped_blocks"] == count and found["ci95"][0] <= found["ratio"]
+    assert found.ratio < 1.02 and found.capped_blocks == count and found.ci95[0] <= found.ratio
 
 
 def test_single_slow_calls_do_not_change_a_speedup() -> None:
@@ -615,7 +616,7 @@ def test_single_slow_calls_do_not_change_a_speedup() -> None:
                 for _ in range(2)
             )
         )
-        ratios.append(math.log(speedups.compare(base, ours)["ratio"]))
+        ratios.append(math.log(speedups.compare(base, ours).ratio))
     assert abs(float(np.mean(ratios))) < 0.002
 
 
@@ -629,7 +630,7 @@ def test_noise_is_not_capped() -> None:
         for times in (varying, slow):
             ours = Series(calls(times, times))
             found = speedups.compare(base, ours)
-            assert found["ratio"] == pytest.approx(speedups.gated(base, ours)["ratio"], rel=1e-3 + deviation / 100)
+            assert found.ratio == pytest.approx(speedups.gated(base, ours).ratio, rel=1e-3 + deviation / 100)
 
 
 def test_work_that_is_put_off_into_the_seal_is_seen() -> None:
@@ -685,7 +686,7 @@ def test_work_that_a_minority_puts_off_into_the_seal_buys_nothing() -> None:
         ours = Series(sealed(told, [0.4 + 1.98 * hidden for hidden in hides]))
         assert sampling.disagreement(ours, [base]) == ""
         found = sampling.corrected(ours, [base])
-        assert speedups.compare(base, found)["ratio"] <= 1.0 + 1e-9 < 1.2 < speedups.compare(base, ours)["ratio"]
+        assert speedups.compare(base, found).ratio <= 1.0 + 1e-9 < 1.2 < speedups.compare(base, ours).ratio
         assert {s.reported_ms for s in found.gated} == {0.02, None}
         seals = [float(0.4 + ms) for ms in generator.exponential(0.3, blocks)]
         honest = Series(sealed([1.5] * blocks, seals))
@@ -702,19 +703,19 @@ def test_work_with_other_inputs_is_not_put_off_into_the_seal() -> None:
     half = Series(gated, [], sealed([1.0, 1.0, 2.2, 2.2], [1.6, 1.6, 0.4, 0.4]))
     assert sampling.disagreement(half, [base]) == ""
     found = speedups.compare(base, sampling.corrected(half, [base]))
-    assert found["inputs"] == "other" and found["ratio"] == pytest.approx(2 / 2.2)
+    assert found.inputs == "other" and found.ratio == pytest.approx(2 / 2.2)
     honest = Series(gated, [], sealed([1.0] * 4, [0.4, 0.4, 0.4, 3.0]))
-    assert speedups.compare(base, sampling.corrected(honest, [base]))["inputs"] == "published"
+    assert speedups.compare(base, sampling.corrected(honest, [base])).inputs == "published"
 
 
 def test_a_solutions_word_about_its_launches_narrows_no_interval() -> None:
     generator = np.random.default_rng(12)
     base = launched([4.0] * 200, True)
     ours = launched([float(ms) for ms in 3 * generator.lognormal(0, 0.2, 200)], True)
-    assert speedups.compare(base, ours)["host_term"] == pytest.approx(0.45 * 0.2, rel=0.15)
-    assert "host_term" not in speedups.gated(base, ours), "torch's word is taken"
+    assert speedups.compare(base, ours).host_term == pytest.approx(0.45 * 0.2, rel=0.15)
+    assert speedups.gated(base, ours).host_term is None, "torch's word is taken"
     steady_ = launched([float(ms) for ms in 3 * generator.lognormal(0, 0.01, 200)], True)
-    assert "host_term" not in speedups.compare(base, steady_)
+    assert speedups.compare(base, steady_).host_term is None
 
 
 def test_the_hosts_part_of_the_control_is_no_noise_of_others() -> None:
@@ -722,7 +723,7 @@ def test_the_hosts_part_of_the_control_is_no_noise_of_others() -> None:
     generator = np.random.default_rng(13)
     eager, again = (launched([float(ms) for ms in 4 * generator.lognormal(0, 0.2, 200)], False) for _ in range(2))
     control = speedups.gated(eager, again)
-    wide, narrow = control["ci95"], control["blocks_ci95"]
+    wide, narrow = control.ci95, control.blocks_ci95
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
     assert speedups.noise(control) == pytest.approx(max(abs(math.log(edge)) for edge in narrow))
 
@@ -737,8 +738,8 @@ def test_a_minority_of_slow_baseline_calls_is_a_slower_baseline() -> None:
 def test_a_time_of_a_nanosecond_is_a_number_like_others() -> None:
     """The shortest time that a worker may report, against a long one: a wide interval, no overflow."""
     told = speedups.speedup([2.5] * 40, [sampling.MIN_MS] * 40)
-    assert told["ratio"] == pytest.approx(2.5e6)
-    assert all(math.isfinite(edge) for edge in told["ci95"]) and told["at_least"] < 20
+    assert told.ratio == pytest.approx(2.5e6)
+    assert all(math.isfinite(edge) for edge in told.ci95) and told.at_least < 20
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -751,26 +752,26 @@ def timed(gated: list[float], other: list[float]) -> Series:
 def test_speed_on_published_inputs_only_shows_in_other_inputs() -> None:
     base = timed([4.0] * 24, [4.0] * 4)
     honest = speedups.compare(base, timed([2.0] * 24, [2.04] * 4))
-    assert honest["inputs"] == "published" and honest["ratio"] == pytest.approx(2.0)
-    assert honest["other_inputs"]["ratio"] == pytest.approx(4 / 2.04)
+    assert honest.inputs == "published" and honest.ratio == pytest.approx(2.0)
+    assert honest.other_inputs.ratio == pytest.approx(4 / 2.04)
     found = speedups.compare(base, timed([0.5] * 24, [3.9] * 4))
-    assert found["inputs"] == "other" and found["ratio"] == pytest.approx(4 / 3.9)
-    assert found["published_inputs"]["ratio"] == pytest.approx(8.0), "what it would have been is kept"
-    assert found["at_least"] <= found["ratio"]
+    assert found.inputs == "other" and found.ratio == pytest.approx(4 / 3.9)
+    assert found.published_inputs.ratio == pytest.approx(8.0), "what it would have been is kept"
+    assert found.at_least <= found.ratio
 
 
 def test_noise_on_other_inputs_neither_saves_a_dependent_time_nor_hurts_an_honest_one() -> None:
     base = timed([4.0] * 24, [4.0] * 4)
     wild = speedups.compare(base, timed([0.5] * 24, [4.0, 90.0, 3.9, 30.0]))
-    assert wild["inputs"] == "other" and wild["ratio"] < 1
+    assert wild.inputs == "other" and wild.ratio < 1
     stalled = speedups.compare(base, timed([2.0] * 24, [2.0, 2.0, 2.0, 40.0]))
-    assert stalled["inputs"] == "published", "one block that was held up decides nothing"
+    assert stalled.inputs == "published", "one block that was held up decides nothing"
     slower_everywhere = speedups.compare(timed([4.0] * 24, [8.0] * 4), timed([2.0] * 24, [4.0] * 4))
-    assert slower_everywhere["inputs"] == "published", "inputs that slow the baseline too"
+    assert slower_everywhere.inputs == "published", "inputs that slow the baseline too"
 
 
-def within(low: float, high: float, at_least: float = 1.1) -> dict[str, Any]:
-    return {"ratio": math.sqrt(low * high), "ci95": [low, high], "at_least": at_least}
+def within(low: float, high: float, at_least: float = 1.1) -> Ratio:
+    return Ratio(ratio=math.sqrt(low * high), ci95=[low, high], at_least=at_least)
 
 
 @pytest.mark.parametrize(
@@ -801,8 +802,8 @@ def test_a_speedup_the_judges_clock_does_not_confirm_is_not_fast() -> None:
     assert speedups.word(within(0.7, 0.8, at_least=0.1), 0.0) == "SLOW"
     assert speedups.word(within(0.999, 1.001, at_least=0.1), 0.0) == "SAME"
     short, long = speedups.speedup([0.02] * 40, [0.01] * 40), speedups.speedup([20.0] * 40, [10.0] * 40)
-    assert short["at_least"] == pytest.approx(0.02 / (0.01 + sampling.CLOCK_SLACK_MS))
-    assert long["at_least"] == pytest.approx(2.0 / (1 + sampling.CLOCK_SLACK))
+    assert short.at_least == pytest.approx(0.02 / (0.01 + sampling.CLOCK_SLACK_MS))
+    assert long.at_least == pytest.approx(2.0 / (1 + sampling.CLOCK_SLACK))
     assert (speedups.word(short, 0.0), speedups.word(long, 0.0)) == ("UNCONFIRMED", "FAST")
 
 

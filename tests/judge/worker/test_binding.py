@@ -137,14 +137,7 @@ def test_varargs_get_the_inputs_then_the_weights_and_kwargs_the_configuration() 
     model = Conv(bias=True)
     args, kwargs = called_with(lambda *args, **kwargs: (args, kwargs), model, "x")
     assert args[0] == "x" and args[1] is model.conv.weight and args[2] is model.conv.bias and len(args) == 3
-    assert kwargs == {
-        "stride": 2,
-        "padding": 1,
-        "dilation": 1,
-        "groups": 4,
-        "kernel_size": 3,
-        "output_padding": 0,
-    }
+    assert kwargs == {"stride": 2, "padding": 1, "dilation": 1, "groups": 4, "kernel_size": 3, "output_padding": 0}
     assert called_with(lambda *args: len(args), Conv(), "x") == 2
 
 
