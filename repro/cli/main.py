@@ -318,7 +318,7 @@ def _draw(bundle: Bundle, args: argparse.Namespace) -> dict[str, Any]:
     screen = Screen.of(args)
     terminal.draw(whole, screen)
     terminal.last(whole, screen, files)
-    return whole
+    return whole.to_json()
 
 
 def _conclude(
@@ -599,7 +599,7 @@ def _report(args: argparse.Namespace, progress: Progress) -> int:
             terminal.last(whole, screen, written)
         if len(bundles) > 1:
             whole = document.build(bundles, args.artifacts)
-    offline.write_json(args.json, whole)
+    offline.write_json(args.json, whole.to_json())
     return 0 if output.verified(whole) else 2
 
 

@@ -14,7 +14,7 @@ from repro.bundle.write import Bundle
 from repro.fingerprint import series, state
 from repro.records import migrate
 from repro.report import elements
-from repro.report.elements import Element
+from repro.report.elements import Bins, Cell, Figure, Section, Spread, Table, Timeline, TimelineRow
 from repro.report.sources import Source
 
 # Columns of a figure that a bundle's samples are drawn from, however many they are: a page of several stays small.
@@ -27,10 +27,10 @@ LONGEST_ALT = 12  # rows
 Row = dict[str, Any]
 
 
-def section(sources: list[Source]) -> Element:
+def section(sources: list[Source]) -> Section:
     """A timeline for every bundle that holds samples, every row in numbers, and the state at its ends."""
     figures, text = [], []
-    rows: list[list[Any]] = []
+    rows: list[list[Cell]] = []
     without: dict[str, list[str]] = {}
     for source in sources:
         found, why = _series(source)
@@ -89,7 +89,7 @@ def _series(source: Source) -> tuple[list[Row], dict[str, list[str]]]:
     return found, missing
 
 
-def _columns(bundle: Bundle, told: dict[str, Any]) -> dict[str, list[Any]]:
+def _columns(bundle: Bundle, told: dict[str, Any]) -> dict[str, list[float]]:
     """A row's series, without what could not be queried as None. Raises ValueError with why there is none."""
     name = told.get("file")
     if not name:
@@ -98,7 +98,7 @@ def _columns(bundle: Bundle, told: dict[str, Any]) -> dict[str, list[Any]]:
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise ValueError("the file that its row names lies outside the bundle")
     try:
-        columns: dict[str, list[Any]] = json.loads(bundle.read(name) or b"")["columns"]
+        columns: dict[str, list[float]] = json.loads(bundle.read(name) or b"")["columns"]
         times = columns["t_ms"]
         whole = bool(times) and times == sorted(times) and all(len(values) == len(times) for values in columns.values())
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -124,14 +124,14 @@ def _windows(source: Source) -> list[tuple[str, dict[str, Any], bool]]:
 # -- in numbers -------------------------------------------------------------------------------------------------------
 
 
-def _line(source: Source, name: str, number: int | None, window: dict[str, Any], timed: bool) -> list[Any]:
+def _line(source: Source, name: str, number: int | None, window: dict[str, Any], timed: bool) -> list[Cell]:
     spreads = [window.get(field) for field in ("sm_mhz", "memory_mhz", "power_w", "temperature_c")]
     deltas = window.get("deltas", {})
     joules, slowed = deltas.get("energy_mj"), deltas.get("violation_thermal_ns")
     reasons = ", ".join(f"{why} {share:.0%}" for why, share in window.get("reasons", {}).items())
     why = timed and series.throttled({"windows": {"timing": window}})
     return [name, source.letter, number, "timed" if timed else "whole row", window["samples"],
-            *({end: spread[end] for end in ("median", "min", "max")} if spread else None for spread in spreads),
+            *(Spread(median=s["median"], min=s["min"], max=s["max"]) if s else None for s in spreads),
             joules / 1e3 if isinstance(joules, int | float) else None,
             slowed / 1e9 if isinstance(slowed, int | float) else None, reasons or "none",
             "throttled" if why else "not throttled" if timed else None]  # fmt: skip
@@ -167,14 +167,14 @@ def _value(found: dict[str, Any], when: str, name: str) -> Any:
     return (found.get(when) or {}).get(name, {}).get("value")
 
 
-def _ends(sources: list[Source]) -> list[Element]:
+def _ends(sources: list[Source]) -> list[Table]:
     """The GPU's state right before and right after every row."""
     rows = []
     for source in sources:
         for name, found in _states(source):
             if not any(_value(found, when, "sm_mhz") is not None for when in ("before", "after")):
                 continue
-            row: list[Any] = [name, source.letter]
+            row: list[Cell] = [name, source.letter]
             for field in STATE:
                 row += [_value(found, when, field) for when in ("before", "after")]
             energy = [_value(found, when, "energy_mj") for when in ("before", "after")]
@@ -191,28 +191,29 @@ def _ends(sources: list[Source]) -> list[Element]:
 # -- drawn ------------------------------------------------------------------------------------------------------------
 
 
-def _figure(source: Source, found: list[Row]) -> Element:
+def _figure(source: Source, found: list[Row]) -> Figure:
     """Samples of all rows on one axis of seconds, in bins that keep their extremes and every reason."""
     spans = [_span(row) for row in found]
     total = sum(end - begin for begin, end in spans) or 1.0
-    rows: list[dict[str, Any]] = []
+    rows: list[TimelineRow] = []
     bins: dict[str, Any] = {"t_s": [], "row": []}
     at = 0.0
     for number, (row, (begin, end)) in enumerate(zip(found, spans, strict=True), 1):
         marks, length = row["marks"], end - begin
         n = max(FEWEST, round(BINS * length / total))
         timed = [round(at + marks[name] - begin, 2) for name in ("warm", "timed") if name in marks]
-        rows.append({
-            "row": row["row"], "number": number, "begin_s": round(at, 2), "end_s": round(at + length, 2),
-            "bin_s": round(length / n, 4), "timed_s": timed if len(timed) == 2 else None, "throttled": row["why"],
-        })  # fmt: skip
+        rows.append(TimelineRow(
+            row=row["row"], number=number, begin_s=round(at, 2), end_s=round(at + length, 2),
+            bin_s=round(length / n, 4), timed_s=timed if len(timed) == 2 else None, throttled=row["why"],
+        ))  # fmt: skip
         _binned(bins, row["columns"], number, at - begin, (begin, end), n)
         at += length
     masks = bins.pop("reasons")
     lanes = {name: [at for at, mask in enumerate(masks) if name in state.names(mask)] for name in _names(masks)}
-    return elements.figure(
-        f"clocks-{source.letter}", "timeline", f"Clocks during {source.letter}: {source.machine}, {source.stack}",
-        _alt(found, lanes, len(masks)), rows=rows, bins=bins, reasons=lanes, slowing=list(series.SLOWED),
+    return Figure(
+        id=f"clocks-{source.letter}", kind="timeline",
+        title=f"Clocks during {source.letter}: {source.machine}, {source.stack}", alt=_alt(found, lanes, len(masks)),
+        data=Timeline(rows=rows, bins=Bins(**bins), reasons=lanes, slowing=list(series.SLOWED)),
     )  # fmt: skip
 
 
@@ -229,7 +230,7 @@ def _span(row: Row) -> tuple[float, float]:
 
 
 def _binned(
-    bins: dict[str, Any], columns: dict[str, list[Any]], number: int, shift: float, span: tuple[float, float], n: int
+    bins: dict[str, Any], columns: dict[str, list[float]], number: int, shift: float, span: tuple[float, float], n: int
 ) -> None:
     """Appends a row's samples in `n` bins of equal length: middle of the bin, extremes and median, reasons or-ed."""
     begin, width = span[0], (span[1] - span[0]) / n or 1.0

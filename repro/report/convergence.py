@@ -7,12 +7,12 @@ from typing import Any
 
 from repro.artifacts import figure, layout, readme, trace
 from repro.report import elements
-from repro.report.elements import Element
+from repro.report.elements import Cell, Convergence, Figure, Section
 
 COLUMNS = (("round", "text"), ("ms", "ms"), ("running best, ms", "ms"), ("published best, ms", "ms"))
 
 
-def section(folder: Path) -> Element:
+def section(folder: Path) -> Section:
     """folder: in the published layout. Raises UsageError where it is none."""
     artifacts = layout.find(folder)
     published = readme.read(*layout.readme(folder)).artifacts
@@ -23,9 +23,9 @@ def section(folder: Path) -> Element:
             continue
         facts = trace.summary(artifact, published[artifact.number or 0])
         name = f"convergence-{artifact.name}"
-        figures.append(
-            elements.figure(name, "convergence", f"Convergence of {artifact.name}", figure.alt(facts), facts=facts)
-        )
+        title = f"Convergence of {artifact.name}"
+        figures.append(Figure(id=name, kind="convergence", title=title, alt=figure.alt(facts),
+                              data=Convergence(facts=facts)))  # fmt: skip
         tables.append(
             elements.table(name + "-rounds", f"Rounds of {artifact.name}", COLUMNS, map(_round, facts["rounds"]))
         )
@@ -37,5 +37,5 @@ def section(folder: Path) -> Element:
     return elements.section("convergence", "Convergence", text=text, figures=figures, tables=tables)
 
 
-def _round(found: dict[str, Any]) -> list[Any]:
+def _round(found: dict[str, Any]) -> list[Cell]:
     return [str(found["round"]), found["time_ms"], found["running_best_ms"], found["published_best_ms"]]

@@ -7,7 +7,7 @@ from typing import Any
 
 from repro.records import wording
 from repro.report import elements, parity
-from repro.report.elements import Element
+from repro.report.elements import Cell, Section, Table
 from repro.report.sources import Judged, Source, judged
 
 COLUMNS = (("problem", "text"), ("solution", "text"), ("bundle", "text"), ("verdict", "verdict"), ("class", "text"),
@@ -16,7 +16,7 @@ COLUMNS = (("problem", "text"), ("solution", "text"), ("bundle", "text"), ("verd
            ("labels", "text"), ("why", "text"))  # fmt: skip
 
 
-def section(sources: list[Source]) -> Element:
+def section(sources: list[Source]) -> Section:
     """One line a solution; controls among them, and named so."""
     rows = [_line(each) for source in sources for each in judged(source)]
     tables = [elements.table("correctness", "Verdicts, distances to the fp64 reference and margins", COLUMNS, rows)]
@@ -29,7 +29,7 @@ def section(sources: list[Source]) -> Element:
     return elements.section("correctness", "Correctness", text=text if rows else [], tables=tables)
 
 
-def _line(each: Judged) -> list[Any]:
+def _line(each: Judged) -> list[Cell]:
     entry, legacy = each.entry, each.entry.get("legacy", {})
     told = wording.Told.of(entry)
     why = "" if told.verdict == "correct" else wording.why(told)
@@ -52,7 +52,7 @@ def _yes(value: bool | None) -> str | None:
     return None if value is None else "yes" if value else "no"
 
 
-def _fixtures(sources: list[Source]) -> list[Element]:
+def _fixtures(sources: list[Source]) -> list[Table]:
     rows = [[f["problem"], source.letter, f["margin"], f["best_cheat"], ", ".join(f["trials"]), f["build_s"],
              f["refused"] or "no"] for source in sources for f in source.report.get("fixtures", [])]  # fmt: skip
     columns = [("problem", "text"), ("bundle", "text"), ("margin", "quantity"), ("best cheat", "text"),
@@ -62,7 +62,7 @@ def _fixtures(sources: list[Source]) -> list[Element]:
     )
 
 
-def _cases(sources: list[Source]) -> list[Element]:
+def _cases(sources: list[Source]) -> list[Table]:
     rows = [[case["case"], source.letter, case["problem"], wording.word(wording.Told.of(case)),
              "; ".join(case["complaints"]) or "as expected"]
             for source in sources for case in source.report.get("cases", [])]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 from repro import config
 from repro.analysis import claims
 from repro.bundle.write import Bundle
+from repro.records.base import Record
 from repro.records.claim import JudgedClaims
 from repro.report import (
     clocks,
@@ -25,20 +26,44 @@ from repro.report import (
     study,
     summary,
 )
-from repro.report.elements import Element
-from repro.report.sources import Source
+from repro.report.elements import Banner, Card, Section, Table
+from repro.report.sources import Described, Source
 
 # 1: the facts of one bundle, or sections of several. 2: one layout of both.
 SCHEMA_VERSION = 2
 
 
-def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> dict[str, Any]:
-    """Everything that a renderer draws:
+class Headline(Record):
+    """The verdict in one line, and the counts that it is made of."""
 
-    {"schema_version", "title", "headline": {"text", …}, "banners": [{"kind", "text"}], "cards": [{"label", "value",
-    "detail", "tone"}], "sections": [{"id", "title", "text", "figures", "tables", "paper", "open"}], "sources",
-    "reports", "claims"}. The first section is `summary`: one table and at most one figure. Only sections that hold
-    something are there.
+    text: str
+    solutions: dict[str, int] = {}
+    controls: dict[str, int] = {}
+    claims: dict[str, dict[str, int]] = {}
+    planned: int = 0
+    finished: int = 0
+    throttled: int = 0
+
+
+class Document(Record):
+    """Everything that a renderer draws: `report.json`. Without claims where it is of a search.
+
+    The first section is `summary`: one table and at most one figure. Only sections that hold something are there.
+    """
+
+    schema_version: int
+    title: str
+    headline: Headline
+    banners: list[Banner]
+    cards: list[Card]
+    sections: list[Section]
+    sources: list[Described]
+    reports: list[dict[str, Any]]
+    claims: JudgedClaims | None
+
+
+def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> Document:
+    """Return the document of bundles.
 
     artifacts: the folder whose traces are drawn. Raises UsageError and BundleError where a bundle or the folder cannot
     be read.
@@ -75,17 +100,17 @@ def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> dict
         log.files(found),
         READING,
     ]
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "title": summary.title(found),
-        "headline": _headline(found, claimed),
-        "banners": summary.banners(found),
-        "cards": summary.cards(found, lines, claimed),
-        "sections": [_trimmed(each, len(found)) for each in sections if elements.holds(each)],
-        "sources": [source.to_json() for source in found],
-        "reports": [source.report for source in found],
-        "claims": claimed.to_json(),
-    }  # fmt: skip
+    return Document(
+        schema_version=SCHEMA_VERSION,
+        title=summary.title(found),
+        headline=_headline(found, claimed),
+        banners=summary.banners(found),
+        cards=summary.cards(found, lines, claimed),
+        sections=[_trimmed(each, len(found)) for each in sections if elements.holds(each)],
+        sources=[source.described() for source in found],
+        reports=[source.report for source in found],
+        claims=claimed,
+    )
 
 
 READING = elements.section("reading", "How to read this", text=[
@@ -107,21 +132,20 @@ READING = elements.section("reading", "How to read this", text=[
 ], paper=False)  # fmt: skip
 
 
-def _trimmed(section: Element, bundles: int) -> Element:
+def _trimmed(section: Section, bundles: int) -> Section:
     """A section of one bundle has no column that names the bundle."""
     if bundles > 1:
         return section
-    return section | {"tables": [_unlettered(table) for table in section["tables"]]}
+    return section.model_copy(update={"tables": [_unlettered(table) for table in section.tables]})
 
 
-def _unlettered(table: Element) -> Element:
-    kept = [at for at, head in enumerate(table["columns"]) if not at or head["title"] != "bundle"]
-    return table | {"columns": [table["columns"][at] for at in kept],
-                    "rows": [[row[at] for at in kept] for row in table["rows"]]}  # fmt: skip
+def _unlettered(table: Table) -> Table:
+    kept = [at for at, head in enumerate(table.columns) if not at or head.title != "bundle"]
+    rows = [[row[at] for at in kept] for row in table.rows]
+    return table.model_copy(update={"columns": [table.columns[at] for at in kept], "rows": rows})
 
 
-def _headline(found: list[Source], claimed: JudgedClaims) -> dict[str, Any]:
-    """The verdict in one line, and the counts that it is made of."""
+def _headline(found: list[Source], claimed: JudgedClaims) -> Headline:
     entries = [entry for source in found for entry in source.entries]
     solutions = Counter(e["outcome"] for e in entries if not e["control"])
     controls = Counter(e["verdict"] for e in entries if e["control"])
@@ -155,5 +179,5 @@ def _headline(found: list[Source], claimed: JudgedClaims) -> dict[str, Any]:
         words.append(f"times of {elements.count(throttled, 'row')} left out, the GPU was throttled")
     if not any(source.report["measurement"] for source in found) and solutions:
         words.append("times are not a measurement")
-    return {"text": "; ".join(words), "solutions": dict(solutions), "controls": dict(controls),
-            "claims": claimed.counts, "planned": planned, "finished": finished, "throttled": throttled}  # fmt: skip
+    return Headline(text="; ".join(words), solutions=dict(solutions), controls=dict(controls), claims=claimed.counts,
+                    planned=planned, finished=finished, throttled=throttled)  # fmt: skip

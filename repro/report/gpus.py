@@ -7,16 +7,16 @@ from typing import Any
 from scipy import stats
 
 from repro.report import elements
-from repro.report.elements import Element
+from repro.report.elements import Cell, Section
 from repro.report.sources import Source
 
 # A unit counts as disturbed if so few of its 95 % intervals hold 1 by chance less often than this.
 UNLIKELY = 0.01
 
 
-def section(sources: list[Source]) -> Element:
+def section(sources: list[Source]) -> Section:
     """One line a GPU that timed something, if there are several: its A/A controls, eager against eager."""
-    rows: list[list[Any]] = []
+    rows: list[list[Cell]] = []
     for source in sources:
         for (node, gpu), found in _controls(source).items():
             cover = sum(aa["ci95"][0] <= 1 <= aa["ci95"][1] for aa in found)

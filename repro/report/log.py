@@ -8,12 +8,12 @@ from typing import Any
 from repro.problems import constants
 from repro.records import migrate
 from repro.report import elements, study
-from repro.report.elements import Element
+from repro.report.elements import Section
 from repro.report.sources import Source
 from repro.studies import artifact_study, evaluation
 
 
-def bundles(sources: list[Source]) -> Element:
+def bundles(sources: list[Source]) -> Section:
     """The bundles of the document, each with its letter."""
     columns = [("bundle", "text"), ("name", "code"), ("verb", "text"), ("status", "verdict"), ("started", "text"),
                ("rows", "text"), ("machine", "text"), ("stack", "text"), ("isolation", "text"), ("trust", "text"),
@@ -32,7 +32,7 @@ def bundles(sources: list[Source]) -> Element:
     )
 
 
-def missing(sources: list[Source]) -> Element:
+def missing(sources: list[Source]) -> Section:
     """Planned rows without a result that the summary does not name, and why."""
     rows = [[each["row"], source.letter, each["reason"]] for source in sources for each in source.report["not_measured"]
             if source.measured is None or each["row"] not in source.bundle.rows]  # fmt: skip
@@ -48,7 +48,7 @@ def _trust(report: dict[str, Any]) -> str:
     return "; ".join(sorted(found))
 
 
-def run(sources: list[Source]) -> Element:
+def run(sources: list[Source]) -> Section:
     """Every planned row: what became of it, how long it took, what was left out, and why."""
     rows = []
     for source in sources:
@@ -85,7 +85,7 @@ def _notes(row: dict[str, Any]) -> list[str]:
     return notes
 
 
-def again(sources: list[Source]) -> Element:
+def again(sources: list[Source]) -> Section:
     """The exact command of every row. Fixtures come first."""
     rows = [[name, source.letter, command(source, name)]
             for source in sources for name in source.bundle.manifest["plan"]]  # fmt: skip
@@ -175,7 +175,7 @@ def _options(verb: str, given: dict[str, Any]) -> list[str]:
     return words
 
 
-def files(sources: list[Source]) -> Element:
+def files(sources: list[Source]) -> Section:
     """The sha256 of every file of every bundle, from its manifest."""
     rows = [[name, source.letter, digest]
             for source in sources for name, digest in source.bundle.manifest.get("files", {}).items()]  # fmt: skip

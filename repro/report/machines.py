@@ -9,11 +9,11 @@ from repro.fingerprint import classes
 from repro.fingerprint.difference import differences
 from repro.records.claim import Claim
 from repro.report import clocks, elements
-from repro.report.elements import Element
+from repro.report.elements import Section, Table
 from repro.report.sources import Source
 
 
-def comparability(sources: list[Source], published: list[Claim]) -> Element:
+def comparability(sources: list[Source], published: list[Claim]) -> Section:
     """What may be compared with what: with the published machines, and between these bundles."""
     tables = [table for table in (_from_published(sources, published), _between(sources)) if table]
     told: dict[str, list[str]] = {}
@@ -48,7 +48,7 @@ def _other_texts(sources: list[Source]) -> list[str]:
     ]
 
 
-def _from_published(sources: list[Source], published: list[Claim]) -> Element | None:
+def _from_published(sources: list[Source], published: list[Claim]) -> Table | None:
     """How every machine differs from those that the studies were published on."""
     studies = {claim.study: claim for claim in published}
     found: dict[tuple[str, ...], list[str]] = {}
@@ -65,7 +65,7 @@ def _from_published(sources: list[Source], published: list[Claim]) -> Element | 
     return elements.table("from-published", "These machines and the published ones", columns, rows) if rows else None
 
 
-def _between(sources: list[Source]) -> Element | None:
+def _between(sources: list[Source]) -> Table | None:
     """Hard, configuration and version differences of every machine from the first."""
     named = [(s.letter, value) for s in sources for value in s.fingerprints.values()]
     rows = []
@@ -90,7 +90,7 @@ def _told(value: Any) -> str:
     return "; ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else str(value)
 
 
-def fingerprints(sources: list[Source]) -> Element:
+def fingerprints(sources: list[Source]) -> Section:
     """Every recorded field of every machine, side by side, by class; the state at that moment left out."""
     letters: dict[str, list[str]] = {}
     values: dict[str, dict[str, Any]] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from repro.report import elements
-from repro.report.elements import Element
+from repro.report.elements import Cell, Section
 from repro.report.sources import Source
 
 TEXT = (
@@ -22,10 +22,10 @@ UNMEASURED = "The published protocol ran too. Its times here are not a measureme
 VARIANTS = {"eager_ms": "eager", "compile_ms": "compile", "input_kernel_ms": "input", "optimized_ms": "optimised"}
 
 
-def section(sources: list[Source]) -> Element:
+def section(sources: list[Source]) -> Section:
     """One line an artifact, and why a variant has no time."""
-    rows: list[list[Any]] = []
-    missing: list[list[Any]] = []
+    rows: list[list[Cell]] = []
+    missing: list[list[Cell]] = []
     unmeasured = False
     for source in sources:
         for artifact in source.report.get("artifacts", []):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
+from dataclasses import dataclass
 
 from repro.analysis import records as measured
 from repro.analysis.records import Record
@@ -11,7 +11,7 @@ from repro.errors import UsageError
 from repro.problems import catalogue
 from repro.records import wording
 from repro.report import elements
-from repro.report.elements import Element
+from repro.report.elements import Bars, Cell, Figure, Quantity, Reached, Roofline, Section
 from repro.report.sources import Judged, Source, judged
 from repro.studies import artifact_study
 
@@ -51,15 +51,17 @@ def _label(record: Record) -> str:
     return f"{record.row} {record.variant}" if record.key[1] else record.row
 
 
-def _speedup(record: Record | None, over: str) -> dict[str, Any] | None:
+def _speedup(record: Record | None, over: str) -> Quantity | None:
     if record is None or not _timed(record) or over not in record.speedups:
         return None
-    return record.speedups[over].record().to_json() | {"unconfirmed": record.words.get(over) == "UNCONFIRMED"}
+    found = record.speedups[over]
+    unconfirmed = record.words.get(over) == "UNCONFIRMED"
+    return Quantity(value=found.value, ci95=[found.low, found.high], unconfirmed=unconfirmed)
 
 
-def rounds(sources: list[Source]) -> Element:
+def rounds(sources: list[Source]) -> Section:
     """Every kernel of a search's rounds, where `benchmark --rounds` judged them: one line a kernel."""
-    rows: list[list[Any]] = []
+    rows: list[list[Cell]] = []
     for source in sources:
         for artifact in source.report.get("artifacts", []):
             for each in artifact["rounds"]:
@@ -68,7 +70,7 @@ def rounds(sources: list[Source]) -> Element:
                     artifact["problem"], source.letter, str(each["round"]) if each["round"] else "input",
                     each["why"] or each["verdict"], each["time_ms"]["median"] if each["time_ms"] else None,
                     each["published_protocol_ms"], each["published_ms"],
-                    {"value": ratio["ratio"], "ci95": ratio["ci95"]} if ratio else None,
+                    Quantity(value=ratio["ratio"], ci95=ratio["ci95"]) if ratio else None,
                     "best so far" if each["best"] else None,
                 ])  # fmt: skip
     columns = [("problem", "text"), ("bundle", "text"), ("round", "text"), ("verdict", "verdict"), ("ms", "ms"),
@@ -79,9 +81,9 @@ def rounds(sources: list[Source]) -> Element:
     return elements.section("measured-rounds", "Rounds", text=[text] if rows else [], tables=[table])
 
 
-def profiles(sources: list[Source]) -> Element:
+def profiles(sources: list[Source]) -> Section:
     """Hardware counters of every kernel, where `benchmark --profile` read them: one line a kernel and dtype."""
-    rows: list[list[Any]] = []
+    rows: list[list[Cell]] = []
     for source in sources:
         for artifact in source.report.get("artifacts", []):
             for each in artifact.get("profiles", []):
@@ -105,7 +107,7 @@ def profiles(sources: list[Source]) -> Element:
     return elements.section("profiles", "Profiles", text=[text] if rows else [], tables=[table])
 
 
-def speedups(sources: list[Source]) -> Element:
+def speedups(sources: list[Source]) -> Section:
     """Every correct solution's time and speedups, one group of columns a bundle; a forest and bars."""
     tables, figures, text = [], [], []
     for verb, group in _groups(sources):
@@ -120,14 +122,17 @@ def speedups(sources: list[Source]) -> Element:
                         (f"{start}over eager", "ratio"), (f"{start}over compile", "ratio"),
                         (f"{start}over best", "ratio"), (f"{start}best", "text"), (f"{start}word", "verdict"),
                         (f"{start}own kernels", "percent")]  # fmt: skip
-        rows = []
+        rows: list[list[Cell]] = []
         for records in found.values():
             first = next(iter(records.values()))
-            row: list[Any] = [first.row, first.variant]
+            row: list[Cell] = [first.row, first.variant]
             for source in group:
                 record = records.get(source.letter)
-                time = record.time_ms.record().to_json() if record and record.time_ms and _timed(record) else None
-                row += [time, *(_baseline(source, record, name) for name in TIMED)]
+                time = record.time_ms if record and _timed(record) else None
+                row += [
+                    Quantity(value=time.value, ci95=[time.low, time.high]) if time else None,
+                    *(_baseline(source, record, name) for name in TIMED),
+                ]
                 row += [_speedup(record, over) for over in BASELINES]
                 best = record.best if record and _timed(record) else None
                 row += [best, _word(source, record), _share(source, record)]
@@ -205,11 +210,11 @@ def _which(source: Source) -> str:
     return f"{source.machine}, {source.stack}, {source.report['started'][:16]}"
 
 
-def _value(found: dict[str, Any]) -> str:
-    return f"{found['value']:.3g}x" + (" (unconfirmed)" if found["unconfirmed"] else "")
+def _value(found: Quantity) -> str:
+    return f"{found.value:.3g}x" + (" (unconfirmed)" if found.unconfirmed else "")
 
 
-def _bars(verb: str, source: Source, every: dict[tuple[str, str], dict[str, Record]]) -> Element | None:
+def _bars(verb: str, source: Source, every: dict[tuple[str, str], dict[str, Record]]) -> Figure | None:
     chosen = [records[source.letter] for records in every.values() if _timed(records.get(source.letter))]
     every_one = {name: [_speedup(record, over) for record in chosen] for over, name in BASELINES.items()}
     series = {name: values for name, values in every_one.items() if any(values)}
@@ -220,10 +225,11 @@ def _bars(verb: str, source: Source, every: dict[tuple[str, str], dict[str, Reco
         speeds = {name: values[at] for name, values in series.items()}
         told = [f"{_value(speed)} over {name}" for name, speed in speeds.items() if speed]
         lines.append(f"{_label(record)} {', '.join(told)}")
-    return elements.figure(
-        f"bars-{verb}-{source.letter}", "bars", f"Speedups of {source.letter}: {source.machine}, {source.stack}",
-        f"Bars of speedup with 95 % intervals, from 1, logarithmic: {'; '.join(lines)}.",
-        groups=[_label(record) for record in chosen], series=series, x="speedup",
+    return Figure(
+        id=f"bars-{verb}-{source.letter}", kind="bars",
+        title=f"Speedups of {source.letter}: {source.machine}, {source.stack}",
+        alt=f"Bars of speedup with 95 % intervals, from 1, logarithmic: {'; '.join(lines)}.",
+        data=Bars(groups=[_label(record) for record in chosen], series=series, x="speedup"),
     )  # fmt: skip
 
 
@@ -239,7 +245,28 @@ def work(problem: str) -> tuple[int, int] | None:
     return elements * catalogue.ITEMSIZE[loaded.dtype], loaded.work.flop
 
 
-def _near(of: Judged) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class Near:
+    """How near a solution's time is to what its GPU was measured to reach. size: compulsory bytes; flop: operations."""
+
+    klass: str
+    size: int
+    flop: int
+    ms: float
+    copy_gb_s: float
+    peak_tflop_s: float | None
+    floor_fraction: float | None
+
+    @property
+    def gb_s(self) -> float:
+        return self.size / self.ms / 1e6
+
+    @property
+    def tflop_s(self) -> float:
+        return self.flop / self.ms / 1e9
+
+
+def _near(of: Judged) -> Near | None:
     """How near a solution's time is to what its GPU was measured to reach, or None where that cannot be said."""
     entry, ceilings, needed = of.entry, of.result.get("ceilings"), work(of.entry["problem"])
     measurable = entry["verdict"] == "correct" and entry["time_ms"] and entry.get("measurement")
@@ -249,23 +276,20 @@ def _near(of: Judged) -> dict[str, Any] | None:
     size, flop = needed
     ms, klass = entry["time_ms"]["median"], entry["precision_class"]
     peak = ceilings.get(CEILING.get(klass, ""))
-    return {
-        "class": klass, "bytes": size, "flop": flop, "ms": ms,
-        "gb_s": size / ms / 1e6, "copy_gb_s": ceilings["copy_tb_s"] * 1e3,
-        "tflop_s": flop / ms / 1e9, "peak_tflop_s": peak, "floor_fraction": entry["floor_fraction"],
-    }  # fmt: skip
+    return Near(klass, size, flop, ms, ceilings["copy_tb_s"] * 1e3, peak, entry["floor_fraction"])
 
 
-def roofline(sources: list[Source]) -> Element:
+def roofline(sources: list[Source]) -> Section:
     """Achieved bytes and operations a second against the ceilings that were measured in the same cell."""
-    rows, figures = [], []
+    figures: list[Figure] = []
+    rows: list[list[Cell]] = []
     for source in sources:
         near = [(each, found) for each in judged(source) if (found := _near(each))]
         for each, f in near:
-            peak = f["peak_tflop_s"]
-            rows.append([f"{each.problem}", each.variant, source.letter, f["class"], f["ms"], f["bytes"] / 1e6,
-                         f["flop"] / 1e9, f["gb_s"], f["gb_s"] / f["copy_gb_s"], f["tflop_s"],
-                         f["tflop_s"] / peak if peak else None, f["floor_fraction"]])  # fmt: skip
+            peak = f.peak_tflop_s
+            rows.append([each.problem, each.variant, source.letter, f.klass, f.ms, f.size / 1e6, f.flop / 1e9, f.gb_s,
+                         f.gb_s / f.copy_gb_s, f.tflop_s, f.tflop_s / peak if peak else None,
+                         f.floor_fraction])  # fmt: skip
         if near:
             figures.append(_roof(source, near))
     columns = [("problem", "text"), ("solution", "text"), ("bundle", "text"), ("class", "text"), ("ms", "ms"),
@@ -283,19 +307,23 @@ def roofline(sources: list[Source]) -> Element:
     return elements.section("roofline", "Distance from the hardware", text=text, figures=figures, tables=[table])
 
 
-def _roof(source: Source, near: list[tuple[Judged, dict[str, Any]]]) -> Element:
-    points = [{"label": _short(each), "series": each.entry["solution"] if source.verb == "benchmark" else "solutions",
-               "x": found["flop"] / found["bytes"], "y": found["tflop_s"]}
-              for each, found in near if found["flop"] > 0]  # fmt: skip
-    classes = sorted({found["class"] for _, found in near if found["peak_tflop_s"]})
-    roofs = {klass: statistics.median(f["peak_tflop_s"] for _, f in near if f["class"] == klass) for klass in classes}
-    copy = statistics.median(found["copy_gb_s"] for _, found in near)
-    told = "; ".join(f"{p['label']} {p['series']} {p['y']:.3g} TFLOP/s at {p['x']:.3g} FLOP a byte" for p in points)
+def _roof(source: Source, near: list[tuple[Judged, Near]]) -> Figure:
+    points = [Reached(label=_short(each), x=found.flop / found.size, y=found.tflop_s,
+                      series=each.entry["solution"] if source.verb == "benchmark" else "solutions")
+              for each, found in near if found.flop > 0]  # fmt: skip
+    peaks: dict[str, list[float]] = {}
+    for _, found in near:
+        if found.peak_tflop_s:
+            peaks.setdefault(found.klass, []).append(found.peak_tflop_s)
+    roofs = {klass: statistics.median(peaks[klass]) for klass in sorted(peaks)}
+    copy = statistics.median(found.copy_gb_s for _, found in near)
+    told = "; ".join(f"{p.label} {p.series} {p.y:.3g} TFLOP/s at {p.x:.3g} FLOP a byte" for p in points)
     over = ", ".join(f"{klass} {value:.3g} TFLOP/s" for klass, value in roofs.items())
-    return elements.figure(
-        f"roofline-{source.letter}", "roofline", f"Roofline of {source.letter}: {source.machine}, {source.stack}",
-        f"Measured ceilings: copy {copy:.4g} GB/s, {over}. Solutions: {told}.",
-        points=points, copy_tb_s=copy / 1e3, roofs=roofs,
+    return Figure(
+        id=f"roofline-{source.letter}", kind="roofline",
+        title=f"Roofline of {source.letter}: {source.machine}, {source.stack}",
+        alt=f"Measured ceilings: copy {copy:.4g} GB/s, {over}. Solutions: {told}.",
+        data=Roofline(points=points, copy_tb_s=copy / 1e3, roofs=roofs),
     )  # fmt: skip
 
 

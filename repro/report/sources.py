@@ -11,9 +11,27 @@ from repro.analysis.records import Measured
 from repro.bundle import verify
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
+from repro.records.base import Record
 from repro.report import model, parts
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class Described(Record):
+    """A bundle of a document. machines: fingerprint -> the machine in words; verified: by `repro verify`."""
+
+    letter: str
+    bundle: str
+    verb: str
+    started: str
+    status: str
+    stack: str
+    machine: str
+    machines: dict[str, str]
+    bundle_id: str | None
+    tool: str
+    measurement: bool
+    verified: bool
 
 
 @dataclass(frozen=True)
@@ -83,15 +101,14 @@ class Source:
         names = [str(f["values"].get("gpu_name", {}).get("value") or "no GPU") for f in self.fingerprints.values()]
         return "; ".join(dict.fromkeys(names)) or "not recorded"
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain data, without the bundle's report."""
-        return {
-            "letter": self.letter, "bundle": self.report["bundle"], "verb": self.verb,
-            "started": self.report["started"], "status": self.report["status"], "stack": self.stack,
-            "machine": self.machine, "machines": self.report["machines"],
-            "bundle_id": self.bundle.manifest.get("bundle_id", ""), "tool": self.bundle.manifest.get("tool", ""),
-            "measurement": self.report["measurement"], "verified": not self.failed,
-        }  # fmt: skip
+    def described(self) -> Described:
+        """Return what a document says of it beside its facts."""
+        return Described(
+            letter=self.letter, bundle=self.report["bundle"], verb=self.verb, started=self.report["started"],
+            status=self.report["status"], stack=self.stack, machine=self.machine, machines=self.report["machines"],
+            bundle_id=self.bundle.manifest.get("bundle_id", ""), tool=self.bundle.manifest.get("tool", ""),
+            measurement=self.report["measurement"], verified=not self.failed,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from repro.bundle.write import Bundle
 from repro.records import migrate, wording
 from repro.records.agent import AgentAttempt, AgentConfig, AgentRecord
 from repro.report import elements
-from repro.report.elements import Element
+from repro.report.elements import Cell, Quantity, Section, Table
 
 OVER = "eager"
 TOKENS = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
@@ -191,7 +191,7 @@ def published() -> dict[str, Any]:
     }
 
 
-def section(study: dict[str, Any], prefix: str = "") -> Element:
+def section(study: dict[str, Any], prefix: str = "") -> Section:
     """The study as a section. prefix: of table names, where several bundles stand in one document."""
     tables = [_outcomes(study, prefix)]
     if study["timed"]:
@@ -274,7 +274,7 @@ def told(found: dict[str, Any]) -> str:
     return f"{text}; pairs that it takes: {needed}. The interval {verdict} to one side of 1."
 
 
-def _outcomes(study: dict[str, Any], prefix: str) -> Element:
+def _outcomes(study: dict[str, Any], prefix: str) -> Table:
     rows = []
     for arm, each in study["arms"].items():
         ends = ", ".join(f"{n} {status}" for status, n in each["statuses"].items()) or "none"
@@ -302,7 +302,7 @@ def named(arm: str, study: dict[str, Any]) -> str:
     return f"{arm} (no custom kernel)" if arm in study["controls"] else arm
 
 
-def _problems(study: dict[str, Any], prefix: str) -> Element:
+def _problems(study: dict[str, Any], prefix: str) -> Table:
     shown = _shown(study)
     arms = list(shown)
     columns = [("problem", "text")]
@@ -311,9 +311,9 @@ def _problems(study: dict[str, Any], prefix: str) -> Element:
     columns += [("published baseline", "ratio"), ("published with_kb", "ratio")]
     there = study["published"].get("problems", {})
     names = dict.fromkeys(p for arm in arms for p in shown[arm].get("problems", {}))
-    rows: list[list[Any]] = []
+    rows: list[list[Cell]] = []
     for name in names:
-        row: list[Any] = [name]
+        row: list[Cell] = [name]
         for arm in arms:
             found = shown[arm].get("problems", {}).get(name)
             row += [found and found["fail_is_1"], f"{found['correct']}/{found['n']}" if found else None]
@@ -329,7 +329,7 @@ def _problems(study: dict[str, Any], prefix: str) -> Element:
     return elements.table(f"{prefix}study-problems", caption, columns, rows)
 
 
-def _comparisons(study: dict[str, Any], prefix: str) -> list[Element]:
+def _comparisons(study: dict[str, Any], prefix: str) -> list[Table]:
     found = study["comparisons"]
     if not found:
         return []
@@ -339,13 +339,13 @@ def _comparisons(study: dict[str, Any], prefix: str) -> list[Element]:
     for one in [*found, study["published"].get("comparison")]:
         if one:
             name = f"{one['other']} over {named(one['base'], study)}" + (", published" if one not in found else "")
-            ratio = {"value": one["ratio"], "ci95": one["ci95"]} if one["ci95"] else one["ratio"]
+            ratio = Quantity(value=one["ratio"], ci95=one["ci95"]) if one["ci95"] else one["ratio"]
             t = "{:.3g} to {:.3g}".format(*one["t_ci95"]) if one["t_ci95"] else None
             rows.append([name, one["n"], ratio, t, one["sign_flip"]["p"], one["detectable"]])
     return [elements.table(f"{prefix}study-comparisons", "Paired comparisons with 95 % intervals", columns, rows)]
 
 
-def _fast(study: dict[str, Any], prefix: str) -> Element:
+def _fast(study: dict[str, Any], prefix: str) -> Table:
     levels = [f"{p:g}" for p in statistics.FAST_P]
     columns = [("arm", "text"), *((f"fast_p, p = {level}", "percent") for level in levels)]
     rows = [[arm, *(each.get("fast_p", {}).get(level) for level in levels)] for arm, each in _shown(study).items()]
@@ -353,7 +353,7 @@ def _fast(study: dict[str, Any], prefix: str) -> Element:
                        columns, rows)  # fmt: skip
 
 
-def _costs(study: dict[str, Any], prefix: str) -> Element:
+def _costs(study: dict[str, Any], prefix: str) -> Table:
     columns = [("arm", "text"), ("turns", "integer"), *((kind.replace("_", " "), "integer") for kind in TOKENS),
                ("USD", "quantity"), ("USD of attempts thrown away", "quantity"), ("agents' s", "seconds")]  # fmt: skip
     rows = [[arm, each["turns"], *(each["tokens"][kind] for kind in TOKENS), each["usd"], each["discarded_usd"],
@@ -365,7 +365,7 @@ def _costs(study: dict[str, Any], prefix: str) -> Element:
     return elements.table(f"{prefix}study-costs", caption, columns, rows)
 
 
-def _knowledge(study: dict[str, Any], prefix: str) -> Element:
+def _knowledge(study: dict[str, Any], prefix: str) -> Table:
     columns = [("arm", "text"), ("knowledge", "text"), ("calls", "integer"), ("hits", "integer"), ("errors", "integer"),
                ("by tool", "text"), ("refused at the gateway", "text")]  # fmt: skip
     rows = []
@@ -377,7 +377,7 @@ def _knowledge(study: dict[str, Any], prefix: str) -> Element:
     return elements.table(f"{prefix}study-knowledge", "What the gateways saw of the knowledge base", columns, rows)
 
 
-def _cells(study: dict[str, Any], prefix: str) -> Element:
+def _cells(study: dict[str, Any], prefix: str) -> Table:
     columns = [("job", "text"), ("ended", "text"), ("attempts", "integer"), ("turns", "integer"),
                ("tokens", "integer"), ("USD", "quantity"), ("s", "seconds"), ("solutions", "text"),
                ("knowledge calls", "integer"), ("isolation", "text"), ("seen before it", "text")]  # fmt: skip
@@ -395,7 +395,7 @@ def _cells(study: dict[str, Any], prefix: str) -> Element:
     return elements.table(f"{prefix}study-cells", "Every sitting of an agent", columns, rows)
 
 
-def _retries(study: dict[str, Any], prefix: str) -> Element:
+def _retries(study: dict[str, Any], prefix: str) -> Table:
     columns = [("job", "text"), ("attempt", "integer"), ("class", "text"), ("status", "text"), ("waited s", "seconds"),
                ("turns thrown away", "integer"), ("USD", "quantity"), ("why", "text")]  # fmt: skip
     rows = [[r["job"], r["attempt"], r["class"], r["status"], r["waited_s"], r["turns"], r["usd"], r["detail"]]

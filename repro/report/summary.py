@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from repro.analysis import claims
 from repro.artifacts import layout
@@ -15,7 +15,7 @@ from repro.problems import catalogue
 from repro.records import wording
 from repro.records.claim import Claim, JudgedClaims
 from repro.report import cells, elements
-from repro.report.elements import Element
+from repro.report.elements import Banner, Card, Cell, Figure, Forest, ForestRow, Kind, Point, Quantity, Section, Table
 from repro.report.sources import Source
 
 TITLES = {"run": "Agent study", "evaluate": "Judged solutions", "benchmark": "Artifact study", "fixtures": "Fixtures",
@@ -45,8 +45,8 @@ class Line:
     klass: str | None = None
     published: str = ""
     protocol: float | None = None
-    measured: dict[str, Any] | None = None
-    best: dict[str, Any] | None = None
+    measured: Quantity | None = None
+    best: Quantity | None = None
     ms: float | None = None
     reproduced: str = ""
     holds: str = ""
@@ -76,21 +76,19 @@ def title(sources: list[Source]) -> str:
 # -- what stands before any number ------------------------------------------------------------------------------------
 
 
-def banners(sources: list[Source]) -> list[Element]:
+def banners(sources: list[Source]) -> list[Banner]:
     """What keeps a reader from trusting or reading the numbers as they stand."""
     several = len(sources) > 1
-    found: list[Element] = []
-    told: dict[tuple[str, str], list[str]] = {}
+    told: dict[tuple[Kind, str], list[str]] = {}
     for source in sources:
         for kind, text in _warnings(source):
             told.setdefault((kind, text), []).append(source.letter)
-    for (kind, text), letters in told.items():
-        found.append(elements.banner(kind, f"{', '.join(letters)}: {text}" if several else text))
-    order = ("error", "warning", "note")
-    return sorted(found, key=lambda each: order.index(each["kind"]))
+    found = [Banner(kind=kind, text=f"{', '.join(letters)}: {text}" if several else text)
+             for (kind, text), letters in told.items()]  # fmt: skip
+    return sorted(found, key=lambda each: get_args(Kind).index(each.kind))
 
 
-def _warnings(source: Source) -> Iterator[tuple[str, str]]:
+def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
     report = source.report
     if source.failed:
         first, *others = source.failed
@@ -133,13 +131,13 @@ def _warnings(source: Source) -> Iterator[tuple[str, str]]:
 # -- cards ------------------------------------------------------------------------------------------------------------
 
 
-def cards(sources: list[Source], lines: list[Line], claimed: JudgedClaims) -> list[Element]:
+def cards(sources: list[Source], lines: list[Line], claimed: JudgedClaims) -> list[Card]:
     """The figures of a report's head."""
     found = [*_correct(sources), *_means(sources, lines), *_claims(claimed), *_others(sources)]
     return [*found, *_machines(sources)]
 
 
-def _correct(sources: list[Source]) -> list[Element]:
+def _correct(sources: list[Source]) -> list[Card]:
     """Correct solutions of all that were planned, and negative controls that were refused."""
     solutions = [e for s in sources for e in s.entries if not e["control"]]
     controls = [e for s in sources for e in s.entries if e["control"]]
@@ -161,7 +159,7 @@ def _correct(sources: list[Source]) -> list[Element]:
     return found
 
 
-def _means(sources: list[Source], lines: list[Line]) -> list[Element]:
+def _means(sources: list[Source], lines: list[Line]) -> list[Card]:
     """Geometric means: a card a baseline, or a card an arm or bundle where there are several."""
     means = []
     for source in sources:
@@ -197,7 +195,7 @@ def _tone(mean: dict[str, Any]) -> str:
     return "good" if low > 1 else "bad" if high < 1 else "open"
 
 
-def _claims(claimed: JudgedClaims) -> list[Element]:
+def _claims(claimed: JudgedClaims) -> list[Card]:
     found = []
     titles = ("Claims reproduced as published", "Claims that hold as judged")
     for side, title in zip(claims.SIDES, titles, strict=True):
@@ -212,7 +210,7 @@ def _claims(claimed: JudgedClaims) -> list[Element]:
     return found
 
 
-def _others(sources: list[Source]) -> list[Element]:
+def _others(sources: list[Source]) -> list[Card]:
     """Cards of the self-test and of fixtures."""
     found = []
     cases = [case for s in sources for case in s.report.get("cases", [])]
@@ -232,7 +230,7 @@ def _others(sources: list[Source]) -> list[Element]:
     return found
 
 
-def _machines(sources: list[Source]) -> list[Element]:
+def _machines(sources: list[Source]) -> list[Card]:
     """A card for every machine and stack, with its stamps."""
     stacks: dict[tuple[str, str, str], list[str]] = {}
     for source in sources:
@@ -274,20 +272,20 @@ def lines(sources: list[Source], published: list[Claim], claimed: JudgedClaims) 
     return found
 
 
-def _cell(found: dict[str, Any] | None) -> dict[str, Any] | None:
+def _cell(found: dict[str, Any] | None) -> Quantity | None:
     if not found:
         return None
-    unconfirmed = found.get("word") == "UNCONFIRMED"
-    return {"value": found["ratio"], "ci95": found["ci95"]} | ({"unconfirmed": True} if unconfirmed else {})
+    unconfirmed = {"unconfirmed": True} if found.get("word") == "UNCONFIRMED" else {}
+    return Quantity(value=found["ratio"], ci95=found["ci95"], **unconfirmed)
 
 
-def _together(found: list[dict[str, Any] | None]) -> dict[str, Any] | None:
+def _together(found: list[Quantity | None]) -> Quantity | None:
     """Repeats as one: their geometric mean, from the lowest edge of any to the highest."""
     known = [each for each in found if each]
     if len(known) < 2:
         return known[0] if known else None
-    mean = math.exp(sum(math.log(each["value"]) for each in known) / len(known))
-    return {"value": mean, "ci95": [min(e["ci95"][0] for e in known), max(e["ci95"][1] for e in known)]}
+    mean = math.exp(sum(math.log(each.value) for each in known) / len(known))
+    return Quantity(value=mean, ci95=[min(e.ci95[0] for e in known), max(e.ci95[1] for e in known)])
 
 
 def _verdict(entry: dict[str, Any]) -> str:
@@ -361,7 +359,7 @@ def _published(
     return " / ".join(f"{claim.value:.2f}x" for claim in chosen)
 
 
-def section(sources: list[Source], every: list[Line], published: list[Claim]) -> Element:
+def section(sources: list[Source], every: list[Line], published: list[Claim]) -> Section:
     """What a reader looks at first."""
     if every:
         tables, text = [_table(sources, every, published)], _text(every, published)
@@ -373,7 +371,7 @@ def section(sources: list[Source], every: list[Line], published: list[Claim]) ->
     return elements.section("summary", "Summary", text=text, figures=figures, tables=tables, opened=True)
 
 
-def _table(sources: list[Source], every: list[Line], published: list[Claim]) -> Element:
+def _table(sources: list[Source], every: list[Line], published: list[Claim]) -> Table:
     """One line a solution. What is the same in all lines stands in the caption and has no column."""
     overs = list(dict.fromkeys(line.over for line in every if line.measured))
     machines = ", ".join(dict.fromkeys(_hardware(line.source) for line in every if line.measured))
@@ -399,10 +397,9 @@ def _table(sources: list[Source], every: list[Line], published: list[Claim]) -> 
         caption = "Speedup of every solution" + (f" over {overs[0]}" if len(overs) == 1 else "")
         caption += f", measured on {machines}, with its 95 % interval"
     table = elements.table("summary", caption, columns, rows)
-    for head in table["columns"]:
-        if head["kind"] == cells.BAR:
-            head |= _scale([line.measured for line in every if line.measured])
-    return table
+    scale = _scale([line.measured for line in every if line.measured])
+    heads = [head.model_copy(update=scale) if head.kind == cells.BAR else head for head in table.columns]
+    return table.model_copy(update={"columns": heads})
 
 
 def _published_title(every: list[Line], published: list[Claim]) -> str:
@@ -416,10 +413,10 @@ def _hardware(source: Source) -> str:
     return source.machine.removeprefix("NVIDIA ")
 
 
-def _scale(found: list[dict[str, Any]]) -> dict[str, float]:
+def _scale(found: list[Quantity]) -> dict[str, float]:
     """The ends of the bars' logarithmic axis, which holds 1."""
-    high = max([NARROWEST, *(each["ci95"][1] for each in found)])
-    low = min([1.0, *(each["ci95"][0] for each in found)])
+    high = max([NARROWEST, *(each.ci95[1] for each in found)])
+    low = min([1.0, *(each.ci95[0] for each in found)])
     return {"low": min(low, high**-0.15), "high": high}
 
 
@@ -448,43 +445,43 @@ def _text(every: list[Line], published: list[Claim]) -> list[str]:
     return [" ".join(found)] if found else []
 
 
-def _figure(sources: list[Source], every: list[Line]) -> list[Element]:
+def _figure(sources: list[Source], every: list[Line]) -> list[Figure]:
     """Speedup over the best torch baseline of every solution, as points with intervals. A torch control is itself such
     a baseline and has no point."""
     every = [line for line in every if not line.torch_control]
     solutions = {line.solution for line in every if line.solution}
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, list[Point]] = {}
     for line in every:
         if line.best:
             label = named(line.problem) + (f" {line.solution}" if len(solutions) > 1 and line.solution else "")
-            low, high = line.best["ci95"]
-            point = {"series": line.source.letter, "value": line.best["value"], "low": low, "high": high,
-                     "unconfirmed": line.best.get("unconfirmed", False)}  # fmt: skip
-            rows.setdefault(label, {"label": label, "points": [], "band": None})["points"].append(point)
+            low, high = line.best.ci95
+            rows.setdefault(label, []).append(Point(series=line.source.letter, value=line.best.value, low=low,
+                                                    high=high, unconfirmed=line.best.unconfirmed))  # fmt: skip
     if not rows:
         return []
     told = [
         f"{label} " + ", ".join(
-            f"{p['value']:.3g}x" + (" (unconfirmed)" if p["unconfirmed"] else "")
-            + (f" in {p['series']}" if len(sources) > 1 else "") for p in row["points"]
+            f"{p.value:.3g}x" + (" (unconfirmed)" if p.unconfirmed else "")
+            + (f" in {p.series}" if len(sources) > 1 else "") for p in points
         )
-        for label, row in rows.items()
+        for label, points in rows.items()
     ]  # fmt: skip
     legend = {s.letter: f"{s.letter}: {s.verb}, {s.machine}, {s.stack}" for s in sources
               if any(line.best and line.source is s for line in every)}  # fmt: skip
-    return [elements.figure(
-        "forest", "forest", "Speedup over the best torch baseline",
-        f"Speedup over the best torch baseline of the same precision, with its 95 % interval: {'; '.join(told)}.",
-        rows=list(rows.values()), series=legend, line=1.0, x="",
+    every_row = [ForestRow(label=label, points=points, band=None) for label, points in rows.items()]
+    return [Figure(
+        id="forest", kind="forest", title="Speedup over the best torch baseline",
+        alt=f"Speedup over the best torch baseline of the same precision, with its 95 % interval: {'; '.join(told)}.",
+        data=Forest(rows=every_row, series=legend, line=1.0, x=""),
     )]  # fmt: skip
 
 
-def _cases(every: list[tuple[Source, dict[str, Any]]]) -> Element:
+def _cases(every: list[tuple[Source, dict[str, Any]]]) -> Table:
     """The self-test by suite, and every case that the judge got wrong."""
     suites: dict[str, list[dict[str, Any]]] = {}
     for _, case in every:
         suites.setdefault(str(case["case"]).partition("/")[0], []).append(case)
-    rows: list[list[Any]] = []
+    rows: list[list[Cell]] = []
     for suite, cases in suites.items():
         wrong = [case for case in cases if case["complaints"]]
         rows.append([suite, len(cases), len(cases) - len(wrong),
@@ -494,7 +491,7 @@ def _cases(every: list[tuple[Source, dict[str, Any]]]) -> Element:
     return elements.table("summary", "What the judge said of kernels whose verdict is known", columns, rows)
 
 
-def _fixtures(sources: list[Source]) -> Element:
+def _fixtures(sources: list[Source]) -> Table:
     rows = [
         [named(f["problem"]), f["margin"], f["best_cheat"], f["build_s"],
          f"refused: {f['refused']}" if f["refused"] else "usable"]

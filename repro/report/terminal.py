@@ -15,6 +15,8 @@ from rich.text import Text
 from repro.records import wording
 from repro.records.profile import Profile
 from repro.report import cells, output, parity, study
+from repro.report.document import Document
+from repro.report.elements import Cell, Section, Table
 from repro.report.summary import named
 from repro.studies import artifact_study
 from repro.system.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
@@ -27,33 +29,33 @@ KERNELS = {"input_kernel": "input kernel", "optimized": "optimised kernel"}
 DOUBT = " ?"
 
 
-def draw(document: dict[str, Any], screen: Screen, *, tables: bool = True) -> None:
+def draw(document: Document, screen: Screen, *, tables: bool = True) -> None:
     """Print a whole document except its last line. tables: not only its banners."""
-    for banner in document["banners"]:
-        screen.line(banner["text"], KINDS[banner["kind"]])
-    for facts in document["reports"] if tables else []:
+    for banner in document.banners:
+        screen.line(banner.text, KINDS[banner.kind])
+    for facts in document.reports if tables else []:
         summary(facts, screen)
     if screen.verbose:
-        for part in document["sections"]:
+        for part in document.sections:
             section(part, screen)
 
 
-def last(document: dict[str, Any], screen: Screen, files: list[Path]) -> None:
+def last(document: Document, screen: Screen, files: list[Path]) -> None:
     """The last line: the verdict, and the file that a reader opens: the page where it was written, else markdown."""
     screen.last(*verdict(document), report=output.first(files))
 
 
-def verdict(document: dict[str, Any]) -> list[str]:
+def verdict(document: Document) -> list[str]:
     """The parts of the last line."""
-    reports = document["reports"]
+    reports = document.reports
     if len(reports) > 1:
-        return [str(document["headline"]["text"])]
+        return [str(document.headline.text)]
     broken = ["fails verification, do not trust its numbers"] if not _verified(document) else []
     return broken + [part for facts in reports for part in _verdict(facts)]
 
 
-def _verified(document: dict[str, Any]) -> bool:
-    return all(source["verified"] for source in document["sources"])
+def _verified(document: Document) -> bool:
+    return all(source.verified for source in document.sources)
 
 
 # -- the last line ----------------------------------------------------------------------------------------------------
@@ -402,31 +404,31 @@ def _cases(facts: Facts, screen: Screen) -> None:
 # -- sections of a document -------------------------------------------------------------------------------------------
 
 
-def section(part: dict[str, Any], screen: Screen) -> None:
+def section(part: Section, screen: Screen) -> None:
     """A section: its text, the words of its figures, its tables."""
-    screen.title(part["title"])
-    for text in part["text"]:
+    screen.title(part.title)
+    for text in part.text:
         screen.line(text)
-    for figure in part["figures"]:
-        screen.line(f"Figure, {figure['title']}: {figure['alt']}", "dim")
+    for figure in part.figures:
+        screen.line(f"Figure, {figure.title}: {figure.alt}", "dim")
     screen.line()
-    for each in part["tables"]:
+    for each in part.tables:
         table(each, screen)
 
 
-def table(part: dict[str, Any], screen: Screen) -> None:
+def table(part: Table, screen: Screen) -> None:
     """A table of a document. The first column and verdicts stay; of the others the last go first."""
-    kinds = [head["kind"] for head in part["columns"]]
+    kinds = [head.kind for head in part.columns]
     kept = [at for at, kind in enumerate(kinds) if kind != "bar"]  # a bar repeats the number beside it
     columns = []
     for at in kept:
         verdict = kinds[at] == "verdict"
-        columns.append(Column(part["columns"][at]["title"], 0 if at == 0 or verdict else at,
+        columns.append(Column(part.columns[at].title, 0 if at == 0 or verdict else at,
                               number=cells.numeric(kinds[at]), least=24 if verdict else 16))  # fmt: skip
-    rows = [[_cell(kinds[at], row[at]) for at in kept] for row in part["rows"]]
-    screen.table(columns, rows, part["caption"])
+    rows = [[_cell(kinds[at], row[at]) for at in kept] for row in part.rows]
+    screen.table(columns, rows, part.caption)
 
 
-def _cell(kind: str, value: Any) -> Text | str | None:
+def _cell(kind: str, value: Cell) -> Text | str | None:
     text = cells.text(kind, value)
     return Text(text, TONES[cells.tone(value)]) if kind == "verdict" and text != cells.EMPTY else text

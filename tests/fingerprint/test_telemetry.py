@@ -191,11 +191,11 @@ def test_the_report_tells_what_was_sampled(tmp_path):
     done = [{"row": "r", "result": {"telemetry": {"windows": {"job": slowed, "timing": timing}}}}]
     source = SimpleNamespace(letter="A", done=done, bundle=SimpleNamespace(path=tmp_path))
     assert clocks.throttled(source).startswith("of 40 samples in 1 rows none shows the GPU slowed")
-    text = json.dumps(clocks.section([source]))
+    text = json.dumps(clocks.section([source]).to_json())
     assert '"median": 1500.0' in text and "sw_power_cap 50%" in text and "21.0" in text and '"not throttled"' in text
     done[0]["result"]["telemetry"]["windows"]["timing"] = slowed
     assert clocks.throttled(source) == "the GPU was slowed during r (hw_thermal in 25.0% of samples)."
-    assert '"throttled"' in json.dumps(clocks.section([source]))
+    assert '"throttled"' in json.dumps(clocks.section([source]).to_json())
     done[0]["result"] = {}
     assert clocks.throttled(source) == "throttling was not recorded."
 

@@ -25,6 +25,7 @@ from repro.records.comparison import Comparison
 from repro.report import clocks, latex, markdown, page, plots
 from repro.report import document as documents
 from repro.report.clocks import BINS, FEWEST
+from repro.report.elements import Figure
 from repro.system import jsonio
 
 TIMES = {"eager": 8.0, "compile": 7.0, "input_kernel": 5.0, "optimized": 3.525}
@@ -44,7 +45,7 @@ def theirs(folder: Path, reasons: dict[str, Any] | None) -> Path:
 
 def built(*bundles: Bundle) -> dict[str, Any]:
     """A document as its JSON holds it."""
-    found: dict[str, Any] = json.loads(jsonio.dumps(documents.build(list(bundles), config.ARTIFACTS_DIR)))
+    found: dict[str, Any] = json.loads(jsonio.dumps(documents.build(list(bundles), config.ARTIFACTS_DIR).to_json()))
     return found
 
 
@@ -159,9 +160,10 @@ def test_a_row_that_is_throttled_says_so_as_it_ends(tmp_path: Path) -> None:
 
 
 def test_the_same_json_draws_the_same_figure(tmp_path: Path) -> None:
-    (figure,) = section(built(study(tmp_path, sampled=True)), "clocks")["figures"]
+    whole = documents.build([study(tmp_path, sampled=True)])
+    (figure,) = next(part for part in whole.sections if part.id == "clocks").figures
     text = plots.svg(figure)
-    assert plots.svg(json.loads(json.dumps(figure))) == text
+    assert plots.svg(Figure.model_validate_json(jsonio.dumps(figure.to_json()))) == text
     assert 'role="img"' in text and "aria-label" in text and "MHz" in text and "°C" in text
 
 
@@ -190,7 +192,7 @@ def test_however_long_a_run_its_figure_stays_small(tmp_path: Path) -> None:
     columns = {name: {"problem": "L1_36", "file": f"{name}.py"} for name in script}
     (figure,) = section(built(bundle_of(tmp_path, "evaluate", script, columns)), "clocks")["figures"]
     assert len(figure["data"]["bins"]["t_s"]) <= BINS + FEWEST * len(script)
-    assert len(jsonio.dumps(figure)) < 32_000 and len(plots.svg(figure)) < 90_000
+    assert len(jsonio.dumps(figure)) < 32_000 and len(plots.svg(Figure.model_validate(figure))) < 90_000
     assert figure["data"]["rows"][0]["throttled"] and len(figure["data"]["reasons"]["hw_thermal"]) == 1
     assert min(figure["data"]["bins"]["sm_mhz"]["min"]) == 1100
 
@@ -206,7 +208,8 @@ def test_the_table_has_every_row_that_was_sampled(tmp_path: Path) -> None:
     assert second["SM MHz"]["min"] == 1100 and second["times"] == "throttled" and second["W"]["max"] == 650
     assert second["event reasons, share of samples"] == "hw_thermal 25%, sw_power_cap 75%"
     assert (third["window"], third["times"]) == ("whole row", None)
-    for text in (markdown.render(whole), latex.render(whole).replace(r"\_", "_"), page.render(whole)):
+    parsed = documents.Document.model_validate(whole)
+    for text in (markdown.render(parsed), latex.render(parsed).replace(r"\_", "_"), page.render(parsed)):
         assert "Clocks during the run" in text and "1753 (1100 to 1785)" in text and "hw_thermal" in text
 
 

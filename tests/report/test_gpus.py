@@ -46,9 +46,9 @@ def test_tables_of_a_mixed_bundle_are_grouped_by_gpu(mixed: Path) -> None:
         bundle.manifest["plan"]
     )
     whole = document.build([bundle])
-    machines = [source["machine"] for source in whole["sources"]]
-    assert [source["letter"] for source in whole["sources"]] == ["A", "B"] and len(set(machines)) == 2
-    assert sum(report["planned"] for report in whole["reports"]) == len(bundle.manifest["plan"])
+    machines = [source.machine for source in whole.sources]
+    assert [source.letter for source in whole.sources] == ["A", "B"] and len(set(machines)) == 2
+    assert sum(report["planned"] for report in whole.to_json()["reports"]) == len(bundle.manifest["plan"])
     output.into(bundle, ["md"])
     checks = {check["check"]: check for check in verify.verify(mixed)["checks"]}
     assert checks["report"]["state"] != "FAILED", checks["report"]
@@ -75,7 +75,7 @@ def test_every_gpu_has_its_control_and_a_disturbed_one_is_named() -> None:
             for name, found in [("g1", quiet)] * 6 + [("g2", loud)] * 6
         ]
 
-    (table,) = gpus.section([Told()])["tables"]  # type: ignore[list-item]
-    assert [(row[0], row[-1]) for row in table["rows"]] == [("g1", "undisturbed"), ("g2", "disturbed")]
+    (table,) = gpus.section([Told()]).tables  # type: ignore[list-item]
+    assert [(row[0], row[-1]) for row in table.rows] == [("g1", "undisturbed"), ("g2", "disturbed")]
     Told.done = Told.done[:6]
-    assert not gpus.section([Told()])["tables"], "one GPU needs no table"  # type: ignore[list-item]
+    assert not gpus.section([Told()]).tables, "one GPU needs no table"  # type: ignore[list-item]

@@ -33,6 +33,8 @@ from repro.cli import main
 from repro.errors import PrerequisiteError
 from repro.problems import catalogue
 from repro.report import cells, latex, markdown, page, plots
+from repro.report.document import Document
+from repro.report.elements import Cell, Figure, Quantity
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CHECKS = Path(__file__).parents[1] / "page_checks.js"
@@ -106,12 +108,12 @@ def test_every_renderer_is_the_golden_one(drawn: Path, name: str) -> None:
 
 def test_a_figure_is_the_golden_one(drawn: Path) -> None:
     (figure,) = section(document(drawn), "claims")["figures"]
-    golden("forest.svg", plots.svg(figure))
+    golden("forest.svg", plots.svg(Figure.model_validate(figure)))
 
 
 def test_every_file_is_drawn_from_the_json_alone(drawn: Path) -> None:
     """The same data gives the same bytes, figures among them."""
-    whole = document(drawn)
+    whole = Document.model_validate(document(drawn))
     for name, render in (("html", page.render), ("tex", latex.render), ("md", markdown.render)):
         assert render(whole) == (drawn / f"report.{name}").read_text(), name
 
@@ -359,7 +361,7 @@ def test_names_of_solutions_are_text_in_every_format(tool: Tool) -> None:
 def test_what_is_not_installed_is_a_missing_prerequisite(
     drawn: Path, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = document(drawn)
+    whole = Document.model_validate(document(drawn))
     for name in [n for n in sys.modules if n.partition(".")[0] == missing]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
@@ -369,11 +371,11 @@ def test_what_is_not_installed_is_a_missing_prerequisite(
 
 @pytest.mark.parametrize(
     ("kind", "cell", "text"),
-    [("ratio", {"value": 1.5, "ci95": [1.4, 1.6]}, "1.50x [1.40, 1.60]"), ("ms", {"value": 1.0, "ci95": [0.9, 1.1]},
+    [("ratio", Quantity(value=1.5, ci95=[1.4, 1.6]), "1.50x [1.40, 1.60]"), ("ms", Quantity(value=1.0, ci95=[0.9, 1.1]),
       "1 [0.9, 1.1]"), ("percent", 0.345, "34.5 %"), ("scientific", 0.0, "0"), ("text", None, "–"), ("ms", None, "–"),
      ("verdict", "DIFFERS", "✗\u00a0DIFFERS"), ("verdict", "BLOCKED", "○\u00a0BLOCKED"), ("integer", 12345, "12,345")],
 )  # fmt: skip
-def test_cells(kind: str, cell: Any, text: str) -> None:
+def test_cells(kind: str, cell: Cell, text: str) -> None:
     assert cells.text(kind, cell) == text
 
 

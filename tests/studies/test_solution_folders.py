@@ -249,8 +249,8 @@ def test_the_bundle_says_where_the_solutions_came_from_and_nothing_of_an_agent(r
 def test_a_row_can_be_run_again_from_the_bundle(ran: tuple[Tool, str, str]) -> None:
     bundle = model.Bundle.open(ran[0].bundles()[-1])
     told_ = document.build([bundle])
-    (again,) = [table for part in told_["sections"] for table in part["tables"] if table["id"] == "again"]
-    commands = {row[0]: row[-1] for row in again["rows"]}
+    (again,) = [table for part in told_.sections for table in part.tables if table.id == "again"]
+    commands = {row[0]: row[-1] for row in again.rows}
     assert f"--solutions baseline={bundle.name}/solutions/baseline/0 " in commands["L1_82/baseline/0"]
     assert (bundle.path / "solutions/baseline/0/L1_82_conv_depthwise_2D.py").read_text() == ZEROS
     assert "--solutions with_kb=DIR " in commands["L1_82/with_kb/0"], "nothing can be kept of a missing file"
@@ -354,16 +354,16 @@ def test_a_failure_and_a_missing_problem_count_as_no_gain(tmp_path: Path) -> Non
 
 def test_a_torch_control_is_in_every_table_and_never_among_the_solutions(tmp_path: Path) -> None:
     told_ = document.build([timed(tmp_path, both())])
-    assert "20 of 20 solutions correct" in told_["headline"]["text"]
-    tables = {table["id"]: table for part in told_["sections"] for table in part["tables"]}
+    assert "20 of 20 solutions correct" in told_.headline.text
+    tables = {table.id: table for part in told_.sections for table in part.tables}
     for name in ("summary", "correctness", "speedups-run", "a-study-arms", "a-study-problems", "a-study-comparisons",
                  "a-study-fast"):  # fmt: skip
         assert "tf32_compile" in str(tables[name]), name
-    line = next(row for row in tables["summary"]["rows"] if "tf32_compile" in row)
+    line = next(row for row in tables["summary"].rows if "tf32_compile" in row)
     assert "/" not in str(line[2]), "no published figure stands beside a control"
-    (forest,) = [figure for part in told_["sections"] for figure in part["figures"] if figure["id"] == "forest"]
-    assert "tf32_compile" not in str(forest["data"])
-    cards = {card["label"]: card["value"] for card in told_["cards"]}
+    (forest,) = [figure for part in told_.sections for figure in part.figures if figure.id == "forest"]
+    assert "tf32_compile" not in str(forest.data)
+    cards = {card.label: card.value for card in told_.cards}
     assert cards["Correct"] == "20 of 20" and cards["no kernel, tf32_compile: over eager"] == "3.30x"
 
 
