@@ -499,7 +499,7 @@ def _judged(bundle: Bundle, results: list[Any]) -> dict[str, Any]:
 
     entries = [result.to_json() for result in results]
     value = {"schema_version": SCHEMA_VERSION, "bundle": str(bundle.path), "results": entries}
-    return value | ({"fast_p": found} if (found := parity.fast(entries)) else {})
+    return value | ({"fast_p": found} if (found := parity.fast(results)) else {})
 
 
 def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 from repro.bundle.write import Bundle
 from repro.fingerprint import series, state
 from repro.records import migrate
+from repro.records.base import Record
+from repro.records.row import Row
 from repro.report import elements
 from repro.report.elements import Bins, Cell, Figure, Section, Spread, Table, Timeline, TimelineRow
 from repro.report.sources import Source
@@ -24,7 +27,6 @@ STATE = ("sm_mhz", "memory_mhz", "temperature_c", "power_w")
 DRAWN = {"sm_mhz": ("sm_mhz", 1.0), "memory_mhz": ("memory_mhz", 1.0), "power_mw": ("power_w", 1e-3),
          "temperature_c": ("temperature_c", 1.0)}  # fmt: skip
 LONGEST_ALT = 12  # rows
-Row = dict[str, Any]
 
 
 def section(sources: list[Source]) -> Section:
@@ -34,7 +36,7 @@ def section(sources: list[Source]) -> Section:
     without: dict[str, list[str]] = {}
     for source in sources:
         found, why = _series(source)
-        places = {row["row"]: number for number, row in enumerate(found, 1)}
+        places = {each.row: number for number, each in enumerate(found, 1)}
         if found:
             figures.append(_figure(source, found))
         text += [f"{source.letter}: no samples of {', '.join(names)}: {reason}." for reason, names in why.items()
@@ -68,24 +70,45 @@ def section(sources: list[Source]) -> Section:
 # -- what bundles hold ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Sampled:
+    """The samples of a row. columns: name -> values; marks: s; why: why it counts as throttled."""
+
+    row: str
+    columns: dict[str, list[float]]
+    marks: dict[str, float]
+    why: str
+
+
+class Window(Record):
+    """Samples of a part of a row in short. reasons: clock event reason -> share of samples."""
+
+    samples: int = 0
+    sm_mhz: Spread | None = None
+    memory_mhz: Spread | None = None
+    power_w: Spread | None = None
+    temperature_c: Spread | None = None
+    reasons: dict[str, float] = {}
+    deltas: dict[str, Any] = {}
+
+
 def _told(row: Row) -> dict[str, Any]:
-    found = row["result"].get("telemetry")
-    return migrate.telemetry(found) if isinstance(found, dict) else {}
+    return migrate.telemetry(row.result.telemetry) if row.result and row.result.telemetry else {}
 
 
-def _series(source: Source) -> tuple[list[Row], dict[str, list[str]]]:
-    """Of every row that has one {"row", "columns", "marks", "why"}; reason -> the rows that have none."""
-    found: list[Row] = []
+def _series(source: Source) -> tuple[list[Sampled], dict[str, list[str]]]:
+    """Return the samples of every row that has some; reason -> the rows that have none."""
+    found: list[Sampled] = []
     missing: dict[str, list[str]] = {}
     for row in source.done:
         told = _told(row)
         try:
             columns = _columns(source.bundle, told)
         except (OSError, ValueError, TypeError, KeyError) as error:
-            missing.setdefault(str(error), []).append(row["row"])
+            missing.setdefault(str(error), []).append(row.row)
             continue
         marks = {str(mark["name"]): mark["t_ms"] / 1e3 for mark in told.get("marks", [])}
-        found.append({"row": row["row"], "columns": columns, "marks": marks, "why": series.throttled(told)})
+        found.append(Sampled(row.row, columns, marks, series.throttled(told)))
     return found, missing
 
 
@@ -108,7 +131,7 @@ def _columns(bundle: Bundle, told: dict[str, Any]) -> dict[str, list[float]]:
     return columns
 
 
-def _windows(source: Source) -> list[tuple[str, dict[str, Any], bool]]:
+def _windows(source: Source) -> list[tuple[str, Window, bool]]:
     """(row, summary, whether it is of the timed part alone) of every row that was sampled: of the timed part, else of
     all of it."""
     found = []
@@ -117,21 +140,21 @@ def _windows(source: Source) -> list[tuple[str, dict[str, Any], bool]]:
         timed = bool((windows.get("timing") or {}).get("samples"))
         window = windows["timing"] if timed else windows.get("job") or {}
         if window.get("samples"):
-            found.append((row["row"], window, timed))
+            found.append((row.row, Window.model_validate(window), timed))
     return found
 
 
 # -- in numbers -------------------------------------------------------------------------------------------------------
 
 
-def _line(source: Source, name: str, number: int | None, window: dict[str, Any], timed: bool) -> list[Cell]:
-    spreads = [window.get(field) for field in ("sm_mhz", "memory_mhz", "power_w", "temperature_c")]
-    deltas = window.get("deltas", {})
+def _line(source: Source, name: str, number: int | None, window: Window, timed: bool) -> list[Cell]:
+    spreads = window.sm_mhz, window.memory_mhz, window.power_w, window.temperature_c
+    deltas = window.deltas
     joules, slowed = deltas.get("energy_mj"), deltas.get("violation_thermal_ns")
-    reasons = ", ".join(f"{why} {share:.0%}" for why, share in window.get("reasons", {}).items())
-    why = timed and series.throttled({"windows": {"timing": window}})
-    return [name, source.letter, number, "timed" if timed else "whole row", window["samples"],
-            *(Spread(median=s["median"], min=s["min"], max=s["max"]) if s else None for s in spreads),
+    reasons = ", ".join(f"{why} {share:.0%}" for why, share in window.reasons.items())
+    why = timed and series.throttled({"windows": {"timing": window.to_json()}})
+    return [name, source.letter, number, "timed" if timed else "whole row", window.samples,
+            *(Spread(median=s.median, min=s.min, max=s.max) if s else None for s in spreads),
             joules / 1e3 if isinstance(joules, int | float) else None,
             slowed / 1e9 if isinstance(slowed, int | float) else None, reasons or "none",
             "throttled" if why else "not throttled" if timed else None]  # fmt: skip
@@ -142,12 +165,12 @@ def throttled(source: Source) -> str:
     windows = _windows(source)
     slowed = []
     for name, window, _ in windows:
-        shares = {why: share for why, share in window.get("reasons", {}).items() if why in series.SLOWED}
+        shares = {why: share for why, share in window.reasons.items() if why in series.SLOWED}
         if shares:
             slowed.append(f"{name} ({', '.join(f'{why} in {share:.1%} of samples' for why, share in shares.items())})")
     if slowed:
         return f"the GPU was slowed during {'; '.join(slowed)}."
-    if count := sum(window["samples"] for _, window, _ in windows):
+    if count := sum(window.samples for _, window, _ in windows):
         return f"of {count} samples in {len(windows)} rows none shows the GPU slowed by heat or power brakes."
     ends = [(row, _value(found, "after", "clock_event_reasons")) for row, found in _states(source)]
     known = [(row, state.names(bits)) for row, bits in ends if bits is not None]
@@ -160,7 +183,7 @@ def throttled(source: Source) -> str:
 
 
 def _states(source: Source) -> list[tuple[str, dict[str, Any]]]:
-    return [(row["row"], row["result"].get("dynamic") or {}) for row in source.done]
+    return [(row.row, row.result.dynamic) for row in source.done if row.result]
 
 
 def _value(found: dict[str, Any], when: str, name: str) -> Any:
@@ -191,7 +214,7 @@ def _ends(sources: list[Source]) -> list[Table]:
 # -- drawn ------------------------------------------------------------------------------------------------------------
 
 
-def _figure(source: Source, found: list[Row]) -> Figure:
+def _figure(source: Source, found: list[Sampled]) -> Figure:
     """Samples of all rows on one axis of seconds, in bins that keep their extremes and every reason."""
     spans = [_span(row) for row in found]
     total = sum(end - begin for begin, end in spans) or 1.0
@@ -199,14 +222,14 @@ def _figure(source: Source, found: list[Row]) -> Figure:
     bins: dict[str, Any] = {"t_s": [], "row": []}
     at = 0.0
     for number, (row, (begin, end)) in enumerate(zip(found, spans, strict=True), 1):
-        marks, length = row["marks"], end - begin
+        marks, length = row.marks, end - begin
         n = max(FEWEST, round(BINS * length / total))
         timed = [round(at + marks[name] - begin, 2) for name in ("warm", "timed") if name in marks]
         rows.append(TimelineRow(
-            row=row["row"], number=number, begin_s=round(at, 2), end_s=round(at + length, 2),
-            bin_s=round(length / n, 4), timed_s=timed if len(timed) == 2 else None, throttled=row["why"],
+            row=row.row, number=number, begin_s=round(at, 2), end_s=round(at + length, 2),
+            bin_s=round(length / n, 4), timed_s=timed if len(timed) == 2 else None, throttled=row.why,
         ))  # fmt: skip
-        _binned(bins, row["columns"], number, at - begin, (begin, end), n)
+        _binned(bins, row.columns, number, at - begin, (begin, end), n)
         at += length
     masks = bins.pop("reasons")
     lanes = {name: [at for at, mask in enumerate(masks) if name in state.names(mask)] for name in _names(masks)}
@@ -222,10 +245,10 @@ def _names(masks: list[int]) -> list[str]:
                               for name in state.names(bit)))  # fmt: skip
 
 
-def _span(row: Row) -> tuple[float, float]:
+def _span(row: Sampled) -> tuple[float, float]:
     """When a row began and ended, in seconds of its own clock."""
-    times = [t / 1e3 for t in (row["columns"]["t_ms"][0], row["columns"]["t_ms"][-1])]
-    marks = row["marks"]
+    times = [t / 1e3 for t in (row.columns["t_ms"][0], row.columns["t_ms"][-1])]
+    marks = row.marks
     return min(times[0], marks.get("before", times[0])), max(times[1], marks.get("after", times[1]))
 
 
@@ -251,17 +274,17 @@ def _binned(
                 kept[end].append(round(of(known)) if known else None)
 
 
-def _alt(found: list[Row], lanes: dict[str, list[int]], n: int) -> str:
+def _alt(found: list[Sampled], lanes: dict[str, list[int]], n: int) -> str:
     """The figure in words: a row in a few, and where reasons were seen."""
     told = []
     for number, row in enumerate(found, 1):
         words = []
         for column, unit in (("sm_mhz", "MHz SM clock"), ("power_mw", "W"), ("temperature_c", "°C")):
-            known = [v for v in row["columns"].get(column, []) if v >= 0]
+            known = [v for v in row.columns.get(column, []) if v >= 0]
             if known:
                 low, high = (round(v * DRAWN[column][1]) for v in (min(known), max(known)))
                 words.append(f"{low} to {high} {unit}" if low != high else f"{low} {unit}")
-        told.append(f"{number} {row['row']} {', '.join(words)}" + (f" ({row['why']})" if row["why"] else ""))
+        told.append(f"{number} {row.row} {', '.join(words)}" + (f" ({row.why})" if row.why else ""))
     more = f"; and {len(told) - LONGEST_ALT} more" if len(told) > LONGEST_ALT else ""
     seen = ", ".join(f"{name} in {len(at) / n:.0%}" for name, at in lanes.items()) or "none"
     return f"Samples over time, row after row: {'; '.join(told[:LONGEST_ALT])}{more}. Reasons, share of time: {seen}."

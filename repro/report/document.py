@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from repro import config
 from repro.analysis import claims
@@ -27,6 +26,7 @@ from repro.report import (
     summary,
 )
 from repro.report.elements import Banner, Card, Section, Table
+from repro.report.model import Facts
 from repro.report.sources import Described, Source
 
 # 1: the facts of one bundle, or sections of several. 2: one layout of both.
@@ -58,7 +58,7 @@ class Document(Record):
     cards: list[Card]
     sections: list[Section]
     sources: list[Described]
-    reports: list[dict[str, Any]]
+    reports: list[Facts]
     claims: JudgedClaims | None
 
 
@@ -76,11 +76,7 @@ def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> Docu
     sections = [
         summary.section(found, lines, published),
         log.missing(found),
-        *(
-            study.section(source.report["study"], f"{source.letter.lower()}-")
-            for source in found
-            if "study" in source.report
-        ),
+        *(study.section(source.report.study, f"{source.letter.lower()}-") for source in found if source.report.study),
         replicated.section(claimed),
         results.speedups(found),
         parity.section(found),
@@ -147,12 +143,12 @@ def _unlettered(table: Table) -> Table:
 
 def _headline(found: list[Source], claimed: JudgedClaims) -> Headline:
     entries = [entry for source in found for entry in source.entries]
-    solutions = Counter(e["outcome"] for e in entries if not e["control"])
-    controls = Counter(e["verdict"] for e in entries if e["control"])
-    cases = [case for source in found for case in source.report.get("cases", [])]
-    fixtures = [fixture for source in found for fixture in source.report.get("fixtures", [])]
-    planned = sum(source.report["planned"] for source in found)
-    finished = sum(source.report["finished"] for source in found)
+    solutions = Counter(e.outcome for e in entries if not e.control)
+    controls = Counter(e.verdict for e in entries if e.control)
+    cases = [case for source in found for case in source.report.cases]
+    fixtures = [fixture for source in found for fixture in source.report.fixtures]
+    planned = sum(source.report.planned for source in found)
+    finished = sum(source.report.finished for source in found)
     tried = any(claims.tried(outcome) for _, outcome in claimed.pairs())
     throttled = sum(source.slowed for source in found)
     words = []
@@ -166,10 +162,10 @@ def _headline(found: list[Source], claimed: JudgedClaims) -> Headline:
         refused = controls["incorrect"] + controls["rejected"]
         words.append(f"{refused} of {elements.count(controls.total(), 'negative control')} refused")
     if cases:
-        right = sum(not case["complaints"] for case in cases)
+        right = sum(not case.complaints for case in cases)
         words.append(f"{right} of {elements.count(len(cases), 'case')} judged as expected")
     if fixtures:
-        usable = sum(not fixture["refused"] for fixture in fixtures)
+        usable = sum(not fixture.refused for fixture in fixtures)
         words.append(f"{usable} of {elements.count(len(fixtures), 'fixture')} usable")
     if tried:
         words.append(f"claims: {claims.told(claimed.counts)}")
@@ -177,7 +173,7 @@ def _headline(found: list[Source], claimed: JudgedClaims) -> Headline:
         words.append(f"{finished} of {elements.count(planned, 'row')} measured")
     if throttled:
         words.append(f"times of {elements.count(throttled, 'row')} left out, the GPU was throttled")
-    if not any(source.report["measurement"] for source in found) and solutions:
+    if not any(source.report.measurement for source in found) and solutions:
         words.append("times are not a measurement")
     return Headline(text="; ".join(words), solutions=dict(solutions), controls=dict(controls), claims=claimed.counts,
                     planned=planned, finished=finished, throttled=throttled)  # fmt: skip

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from repro.records.agent import Amount
 from repro.records.base import Number, Pair, Record
-
-Amount = int | float
 
 
 class Quantity(Record):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from scipy import stats
 
+from repro.records.verdict import Ratio
 from repro.report import elements
 from repro.report.elements import Cell, Section
 from repro.report.sources import Source
@@ -19,9 +18,9 @@ def section(sources: list[Source]) -> Section:
     rows: list[list[Cell]] = []
     for source in sources:
         for (node, gpu), found in _controls(source).items():
-            cover = sum(aa["ci95"][0] <= 1 <= aa["ci95"][1] for aa in found)
-            widest = max((aa["ci95"][1] - aa["ci95"][0]) / 2 for aa in found)
-            furthest = max(abs(aa["ratio"] - 1) for aa in found)
+            cover = sum(aa.ci95[0] <= 1 <= aa.ci95[1] for aa in found)
+            widest = max((aa.ci95[1] - aa.ci95[0]) / 2 for aa in found)
+            furthest = max(abs(aa.ratio - 1) for aa in found)
             rows.append([gpu, source.letter, source.machine, node, str(len(found)), str(cover), widest, furthest,
                          verdict(cover, len(found))])  # fmt: skip
     if len(rows) < 2:
@@ -37,13 +36,13 @@ def section(sources: list[Source]) -> Section:
     return elements.section("gpus", "GPUs", text=[text] if rows else [], tables=[table])
 
 
-def _controls(source: Source) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _controls(source: Source) -> dict[tuple[str, str], list[Ratio]]:
     """Return (node, GPU), both as hashes -> its A/A controls."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    found: dict[tuple[str, str], list[Ratio]] = {}
     for row in source.done if source.timed else []:
-        aa = (row["result"].get("timing") or {}).get("aa")
-        if aa and row.get("gpu_uuid_hash"):
-            found.setdefault((row.get("node", ""), row["gpu_uuid_hash"]), []).append(aa)
+        aa = row.judged and row.judged.timing.aa
+        if aa and row.gpu_uuid_hash:
+            found.setdefault((row.node or "", row.gpu_uuid_hash), []).append(aa)
     return dict(sorted(found.items()))
 
 

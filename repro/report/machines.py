@@ -35,8 +35,8 @@ def _other_texts(sources: list[Source]) -> list[str]:
     found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for source in sources:
         for row in source.done:
-            if source.measured is not None and row.get("content"):
-                found.setdefault((source.verb, row["row"]), {}).setdefault(row["content"], []).append(source.letter)
+            if source.measured is not None:
+                found.setdefault((source.verb, row.row), {}).setdefault(row.content, []).append(source.letter)
     told: dict[str, list[str]] = {}
     for (_, name), contents in found.items():
         if len(contents) > 1:

@@ -63,15 +63,15 @@ def rounds(sources: list[Source]) -> Section:
     """Every kernel of a search's rounds, where `benchmark --rounds` judged them: one line a kernel."""
     rows: list[list[Cell]] = []
     for source in sources:
-        for artifact in source.report.get("artifacts", []):
-            for each in artifact["rounds"]:
-                ratio = each["over_input"]
+        for artifact in source.report.artifacts:
+            for each in artifact.rounds:
+                ratio = each.over_input
                 rows.append([
-                    artifact["problem"], source.letter, str(each["round"]) if each["round"] else "input",
-                    each["why"] or each["verdict"], each["time_ms"]["median"] if each["time_ms"] else None,
-                    each["published_protocol_ms"], each["published_ms"],
-                    Quantity(value=ratio["ratio"], ci95=ratio["ci95"]) if ratio else None,
-                    "best so far" if each["best"] else None,
+                    artifact.problem, source.letter, str(each.round) if each.round else "input",
+                    each.why or each.verdict, each.time_ms.median if each.time_ms else None,
+                    each.published_protocol_ms, each.published_ms,
+                    Quantity(value=ratio.ratio, ci95=ratio.ci95) if ratio else None,
+                    "best so far" if each.best else None,
                 ])  # fmt: skip
     columns = [("problem", "text"), ("bundle", "text"), ("round", "text"), ("verdict", "verdict"), ("ms", "ms"),
                ("published protocol here, ms", "ms"), ("published, ms", "ms"), ("over input kernel", "ratio"),
@@ -85,14 +85,14 @@ def profiles(sources: list[Source]) -> Section:
     """Hardware counters of every kernel, where `benchmark --profile` read them: one line a kernel and dtype."""
     rows: list[list[Cell]] = []
     for source in sources:
-        for artifact in source.report.get("artifacts", []):
-            for each in artifact.get("profiles", []):
-                got = each["totals"]
+        for artifact in source.report.artifacts:
+            for each in artifact.profiles:
+                got = each.totals
                 rate, ns = got["dram_bytes_per_s"], got["duration_ns"]
-                shares = [None if got[key] is None else got[key] / 100 for key in SHARES]
-                state = each["state"].replace("_", " ") + (f": {each['why']}" if each["why"] else "")
+                shares = [None if (share := got[key]) is None else share / 100 for key in SHARES]
+                state = each.state.replace("_", " ") + (f": {each.why}" if each.why else "")
                 rows.append([
-                    artifact["problem"], source.letter, artifact_study.KERNEL_WORDS[each["kernel"]], each["dtype"],
+                    artifact.problem, source.letter, artifact_study.KERNEL_WORDS[each.kernel], each.dtype,
                     None if ns is None else ns / 1e6, None if rate is None else rate / 1e9, *shares, state,
                 ])  # fmt: skip
     columns = [("artifact", "text"), ("bundle", "text"), ("kernel", "text"), ("dtype", "text"), ("ms", "ms"),
@@ -166,17 +166,16 @@ def _share(source: Source, record: Record | None) -> float | None:
     """Which share of its GPU time a solution spends in kernels of its own, where it was profiled."""
     if record is None or not _timed(record):
         return None
-    results = source.bundle.rows[record.row]["result"]["results"]
-    share = next((e.get("own_kernel_share") for e in results if e["solution"] == record.variant), None)
-    return None if share is None else float(share)
+    found = source.rows[record.row].judged
+    return next((e.own_kernel_share for e in found.results if e.solution == record.variant), None) if found else None
 
 
 def _controls(group: list[Source]) -> list[str]:
     """How the A/A controls came out: eager against eager in another process."""
     return [
-        f"A/A control of {source.letter}: {c['cover']} of {c['n']} intervals hold 1, the widest ±"
-        f"{100 * c['widest']:.2f} %, the furthest ratio {100 * c['furthest']:.2f} % from 1."
-        for source in group if source.timed and (c := source.report["control"])
+        f"A/A control of {source.letter}: {c.cover} of {c.n} intervals hold 1, the widest ±"
+        f"{100 * c.widest:.2f} %, the furthest ratio {100 * c.furthest:.2f} % from 1."
+        for source in group if source.timed and (c := source.report.control).n
     ]  # fmt: skip
 
 
@@ -207,7 +206,7 @@ def _legend(group: list[Source]) -> str:
 
 def _which(source: Source) -> str:
     """Machine, stack and minute: two bundles may share the first two."""
-    return f"{source.machine}, {source.stack}, {source.report['started'][:16]}"
+    return f"{source.machine}, {source.stack}, {source.report.started[:16]}"
 
 
 def _value(found: Quantity) -> str:
@@ -268,15 +267,13 @@ class Near:
 
 def _near(of: Judged) -> Near | None:
     """How near a solution's time is to what its GPU was measured to reach, or None where that cannot be said."""
-    entry, ceilings, needed = of.entry, of.result.get("ceilings"), work(of.entry["problem"])
-    measurable = entry["verdict"] == "correct" and entry["time_ms"] and entry.get("measurement")
-    whole = of.source.measured is not None and not of.source.measured.why_not
-    if of.control or not (measurable and whole and ceilings and needed):
+    entry, ceilings, needed = of.entry, of.result.ceilings, work(of.entry.problem)
+    measurable = entry.verdict == "correct" and entry.measurement and of.source.timed and not of.control
+    if not (measurable and entry.time_ms and entry.precision_class and ceilings and needed):
         return None
-    size, flop = needed
-    ms, klass = entry["time_ms"]["median"], entry["precision_class"]
-    peak = ceilings.get(CEILING.get(klass, ""))
-    return Near(klass, size, flop, ms, ceilings["copy_tb_s"] * 1e3, peak, entry["floor_fraction"])
+    peak = getattr(ceilings, CEILING[entry.precision_class])
+    return Near(entry.precision_class, *needed, entry.time_ms.median, ceilings.copy_tb_s * 1e3, peak,
+                entry.floor_fraction)  # fmt: skip
 
 
 def roofline(sources: list[Source]) -> Section:
@@ -309,7 +306,7 @@ def roofline(sources: list[Source]) -> Section:
 
 def _roof(source: Source, near: list[tuple[Judged, Near]]) -> Figure:
     points = [Reached(label=_short(each), x=found.flop / found.size, y=found.tflop_s,
-                      series=each.entry["solution"] if source.verb == "benchmark" else "solutions")
+                      series=each.entry.solution if source.verb == "benchmark" else "solutions")
               for each, found in near if found.flop > 0]  # fmt: skip
     peaks: dict[str, list[float]] = {}
     for _, found in near:
@@ -328,4 +325,4 @@ def _roof(source: Source, near: list[tuple[Judged, Near]]) -> Figure:
 
 
 def _short(of: Judged) -> str:
-    return of.problem.split("_")[0] if of.row.get("number") is not None else of.entry["problem"].partition("@")[0]
+    return of.problem.split("_")[0] if of.row.number is not None else of.entry.problem.partition("@")[0]

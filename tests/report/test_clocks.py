@@ -22,6 +22,7 @@ from repro.bundle.write import Bundle
 from repro.fingerprint import series
 from repro.records import migrate
 from repro.records.comparison import Comparison
+from repro.records.result import Observed
 from repro.report import clocks, latex, markdown, page, plots
 from repro.report import document as documents
 from repro.report.clocks import BINS, FEWEST
@@ -52,9 +53,9 @@ def built(*bundles: Bundle) -> dict[str, Any]:
 def test_a_window_of_an_older_release_is_read_under_its_present_name() -> None:
     """The window of a whole job was called `cell`; fixtures and untimed rows have no other."""
     for name in ("cell", "job"):
-        told = {"telemetry": {"windows": {name: {"samples": 3}}}}
-        source = SimpleNamespace(done=[{"row": "L1_36", "result": told}])
-        assert clocks._windows(source) == [("L1_36", {"samples": 3}, False)]  # type: ignore[arg-type]
+        told = Observed(telemetry={"windows": {name: {"samples": 3}}})
+        source = SimpleNamespace(done=[SimpleNamespace(row="L1_36", result=told)])
+        assert clocks._windows(source) == [("L1_36", clocks.Window(samples=3), False)]  # type: ignore[arg-type]
 
 
 # -- throttling -------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from repro.problems import catalogue
 from repro.records import job
 from repro.records.job import Job, Outcome
 from repro.report import document, elements, markdown, model
+from repro.report.model import Facts
 from repro.runs.loop import execute
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
@@ -303,7 +304,7 @@ def test_shipped_solutions_are_never_presented_as_an_agents(tmp_path: Path, devi
     assert f"Measured, oracle: {label}." in summary.text[0]
     agents = [line for line in summary.text[0].split(". ") if "agent" in line.replace(label, "").lower()]
     assert all(line.startswith("Published: ") for line in agents)
-    assert [arm["label"] for arm in model.build(bundle)["arms"]] == [Oracle.label, Nop.label]
+    assert [arm.label for arm in model.build(bundle).arms] == [Oracle.label, Nop.label]
 
 
 def test_the_geometric_mean_is_over_correct_solutions_and_says_how_many(tmp_path: Path) -> None:
@@ -437,7 +438,8 @@ def test_the_model_is_the_same_in_memory_and_from_disk_and_is_strict_json(
 ) -> None:
     bundle = make(tmp_path)
     report = model.build(bundle)
-    assert json.loads(jsonio.dumps(report)) == report == model.build(Bundle.open(bundle.path))
+    again = json.loads(jsonio.dumps(report.to_json()))
+    assert Facts.model_validate(again) == report == model.build(Bundle.open(bundle.path))
     assert json.loads((bundle.path / MANIFEST).read_text())["status"] == "incomplete"
 
 

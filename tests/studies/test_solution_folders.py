@@ -328,7 +328,7 @@ def both(**with_kb: float) -> dict[str, dict[str, float]]:
 
 def test_arms_are_paired_by_problem_and_held_against_the_controls(tmp_path: Path) -> None:
     bundle = timed(tmp_path, both())
-    told_ = model.build(bundle)["study"]
+    told_ = model.build(bundle).to_json()["study"]
     pairs = {(each["base"], each["other"]): each for each in told_["comparisons"]}
     assert list(pairs) == [("baseline", "with_kb"), ("tf32", "baseline"), ("tf32", "with_kb"),
                            ("tf32_compile", "baseline"), ("tf32_compile", "with_kb")]  # fmt: skip
@@ -346,7 +346,7 @@ def test_arms_are_paired_by_problem_and_held_against_the_controls(tmp_path: Path
 
 def test_a_failure_and_a_missing_problem_count_as_no_gain(tmp_path: Path) -> None:
     bundle = timed(tmp_path, both(L3_43=0.0))
-    told_ = model.build(bundle)["study"]
+    told_ = model.build(bundle).to_json()["study"]
     arm = told_["arms"]["with_kb"]
     assert arm["problems"]["L3_43"]["fail_is_1"] == 1.0 and (arm["correct"], arm["n"]) == (9, 10)
     assert arm["verdicts"] == {"correct": 9, "wrong": 1}

@@ -498,8 +498,8 @@ def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
     )
     line = artifact_study.summary(found)
     assert line == "input bfloat16 3 ms at 80 % of DRAM; optimised float32: not run: it was killed after 120 s"
-    plain = [each.to_json() for each in artifact_study.profiles(migrate.row(found))]
-    report = {"artifacts": [{"problem": NAME, "profiles": plain}]}
+    profiles = artifact_study.profiles(migrate.row(found))
+    report = SimpleNamespace(artifacts=[SimpleNamespace(problem=NAME, profiles=profiles)])
     section = results.profiles([SimpleNamespace(letter="A", report=report)])  # type: ignore[list-item]
     (table,) = section.tables
     lines = [dict(zip([head.title for head in table.columns], line, strict=True)) for line in table.rows]
