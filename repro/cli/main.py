@@ -458,7 +458,11 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
     columns = [Column(name, whole=name in ("problem", "verdict")) for name in audit.HEAD]
     screen.table(columns, [audit.cells(entry) for entry in entries])
     screen.line(audit.counted(entries))
-    return _conclude(args, bundle, {"schema_version": 1, "bundle": str(bundle.path), "problems": entries})
+    return _conclude(
+        args,
+        bundle,
+        {"schema_version": 1, "bundle": str(bundle.path), "problems": [entry.to_json() for entry in entries]},
+    )
 
 
 def _evaluate(args: argparse.Namespace, progress: Progress) -> int:

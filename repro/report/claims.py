@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from rich.text import Text
 
@@ -116,7 +115,7 @@ def _untried(pairs: list[Pair], screen: Screen) -> None:
     screen.table(columns, rows, "Not tried")
 
 
-def _line(claim: JudgedClaim, outcome: ClaimOutcome) -> list[Any]:
+def _line(claim: JudgedClaim, outcome: ClaimOutcome) -> list[Text | str | None]:
     return [
         claim.id, _figure(outcome.published, outcome.unit),
         *(verdict(side, outcome, exact=True) for side in claims.SIDES),

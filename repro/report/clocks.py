@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -78,6 +78,16 @@ class Sampled:
     columns: dict[str, list[float]]
     marks: dict[str, float]
     why: str
+
+
+@dataclass(frozen=True)
+class Binned:
+    """Samples of rows in bins. masks: clock event reasons; panels: name -> `min`, `median`, `max` -> values."""
+
+    t_s: list[float] = field(default_factory=list)
+    row: list[int] = field(default_factory=list)
+    masks: list[int] = field(default_factory=list)
+    panels: dict[str, dict[str, list[int | None]]] = field(default_factory=dict)
 
 
 class Window(Record):
@@ -198,15 +208,14 @@ def _ends(sources: list[Source]) -> list[Table]:
             if not any(_value(found, when, "sm_mhz") is not None for when in ("before", "after")):
                 continue
             row: list[Cell] = [name, source.letter]
-            for field in STATE:
-                row += [_value(found, when, field) for when in ("before", "after")]
+            row += [_value(found, when, each) for each in STATE for when in ("before", "after")]
             energy = [_value(found, when, "energy_mj") for when in ("before", "after")]
             row.append((energy[1] - energy[0]) / 1e3 if None not in energy else None)
             bits = _value(found, "after", "clock_event_reasons")
             rows.append([*row, None if bits is None else ", ".join(state.names(bits)) or "none"])
     names = {"sm_mhz": "SM MHz", "memory_mhz": "memory MHz", "temperature_c": "°C", "power_w": "W"}
     columns = [("row", "text"), ("bundle", "text"),
-               *((f"{names[field]} {when}", "quantity") for field in STATE for when in ("before", "after")),
+               *((f"{names[each]} {when}", "quantity") for each in STATE for when in ("before", "after")),
                ("J in all", "quantity"), ("clock event reasons after", "text")]  # fmt: skip
     return [elements.table("clocks", "The GPU right before and right after each row", columns, rows)] * bool(rows)
 
@@ -219,7 +228,7 @@ def _figure(source: Source, found: list[Sampled]) -> Figure:
     spans = [_span(row) for row in found]
     total = sum(end - begin for begin, end in spans) or 1.0
     rows: list[TimelineRow] = []
-    bins: dict[str, Any] = {"t_s": [], "row": []}
+    bins = Binned()
     at = 0.0
     for number, (row, (begin, end)) in enumerate(zip(found, spans, strict=True), 1):
         marks, length = row.marks, end - begin
@@ -231,12 +240,12 @@ def _figure(source: Source, found: list[Sampled]) -> Figure:
         ))  # fmt: skip
         _binned(bins, row.columns, number, at - begin, (begin, end), n)
         at += length
-    masks = bins.pop("reasons")
+    masks, slowing = bins.masks, list(series.SLOWED)
     lanes = {name: [at for at, mask in enumerate(masks) if name in state.names(mask)] for name in _names(masks)}
     return Figure(
         id=f"clocks-{source.letter}", kind="timeline",
         title=f"Clocks during {source.letter}: {source.machine}, {source.stack}", alt=_alt(found, lanes, len(masks)),
-        data=Timeline(rows=rows, bins=Bins(**bins), reasons=lanes, slowing=list(series.SLOWED)),
+        data=Timeline(rows=rows, bins=Bins(t_s=bins.t_s, row=bins.row, **bins.panels), reasons=lanes, slowing=slowing),
     )  # fmt: skip
 
 
@@ -253,7 +262,7 @@ def _span(row: Sampled) -> tuple[float, float]:
 
 
 def _binned(
-    bins: dict[str, Any], columns: dict[str, list[float]], number: int, shift: float, span: tuple[float, float], n: int
+    bins: Binned, columns: dict[str, list[float]], number: int, shift: float, span: tuple[float, float], n: int
 ) -> None:
     """Appends a row's samples in `n` bins of equal length: middle of the bin, extremes and median, reasons or-ed."""
     begin, width = span[0], (span[1] - span[0]) / n or 1.0
@@ -261,15 +270,15 @@ def _binned(
     for at, t in enumerate(columns["t_ms"]):
         held.setdefault(min(n - 1, max(0, math.floor((t / 1e3 - begin) / width))), []).append(at)
     for place, samples in sorted(held.items()):
-        bins["t_s"].append(round(shift + begin + (place + 0.5) * width, 2))
-        bins["row"].append(number)
+        bins.t_s.append(round(shift + begin + (place + 0.5) * width, 2))
+        bins.row.append(number)
         masks = [max(0, int(columns["reasons"][at])) for at in samples] if "reasons" in columns else []
-        bins.setdefault("reasons", []).append(reduce(or_, masks, 0))
+        bins.masks.append(reduce(or_, masks, 0))
         for column, (name, scale) in DRAWN.items():
-            if column not in columns and name not in bins:
+            if column not in columns and name not in bins.panels:
                 continue
             known = [columns[column][at] * scale for at in samples if column in columns and columns[column][at] >= 0]
-            kept = bins.setdefault(name, {end: [None] * (len(bins["t_s"]) - 1) for end in ("min", "median", "max")})
+            kept = bins.panels.setdefault(name, {end: [None] * (len(bins.t_s) - 1) for end in ("min", "median", "max")})
             for end, of in (("min", min), ("median", statistics.median), ("max", max)):
                 kept[end].append(round(of(known)) if known else None)
 

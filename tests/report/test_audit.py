@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 from repro.bundle.write import Bundle
+from repro.records import migrate
 from repro.report import audit
 
 FIXTURE = {
     "problem": "L1_01", "margins": {"fp32": 40.0, "bf16": 0.5}, "margin": 40.0, "best_cheat": "constant",
     "refused": "", "refused_classes": {"bf16": "the cheat 'constant' passes every trial"}, "influence": [0.5, None],
-    "trials": {"native": {"sensitivity": 0.5, "cheats": {"zeros": {"legacy": {"allclose_1e-2": True,
-                                                                             "allclose_1e-4": False}}}}},
+    "trials": {"native": {"seed": 1, "stress": None, "weights_sha256": "0" * 64, "sensitivity": 0.5, "cheats": {
+        "zeros": {"legacy": {"allclose_1e-2": True, "allclose_1e-4": False}}}}},
+    "schema_version": 1, "size": "smoke", "dtype": "float32", "problem_sha256": "0" * 64, "generator": "philox",
+    "device": "cpu", "public_seed": 1, "inputs": [], "weights_sha256": "0" * 64, "output": {},
 }  # fmt: skip
 CONSTANT = FIXTURE | {
     "problem": "L2_80", "margin": 0.0, "refused": "the cheat 'constant' passes every trial",
@@ -22,20 +25,21 @@ CONSTANT = FIXTURE | {
 
 
 def bundle() -> Bundle:
-    done = {"status": "done", "error": ""}
-    rows: dict[str, Any] = {
-        "a": done | {"problem": "L1_01", "result": FIXTURE},
-        "b": done | {"problem": "L2_80", "result": CONSTANT},
-        "c": {"status": "failed", "error": "Model of x.py\nfails", "problem": "L3_33"},
+    failed = {"status": "failed", "error": "Model of x.py\nfails", "problem": "L3_33", "result": None}
+    done = {"status": "done", "error": "", "content": "0" * 16, "wall_s": 1.0, "fingerprint_id": None}
+    rows = {
+        "a": migrate.row(done | {"row": "a", "problem": "L1_01", "result": FIXTURE}),
+        "b": migrate.row(done | {"row": "b", "problem": "L2_80", "result": CONSTANT}),
+        "c": migrate.row(done | {"row": "c"} | failed),
     }
     manifest = {"plan": ["a", "b", "c", "d"], "parameters": {"suite": "kernelbench", "size": "smoke", "device": "cpu"}}
-    return cast(Bundle, SimpleNamespace(rows=rows, manifest=manifest, path=Path("x-fixtures")))
+    return cast(Bundle, SimpleNamespace(records=lambda: rows, manifest=manifest, path=Path("x-fixtures")))
 
 
 def test_every_planned_problem_has_a_line_with_its_verdict_and_reason() -> None:
     found = audit.rows(bundle())
-    assert [entry["verdict"] for entry in found] == ["judged", "unjudgeable", "not measured", "not measured"]
-    assert found[0]["classes"] == ["fp32"] and found[1]["classes"] == []
+    assert [entry.verdict for entry in found] == ["judged", "unjudgeable", "not measured", "not measured"]
+    assert found[0].classes == ["fp32"] and found[1].classes == []
     counted = audit.counted(found)
     assert counted.startswith("4 problems: 0 judged in every class, 1 in some, 1 unjudgeable, 2 not measured")
     assert counted.endswith("zeros pass allclose at 1e-2 on 2")

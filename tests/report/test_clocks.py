@@ -242,12 +242,12 @@ def test_a_series_that_cannot_be_read_is_told_and_stops_nothing(damage: str, tmp
 
 
 def test_what_a_driver_does_not_tell_has_no_panel() -> None:
-    bins: dict[str, Any] = {"t_s": [], "row": []}
+    bins = clocks.Binned()
     clocks._binned(bins, {"t_ms": [0, 50, 100], "sm_mhz": [1500, -1, 1600]}, 1, 0.0, (0.0, 0.1), 4)
-    assert set(bins) == {"t_s", "row", "reasons", "sm_mhz"} and bins["reasons"] == [0, 0, 0]
-    assert bins["sm_mhz"]["median"] == [1500, None, 1600]
+    assert set(bins.panels) == {"sm_mhz"} and bins.masks == [0, 0, 0]
+    assert bins.panels["sm_mhz"]["median"] == [1500, None, 1600]
     clocks._binned(bins, {"t_ms": [0], "sm_mhz": [1400], "power_mw": [200_000]}, 2, 0.2, (0.0, 0.1), 4)
-    assert bins["power_w"]["max"] == [None, None, None, 200] and bins["sm_mhz"]["min"][-1] == 1400
+    assert bins.panels["power_w"]["max"] == [None, None, None, 200] and bins.panels["sm_mhz"]["min"][-1] == 1400
 
 
 @pytest.mark.slow
