@@ -66,16 +66,10 @@ def cells(entry: Audited) -> list[str]:
         return [entry.problem, entry.verdict, *[""] * (len(HEAD) - 3), " ".join(entry.why.split())[:160]]
     passed = (entry.zeros_allclose.get(f"allclose_{at}") for at in ("1e-2", "1e-4"))
     return [
-        entry.problem,
-        entry.verdict,
-        " ".join(entry.classes),
-        _number(entry.signal),
-        str(entry.best_cheat),
-        _number(entry.margin),
-        *("" if each is None else "yes" if each else "no" for each in passed),
-        ", ".join("no tensor" if x is None else _number(x) for x in entry.influence),
-        entry.why,
-    ]
+        entry.problem, entry.verdict, " ".join(entry.classes), _number(entry.signal), str(entry.best_cheat),
+        _number(entry.margin), *("" if each is None else "yes" if each else "no" for each in passed),
+        ", ".join("no tensor" if x is None else _number(x) for x in entry.influence), entry.why,
+    ]  # fmt: skip
 
 
 def _number(value: float | None) -> str:

@@ -17,7 +17,7 @@ from repro.records import migrate
 from repro.records.base import Record
 from repro.records.row import Row
 from repro.report import elements
-from repro.report.elements import Bins, Cell, Figure, Section, Spread, Table, Timeline, TimelineRow
+from repro.report.elements import Bins, Cell, Figure, Panel, Section, Spread, Table, Timeline, TimelineRow
 from repro.report.sources import Source
 
 # Columns of a figure that a bundle's samples are drawn from, however many they are: a page of several stays small.
@@ -57,10 +57,10 @@ def section(sources: list[Source]) -> Section:
         ))  # fmt: skip
     tables = []
     if rows:
-        columns = [("row", "text"), ("bundle", "text"), ("number", "integer"), ("window", "text"),
-                   ("samples", "integer"), ("SM MHz", "spread"), ("memory MHz", "spread"), ("W", "spread"),
-                   ("°C", "spread"), ("J", "quantity"), ("s slowed by heat", "quantity"),
-                   ("event reasons, share of samples", "text"), ("times", "verdict")]  # fmt: skip
+        columns = ["row", "bundle", ("number", "integer"), "window", ("samples", "integer"), ("SM MHz", "spread"),
+                   ("memory MHz", "spread"), ("W", "spread"), ("°C", "spread"), ("J", "quantity"),
+                   ("s slowed by heat", "quantity"), "event reasons, share of samples",
+                   ("times", "verdict")]  # fmt: skip
         caption = "While rows were timed, or ran where nothing was timed: median (lowest to highest)"
         tables.append(elements.table("sampled", caption, columns, rows))
     ends = _ends(sources)
@@ -82,12 +82,12 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Binned:
-    """Samples of rows in bins. masks: clock event reasons; panels: name -> `min`, `median`, `max` -> values."""
+    """Samples of rows in bins. masks: clock event reasons."""
 
     t_s: list[float] = field(default_factory=list)
     row: list[int] = field(default_factory=list)
     masks: list[int] = field(default_factory=list)
-    panels: dict[str, dict[str, list[int | None]]] = field(default_factory=dict)
+    panels: dict[str, Panel] = field(default_factory=dict)
 
 
 class Window(Record):
@@ -214,9 +214,9 @@ def _ends(sources: list[Source]) -> list[Table]:
             bits = _value(found, "after", "clock_event_reasons")
             rows.append([*row, None if bits is None else ", ".join(state.names(bits)) or "none"])
     names = {"sm_mhz": "SM MHz", "memory_mhz": "memory MHz", "temperature_c": "°C", "power_w": "W"}
-    columns = [("row", "text"), ("bundle", "text"),
+    columns = ["row", "bundle",
                *((f"{names[each]} {when}", "quantity") for each in STATE for when in ("before", "after")),
-               ("J in all", "quantity"), ("clock event reasons after", "text")]  # fmt: skip
+               ("J in all", "quantity"), "clock event reasons after"]  # fmt: skip
     return [elements.table("clocks", "The GPU right before and right after each row", columns, rows)] * bool(rows)
 
 

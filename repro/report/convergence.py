@@ -9,7 +9,7 @@ from repro.artifacts import figure, layout, readme, trace
 from repro.report import elements
 from repro.report.elements import Cell, Convergence, Figure, Section
 
-COLUMNS = (("round", "text"), ("ms", "ms"), ("running best, ms", "ms"), ("published best, ms", "ms"))
+COLUMNS = ("round", ("ms", "ms"), ("running best, ms", "ms"), ("published best, ms", "ms"))
 
 
 def section(folder: Path) -> Section:

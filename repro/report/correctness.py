@@ -10,10 +10,10 @@ from repro.report import elements, parity
 from repro.report.elements import Cell, Section, Table
 from repro.report.sources import Judged, Source, judged
 
-COLUMNS = (("problem", "text"), ("solution", "text"), ("bundle", "text"), ("verdict", "verdict"), ("class", "text"),
+COLUMNS = ("problem", "solution", "bundle", ("verdict", "verdict"), "class",
            ("rel L2", "scientific"), ("max", "scientific"), ("row", "scientific"), ("trials", "integer"),
-           ("margin", "quantity"), ("allclose 1e-2", "text"), ("allclose 1e-4", "text"), ("KernelBench", "text"),
-           ("labels", "text"), ("why", "text"))  # fmt: skip
+           ("margin", "quantity"), "allclose 1e-2", "allclose 1e-4", "KernelBench",
+           "labels", "why")  # fmt: skip
 
 
 def section(sources: list[Source]) -> Section:
@@ -54,8 +54,7 @@ def _yes(value: bool | None) -> str | None:
 def _fixtures(sources: list[Source]) -> list[Table]:
     rows = [[f.problem, source.letter, f.margin, f.best_cheat, ", ".join(f.trials), f.build_s,
              f.refused or "no"] for source in sources for f in source.report.fixtures]  # fmt: skip
-    columns = [("problem", "text"), ("bundle", "text"), ("margin", "quantity"), ("best cheat", "text"),
-               ("trials", "text"), ("built in", "seconds"), ("refused", "text")]  # fmt: skip
+    columns = ["problem", "bundle", ("margin", "quantity"), "best cheat", "trials", ("built in", "seconds"), "refused"]
     return [elements.table("fixtures", "Fixtures: what separates honest kernels from cheats", columns, rows)] * bool(
         rows
     )
@@ -65,5 +64,5 @@ def _cases(sources: list[Source]) -> list[Table]:
     rows = [[case.case, source.letter, case.problem, wording.word(case),
              "; ".join(case.complaints) or "as expected"]
             for source in sources for case in source.report.cases]  # fmt: skip
-    columns = [("case", "text"), ("bundle", "text"), ("problem", "text"), ("verdict", "text"), ("judged", "verdict")]
+    columns = ["case", "bundle", "problem", "verdict", ("judged", "verdict")]
     return [elements.table("cases", "What the judge said of every case", columns, rows)] * bool(rows)

@@ -74,28 +74,15 @@ def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> Docu
     drawn = artifacts != config.ARTIFACTS_DIR or any(source.verb == "benchmark" for source in found)
     studies = any(source.verb in summary.STUDY for source in found)  # other bundles are held against no claim
     sections = [
-        summary.section(found, lines, published),
-        log.missing(found),
+        summary.section(found, lines, published), log.missing(found),
         *(study.section(source.report.study, f"{source.letter.lower()}-") for source in found if source.report.study),
-        replicated.section(claimed),
-        results.speedups(found),
-        parity.section(found),
-        results.rounds(found),
-        results.profiles(found),
-        correctness.section(found),
-        results.roofline(found),
+        replicated.section(claimed), results.speedups(found), parity.section(found), results.rounds(found),
+        results.profiles(found), correctness.section(found), results.roofline(found),
         *([convergence.section(artifacts)] if drawn else []),
-        *([machines.comparability(found, published)] if studies else []),
-        gpus.section(found),
-        clocks.section(found),
-        log.run(found),
-        *([replicated.untested(claimed)] if studies else []),
-        machines.fingerprints(found),
-        log.bundles(found),
-        log.again(found),
-        log.files(found),
-        READING,
-    ]
+        *([machines.comparability(found, published)] if studies else []), gpus.section(found), clocks.section(found),
+        log.run(found), *([replicated.untested(claimed)] if studies else []), machines.fingerprints(found),
+        log.bundles(found), log.again(found), log.files(found), READING,
+    ]  # fmt: skip
     return Document(
         schema_version=SCHEMA_VERSION,
         title=summary.title(found),

@@ -29,10 +29,12 @@ class Spread(Record):
 
 
 Cell = str | Amount | Quantity | Spread | None
+# Title of a column of text, or title and kind of `cells`.
+Head = str | tuple[str, str]
 
 
 class Column(Record):
-    """A column of a table. kind: how `cells` writes it; low, high: the ends of the axis of bars."""
+    """A column. kind: how `cells` writes it; low, high: the ends of the axis of bars."""
 
     title: str
     kind: str
@@ -68,7 +70,7 @@ class ForestRow(Record):
 
 
 class Forest(Record):
-    """Ratios with intervals beside a line. series: series of a point -> its name; x: label of the axis."""
+    """Ratios with intervals beside a line. series: of a point -> its name; x: label of the axis."""
 
     rows: list[ForestRow]
     series: dict[str, str]
@@ -102,7 +104,7 @@ class Roofline(Record):
 
 
 class TimelineRow(Record):
-    """A row of a bundle on the axis of a timeline. timed_s: what was timed; throttled: why it counts as throttled."""
+    """A row of a bundle on the axis of a timeline. timed_s: what was timed; throttled: why it is."""
 
     row: str
     number: int
@@ -113,15 +115,19 @@ class TimelineRow(Record):
     throttled: str
 
 
+# `min`, `median`, `max` -> a value for each bin.
+Panel = dict[str, list[int | None]]
+
+
 class Bins(Record):
-    """Samples in bins. t_s: the middle of each; row: the row's number; others: `min`, `median`, `max` -> values."""
+    """Samples in bins. t_s: the middle of each; row: the row's number."""
 
     t_s: list[float]
     row: list[int]
-    sm_mhz: dict[str, list[int | None]] | None = None
-    memory_mhz: dict[str, list[int | None]] | None = None
-    power_w: dict[str, list[int | None]] | None = None
-    temperature_c: dict[str, list[int | None]] | None = None
+    sm_mhz: Panel | None = None
+    memory_mhz: Panel | None = None
+    power_w: Panel | None = None
+    temperature_c: Panel | None = None
 
 
 class Timeline(Record):
@@ -147,7 +153,7 @@ class Candidate(Record):
 
 
 class Tree(Record):
-    """Candidates of a search. stamp: whether times are no measurement; best: round -> the shortest time so far, ms."""
+    """Candidates of a search. stamp: whether times are no measurement; best: round -> shortest time so far, ms."""
 
     points: list[Candidate]
     stamp: bool
@@ -201,12 +207,13 @@ class Banner(Record):
     text: str
 
 
-def table(name: str, caption: str, columns: Iterable[tuple[str, str]], rows: Iterable[Sequence[Cell]]) -> Table:
-    """Make a table. columns: (title, kind of `cells`). name: unique in the document.
+def table(name: str, caption: str, columns: Iterable[Sequence[str]], rows: Iterable[Sequence[Cell]]) -> Table:
+    """Make a table. columns: a Head each. name: unique in the document.
 
     A column in which every cell is empty is left out.
     """
-    heads = [Column(title=title, kind=kind) for title, kind in columns]
+    pairs = [(each, "text") if isinstance(each, str) else each for each in columns]
+    heads = [Column(title=title, kind=kind) for title, kind in pairs]
     lines = list(rows)
     assert all(len(line) == len(heads) for line in lines), name
     kept = [at for at in range(len(heads)) if not at or any(line[at] not in (None, "") for line in lines)]

@@ -25,9 +25,8 @@ def section(sources: list[Source]) -> Section:
                          verdict(cover, len(found))])  # fmt: skip
     if len(rows) < 2:
         rows = []
-    columns = [("GPU", "code"), ("bundle", "text"), ("kind", "text"), ("node", "code"), ("A/A controls", "text"),
-               ("hold 1", "text"), ("widest, ±", "percent"), ("furthest from 1", "percent"),
-               ("verdict", "verdict")]  # fmt: skip
+    columns = [("GPU", "code"), "bundle", "kind", ("node", "code"), "A/A controls", "hold 1", ("widest, ±", "percent"),
+               ("furthest from 1", "percent"), ("verdict", "verdict")]  # fmt: skip
     text = (
         "Jobs of several GPUs ran at once, each with processors of its own. The A/A control of a row times eager "
         "against eager in another process, so that its interval holds 1 unless other jobs disturbed it."

@@ -19,9 +19,8 @@ from repro.studies import artifact_study, evaluation
 
 def bundles(sources: list[Source]) -> Section:
     """The bundles of the document, each with its letter."""
-    columns = [("bundle", "text"), ("name", "code"), ("verb", "text"), ("status", "verdict"), ("started", "text"),
-               ("rows", "text"), ("machine", "text"), ("stack", "text"), ("isolation", "text"), ("trust", "text"),
-               ("bundle id", "code")]  # fmt: skip
+    columns = ["bundle", ("name", "code"), "verb", ("status", "verdict"), "started", "rows", "machine", "stack",
+               "isolation", "trust", ("bundle id", "code")]  # fmt: skip
     rows = []
     for source in sources:
         report, engine = source.report, source.report.engine
@@ -40,7 +39,7 @@ def missing(sources: list[Source]) -> Section:
     """Planned rows without a result that the summary does not name, and why."""
     rows = [[each["row"], source.letter, each["reason"]] for source in sources for each in source.report.not_measured
             if source.measured is None or each["row"] not in source.bundle.rows]  # fmt: skip
-    columns = [("row", "text"), ("bundle", "text"), ("why", "text")]
+    columns = ["row", "bundle", "why"]
     table = elements.table("missing", "Planned rows without a result", columns, rows)
     return elements.section("missing", "Not measured", tables=[table], opened=True)
 
@@ -70,8 +69,7 @@ def run(sources: list[Source]) -> Section:
             rows.append([name, source.letter, row.status, row.wall_s, row.ended, "; ".join(_notes(row))])
         skipped = source.report.skipped
         rows += [[name, source.letter, "skipped", None, None, why] for name, why in skipped.items()]
-    columns = [("row", "text"), ("bundle", "text"), ("status", "verdict"), ("seconds", "seconds"), ("ended", "text"),
-               ("notes, skips and reasons", "text")]  # fmt: skip
+    columns = ["row", "bundle", ("status", "verdict"), ("seconds", "seconds"), "ended", "notes, skips and reasons"]
     table = elements.table("log", "Every planned row and what became of it", columns, rows)
     return elements.section("log", "Run log", tables=[table], paper=False)
 
@@ -98,7 +96,7 @@ def again(sources: list[Source]) -> Section:
     """The exact command of every row. Fixtures come first."""
     rows = [[name, source.letter, command(source, name)]
             for source in sources for name in source.bundle.manifest["plan"]]  # fmt: skip
-    columns = [("row", "text"), ("bundle", "text"), ("command", "code")]
+    columns = ["row", "bundle", ("command", "code")]
     text = [
         "Each command measures one row again, with the options of its run, into a bundle of its own; what needs "
         "fixtures finds those of `repro fixtures`, and a solution's path begins at its bundle. `repro compare` then "
@@ -187,7 +185,5 @@ def files(sources: list[Source]) -> Section:
     rows = [[name, source.letter, digest]
             for source in sources for name, digest in source.bundle.manifest.get("files", {}).items()]  # fmt: skip
     text = ["`repro verify` holds these against the files."]
-    table = elements.table(
-        "files", "Files and their sha256", [("file", "code"), ("bundle", "text"), ("sha256", "code")], rows
-    )
+    table = elements.table("files", "Files and their sha256", [("file", "code"), "bundle", ("sha256", "code")], rows)
     return elements.section("files", "Files", text=text if rows else [], tables=[table], paper=False)

@@ -60,8 +60,7 @@ def _from_published(sources: list[Source], published: list[Claim]) -> Table | No
                 line = (source.machine, f"{study} study, {claim.machine}", verdict, "; ".join(away), claim.stack)
                 found.setdefault(line, []).append(source.letter)
     rows = [[f"{machine} ({', '.join(dict.fromkeys(letters))})", *line] for (machine, *line), letters in found.items()]
-    columns = [("measured on", "text"), ("published on", "text"), ("comparison", "verdict"), ("differs in", "text"),
-               ("published stack", "text")]  # fmt: skip
+    columns = ["measured on", "published on", ("comparison", "verdict"), "differs in", "published stack"]
     return elements.table("from-published", "These machines and the published ones", columns, rows) if rows else None
 
 
@@ -80,8 +79,7 @@ def _between(sources: list[Source]) -> Table | None:
                 rows.append([found.name, kind, _told(found.a), _told(found.b), letter])
     if len(named) < 2:
         return None
-    columns = [("field", "text"), ("class", "verdict"), (f"in {named[0][0]}", "text"), ("there", "text"),
-               ("bundle", "text")]  # fmt: skip
+    columns = ["field", ("class", "verdict"), f"in {named[0][0]}", "there", "bundle"]
     caption = f"Hard and configuration differences from {named[0][0]}" + ("" if rows else ": none")
     return elements.table("between", caption, columns, rows) if rows else None
 
@@ -112,8 +110,7 @@ def fingerprints(sources: list[Source]) -> Section:
         rows.append(
             [field, classes.NAMES.get(fields[field], fields[field]), *([same] if len(named) > 1 else []), *cells]
         )
-    columns = [("field", "text"), ("class", "text"), *([("all", "text")] if len(named) > 1 else []),
-               *((f"{told}: {name}", "text") for told, name, _ in named)]  # fmt: skip
+    columns = ["field", "class", *(["all"] if len(named) > 1 else []), *(f"{told}: {name}" for told, name, _ in named)]
     table = elements.table("fingerprints", "Fingerprints of the machines; identities are salted hashes", columns, rows)
     return elements.section("fingerprints", "Fingerprints", tables=[table], paper=False)
 

@@ -146,14 +146,10 @@ class Totals(Profile):
     launches: list[Launch] = Field([], exclude=True)
 
 
-class Artifact(Record):
+class Artifact(Times):
     """An artifact: its kernels, and times by the published script's keys."""
 
     problem: str
-    eager_ms: Number | None
-    compile_ms: Number | None
-    input_kernel_ms: Number | None
-    optimized_ms: Number | None
     times_ms: dict[str, Summary]
     best_baseline: Speedup | None
     no_measurement: str
@@ -197,21 +193,13 @@ def build(bundle: Bundle) -> Facts:
     records = bundle.records()
     rows = [records[name] for name in manifest["plan"] if name in records]
     return Facts(
-        bundle=bundle.name,
-        verb=manifest["verb"],
-        status=manifest["status"],
-        error=manifest.get("error", ""),
-        started=manifest["started"],
-        parameters=manifest["parameters"],
-        engine=manifest.get("engine", {}),
+        bundle=bundle.name, verb=manifest["verb"], status=manifest["status"], error=manifest.get("error", ""),
+        started=manifest["started"], parameters=manifest["parameters"], engine=manifest.get("engine", {}),
         machines={name: fingerprint.headline(value) for name, value in bundle.fingerprints().items()},
-        planned=len(manifest["plan"]),
-        finished=sum(row.status == "done" for row in rows),
-        not_measured=_not_measured(bundle, records),
-        measurement=manifest["parameters"].get("device") == "cuda",
-        control=_control(rows),
-        **_of_verb(bundle, rows),
-    )
+        planned=len(manifest["plan"]), finished=sum(row.status == "done" for row in rows),
+        not_measured=_not_measured(bundle, records), measurement=manifest["parameters"].get("device") == "cuda",
+        control=_control(rows), **_of_verb(bundle, rows),
+    )  # fmt: skip
 
 
 def _of_verb(bundle: Bundle, rows: list[Row]) -> dict[str, Any]:
@@ -294,35 +282,16 @@ def _solution(row: Row, result: JudgeResult, verdict: Verdict) -> Solution:
     more: dict[str, Any] = {"kernelbench": verdict.kernelbench} if verdict.kernelbench else {}
     more |= {"sizes": result.sizes.stamp} if result.sizes else {}
     return Solution(
-        problem=verdict.problem,
-        solution=row.file or verdict.solution,
-        repeat=row.repeat,
-        verdict=verdict.verdict,
-        outcome=wording.word(verdict),
-        why=wording.why(verdict),
-        reasons=verdict.reasons,
-        precision_class=verdict.precision_class,
-        rel_l2=verdict.rel_l2,
-        margin=result.margin,
-        eager_ms=eager.time_ms.median if eager else None,
-        compile_ms=compiled.time_ms.median if compiled else None,
-        solution_ms=time.median if time else None,
-        ci95_ms=time.ci95 if time else None,
-        speedup=verdict.speedup,
-        floor_ms=verdict.floor_ms,
-        floor_fraction=verdict.floor_fraction,
-        labels=verdict.labels,
-        word=verdict.word,
-        latency_ms=verdict.latency_ms.median if verdict.latency_ms else None,
-        hot_ms=verdict.hot_ms,
-        own_kernel_share=verdict.own_kernel_share,
-        trust=verdict.trust,
-        separation=verdict.separation,
-        timing_status=result.timing.status,
-        no_measurement=result.no_measurement,
-        legacy=verdict.legacy,
-        **more,
-    )
+        problem=verdict.problem, solution=row.file or verdict.solution, repeat=row.repeat, verdict=verdict.verdict,
+        outcome=wording.word(verdict), why=wording.why(verdict), reasons=verdict.reasons,
+        precision_class=verdict.precision_class, rel_l2=verdict.rel_l2, margin=result.margin,
+        eager_ms=eager.time_ms.median if eager else None, compile_ms=compiled.time_ms.median if compiled else None,
+        solution_ms=time.median if time else None, ci95_ms=time.ci95 if time else None, speedup=verdict.speedup,
+        floor_ms=verdict.floor_ms, floor_fraction=verdict.floor_fraction, labels=verdict.labels, word=verdict.word,
+        latency_ms=verdict.latency_ms.median if verdict.latency_ms else None, hot_ms=verdict.hot_ms,
+        own_kernel_share=verdict.own_kernel_share, trust=verdict.trust, separation=verdict.separation,
+        timing_status=result.timing.status, no_measurement=result.no_measurement, legacy=verdict.legacy, **more,
+    )  # fmt: skip
 
 
 UNGAINED = {"ratio": 1.0, "ci95": [1.0, 1.0]}
@@ -346,37 +315,23 @@ def _means(judged: list[tuple[Verdict, str]], of: int) -> dict[str, Mean]:
 
 def _artifact(entry: Entry) -> Artifact:
     return Artifact(
-        problem=entry.problem,
-        eager_ms=entry.eager_ms,
-        compile_ms=entry.compile_ms,
-        input_kernel_ms=entry.input_kernel_ms,
-        optimized_ms=entry.optimized_ms,
-        times_ms=entry.times_ms,
-        best_baseline=entry.best_baseline,
-        no_measurement=entry.no_measurement,
-        reasons=entry.reasons,
+        problem=entry.problem, eager_ms=entry.eager_ms, compile_ms=entry.compile_ms,
+        input_kernel_ms=entry.input_kernel_ms, optimized_ms=entry.optimized_ms, times_ms=entry.times_ms,
+        best_baseline=entry.best_baseline, no_measurement=entry.no_measurement, reasons=entry.reasons,
         kernels={name: _kernel(verdict) for name, verdict in entry.kernels.items()},
-        line=artifact_study.published_line(entry),
-        parity=_parity(entry),
-        rounds=entry.rounds,
+        line=artifact_study.published_line(entry), parity=_parity(entry), rounds=entry.rounds,
         profiles=[Totals.model_validate(each.to_json()) for each in entry.profiles],
         floor_ms=next((v.floor_ms for v in entry.kernels.values() if v.floor_ms), None),
-    )
+    )  # fmt: skip
 
 
 def _kernel(verdict: Verdict) -> Kernel:
     time = verdict.time_ms
     return Kernel(
-        verdict=verdict.verdict,
-        outcome=wording.word(verdict),
-        why=wording.why(verdict),
-        reasons=verdict.reasons,
-        ms=time.median if time else None,
-        ci95_ms=time.ci95 if time else None,
-        n=time.n if time else None,
-        speedup=verdict.speedup,
-        floor_fraction=verdict.floor_fraction,
-    )
+        verdict=verdict.verdict, outcome=wording.word(verdict), why=wording.why(verdict), reasons=verdict.reasons,
+        ms=time.median if time else None, ci95_ms=time.ci95 if time else None, n=time.n if time else None,
+        speedup=verdict.speedup, floor_fraction=verdict.floor_fraction,
+    )  # fmt: skip
 
 
 def _parity(entry: Entry) -> ParityPairs | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from repro.records.verdict import Speedup, Verdict
 from repro.report import elements
-from repro.report.elements import Cell, Section
+from repro.report.elements import Cell, Head, Section
 from repro.report.model import Solution
 from repro.report.sources import Source
 
@@ -38,13 +38,13 @@ def section(sources: list[Source]) -> Section:
             pairs = [time for pair in found.ms.values() for time in pair]
             rows.append([artifact.problem, source.letter, *pairs, *found.speedup])
             missing += [[artifact.problem, source.letter, name, why] for name, why in found.reasons.items()]
-    columns = [("problem", "text"), ("bundle", "text")]
+    columns: list[Head] = ["problem", "bundle"]
     columns += [(f"{name} ms, {of}", "ms") for name in VARIANTS.values() for of in ("published protocol", "ours")]
     columns += [(f"speedup, {of}", "ratio") for of in ("published protocol", "ours")]
     tables = [
         elements.table("parity", "Times by both protocols", columns, rows),
         elements.table("parity-missing", "Variants without a time",
-                       [("problem", "text"), ("bundle", "text"), ("variant", "text"), ("why", "text")], missing),
+                       ["problem", "bundle", "variant", "why"], missing),
     ]  # fmt: skip
     text = [TEXT] if rows else [UNMEASURED] if unmeasured else []
     return elements.section("parity", "By the published protocol", text=text, tables=tables)

@@ -8,7 +8,7 @@ from repro.analysis.records import Measured
 from repro.records import wording
 from repro.records.claim import Claim, ClaimOutcome, ClaimVerdict, JudgedClaim, JudgedClaims
 from repro.report import elements
-from repro.report.elements import Cell, Figure, Forest, ForestRow, Point, Quantity, Section, Table
+from repro.report.elements import Cell, Figure, Forest, ForestRow, Head, Point, Quantity, Section, Table
 from repro.report.sources import Source
 
 MEANING = (
@@ -34,14 +34,14 @@ def section(found: JudgedClaims) -> Section:
     stacks = list(dict.fromkeys(claims.where(o) for c in tried for o in c.outcomes if o.stack))
     text, figures, tables = [], [], []
     if tried:
-        columns = [("claim", "text")]
+        columns: list[Head] = ["claim"]
         named = _named(tried, stacks)
         for name in named.values():
             start = f"{name}: " if len(stacks) > 1 else ""
-            columns += [(f"{start}published", "quantity"), (f"{start}unit", "text"), (f"{start}tolerated", "text"),
+            columns += [(f"{start}published", "quantity"), f"{start}unit", f"{start}tolerated",
                         (f"{start}as published", "quantity"), (f"{start}reproduced as published", "verdict"),
                         (f"{start}as judged", "quantity"), (f"{start}holds as judged", "verdict"),
-                        (f"{start}why", "text")]  # fmt: skip
+                        f"{start}why"]  # fmt: skip
         rows = [_line(claim, stacks) for claim in tried]
         caption = "Published figures that were tested"
         legend = "; ".join(f"{name} is {stack}" if len(stacks) > 1 else stack for stack, name in named.items())
@@ -57,8 +57,7 @@ def section(found: JudgedClaims) -> Section:
 
 def untested(found: JudgedClaims) -> Section:
     """Return why claims have no verdict, and what would give them one."""
-    columns = [("claims", "text"), ("n", "integer"), ("verdict", "verdict"), ("why", "text"), ("stack", "text"),
-               ("command of the first", "code")]  # fmt: skip
+    columns = ["claims", ("n", "integer"), ("verdict", "verdict"), "why", "stack", ("command of the first", "code")]
     rest: list[list[Cell]] = [[name, int(n), *row] for name, n, *row in
             claims.untried([pair for pair in found.pairs() if not claims.tried(pair[1])])]  # fmt: skip
     tables = [elements.table("untested", "Published figures that were not tested, by reason", columns, rest)]
@@ -71,7 +70,7 @@ def _families(found: JudgedClaims) -> Table:
         of.setdefault(claim.family, []).extend(claim.outcomes)
     rows: list[list[Cell]] = [[name, len(outcomes), *(claims.counted(outcomes, side) for side in claims.SIDES)]
             for name, outcomes in of.items() if any(claims.tried(o) for o in outcomes)]  # fmt: skip
-    columns = [("claims", "text"), ("n", "integer"), ("as published", "text"), ("as judged", "text")]
+    columns = ["claims", ("n", "integer"), "as published", "as judged"]
     return elements.table("claim-families", "Verdicts by family of claims", columns, rows)
 
 

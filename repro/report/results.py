@@ -11,7 +11,7 @@ from repro.errors import UsageError
 from repro.problems import catalogue
 from repro.records import wording
 from repro.report import elements
-from repro.report.elements import Bars, Cell, Figure, Quantity, Reached, Roofline, Section
+from repro.report.elements import Bars, Cell, Figure, Head, Quantity, Reached, Roofline, Section
 from repro.report.sources import Judged, Source, judged
 from repro.studies import artifact_study
 
@@ -73,9 +73,9 @@ def rounds(sources: list[Source]) -> Section:
                     Quantity(value=ratio.ratio, ci95=ratio.ci95) if ratio else None,
                     "best so far" if each.best else None,
                 ])  # fmt: skip
-    columns = [("problem", "text"), ("bundle", "text"), ("round", "text"), ("verdict", "verdict"), ("ms", "ms"),
+    columns = ["problem", "bundle", "round", ("verdict", "verdict"), ("ms", "ms"),
                ("published protocol here, ms", "ms"), ("published, ms", "ms"), ("over input kernel", "ratio"),
-               ("running best", "text")]  # fmt: skip
+               "running best"]  # fmt: skip
     text = "Each round's kernel was judged and timed here, beside its input kernel. Published times are its trace's."
     table = elements.table("measured-rounds", "Rounds of every search", columns, rows)
     return elements.section("measured-rounds", "Rounds", text=[text] if rows else [], tables=[table])
@@ -95,9 +95,8 @@ def profiles(sources: list[Source]) -> Section:
                     artifact.problem, source.letter, artifact_study.KERNEL_WORDS[each.kernel], each.dtype,
                     None if ns is None else ns / 1e6, None if rate is None else rate / 1e9, *shares, state,
                 ])  # fmt: skip
-    columns = [("artifact", "text"), ("bundle", "text"), ("kernel", "text"), ("dtype", "text"), ("ms", "ms"),
-               ("DRAM GB/s", "quantity"), *((title, "percent") for title in SHARES.values()),
-               ("state", "text")]  # fmt: skip
+    columns = ["artifact", "bundle", "kernel", "dtype", ("ms", "ms"), ("DRAM GB/s", "quantity"),
+               *((title, "percent") for title in SHARES.values()), "state"]  # fmt: skip
     text = (
         "One call of each kernel under Nsight Compute, cold caches, clocks as the machine runs them; all launches "
         "together. Shares are of what the GPU can sustain, weighted by duration. The figures are the profiled "
@@ -115,12 +114,12 @@ def speedups(sources: list[Source]) -> Section:
                  if s.measured and s.measured.why_not]  # fmt: skip
         found = _records(group)
         text += _doubted(group, found) + _controls(group)
-        columns = [("row", "text"), ("solution", "text")]
+        columns: list[Head] = ["row", "solution"]
         for source in group:
             start = f"{source.letter} " if len(group) > 1 else ""
             columns += [(f"{start}ms", "ms"), *((f"{start}{name} ms", "ms") for name in TIMED.values()),
                         (f"{start}over eager", "ratio"), (f"{start}over compile", "ratio"),
-                        (f"{start}over best", "ratio"), (f"{start}best", "text"), (f"{start}word", "verdict"),
+                        (f"{start}over best", "ratio"), f"{start}best", (f"{start}word", "verdict"),
                         (f"{start}own kernels", "percent")]  # fmt: skip
         rows: list[list[Cell]] = []
         for records in found.values():
@@ -289,9 +288,9 @@ def roofline(sources: list[Source]) -> Section:
                          f.floor_fraction])  # fmt: skip
         if near:
             figures.append(_roof(source, near))
-    columns = [("problem", "text"), ("solution", "text"), ("bundle", "text"), ("class", "text"), ("ms", "ms"),
-               ("MB", "quantity"), ("GFLOP", "quantity"), ("GB/s", "quantity"), ("of copy", "percent"),
-               ("TFLOP/s", "quantity"), ("of class", "percent"), ("of floor", "percent")]  # fmt: skip
+    columns = ["problem", "solution", "bundle", "class", ("ms", "ms"), ("MB", "quantity"), ("GFLOP", "quantity"),
+               ("GB/s", "quantity"), ("of copy", "percent"), ("TFLOP/s", "quantity"), ("of class", "percent"),
+               ("of floor", "percent")]  # fmt: skip
     text = [
         "Bytes are the compulsory traffic and operations the plain algorithm's, as problems/suites.toml counts them. "
         "Ceilings are this GPU's, measured in the same cell by copies and matrix products: none is from a data sheet. "

@@ -17,8 +17,8 @@ from repro.report.document import SCHEMA_VERSION, Document, Headline
 from repro.report.elements import Banner, Candidate, Cell, Figure, Tree
 
 NOT_MEASURED = "Times are of a CPU and are not a measurement."
-COLUMNS = (("program", "text"), ("made of", "text"), ("by", "text"), ("change", "text"), ("verdict", "text"),
-           ("ms", "ms"), ("gain", "text"), ("why", "text"))  # fmt: skip
+COLUMNS = ("program", "made of", "by", "change", "verdict",
+           ("ms", "ms"), "gain", "why")  # fmt: skip
 LONGEST_DIFF = 1200
 
 

@@ -20,7 +20,7 @@ from repro.records.agent import AgentAttempt, AgentConfig, AgentRecord, Amount
 from repro.records.base import Record
 from repro.records.row import Row
 from repro.report import elements
-from repro.report.elements import Cell, Quantity, Section, Table
+from repro.report.elements import Cell, Head, Quantity, Section, Table
 
 OVER = "eager"
 TOKENS = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
@@ -410,8 +410,8 @@ def _outcomes(study: Study, prefix: str) -> Table:
     for name, each in study.controls.items():
         verdicts = ", ".join(f"{n} {verdict}" for verdict, n in each.verdicts.items()) or "none"
         rows.append([named(name, study), None, None, None, each.judged_correct, each.judged, verdicts])
-    columns = [("arm", "text"), ("knowledge", "text"), ("cells", "integer"), ("how they ended", "text"),
-               ("correct", "integer"), ("judged", "integer"), ("verdicts", "text")]  # fmt: skip
+    columns = ["arm", "knowledge", ("cells", "integer"), "how they ended", ("correct", "integer"),
+               ("judged", "integer"), "verdicts"]  # fmt: skip
     return elements.table(f"{prefix}study-arms", "Arms; a problem without a solution is not solved", columns, rows)
 
 
@@ -431,9 +431,9 @@ def _solved(found: Speeds | Arm) -> str | None:
 
 def _problems(study: Study, prefix: str) -> Table:
     shown = _shown(study)
-    columns = [("problem", "text")]
+    columns: list[Head] = ["problem"]
     for arm in shown:
-        columns += [(f"{arm}", "ratio"), (f"{arm} correct", "text")]
+        columns += [(f"{arm}", "ratio"), f"{arm} correct"]
     columns += [("published baseline", "ratio"), ("published with_kb", "ratio")]
     there, means = study.published.problems, study.published.means
     names = dict.fromkeys(p for each in shown.values() for p in each.problems)
@@ -456,8 +456,8 @@ def _comparisons(study: Study, prefix: str) -> list[Table]:
     found = study.comparisons
     if not found:
         return []
-    columns = [("comparison", "text"), ("problems", "integer"), ("ratio", "ratio"), ("Student's t", "text"),
-               ("sign-flip p", "quantity"), ("detectable", "ratio")]  # fmt: skip
+    columns = ["comparison", ("problems", "integer"), ("ratio", "ratio"), "Student's t", ("sign-flip p", "quantity"),
+               ("detectable", "ratio")]  # fmt: skip
     rows: list[list[Cell]] = []
     for one in [*found, study.published.comparison]:
         if one:
@@ -470,14 +470,14 @@ def _comparisons(study: Study, prefix: str) -> list[Table]:
 
 def _fast(study: Study, prefix: str) -> Table:
     levels = [f"{p:g}" for p in statistics.FAST_P]
-    columns = [("arm", "text"), *((f"fast_p, p = {level}", "percent") for level in levels)]
+    columns = ["arm", *((f"fast_p, p = {level}", "percent") for level in levels)]
     rows = [[arm, *(each.fast_p.get(level) for level in levels)] for arm, each in _shown(study).items()]
     return elements.table(f"{prefix}study-fast", "Share that is correct and more than p times as fast; a failure is 0",
                        columns, rows)  # fmt: skip
 
 
 def _costs(study: Study, prefix: str) -> Table:
-    columns = [("arm", "text"), ("turns", "integer"), *((kind.replace("_", " "), "integer") for kind in TOKENS),
+    columns = ["arm", ("turns", "integer"), *((kind.replace("_", " "), "integer") for kind in TOKENS),
                ("USD", "quantity"), ("USD of attempts thrown away", "quantity"), ("agents' s", "seconds")]  # fmt: skip
     rows = [[arm, each.turns, *(each.tokens[kind] for kind in TOKENS), each.usd, each.discarded_usd,
              each.agent_s] for arm, each in study.arms.items()]  # fmt: skip
@@ -489,8 +489,8 @@ def _costs(study: Study, prefix: str) -> Table:
 
 
 def _knowledge(study: Study, design: Design, prefix: str) -> Table:
-    columns = [("arm", "text"), ("knowledge", "text"), ("calls", "integer"), ("hits", "integer"), ("errors", "integer"),
-               ("by tool", "text"), ("refused at the gateway", "text")]  # fmt: skip
+    columns = ["arm", "knowledge", ("calls", "integer"), ("hits", "integer"), ("errors", "integer"), "by tool",
+               "refused at the gateway"]  # fmt: skip
     rows: list[list[Cell]] = []
     for arm, each in study.arms.items():
         tools = ", ".join(f"{tool} {n}" for tool, n in sorted(each.kb_tools.items()))
@@ -501,9 +501,9 @@ def _knowledge(study: Study, design: Design, prefix: str) -> Table:
 
 
 def _cells(study: Study, prefix: str) -> Table:
-    columns = [("job", "text"), ("ended", "text"), ("attempts", "integer"), ("turns", "integer"),
-               ("tokens", "integer"), ("USD", "quantity"), ("s", "seconds"), ("solutions", "text"),
-               ("knowledge calls", "integer"), ("isolation", "text"), ("seen before it", "text")]  # fmt: skip
+    columns = ["job", "ended", ("attempts", "integer"), ("turns", "integer"), ("tokens", "integer"),
+               ("USD", "quantity"), ("s", "seconds"), "solutions", ("knowledge calls", "integer"), "isolation",
+               "seen before it"]  # fmt: skip
     rows = []
     for cell in study.cells:
         seen = cell.preflight
@@ -519,8 +519,8 @@ def _cells(study: Study, prefix: str) -> Table:
 
 
 def _retries(study: Study, prefix: str) -> Table:
-    columns = [("job", "text"), ("attempt", "integer"), ("class", "text"), ("status", "text"), ("waited s", "seconds"),
-               ("turns thrown away", "integer"), ("USD", "quantity"), ("why", "text")]  # fmt: skip
+    columns = ["job", ("attempt", "integer"), "class", "status", ("waited s", "seconds"),
+               ("turns thrown away", "integer"), ("USD", "quantity"), "why"]  # fmt: skip
     rows = [[r.job, r.attempt, r.klass, r.status, r.waited_s, r.turns, r.usd, r.detail]
             for r in study.retries]  # fmt: skip
     counts = Counter(r.klass for r in study.retries)

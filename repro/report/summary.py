@@ -375,12 +375,10 @@ def _table(sources: list[Source], every: list[Line], published: list[Claim]) -> 
     overs = list(dict.fromkeys(line.over for line in every if line.measured))
     machines = ", ".join(dict.fromkeys(_hardware(line.source) for line in every if line.measured))
     solutions = {line.solution for line in every if line.solution}
-    columns = [("problem", "text"), ("solution", "text"), ("bundle", "text"),
-               (_published_title(every, published), "text"), ("published protocol here", "ratio"),
-               ("reproduced as published", "verdict"), ("measured", "ratio"), ("over", "text"),
-               ("holds as judged", "verdict"), ("against 1x", cells.BAR), ("over best torch", "ratio"),
-               ("verdict", "verdict"), ("remark", "text"), ("relative L2 error", "scientific"),
-               ("precision", "text")]  # fmt: skip
+    columns = ["problem", "solution", "bundle", (_published_title(every, published), "text"),
+               ("published protocol here", "ratio"), ("reproduced as published", "verdict"), ("measured", "ratio"),
+               "over", ("holds as judged", "verdict"), ("against 1x", cells.BAR), ("over best torch", "ratio"),
+               ("verdict", "verdict"), "remark", ("relative L2 error", "scientific"), "precision"]  # fmt: skip
     timed = bool(overs)
     order = list(dict.fromkeys(line.problem for line in every))
     rows = [
@@ -486,7 +484,7 @@ def _cases(every: list[Case]) -> Table:
         rows.append([suite, len(cases), len(cases) - len(wrong),
                      f"wrong: {len(wrong)}" if wrong else "as expected"])  # fmt: skip
         rows += [[case.case, None, None, f"wrong: {'; '.join(case.complaints)}"] for case in wrong]
-    columns = [("cases", "text"), ("judged", "integer"), ("as expected", "integer"), ("verdict", "verdict")]
+    columns = ["cases", ("judged", "integer"), ("as expected", "integer"), ("verdict", "verdict")]
     return elements.table("summary", "What the judge said of kernels whose verdict is known", columns, rows)
 
 
@@ -496,7 +494,6 @@ def _fixtures(sources: list[Source]) -> Table:
          f"refused: {f.refused}" if f.refused else "usable"]
         for source in sources for f in source.report.fixtures
     ]  # fmt: skip
-    columns = [("problem", "text"), ("margin", "quantity"), ("best cheat", "text"), ("seconds", "seconds"),
-               ("verdict", "verdict")]  # fmt: skip
+    columns = ["problem", ("margin", "quantity"), "best cheat", ("seconds", "seconds"), ("verdict", "verdict")]
     caption = "Margin: how much further the best cheat is from passing than the worst honest kernel"
     return elements.table("summary", caption, columns, rows)

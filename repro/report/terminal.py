@@ -17,12 +17,11 @@ from repro.report import cells, output, parity, study
 from repro.report.document import Document
 from repro.report.elements import Cell, Section, Table
 from repro.report.model import Arm, Artifact, Facts, Kernel, Mean, Solution
-from repro.report.summary import OVER, named
+from repro.report.summary import BASELINES, OVER, named
 from repro.studies import artifact_study
 from repro.system.screen import BAD, GOOD, OPEN, SIGNS, Column, Screen
 
 Cells = list[Text | str | None]
-BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "the best torch baseline"}
 TONES = {"good": GOOD, "bad": BAD, "open": OPEN}
 KINDS = {"error": BAD, "warning": OPEN, "note": "dim"}
 KERNELS = {"input_kernel": "input kernel", "optimized": "optimised kernel"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from repro.report.elements import Bins, Timeline, TimelineRow
+from repro.report.elements import Bins, Panel, Timeline, TimelineRow
 from repro.report.palette import BAND, COLOURS, GRID, INK
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ PANEL_IN, LANE_IN, FRAME_IN = 1.05, 0.24, 1.5
 SLOWED = COLOURS[1]
 
 
-def _drawn(bins: Bins) -> list[tuple[str, dict[str, list[int | None]]]]:
+def _drawn(bins: Bins) -> list[tuple[str, Panel]]:
     """The panels of what was sampled: (title, values)."""
     found = zip(PANELS, (bins.sm_mhz, bins.memory_mhz, bins.power_w, bins.temperature_c), strict=True)
     return [(title, values) for title, values in found if values]
@@ -47,7 +47,7 @@ def draw(figure: Figure, data: Timeline, title: str) -> None:
     figure.align_ylabels(every)
 
 
-def _panel(axes: Axes, bins: Bins, sampled: dict[str, list[int | None]], label: str) -> None:
+def _panel(axes: Axes, bins: Bins, sampled: Panel, label: str) -> None:
     """The median as a line in the band of its extremes; broken between rows and where nothing is known."""
     times: list[float] = []
     ends: dict[str, list[float]] = {"min": [], "median": [], "max": []}
