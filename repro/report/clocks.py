@@ -24,8 +24,12 @@ from repro.report.sources import Source
 BINS, FEWEST = 240, 4
 STATE = ("sm_mhz", "memory_mhz", "temperature_c", "power_w")
 # Column of the series -> what it is called here, and the factor to its unit.
-DRAWN = {"sm_mhz": ("sm_mhz", 1.0), "memory_mhz": ("memory_mhz", 1.0), "power_mw": ("power_w", 1e-3),
-         "temperature_c": ("temperature_c", 1.0)}  # fmt: skip
+DRAWN = {
+    "sm_mhz": ("sm_mhz", 1.0),
+    "memory_mhz": ("memory_mhz", 1.0),
+    "power_mw": ("power_w", 1e-3),
+    "temperature_c": ("temperature_c", 1.0),
+}
 LONGEST_ALT = 12  # rows
 
 
@@ -39,8 +43,9 @@ def section(sources: list[Source]) -> Section:
         places = {each.row: number for number, each in enumerate(found, 1)}
         if found:
             figures.append(_figure(source, found))
-        text += [f"{source.letter}: no samples of {', '.join(names)}: {reason}." for reason, names in why.items()
-                 if found]  # fmt: skip
+        text += [
+            f"{source.letter}: no samples of {', '.join(names)}: {reason}." for reason, names in why.items() if found
+        ]
         if not found:
             without.setdefault("; ".join(why), []).append(source.letter)
         rows += [_line(source, name, places.get(name), window, timed) for name, window, timed in _windows(source)]

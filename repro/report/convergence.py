@@ -24,8 +24,9 @@ def section(folder: Path) -> Section:
         facts = trace.summary(artifact, published[artifact.number or 0])
         name = f"convergence-{artifact.name}"
         title = f"Convergence of {artifact.name}"
-        figures.append(Figure(id=name, kind="convergence", title=title, alt=figure.alt(facts),
-                              data=Convergence(facts=facts)))  # fmt: skip
+        figures.append(
+            Figure(id=name, kind="convergence", title=title, alt=figure.alt(facts), data=Convergence(facts=facts))
+        )
         tables.append(
             elements.table(name + "-rounds", f"Rounds of {artifact.name}", COLUMNS, map(_round, facts["rounds"]))
         )

@@ -32,9 +32,9 @@ def section(sources: list[Source]) -> Section:
 def _line(each: Judged) -> list[Cell]:
     entry, legacy = each.entry, each.entry.legacy
     why = wording.why(entry)
-    if each.control:
+    if each.row.control:
         why = f"a negative control, which must be wrong: {why}"
-    return [each.problem, each.variant, each.source.letter, wording.word(entry), entry.precision_class,
+    return [each.row.problem, each.variant, each.source.letter, wording.word(entry), entry.precision_class,
             *(_worst(entry, name) for name in ("rel_l2", "max", "row")), sum(map(len, entry.distances.values())),
             each.result.margin, *(_yes(legacy.get(f"allclose_{at}")) for at in ("1e-2", "1e-4")),
             parity.kernelbench(entry), ", ".join(entry.labels), why]  # fmt: skip
@@ -61,8 +61,10 @@ def _fixtures(sources: list[Source]) -> list[Table]:
 
 
 def _cases(sources: list[Source]) -> list[Table]:
-    rows = [[case.case, source.letter, case.problem, wording.word(case),
-             "; ".join(case.complaints) or "as expected"]
-            for source in sources for case in source.report.cases]  # fmt: skip
+    rows = [
+        [case.case, source.letter, case.problem, wording.word(case), "; ".join(case.complaints) or "as expected"]
+        for source in sources
+        for case in source.report.cases
+    ]
     columns = ["case", "bundle", "problem", "verdict", ("judged", "verdict")]
     return [elements.table("cases", "What the judge said of every case", columns, rows)] * bool(rows)

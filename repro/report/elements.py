@@ -217,8 +217,9 @@ def table(name: str, caption: str, columns: Iterable[Sequence[str]], rows: Itera
     lines = list(rows)
     assert all(len(line) == len(heads) for line in lines), name
     kept = [at for at in range(len(heads)) if not at or any(line[at] not in (None, "") for line in lines)]
-    return Table(id=name, caption=caption, columns=[heads[at] for at in kept],
-                 rows=[[line[at] for at in kept] for line in lines])  # fmt: skip
+    return Table(
+        id=name, caption=caption, columns=[heads[at] for at in kept], rows=[[line[at] for at in kept] for line in lines]
+    )
 
 
 def section(

@@ -44,6 +44,5 @@ def render(document: Document) -> str:
     """The whole file. Raises PrerequisiteError without jinja2."""
     made = template("report.tex.j2", block_start_string="<%", block_end_string="%>", variable_start_string="<<",
                     variable_end_string=">>", comment_start_string="<#", comment_end_string="#>")  # fmt: skip
-    text: str = made.render(document=document, escape=escape, columns=columns, text=cells.text,
-                            written=cells.written)  # fmt: skip
+    text: str = made.render(document=document, escape=escape, columns=columns, text=cells.text, written=cells.written)
     return text

@@ -45,8 +45,14 @@ def missing(sources: list[Source]) -> Section:
 
 
 # What a row has that did not run.
-UNRUN: dict[str, Any] = {"content": "0" * 16, "status": "lost", "error": "", "wall_s": 0.0, "fingerprint_id": None,
-                         "result": None}  # fmt: skip
+UNRUN: dict[str, Any] = {
+    "content": "0" * 16,
+    "status": "lost",
+    "error": "",
+    "wall_s": 0.0,
+    "fingerprint_id": None,
+    "result": None,
+}
 
 
 def _trust(report: Facts) -> str:
@@ -94,8 +100,9 @@ def _notes(row: Row) -> list[str]:
 
 def again(sources: list[Source]) -> Section:
     """The exact command of every row. Fixtures come first."""
-    rows = [[name, source.letter, command(source, name)]
-            for source in sources for name in source.bundle.manifest["plan"]]  # fmt: skip
+    rows = [
+        [name, source.letter, command(source, name)] for source in sources for name in source.bundle.manifest["plan"]
+    ]
     columns = ["row", "bundle", ("command", "code")]
     text = [
         "Each command measures one row again, with the options of its run, into a bundle of its own; what needs "
@@ -164,8 +171,9 @@ def _options(verb: str, given: dict[str, Any]) -> list[str]:
     usual = evaluation.JudgeOptions(
         timing_budget_s=artifact_study.BUDGET_S if verb == "benchmark" else 10.0,
         compile_timeout_s=artifact_study.COMPILE_TIMEOUT_S if verb == "benchmark" else 30.0,
-        trust=told.get("trust", "audited"), quick=bool(given.get("quick")),
-    ).for_job(str(given.get("device")))  # fmt: skip
+        trust=told.get("trust", "audited"),
+        quick=bool(given.get("quick")),
+    ).for_job(str(given.get("device")))
     words = ["--trust", "dev"] if told.get("trust") == "dev" else []
     words += ["--no-timing"] if not told.get("timing", True) else []
     modes = told.get("modes", told.get("baselines", []))
@@ -173,8 +181,11 @@ def _options(verb: str, given: dict[str, Any]) -> list[str]:
     words += ["--quick"] * bool(given.get("quick")) + ["--parity"] * bool(told.get("parity"))
     words += ["--parity", "kernelbench"] * bool(told.get("kernelbench"))
     words += ["--strict-nonfinite"] * bool(told.get("strict_nonfinite"))
-    for flag, name in (("--timeout-s", "timeout_s"), ("--budget-s", "timing_budget_s"),
-                       ("--compile-timeout-s", "compile_timeout_s")):  # fmt: skip
+    for flag, name in (
+        ("--timeout-s", "timeout_s"),
+        ("--budget-s", "timing_budget_s"),
+        ("--compile-timeout-s", "compile_timeout_s"),
+    ):
         if name in told and told[name] != usual[name]:
             words += [flag, f"{told[name]:g}"]
     return words

@@ -33,12 +33,10 @@ def formats(asked: str) -> list[str]:
 def _table_csv(table: Table) -> str:
     """A table as CSV: whole numbers as measured; an interval and a spread have columns of their own."""
     columns, rows = cells.written(table)
-    parts = [list(dict.fromkeys(name for row in rows for name in cells.values(row[at])))
-             for at in range(len(columns))]  # fmt: skip
+    parts = [list(dict.fromkeys(name for row in rows for name in cells.values(row[at]))) for at in range(len(columns))]
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
-    lines.writerow([f"{head.title} {part}".strip()
-                    for head, of in zip(columns, parts, strict=True) for part in of])  # fmt: skip
+    lines.writerow([f"{head.title} {part}".strip() for head, of in zip(columns, parts, strict=True) for part in of])
     for row in rows:
         lines.writerow([cells.values(cell).get(part) for cell, of in zip(row, parts, strict=True) for part in of])
     return out.getvalue()

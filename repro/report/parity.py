@@ -43,9 +43,8 @@ def section(sources: list[Source]) -> Section:
     columns += [(f"speedup, {of}", "ratio") for of in ("published protocol", "ours")]
     tables = [
         elements.table("parity", "Times by both protocols", columns, rows),
-        elements.table("parity-missing", "Variants without a time",
-                       ["problem", "bundle", "variant", "why"], missing),
-    ]  # fmt: skip
+        elements.table("parity-missing", "Variants without a time", ["problem", "bundle", "variant", "why"], missing),
+    ]
     text = [TEXT] if rows else [UNMEASURED] if unmeasured else []
     return elements.section("parity", "By the published protocol", text=text, tables=tables)
 

@@ -185,8 +185,7 @@ def _values(axes: Axes, rows: list[ForestRow]) -> None:
     for at, row in enumerate(rows):
         for point in row.points:
             told = cells.text("ratio", point.value) + (" ?" if point.unconfirmed else "")
-            axes.annotate(told, (point.value, at), xytext=(0, 5), textcoords="offset points", ha="center",
-                          fontsize=8)  # fmt: skip
+            axes.annotate(told, (point.value, at), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=8)
 
 
 def _bars(axes: Axes, data: Bars) -> None:
@@ -262,8 +261,9 @@ def _labelled(axes: Axes, points: list[Reached]) -> None:
         chosen = free[0] if free else 0
         taken.append(boxes[chosen])
         right_of, up, side = PLACES[chosen]
-        axes.annotate(point.label, (point.x, point.y), xytext=(right_of, up), ha=side, fontsize=8,
-                      textcoords="offset points")  # fmt: skip
+        axes.annotate(
+            point.label, (point.x, point.y), xytext=(right_of, up), ha=side, fontsize=8, textcoords="offset points"
+        )
 
 
 def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

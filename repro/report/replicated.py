@@ -58,8 +58,10 @@ def section(found: JudgedClaims) -> Section:
 def untested(found: JudgedClaims) -> Section:
     """Return why claims have no verdict, and what would give them one."""
     columns = ["claims", ("n", "integer"), ("verdict", "verdict"), "why", "stack", ("command of the first", "code")]
-    rest: list[list[Cell]] = [[name, int(n), *row] for name, n, *row in
-            claims.untried([pair for pair in found.pairs() if not claims.tried(pair[1])])]  # fmt: skip
+    rest: list[list[Cell]] = [
+        [name, int(n), *row]
+        for name, n, *row in claims.untried([pair for pair in found.pairs() if not claims.tried(pair[1])])
+    ]
     tables = [elements.table("untested", "Published figures that were not tested, by reason", columns, rest)]
     return elements.section("claims-untested", "Claims not tested", tables=tables, paper=False)
 

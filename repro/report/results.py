@@ -110,8 +110,9 @@ def speedups(sources: list[Source]) -> Section:
     """Every correct solution's time and speedups, one group of columns a bundle; a forest and bars."""
     tables, figures, text = [], [], []
     for verb, group in _groups(sources):
-        text += [f"{s.letter}: no time is shown: {s.measured.why_not}." for s in group
-                 if s.measured and s.measured.why_not]  # fmt: skip
+        text += [
+            f"{s.letter}: no time is shown: {s.measured.why_not}." for s in group if s.measured and s.measured.why_not
+        ]
         found = _records(group)
         text += _doubted(group, found) + _controls(group)
         columns: list[Head] = ["row", "solution"]
@@ -174,8 +175,9 @@ def _controls(group: list[Source]) -> list[str]:
     return [
         f"A/A control of {source.letter}: {c.cover} of {c.n} intervals hold 1, the widest ±"
         f"{100 * c.widest:.2f} %, the furthest ratio {100 * c.furthest:.2f} % from 1."
-        for source in group if source.timed and (c := source.report.control).n
-    ]  # fmt: skip
+        for source in group
+        if source.timed and (c := source.report.control).n
+    ]
 
 
 def _word(source: Source, record: Record | None) -> str | None:
@@ -195,8 +197,10 @@ def _doubted(group: list[Source], found: dict[tuple[str, str], dict[str, Record]
         for record in records if source.measured and not source.measured.why_not else []:
             if record.why_not:
                 told.setdefault((source.letter, record.why_not), []).append(record.row)
-    return [f"{letter}: no time of {', '.join(dict.fromkeys(rows))} is shown: {why}." for (letter, why), rows
-            in told.items()]  # fmt: skip
+    return [
+        f"{letter}: no time of {', '.join(dict.fromkeys(rows))} is shown: {why}."
+        for (letter, why), rows in told.items()
+    ]
 
 
 def _legend(group: list[Source]) -> str:
@@ -224,11 +228,12 @@ def _bars(verb: str, source: Source, every: dict[tuple[str, str], dict[str, Reco
         told = [f"{_value(speed)} over {name}" for name, speed in speeds.items() if speed]
         lines.append(f"{_label(record)} {', '.join(told)}")
     return Figure(
-        id=f"bars-{verb}-{source.letter}", kind="bars",
+        id=f"bars-{verb}-{source.letter}",
+        kind="bars",
         title=f"Speedups of {source.letter}: {source.machine}, {source.stack}",
         alt=f"Bars of speedup with 95 % intervals, from 1, logarithmic: {'; '.join(lines)}.",
         data=Bars(groups=[_label(record) for record in chosen], series=series, x="speedup"),
-    )  # fmt: skip
+    )
 
 
 def work(problem: str) -> tuple[int, int] | None:
@@ -267,12 +272,13 @@ class Near:
 def _near(of: Judged) -> Near | None:
     """How near a solution's time is to what its GPU was measured to reach, or None where that cannot be said."""
     entry, ceilings, needed = of.entry, of.result.ceilings, work(of.entry.problem)
-    measurable = entry.verdict == "correct" and entry.measurement and of.source.timed and not of.control
+    measurable = entry.verdict == "correct" and entry.measurement and of.source.timed and not of.row.control
     if not (measurable and entry.time_ms and entry.precision_class and ceilings and needed):
         return None
     peak = getattr(ceilings, CEILING[entry.precision_class])
-    return Near(entry.precision_class, *needed, entry.time_ms.median, ceilings.copy_tb_s * 1e3, peak,
-                entry.floor_fraction)  # fmt: skip
+    return Near(
+        entry.precision_class, *needed, entry.time_ms.median, ceilings.copy_tb_s * 1e3, peak, entry.floor_fraction
+    )
 
 
 def roofline(sources: list[Source]) -> Section:
@@ -282,10 +288,9 @@ def roofline(sources: list[Source]) -> Section:
     for source in sources:
         near = [(each, found) for each in judged(source) if (found := _near(each))]
         for each, f in near:
-            peak = f.peak_tflop_s
-            rows.append([each.problem, each.variant, source.letter, f.klass, f.ms, f.size / 1e6, f.flop / 1e9, f.gb_s,
-                         f.gb_s / f.copy_gb_s, f.tflop_s, f.tflop_s / peak if peak else None,
-                         f.floor_fraction])  # fmt: skip
+            got: list[Cell] = [f.klass, f.ms, f.size / 1e6, f.flop / 1e9, f.gb_s, f.gb_s / f.copy_gb_s, f.tflop_s]
+            of_class = f.tflop_s / f.peak_tflop_s if f.peak_tflop_s else None
+            rows.append([each.row.problem, each.variant, source.letter, *got, of_class, f.floor_fraction])
         if near:
             figures.append(_roof(source, near))
     columns = ["problem", "solution", "bundle", "class", ("ms", "ms"), ("MB", "quantity"), ("GFLOP", "quantity"),
@@ -316,12 +321,13 @@ def _roof(source: Source, near: list[tuple[Judged, Near]]) -> Figure:
     told = "; ".join(f"{p.label} {p.series} {p.y:.3g} TFLOP/s at {p.x:.3g} FLOP a byte" for p in points)
     over = ", ".join(f"{klass} {value:.3g} TFLOP/s" for klass, value in roofs.items())
     return Figure(
-        id=f"roofline-{source.letter}", kind="roofline",
+        id=f"roofline-{source.letter}",
+        kind="roofline",
         title=f"Roofline of {source.letter}: {source.machine}, {source.stack}",
         alt=f"Measured ceilings: copy {copy:.4g} GB/s, {over}. Solutions: {told}.",
         data=Roofline(points=points, copy_tb_s=copy / 1e3, roofs=roofs),
-    )  # fmt: skip
+    )
 
 
 def _short(of: Judged) -> str:
-    return of.problem.split("_")[0] if of.row.number is not None else of.entry.problem.partition("@")[0]
+    return of.row.problem.split("_")[0] if of.row.number is not None else of.entry.problem.partition("@")[0]

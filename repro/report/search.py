@@ -17,8 +17,7 @@ from repro.report.document import SCHEMA_VERSION, Document, Headline
 from repro.report.elements import Banner, Candidate, Cell, Figure, Tree
 
 NOT_MEASURED = "Times are of a CPU and are not a measurement."
-COLUMNS = ("program", "made of", "by", "change", "verdict",
-           ("ms", "ms"), "gain", "why")  # fmt: skip
+COLUMNS = ("program", "made of", "by", "change", "verdict", ("ms", "ms"), "gain", "why")
 LONGEST_DIFF = 1200
 
 
@@ -34,11 +33,13 @@ def document(finished: Finished) -> Document:
         elements.card("best", f"{best.time_ms:.4g} ms" if best.time_ms else "", gain),
         elements.card("programs", str(len(state.programs)), f"{correct} correct"),
         elements.card("rounds", str(state.round), finished.stopped),
-    ]  # fmt: skip
+    ]
     if state.spent["tokens"]:
         cards.append(elements.card("spent", f"{state.spent['usd']:.2f} USD", f"{state.spent['tokens']:.0f} tokens"))
-    text = ["A point is a candidate that was timed; a line leads to it from its parent. The step line is the best so "
-            "far. Hold the pointer over a point for its change, verdict, time and reason."]  # fmt: skip
+    text = [
+        "A point is a candidate that was timed; a line leads to it from its parent. The step line is the best so "
+        "far. Hold the pointer over a point for its change, verdict, time and reason."
+    ]
     trees = [Figure(id="search-tree", kind="search", title=title, alt=_alt(state), data=tree)
              for tree in [_tree(finished)] if tree.points]  # fmt: skip
     rows = [_row(p) for p in state.programs.values()]
@@ -101,5 +102,7 @@ def _row(program: Program) -> list[Cell]:
 
 def _alt(state: State) -> str:
     best = state.programs[state.best]
-    return (f"Time of {sum(bool(p.time_ms) for p in state.programs.values())} candidates over {state.round} rounds; "
-            f"the best, {best.id}, is {best.ratio or 1.0:.2f} times as fast as the input kernel.")  # fmt: skip
+    return (
+        f"Time of {sum(bool(p.time_ms) for p in state.programs.values())} candidates over {state.round} rounds; "
+        f"the best, {best.id}, is {best.ratio or 1.0:.2f} times as fast as the input kernel."
+    )

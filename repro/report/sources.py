@@ -138,20 +138,10 @@ class Judged:
     entry: Verdict
 
     @property
-    def problem(self) -> str:
-        """As tables name it: the folder of an artifact, else the problem's key."""
-        return self.row.problem
-
-    @property
     def variant(self) -> str:
         """Where it comes from: arm and repeat, kernel of an artifact, or file."""
         repeat = f" #{self.row.repeat}" if self.row.repeat else ""
         return (self.row.arm or self.row.file or self.entry.solution) + repeat
-
-    @property
-    def control(self) -> bool:
-        """Whether it is a negative control, which must be wrong."""
-        return self.row.control
 
 
 def read(bundles: list[Bundle]) -> list[Source]:

@@ -217,11 +217,13 @@ def build(bundle: Bundle, rows: list[Row]) -> Study | None:
             "order": design.order_of_cells,
             "scripted": design.scripted,
             "cells": [_cell(record) for record in records],
-            "unfinished": [name for name in design.order_of_cells
-                           if not any(r.job == name and r.finished for r in records)],
-            "retries": [_retry(record, attempt) for record in records for attempt in record.attempts
-                        if attempt.klass != "agent"],
-        }  # fmt: skip
+            "unfinished": [
+                name for name in design.order_of_cells if not any(r.job == name and r.finished for r in records)
+            ],
+            "retries": [
+                _retry(record, attempt) for record in records for attempt in record.attempts if attempt.klass != "agent"
+            ],
+        }
     return Study(timed=timed, cpu=parameters.get("device") == "cpu", arms=arms, controls=controls,
                  comparisons=comparisons, left_out=left_out, published=published(), **own)  # fmt: skip
 
@@ -356,9 +358,8 @@ def _text(study: Study) -> list[str]:
     if there.comparison:
         lines.append(
             f"Published ({there.machine}, another machine, one run an arm, graded by the agent itself): "
-            f"{there.means['baseline']:.2f}x and {there.means['with_kb']:.2f}x. "
-            + told(there.comparison)
-        )  # fmt: skip
+            f"{there.means['baseline']:.2f}x and {there.means['with_kb']:.2f}x. " + told(there.comparison)
+        )
     return lines + [f"Threat that remains: {each}" for each in (THREATS_OF_FOLDERS if study.folders else THREATS)]
 
 
@@ -444,8 +445,10 @@ def _problems(study: Study, prefix: str) -> Table:
             found = each.problems.get(name)
             row += [found.fail_is_1, _solved(found)] if found else [None, None]
         rows.append([*row, *(there.get(name, {}).get(arm) for arm in ("baseline", "with_kb"))])
-    every, right = ([cell for each in shown.values() for cell in (value(each), _solved(each))]
-                    for value in (lambda arm: arm.fail_is_1, lambda arm: arm.correct_only))  # fmt: skip
+    every, right = (
+        [cell for each in shown.values() for cell in (value(each), _solved(each))]
+        for value in (lambda arm: arm.fail_is_1, lambda arm: arm.correct_only)
+    )
     rows.append(["geometric mean, a failure is 1x", *every, means.get("baseline"), means.get("with_kb")])
     rows.append(["correct ones only", *right, None, None])
     caption = "Speedup over eager, geometric means of repeats; published ones are of another machine and another judge"
@@ -472,15 +475,18 @@ def _fast(study: Study, prefix: str) -> Table:
     levels = [f"{p:g}" for p in statistics.FAST_P]
     columns = ["arm", *((f"fast_p, p = {level}", "percent") for level in levels)]
     rows = [[arm, *(each.fast_p.get(level) for level in levels)] for arm, each in _shown(study).items()]
-    return elements.table(f"{prefix}study-fast", "Share that is correct and more than p times as fast; a failure is 0",
-                       columns, rows)  # fmt: skip
+    return elements.table(
+        f"{prefix}study-fast", "Share that is correct and more than p times as fast; a failure is 0", columns, rows
+    )
 
 
 def _costs(study: Study, prefix: str) -> Table:
     columns = ["arm", ("turns", "integer"), *((kind.replace("_", " "), "integer") for kind in TOKENS),
                ("USD", "quantity"), ("USD of attempts thrown away", "quantity"), ("agents' s", "seconds")]  # fmt: skip
-    rows = [[arm, each.turns, *(each.tokens[kind] for kind in TOKENS), each.usd, each.discarded_usd,
-             each.agent_s] for arm, each in study.arms.items()]  # fmt: skip
+    rows = [
+        [arm, each.turns, *(each.tokens[kind] for kind in TOKENS), each.usd, each.discarded_usd, each.agent_s]
+        for arm, each in study.arms.items()
+    ]
     priced = f"prices of {study.prices_as_of}" if study.prices_as_of else "no price table"
     caption = f"Tokens as the upstream counted them, and money by {priced}; empty where a price is not known"
     if study.scripted:
@@ -495,8 +501,7 @@ def _knowledge(study: Study, design: Design, prefix: str) -> Table:
     for arm, each in study.arms.items():
         tools = ", ".join(f"{tool} {n}" for tool, n in sorted(each.kb_tools.items()))
         denied = ", ".join(f"{code} {n}" for code, n in sorted(each.denied.items()))
-        rows.append([arm, design.knowledge[arm], each.kb_calls, each.kb_hits, each.kb_errors,
-                     tools, denied])  # fmt: skip
+        rows.append([arm, design.knowledge[arm], each.kb_calls, each.kb_hits, each.kb_errors, tools, denied])
     return elements.table(f"{prefix}study-knowledge", "What the gateways saw of the knowledge base", columns, rows)
 
 
@@ -521,8 +526,7 @@ def _cells(study: Study, prefix: str) -> Table:
 def _retries(study: Study, prefix: str) -> Table:
     columns = ["job", ("attempt", "integer"), "class", "status", ("waited s", "seconds"),
                ("turns thrown away", "integer"), ("USD", "quantity"), "why"]  # fmt: skip
-    rows = [[r.job, r.attempt, r.klass, r.status, r.waited_s, r.turns, r.usd, r.detail]
-            for r in study.retries]  # fmt: skip
+    rows = [[r.job, r.attempt, r.klass, r.status, r.waited_s, r.turns, r.usd, r.detail] for r in study.retries]
     counts = Counter(r.klass for r in study.retries)
     told_ = ", ".join(f"{n} {klass}" for klass, n in sorted(counts.items()))
     return elements.table(f"{prefix}study-retries", f"Attempts that do not count: {told_}", columns, rows)

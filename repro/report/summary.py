@@ -85,8 +85,10 @@ def banners(sources: list[Source]) -> list[Banner]:
     for source in sources:
         for kind, text in _warnings(source):
             told.setdefault((kind, text), []).append(source.letter)
-    found = [Banner(kind=kind, text=f"{', '.join(letters)}: {text}" if several else text)
-             for (kind, text), letters in told.items()]  # fmt: skip
+    found = [
+        Banner(kind=kind, text=f"{', '.join(letters)}: {text}" if several else text)
+        for (kind, text), letters in told.items()
+    ]
     return sorted(found, key=lambda each: get_args(Kind).index(each.kind))
 
 
@@ -346,7 +348,7 @@ def _artifact(source: Source, found: Artifact, published: list[Claim], claimed: 
 
 def _published(
     source: Source, published: list[Claim], *, problem: str = "", solution: str = "", folder: str = ""
-) -> str:  # fmt: skip
+) -> str:
     """The published speedups of a problem: of the arm itself, or of both arms where none of them ran."""
     number = layout.number(folder) if folder else None
     found = {
@@ -481,8 +483,7 @@ def _cases(every: list[Case]) -> Table:
     rows: list[list[Cell]] = []
     for suite, cases in suites.items():
         wrong = [case for case in cases if case.complaints]
-        rows.append([suite, len(cases), len(cases) - len(wrong),
-                     f"wrong: {len(wrong)}" if wrong else "as expected"])  # fmt: skip
+        rows.append([suite, len(cases), len(cases) - len(wrong), f"wrong: {len(wrong)}" if wrong else "as expected"])
         rows += [[case.case, None, None, f"wrong: {'; '.join(case.complaints)}"] for case in wrong]
     columns = ["cases", ("judged", "integer"), ("as expected", "integer"), ("verdict", "verdict")]
     return elements.table("summary", "What the judge said of kernels whose verdict is known", columns, rows)
@@ -490,10 +491,10 @@ def _cases(every: list[Case]) -> Table:
 
 def _fixtures(sources: list[Source]) -> Table:
     rows = [
-        [named(f.problem), f.margin, f.best_cheat, f.build_s,
-         f"refused: {f.refused}" if f.refused else "usable"]
-        for source in sources for f in source.report.fixtures
-    ]  # fmt: skip
+        [named(f.problem), f.margin, f.best_cheat, f.build_s, f"refused: {f.refused}" if f.refused else "usable"]
+        for source in sources
+        for f in source.report.fixtures
+    ]
     columns = ["problem", ("margin", "quantity"), "best cheat", ("seconds", "seconds"), ("verdict", "verdict")]
     caption = "Margin: how much further the best cheat is from passing than the worst honest kernel"
     return elements.table("summary", caption, columns, rows)

@@ -128,8 +128,13 @@ def summary(facts: Facts, screen: Screen) -> None:
         screen.item(f"{first[reason]}{more}: not measured: {reason}", Text(SIGNS[OPEN], OPEN))
 
 
-COMPARED = [Column("other over base", whole=True), Column("ratio", number=True), Column("sign-flip p", 1, number=True),
-            Column("detectable", number=True), Column("problems", 2, number=True)]  # fmt: skip
+COMPARED = [
+    Column("other over base", whole=True),
+    Column("ratio", number=True),
+    Column("sign-flip p", 1, number=True),
+    Column("detectable", number=True),
+    Column("problems", 2, number=True),
+]
 
 
 def _compared(found: study.Study, screen: Screen) -> None:
@@ -192,8 +197,11 @@ TIMES = [Column("ms", number=True), Column("over eager", number=True), Column("o
          Column("over compile", 1, number=True), Column("best baseline", 2, whole=True),
          Column("of floor", 3, number=True), Column("eager ms", 6, number=True), Column("compile ms", 7, number=True),
          Column("own kernels", 8, number=True), Column("word", 9, whole=True)]  # fmt: skip
-DISTANCE = [Column("class", 4, whole=True), Column("relative L2 error", 5, number=True),
-            Column("margin", 10, number=True)]  # fmt: skip
+DISTANCE = [
+    Column("class", 4, whole=True),
+    Column("relative L2 error", 5, number=True),
+    Column("margin", 10, number=True),
+]
 
 
 def _times(entry: Solution) -> Cells:
@@ -386,8 +394,10 @@ def _cases(facts: Facts, screen: Screen) -> None:
         wrong = len(mine) - counts.total()
         rows.append([suite, str(len(mine)), *(str(counts[word]) for word in words),
                      Text(str(wrong), BAD if wrong else ""), str(left)])  # fmt: skip
-    screen.table([Column("suite", whole=True), *(Column(title, number=True) for title in
-                  ("cases", *words, "wrong", "skipped"))], rows)  # fmt: skip
+    screen.table(
+        [Column("suite", whole=True), *(Column(title, number=True) for title in ("cases", *words, "wrong", "skipped"))],
+        rows,
+    )
     for case in cases:
         if case.complaints:
             screen.item(f"{case.case} ({case.problem}): {'; '.join(case.complaints)}", Text(SIGNS[BAD], BAD))

@@ -7,30 +7,30 @@ from types import SimpleNamespace
 from typing import cast
 
 from repro.bundle.write import Bundle
-from repro.records import migrate
+from repro.records.fixture import FixtureRecord, TrialLimits
+from repro.records.row import Row
 from repro.report import audit
 
 FIXTURE = {
     "problem": "L1_01", "margins": {"fp32": 40.0, "bf16": 0.5}, "margin": 40.0, "best_cheat": "constant",
     "refused": "", "refused_classes": {"bf16": "the cheat 'constant' passes every trial"}, "influence": [0.5, None],
-    "trials": {"native": {"seed": 1, "stress": None, "weights_sha256": "0" * 64, "sensitivity": 0.5, "cheats": {
-        "zeros": {"legacy": {"allclose_1e-2": True, "allclose_1e-4": False}}}}},
-    "schema_version": 1, "size": "smoke", "dtype": "float32", "problem_sha256": "0" * 64, "generator": "philox",
-    "device": "cpu", "public_seed": 1, "inputs": [], "weights_sha256": "0" * 64, "output": {},
+    "trials": {"native": TrialLimits.model_construct(
+        sensitivity=0.5, cheats={"zeros": {"legacy": {"allclose_1e-2": True, "allclose_1e-4": False}}})},
 }  # fmt: skip
 CONSTANT = FIXTURE | {
-    "problem": "L2_80", "margin": 0.0, "refused": "the cheat 'constant' passes every trial",
-    "refused_classes": dict.fromkeys(("fp32", "bf16"), "x"), "degenerate": {"kind": "constant", "proof": "16 runs | 0"},
-}  # fmt: skip
+    "problem": "L2_80",
+    "margin": 0.0,
+    "refused": "the cheat 'constant' passes every trial",
+    "refused_classes": dict.fromkeys(("fp32", "bf16"), "x"),
+    "degenerate": {"kind": "constant", "proof": "16 runs | 0"},
+}
 
 
 def bundle() -> Bundle:
-    failed = {"status": "failed", "error": "Model of x.py\nfails", "problem": "L3_33", "result": None}
-    done = {"status": "done", "error": "", "content": "0" * 16, "wall_s": 1.0, "fingerprint_id": None}
     rows = {
-        "a": migrate.row(done | {"row": "a", "problem": "L1_01", "result": FIXTURE}),
-        "b": migrate.row(done | {"row": "b", "problem": "L2_80", "result": CONSTANT}),
-        "c": migrate.row(done | {"row": "c"} | failed),
+        "a": Row.model_construct(result=FixtureRecord.model_construct(**FIXTURE)),
+        "b": Row.model_construct(result=FixtureRecord.model_construct(**CONSTANT)),
+        "c": Row.model_construct(error="Model of x.py\nfails", problem="L3_33", result=None),
     }
     manifest = {"plan": ["a", "b", "c", "d"], "parameters": {"suite": "kernelbench", "size": "smoke", "device": "cpu"}}
     return cast(Bundle, SimpleNamespace(records=lambda: rows, manifest=manifest, path=Path("x-fixtures")))

@@ -55,7 +55,7 @@ def test_a_window_of_an_older_release_is_read_under_its_present_name() -> None:
     for name in ("cell", "job"):
         told = Observed(telemetry={"windows": {name: {"samples": 3}}})
         source = SimpleNamespace(done=[SimpleNamespace(row="L1_36", result=told)])
-        assert clocks._windows(source) == [("L1_36", clocks.Window(samples=3), False)]  # type: ignore[arg-type]
+        assert clocks._windows(source) == [("L1_36", clocks.Window(samples=3), False)]
 
 
 # -- throttling -------------------------------------------------------------------------------------------------------
@@ -138,10 +138,13 @@ def test_a_throttled_solution_is_in_no_mean_and_no_figure(tmp_path: Path) -> Non
     rows = {row["row"]: row for row in table(whole, "speedups", "speedups-run")}
     assert rows["L2_99/oracle/1"]["ms"] is None and rows["L2_99/oracle/1"]["word"] == "no measurement"
     assert rows["L2_99/oracle/0"]["ms"]["value"] == pytest.approx(1.0, rel=0.01)
-    assert any(t.startswith("A: no time of L2_99/oracle/1 is shown: throttled") for t in
-               section(whole, "speedups")["text"])  # fmt: skip
-    drawn_rows = [f["data"].get("groups", [r["label"] for r in f["data"].get("rows", [])]) for f in
-                  section(whole, "speedups")["figures"]]  # fmt: skip
+    assert any(
+        t.startswith("A: no time of L2_99/oracle/1 is shown: throttled") for t in section(whole, "speedups")["text"]
+    )
+    drawn_rows = [
+        f["data"].get("groups", [r["label"] for r in f["data"].get("rows", [])])
+        for f in section(whole, "speedups")["figures"]
+    ]
     assert drawn_rows and all(len(names) == 1 for names in drawn_rows)
     assert [p["label"] for p in section(whole, "roofline")["figures"][0]["data"]["points"]] == ["L2_99"]
     verdicts = [row["verdict"] for row in table(whole, "correctness", "correctness")]
@@ -188,8 +191,10 @@ def test_the_figure_keeps_rows_extremes_and_reasons(tmp_path: Path) -> None:
 
 def test_however_long_a_run_its_figure_stays_small(tmp_path: Path) -> None:
     """An hour of samples, with one that is slowed: it is still there."""
-    script = {"long": observed(None) | seen({"hw_thermal": (1800.0, 1800.04)}, seconds=3600.0, timed=(10.0, 3000.0)),
-              "short": observed({})}  # fmt: skip
+    script = {
+        "long": observed(None) | seen({"hw_thermal": (1800.0, 1800.04)}, seconds=3600.0, timed=(10.0, 3000.0)),
+        "short": observed({}),
+    }
     columns = {name: {"problem": "L1_36", "file": f"{name}.py"} for name in script}
     (figure,) = section(built(bundle_of(tmp_path, "evaluate", script, columns)), "clocks")["figures"]
     assert len(figure["data"]["bins"]["t_s"]) <= BINS + FEWEST * len(script)
@@ -217,8 +222,10 @@ def test_the_table_has_every_row_that_was_sampled(tmp_path: Path) -> None:
 def test_bundles_without_samples_have_no_section_on_clocks(tmp_path: Path) -> None:
     cpu = observed(None) | {"telemetry": {"sampler": {"status": "off: the run used the CPU"}, "marks": []}}
     columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": []}}
-    bundles = [bundle_of(tmp_path / name, "benchmark", {"36_RMSNorm": told}, columns, parameters={"artifacts": "x"})
-               for name, told in (("a", observed(None)), ("b", cpu))]  # fmt: skip
+    bundles = [
+        bundle_of(tmp_path / name, "benchmark", {"36_RMSNorm": told}, columns, parameters={"artifacts": "x"})
+        for name, told in (("a", observed(None)), ("b", cpu))
+    ]
     assert "clocks" not in [section["id"] for section in built(*bundles)["sections"]]
 
 

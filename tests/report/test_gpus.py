@@ -76,7 +76,7 @@ def test_every_gpu_has_its_control_and_a_disturbed_one_is_named() -> None:
             for name, found in [("g1", quiet)] * 6 + [("g2", loud)] * 6
         ]
 
-    (table,) = gpus.section([Told()]).tables  # type: ignore[list-item]
+    (table,) = gpus.section([Told()]).tables
     assert [(row[0], row[-1]) for row in table.rows] == [("g1", "undisturbed"), ("g2", "disturbed")]
     Told.done = Told.done[:6]
-    assert not gpus.section([Told()]).tables, "one GPU needs no table"  # type: ignore[list-item]
+    assert not gpus.section([Told()]).tables, "one GPU needs no table"

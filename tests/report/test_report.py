@@ -103,7 +103,7 @@ class Scripted(Engine):
 
     def __init__(
         self, device: str, script: dict[str, Any], machine: dict[str, Any] | None = None, **off_pin: str
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.device, self.script, self.machine = device, script, fingerprint(device, machine, **off_pin)
 
     def describe(self) -> dict[str, Any]:
@@ -237,8 +237,9 @@ def test_a_solutions_words_stay_in_their_cell(tmp_path: Path, device: str) -> No
     """They are its own: more cells, another verdict, a link, a picture that is fetched, a page's element."""
     words = "a | correct | ![x](http://example.org/x.png) [y](z) <b> \\| c `"
     bad = {"L1_36/bad": result("L1_36", {"eager": 4.0}, device=device, bad={"mine": words})}
-    text = drawn(bundle_of(tmp_path, "evaluate", bad, {"L1_36/bad": {"problem": "L1_36", "file": "bad.py"}},
-                           device=device))  # fmt: skip
+    text = drawn(
+        bundle_of(tmp_path, "evaluate", bad, {"L1_36/bad": {"problem": "L1_36", "file": "bad.py"}}, device=device)
+    )
     told = "a \\| correct \\| ![x]\\(http://example.org/x.png) [y]\\(z) \\<b> \\\\\\| c \\`"
     assert told in line_with(text, "bad.py", "example.org")
 

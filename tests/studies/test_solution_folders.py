@@ -22,6 +22,7 @@ from repro.cli import main
 from repro.judge.source import provenance
 from repro.problems import catalogue
 from repro.records import wording
+from repro.records.verdict import Verdict
 from repro.report import document, markdown, model
 from repro.studies.agent import controls, folder, options
 from repro.studies.evaluation import absent
@@ -212,7 +213,9 @@ def test_each_problem_of_each_arm_is_a_row_with_a_verdict(ran: tuple[Tool, str, 
     tool, out, err = ran
     bundle = tool.bundles()[-1]
     assert manifest(bundle)["status"] == "complete"
-    found = {name: wording.word(wording.Told.of(row["result"]["results"][0])) for name, row in rows(bundle).items()}
+    found = {
+        name: wording.word(Verdict.model_validate(row["result"]["results"][0])) for name, row in rows(bundle).items()
+    }
     assert found == {
         "L1_36/baseline/0": "correct", "L1_36/with_kb/0": "correct", "L1_82/baseline/0": "wrong",
         "L1_82/with_kb/0": "missing", "L1_97/baseline/0": "error", "L1_97/with_kb/0": "missing",
@@ -276,7 +279,7 @@ def test_interrupted_and_resumed_it_ends_with_its_plan(tool: Tool, smoke_results
     assert done.code == 0, done.err
     found = rows(bundle)
     assert tool.bundles()[-1] == bundle and found["L1_36/a/0"] == first["L1_36/a/0"]
-    assert wording.word(wording.Told.of(found["L1_82/a/0"]["result"]["results"][0])) == "wrong"
+    assert wording.word(Verdict.model_validate(found["L1_82/a/0"]["result"]["results"][0])) == "wrong"
     assert manifest(bundle)["unused_files"] == {"a": ["notes.md"]}
 
 
