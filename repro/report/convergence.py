@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from repro.artifacts import figure, layout, readme, trace
 from repro.report import elements
-from repro.report.elements import Cell, Convergence, Figure, Section
+from repro.report.elements import Convergence, Figure, Section
 
 COLUMNS = ("round", ("ms", "ms"), ("running best, ms", "ms"), ("published best, ms", "ms"))
+TIMES = ("time_ms", "running_best_ms", "published_best_ms")
 
 
 def section(folder: Path) -> Section:
@@ -27,16 +27,11 @@ def section(folder: Path) -> Section:
         figures.append(
             Figure(id=name, kind="convergence", title=title, alt=figure.alt(facts), data=Convergence(facts=facts))
         )
-        tables.append(
-            elements.table(name + "-rounds", f"Rounds of {artifact.name}", COLUMNS, map(_round, facts["rounds"]))
-        )
+        rows = [[str(each["round"]), *(each[key] for key in TIMES)] for each in facts["rounds"]]
+        tables.append(elements.table(name + "-rounds", f"Rounds of {artifact.name}", COLUMNS, rows))
     text = []
     if figures:
         text.append("Times of the rounds as their traces have them: published figures, not measured here.")
     if figures and without:
         text.append(f"No trace: {', '.join(without)}.")
     return elements.section("convergence", "Convergence", text=text, figures=figures, tables=tables)
-
-
-def _round(found: dict[str, Any]) -> list[Cell]:
-    return [str(found["round"]), found["time_ms"], found["running_best_ms"], found["published_best_ms"]]

@@ -1,4 +1,4 @@
-"""A report of one or more bundles as plain data: `report.json`, from which every renderer draws."""
+"""A report of one or more bundles as a record: `report.json`, from which every renderer draws."""
 
 from __future__ import annotations
 

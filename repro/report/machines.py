@@ -1,4 +1,4 @@
-"""Sections on what measured: comparability, fingerprints. Plain data from bundles."""
+"""Sections on what measured: comparability, fingerprints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of a document as SVG: one function a kind of `elements.figure`. The same data gives the same bytes.
+"""Figures of a document as SVG: one function a kind of `elements.Figure`. The same data gives the same bytes.
 
 Matplotlib is imported only when a figure is drawn. Every colour is a CSS variable with what was drawn as its fallback:
 a page may set it for a dark screen.

@@ -1,4 +1,4 @@
-"""Sections on what was measured: speedups, roofline, correctness. Plain data from bundles; nothing is drawn here."""
+"""Sections on what was measured: speedups, roofline, correctness."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from repro.analysis import records as measured
@@ -92,7 +93,7 @@ class Source:
         """The verb that left it."""
         return self.report.verb
 
-    @property
+    @cached_property
     def rows(self) -> dict[str, Row]:
         """Its rows by name."""
         return self.bundle.records()
@@ -100,8 +101,8 @@ class Source:
     @property
     def done(self) -> list[Row]:
         """Its measured rows, in plan order."""
-        rows = self.rows
-        return [rows[name] for name in self.bundle.manifest["plan"] if name in rows and rows[name].status == "done"]
+        planned = (self.rows.get(name) for name in self.bundle.manifest["plan"])
+        return [row for row in planned if row and row.status == "done"]
 
     @property
     def stack(self) -> str:

@@ -205,7 +205,7 @@ def build(bundle: Bundle, rows: list[Row]) -> Study | None:
     controls = {name: arm(name, label=parameters["arms"].get(name, "")) for name in told}
     pairs = [(names[0], other) for other in names[1:]]
     pairs += [("placebo", "with_kb")] if {"placebo", "with_kb"} <= set(names[1:]) else []
-    pairs += [(control, arm) for control in controls for arm in names]
+    pairs += [(control, name) for control in controls for name in names]
     comparisons = [found for base, other in pairs if (found := _paired(observations, base, other))]
     if design is None:
         own: dict[str, Any] = {"folders": names, "scripted": False}
