@@ -241,9 +241,9 @@ def card(label: str, value: str, detail: str = "", tone: str = "") -> Card:
     return Card(label=label, value=value, detail=detail, tone=tone)
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def count(number: int, one: str) -> str:
     """`1 row`, `2 rows`."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+    return f"{number} {one}{'' if number == 1 else 's'}"
 
 
 def listed(names: Iterable[str], shown: int = 5) -> str:

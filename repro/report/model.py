@@ -14,7 +14,7 @@ from repro.records.base import Number, Pair, Record
 from repro.records.benchmark import Entry, Round, Times
 from repro.records.fixture import FixtureRecord
 from repro.records.profile import Launch, Profile
-from repro.records.result import JudgeResult
+from repro.records.result import JudgeResult, Parity
 from repro.records.row import Row
 from repro.records.verdict import KernelBenchVerdict, Reason, Speedup, Summary, Verdict
 from repro.report import study
@@ -128,16 +128,12 @@ class Kernel(Record):
     floor_fraction: float | None
 
 
-class ParityPairs(Record):
+class ParityPairs(Parity):
     """The published protocol's times beside ours: [theirs, ours]. line: as the published script prints it."""
 
     ms: dict[str, list[Number | None]]
     speedup: list[Number | None]
     line: str
-    protocol: dict[str, Any]
-    grad: bool | None
-    measurement: bool
-    reasons: dict[str, str]
 
 
 class Totals(Profile):
