@@ -318,7 +318,7 @@ def _draw(bundle: Bundle, args: argparse.Namespace) -> dict[str, Any]:
     screen = Screen.of(args)
     terminal.draw(whole, screen)
     terminal.last(whole, screen, files)
-    return whole
+    return whole.to_json()
 
 
 def _conclude(
@@ -458,7 +458,11 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
     columns = [Column(name, whole=name in ("problem", "verdict")) for name in audit.HEAD]
     screen.table(columns, [audit.cells(entry) for entry in entries])
     screen.line(audit.counted(entries))
-    return _conclude(args, bundle, {"schema_version": 1, "bundle": str(bundle.path), "problems": entries})
+    return _conclude(
+        args,
+        bundle,
+        {"schema_version": 1, "bundle": str(bundle.path), "problems": [entry.to_json() for entry in entries]},
+    )
 
 
 def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
@@ -499,7 +503,7 @@ def _judged(bundle: Bundle, results: list[Any]) -> dict[str, Any]:
 
     entries = [result.to_json() for result in results]
     value = {"schema_version": SCHEMA_VERSION, "bundle": str(bundle.path), "results": entries}
-    return value | ({"fast_p": found} if (found := parity.fast(entries)) else {})
+    return value | ({"fast_p": found} if (found := parity.fast(results)) else {})
 
 
 def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> int:
@@ -599,7 +603,7 @@ def _report(args: argparse.Namespace, progress: Progress) -> int:
             terminal.last(whole, screen, written)
         if len(bundles) > 1:
             whole = document.build(bundles, args.artifacts)
-    offline.write_json(args.json, whole)
+    offline.write_json(args.json, whole.to_json())
     return 0 if output.verified(whole) else 2
 
 

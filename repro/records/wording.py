@@ -7,9 +7,9 @@ number and its limit, and what to do. A test collects the codes of the code base
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from repro.errors import printable
 from repro.records import verdict as records
@@ -218,15 +218,10 @@ class Judged(Protocol):
 
 @dataclass(frozen=True)
 class Told:
-    """An entry of a report as JSON has it, whose verdict may also be `not measured`."""
+    """What may also have the verdict `not measured`."""
 
     verdict: str
     reasons: list[records.Reason]
-
-    @staticmethod
-    def of(entry: Mapping[str, Any]) -> Told:
-        """Return what an entry {"verdict", "reasons"} says."""
-        return Told(entry["verdict"], [records.Reason.model_validate(each) for each in entry.get("reasons") or []])
 
 
 def not_judged(entry: Judged) -> bool:

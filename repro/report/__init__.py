@@ -1,1 +1,1 @@
-"""Reports: one model, rendered. `model` turns a bundle into plain data, the renderers are pure functions of it."""
+"""Reports: one model, rendered. `model` turns a bundle into records, the renderers are pure functions of it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from repro.bundle.write import Bundle
+from repro.records.base import Number, Record
+from repro.records.fixture import FixtureRecord
+from repro.records.row import Row
 
 HEAD = ("problem", "verdict", "classes", "signal", "best cheat", "margin", "zeros pass 1e-2", "zeros pass 1e-4",
         "influence of inputs", "why")  # fmt: skip
@@ -12,73 +13,82 @@ HEAD = ("problem", "verdict", "classes", "signal", "best cheat", "margin", "zero
 PUBLISHED = ("native", "perturbed")
 
 
-def rows(bundle: Bundle) -> list[dict[str, Any]]:
+class Audited(Record):
+    """What a problem can tell. signal: distance of outputs for two draws; kind: of a degenerate problem."""
+
+    problem: str
+    verdict: str
+    classes: list[str] = []
+    refused_classes: dict[str, str] = {}
+    signal: Number | None = None
+    best_cheat: str | None = None
+    margin: Number | None = None
+    margins: dict[str, Number] = {}
+    zeros_allclose: dict[str, bool] = {}
+    influence: list[Number | None] = []
+    kind: str = ""
+    why: str
+
+
+def rows(bundle: Bundle) -> list[Audited]:
     """Return one entry for each planned problem, in the order of the plan."""
-    return [_row(name, bundle.rows.get(name)) for name in bundle.manifest["plan"]]
+    found = bundle.records()
+    return [_row(name, found.get(name)) for name in bundle.manifest["plan"]]
 
 
-def _row(name: str, row: dict[str, Any] | None) -> dict[str, Any]:
-    if row is None or row["status"] != "done":
-        why = "not run" if row is None else str(row["error"])
-        return {"problem": (row or {}).get("problem", name), "verdict": "not measured", "why": why}
-    fixture = row["result"]
-    trial: dict[str, Any] = next((fixture["trials"][kind] for kind in PUBLISHED if kind in fixture["trials"]), {})
-    zeros = trial.get("cheats", {}).get("zeros", {}).get("legacy", {})
-    refused = fixture.get("refused_classes", {})
-    classes = [klass for klass in fixture["margins"] if klass not in refused]
-    found = fixture.get("degenerate", {})
-    return {
-        "problem": fixture["problem"],
-        "verdict": "judged" if not fixture["refused"] else "unjudgeable",
-        "classes": classes,
-        "refused_classes": refused,
-        "signal": trial.get("sensitivity"),
-        "best_cheat": fixture["best_cheat"],
-        "margin": fixture["margin"],
-        "margins": fixture["margins"],
-        "zeros_allclose": zeros,
-        "influence": fixture.get("influence", []),
-        "kind": found.get("kind", ""),
-        "why": "; ".join(part for part in (found.get("kind", ""), found.get("proof", "")) if part)
+def _row(name: str, row: Row | None) -> Audited:
+    fixture = row.result if row else None
+    if row is None or not isinstance(fixture, FixtureRecord):
+        problem, why = (row.problem, row.error) if row else (name, "not run")
+        return Audited(problem=problem, verdict="not measured", why=why)
+    trial = next((fixture.trials[kind] for kind in PUBLISHED if kind in fixture.trials), None)
+    refused, found = fixture.refused_classes, fixture.degenerate
+    return Audited(
+        problem=fixture.problem,
+        verdict="unjudgeable" if fixture.refused else "judged",
+        classes=[klass for klass in fixture.margins if klass not in refused],
+        refused_classes=refused,
+        signal=trial.sensitivity if trial else None,
+        best_cheat=fixture.best_cheat,
+        margin=fixture.margin,
+        margins=fixture.margins,
+        zeros_allclose=trial.cheats.get("zeros", {}).get("legacy", {}) if trial else {},
+        influence=fixture.influence,
+        kind=found.get("kind", ""),
+        why="; ".join(part for part in (found.get("kind", ""), found.get("proof", "")) if part)
         or "; ".join(f"{klass}: {why}" for klass, why in refused.items()),
-    }
+    )
 
 
-def cells(entry: dict[str, Any]) -> list[str]:
+def cells(entry: Audited) -> list[str]:
     """Return an entry as the cells of HEAD."""
-    if entry["verdict"] == "not measured":
-        return [entry["problem"], entry["verdict"], *[""] * (len(HEAD) - 3), " ".join(entry["why"].split())[:160]]
-    zeros = entry["zeros_allclose"]
+    if entry.verdict == "not measured":
+        return [entry.problem, entry.verdict, *[""] * (len(HEAD) - 3), " ".join(entry.why.split())[:160]]
+    passed = (entry.zeros_allclose.get(f"allclose_{at}") for at in ("1e-2", "1e-4"))
     return [
-        entry["problem"],
-        entry["verdict"],
-        " ".join(entry["classes"]),
-        _number(entry["signal"]),
-        str(entry["best_cheat"]),
-        _number(entry["margin"]),
-        *({True: "yes", False: "no"}.get(zeros.get(f"allclose_{at}"), "") for at in ("1e-2", "1e-4")),
-        ", ".join("no tensor" if x is None else _number(x) for x in entry["influence"]),
-        entry["why"],
-    ]
+        entry.problem, entry.verdict, " ".join(entry.classes), _number(entry.signal), str(entry.best_cheat),
+        _number(entry.margin), *("" if each is None else "yes" if each else "no" for each in passed),
+        ", ".join("no tensor" if x is None else _number(x) for x in entry.influence), entry.why,
+    ]  # fmt: skip
 
 
-def _number(value: Any) -> str:
-    return "" if value is None else f"{value:.2g}" if isinstance(value, int | float) else str(value)
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2g}"
 
 
-def counted(entries: list[dict[str, Any]]) -> str:
+def counted(entries: list[Audited]) -> str:
     """Return one sentence on all entries."""
-    judged = [entry for entry in entries if entry["verdict"] == "judged"]
-    whole = sum(not entry["refused_classes"] for entry in judged)
-    unjudgeable = sum(entry["verdict"] == "unjudgeable" for entry in entries)
-    zeros = sum(bool(entry.get("zeros_allclose", {}).get("allclose_1e-2")) for entry in entries)
+    judged = [entry for entry in entries if entry.verdict == "judged"]
+    whole = sum(not entry.refused_classes for entry in judged)
+    unjudgeable = sum(entry.verdict == "unjudgeable" for entry in entries)
+    zeros = sum(bool(entry.zeros_allclose.get("allclose_1e-2")) for entry in entries)
     return (
         f"{len(entries)} problems: {whole} judged in every class, {len(judged) - whole} in some, {unjudgeable} "
         f"unjudgeable, {len(entries) - len(judged) - unjudgeable} not measured; zeros pass allclose at 1e-2 on {zeros}"
     )
 
 
-def markdown(bundle: Bundle, entries: list[dict[str, Any]]) -> str:
+def markdown(bundle: Bundle, entries: list[Audited]) -> str:
     """Return the page of an audit: how it was measured, one sentence, the table."""
     given = bundle.manifest.get("parameters", {})
     lines = [

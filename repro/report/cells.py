@@ -1,12 +1,11 @@
 """A cell of a table as text and as what it sorts by. One place, so that every renderer says the same.
 
-A quantity is a number, or {"value", "ci95"}; a spread is {"median", "min", "max"}. The column's kind says how it is
-written. None is `–`.
+The column's kind says how a number, a `Quantity` or a `Spread` is written. None is `–`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from repro.report.elements import Cell, Column, Quantity, Spread, Table
 
 EMPTY = "–"
 # kind -> how a number of it is written, and what stands behind it
@@ -30,17 +29,17 @@ BAR = "bar"
 SIGNS = {"good": "✓", "bad": "✗", "open": "○"}
 
 
-def tone(word: Any) -> str:
+def tone(word: object) -> str:
     """`good`, `bad` or `open`: what a verdict says of what was judged."""
     if str(word).startswith(GOOD):
         return "good"
     return "bad" if str(word).startswith(BAD) else "open"
 
 
-def written(table: dict[str, Any]) -> tuple[list[dict[str, Any]], list[list[Any]]]:
+def written(table: Table) -> tuple[list[Column], list[list[Cell]]]:
     """Columns and rows of a table without its bars: what a renderer of text prints."""
-    kept = [at for at, head in enumerate(table["columns"]) if head["kind"] != BAR]
-    return [table["columns"][at] for at in kept], [[row[at] for at in kept] for row in table["rows"]]
+    kept = [at for at, head in enumerate(table.columns) if head.kind != BAR]
+    return [table.columns[at] for at in kept], [[row[at] for at in kept] for row in table.rows]
 
 
 def numeric(kind: str) -> bool:
@@ -48,7 +47,7 @@ def numeric(kind: str) -> bool:
     return kind in NUMBERS
 
 
-def _written(kind: str, value: Any) -> str:
+def _written(kind: str, value: str | float) -> str:
     form, unit = NUMBERS[kind]
     number = float(value)
     if number == 0:
@@ -56,46 +55,46 @@ def _written(kind: str, value: Any) -> str:
     return form.format(100 * number if kind == "percent" else number).removesuffix(".") + unit
 
 
-def point(kind: str, cell: dict[str, Any]) -> str:
+def point(kind: str, cell: Quantity) -> str:
     """The value of a quantity that has an interval."""
-    return _written(kind, cell["value"])
+    return _written(kind, cell.value)
 
 
-def interval(kind: str, cell: dict[str, Any]) -> str:
+def interval(kind: str, cell: Quantity) -> str:
     """The 95 % interval of a quantity."""
     inner = kind if kind in ("percent", "ratio") else "quantity"
-    low, high = (_written(inner, edge).removesuffix("x").removesuffix(" %") for edge in cell["ci95"])
+    low, high = (_written(inner, edge).removesuffix("x").removesuffix(" %") for edge in cell.ci95)
     return f"[{low}, {high}]"
 
 
-def text(kind: str, cell: Any) -> str:
+def text(kind: str, cell: Cell) -> str:
     """A cell as readers see it."""
     if cell is None or cell == "":
         return EMPTY
     if kind in NUMBERS:
-        if not isinstance(cell, dict):
-            return _written(kind, cell)
-        if kind == "spread":
-            middle, low, high = (_written(kind, cell[end]) for end in ("median", "min", "max"))
+        if isinstance(cell, Quantity):
+            return f"{point(kind, cell)} {interval(kind, cell)}"
+        if isinstance(cell, Spread):
+            middle, low, high = (_written(kind, end) for end in (cell.median, cell.min, cell.max))
             return middle if low == high else f"{middle} ({low} to {high})"
-        return f"{point(kind, cell)} {interval(kind, cell)}"
+        return _written(kind, cell)
     if kind == "verdict":
         return f"{SIGNS[tone(cell)]}\u00a0{cell}"
     return str(cell)
 
 
-def key(kind: str, cell: Any) -> str:
+def key(kind: str, cell: Cell) -> str:
     """What a cell sorts by: a number's digits, else the empty string, which means its text."""
     if (kind not in NUMBERS and kind != BAR) or cell is None or cell == "":
         return ""
-    number = cell["median" if kind == "spread" else "value"] if isinstance(cell, dict) else cell
+    number = cell.median if isinstance(cell, Spread) else cell.value if isinstance(cell, Quantity) else cell
     return repr(float(number))
 
 
-def values(cell: Any) -> dict[str, Any]:
+def values(cell: Cell) -> dict[str, str | float | None]:
     """A cell as values by the name of their part; "" names the value itself."""
-    if not isinstance(cell, dict):
-        return {"": cell}
-    if "median" in cell:
-        return {name: cell[name] for name in ("median", "min", "max")}
-    return {"": cell["value"], "low": cell["ci95"][0], "high": cell["ci95"][1]}
+    if isinstance(cell, Spread):
+        return {"median": cell.median, "min": cell.min, "max": cell.max}
+    if isinstance(cell, Quantity):
+        return {"": cell.value, "low": cell.ci95[0], "high": cell.ci95[1]}
+    return {"": cell}

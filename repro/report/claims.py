@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from rich.text import Text
 
@@ -102,8 +101,9 @@ def _families(pairs: list[Pair], screen: Screen) -> None:
         of.setdefault(claim.family, []).append(outcome)
     columns = (Column("claims", whole=True), Column("n", number=True), Column("as published", least=16),
                Column("as judged", least=16))  # fmt: skip
-    rows = [[name, str(len(found)), *(claims.counted(found, side) for side in claims.SIDES)]
-            for name, found in of.items()]  # fmt: skip
+    rows = [
+        [name, str(len(found)), *(claims.counted(found, side) for side in claims.SIDES)] for name, found in of.items()
+    ]
     screen.table(columns, rows, "Tried, by family")
 
 
@@ -111,12 +111,14 @@ def _untried(pairs: list[Pair], screen: Screen) -> None:
     columns = (Column("n", number=True), Column("verdict", whole=True), Column("why", least=30),
                Column("claims", 1, least=24), Column("stack", 3),
                Column("command of the first", 2, least=40))  # fmt: skip
-    rows = [[n, verdict, why, families, stack, command]
-            for families, n, verdict, why, stack, command in claims.untried(pairs)]  # fmt: skip
+    rows = [
+        [n, verdict, why, families, stack, command]
+        for families, n, verdict, why, stack, command in claims.untried(pairs)
+    ]
     screen.table(columns, rows, "Not tried")
 
 
-def _line(claim: JudgedClaim, outcome: ClaimOutcome) -> list[Any]:
+def _line(claim: JudgedClaim, outcome: ClaimOutcome) -> list[Text | str | None]:
     return [
         claim.id, _figure(outcome.published, outcome.unit),
         *(verdict(side, outcome, exact=True) for side in claims.SIDES),

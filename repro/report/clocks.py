@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -13,32 +14,38 @@ from typing import Any
 from repro.bundle.write import Bundle
 from repro.fingerprint import series, state
 from repro.records import migrate
+from repro.records.base import Record
+from repro.records.row import Row
 from repro.report import elements
-from repro.report.elements import Element
+from repro.report.elements import Bins, Cell, Figure, Panel, Section, Spread, Table, Timeline, TimelineRow
 from repro.report.sources import Source
 
 # Columns of a figure that a bundle's samples are drawn from, however many they are: a page of several stays small.
 BINS, FEWEST = 240, 4
 STATE = ("sm_mhz", "memory_mhz", "temperature_c", "power_w")
 # Column of the series -> what it is called here, and the factor to its unit.
-DRAWN = {"sm_mhz": ("sm_mhz", 1.0), "memory_mhz": ("memory_mhz", 1.0), "power_mw": ("power_w", 1e-3),
-         "temperature_c": ("temperature_c", 1.0)}  # fmt: skip
+DRAWN = {
+    "sm_mhz": ("sm_mhz", 1.0),
+    "memory_mhz": ("memory_mhz", 1.0),
+    "power_mw": ("power_w", 1e-3),
+    "temperature_c": ("temperature_c", 1.0),
+}
 LONGEST_ALT = 12  # rows
-Row = dict[str, Any]
 
 
-def section(sources: list[Source]) -> Element:
+def section(sources: list[Source]) -> Section:
     """A timeline for every bundle that holds samples, every row in numbers, and the state at its ends."""
     figures, text = [], []
-    rows: list[list[Any]] = []
+    rows: list[list[Cell]] = []
     without: dict[str, list[str]] = {}
     for source in sources:
         found, why = _series(source)
-        places = {row["row"]: number for number, row in enumerate(found, 1)}
+        places = {each.row: number for number, each in enumerate(found, 1)}
         if found:
             figures.append(_figure(source, found))
-        text += [f"{source.letter}: no samples of {', '.join(names)}: {reason}." for reason, names in why.items()
-                 if found]  # fmt: skip
+        text += [
+            f"{source.letter}: no samples of {', '.join(names)}: {reason}." for reason, names in why.items() if found
+        ]
         if not found:
             without.setdefault("; ".join(why), []).append(source.letter)
         rows += [_line(source, name, places.get(name), window, timed) for name, window, timed in _windows(source)]
@@ -55,10 +62,10 @@ def section(sources: list[Source]) -> Element:
         ))  # fmt: skip
     tables = []
     if rows:
-        columns = [("row", "text"), ("bundle", "text"), ("number", "integer"), ("window", "text"),
-                   ("samples", "integer"), ("SM MHz", "spread"), ("memory MHz", "spread"), ("W", "spread"),
-                   ("°C", "spread"), ("J", "quantity"), ("s slowed by heat", "quantity"),
-                   ("event reasons, share of samples", "text"), ("times", "verdict")]  # fmt: skip
+        columns = ["row", "bundle", ("number", "integer"), "window", ("samples", "integer"), ("SM MHz", "spread"),
+                   ("memory MHz", "spread"), ("W", "spread"), ("°C", "spread"), ("J", "quantity"),
+                   ("s slowed by heat", "quantity"), "event reasons, share of samples",
+                   ("times", "verdict")]  # fmt: skip
         caption = "While rows were timed, or ran where nothing was timed: median (lowest to highest)"
         tables.append(elements.table("sampled", caption, columns, rows))
     ends = _ends(sources)
@@ -68,28 +75,59 @@ def section(sources: list[Source]) -> Element:
 # -- what bundles hold ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Sampled:
+    """The samples of a row. columns: name -> values; marks: s; why: why it counts as throttled."""
+
+    row: str
+    columns: dict[str, list[float]]
+    marks: dict[str, float]
+    why: str
+
+
+@dataclass(frozen=True)
+class Binned:
+    """Samples of rows in bins. masks: clock event reasons."""
+
+    t_s: list[float] = field(default_factory=list)
+    row: list[int] = field(default_factory=list)
+    masks: list[int] = field(default_factory=list)
+    panels: dict[str, Panel] = field(default_factory=dict)
+
+
+class Window(Record):
+    """Samples of a part of a row in short. reasons: clock event reason -> share of samples."""
+
+    samples: int = 0
+    sm_mhz: Spread | None = None
+    memory_mhz: Spread | None = None
+    power_w: Spread | None = None
+    temperature_c: Spread | None = None
+    reasons: dict[str, float] = {}
+    deltas: dict[str, Any] = {}
+
+
 def _told(row: Row) -> dict[str, Any]:
-    found = row["result"].get("telemetry")
-    return migrate.telemetry(found) if isinstance(found, dict) else {}
+    return migrate.telemetry(row.result.telemetry) if row.result and row.result.telemetry else {}
 
 
-def _series(source: Source) -> tuple[list[Row], dict[str, list[str]]]:
-    """Of every row that has one {"row", "columns", "marks", "why"}; reason -> the rows that have none."""
-    found: list[Row] = []
+def _series(source: Source) -> tuple[list[Sampled], dict[str, list[str]]]:
+    """Return the samples of every row that has some; reason -> the rows that have none."""
+    found: list[Sampled] = []
     missing: dict[str, list[str]] = {}
     for row in source.done:
         told = _told(row)
         try:
             columns = _columns(source.bundle, told)
         except (OSError, ValueError, TypeError, KeyError) as error:
-            missing.setdefault(str(error), []).append(row["row"])
+            missing.setdefault(str(error), []).append(row.row)
             continue
         marks = {str(mark["name"]): mark["t_ms"] / 1e3 for mark in told.get("marks", [])}
-        found.append({"row": row["row"], "columns": columns, "marks": marks, "why": series.throttled(told)})
+        found.append(Sampled(row.row, columns, marks, series.throttled(told)))
     return found, missing
 
 
-def _columns(bundle: Bundle, told: dict[str, Any]) -> dict[str, list[Any]]:
+def _columns(bundle: Bundle, told: dict[str, Any]) -> dict[str, list[float]]:
     """A row's series, without what could not be queried as None. Raises ValueError with why there is none."""
     name = told.get("file")
     if not name:
@@ -98,7 +136,7 @@ def _columns(bundle: Bundle, told: dict[str, Any]) -> dict[str, list[Any]]:
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise ValueError("the file that its row names lies outside the bundle")
     try:
-        columns: dict[str, list[Any]] = json.loads(bundle.read(name) or b"")["columns"]
+        columns: dict[str, list[float]] = json.loads(bundle.read(name) or b"")["columns"]
         times = columns["t_ms"]
         whole = bool(times) and times == sorted(times) and all(len(values) == len(times) for values in columns.values())
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -108,7 +146,7 @@ def _columns(bundle: Bundle, told: dict[str, Any]) -> dict[str, list[Any]]:
     return columns
 
 
-def _windows(source: Source) -> list[tuple[str, dict[str, Any], bool]]:
+def _windows(source: Source) -> list[tuple[str, Window, bool]]:
     """(row, summary, whether it is of the timed part alone) of every row that was sampled: of the timed part, else of
     all of it."""
     found = []
@@ -117,21 +155,21 @@ def _windows(source: Source) -> list[tuple[str, dict[str, Any], bool]]:
         timed = bool((windows.get("timing") or {}).get("samples"))
         window = windows["timing"] if timed else windows.get("job") or {}
         if window.get("samples"):
-            found.append((row["row"], window, timed))
+            found.append((row.row, Window.model_validate(window), timed))
     return found
 
 
 # -- in numbers -------------------------------------------------------------------------------------------------------
 
 
-def _line(source: Source, name: str, number: int | None, window: dict[str, Any], timed: bool) -> list[Any]:
-    spreads = [window.get(field) for field in ("sm_mhz", "memory_mhz", "power_w", "temperature_c")]
-    deltas = window.get("deltas", {})
+def _line(source: Source, name: str, number: int | None, window: Window, timed: bool) -> list[Cell]:
+    spreads = window.sm_mhz, window.memory_mhz, window.power_w, window.temperature_c
+    deltas = window.deltas
     joules, slowed = deltas.get("energy_mj"), deltas.get("violation_thermal_ns")
-    reasons = ", ".join(f"{why} {share:.0%}" for why, share in window.get("reasons", {}).items())
-    why = timed and series.throttled({"windows": {"timing": window}})
-    return [name, source.letter, number, "timed" if timed else "whole row", window["samples"],
-            *({end: spread[end] for end in ("median", "min", "max")} if spread else None for spread in spreads),
+    reasons = ", ".join(f"{why} {share:.0%}" for why, share in window.reasons.items())
+    why = timed and series.throttled({"windows": {"timing": window.to_json()}})
+    return [name, source.letter, number, "timed" if timed else "whole row", window.samples,
+            *(Spread(median=s.median, min=s.min, max=s.max) if s else None for s in spreads),
             joules / 1e3 if isinstance(joules, int | float) else None,
             slowed / 1e9 if isinstance(slowed, int | float) else None, reasons or "none",
             "throttled" if why else "not throttled" if timed else None]  # fmt: skip
@@ -142,12 +180,12 @@ def throttled(source: Source) -> str:
     windows = _windows(source)
     slowed = []
     for name, window, _ in windows:
-        shares = {why: share for why, share in window.get("reasons", {}).items() if why in series.SLOWED}
+        shares = {why: share for why, share in window.reasons.items() if why in series.SLOWED}
         if shares:
             slowed.append(f"{name} ({', '.join(f'{why} in {share:.1%} of samples' for why, share in shares.items())})")
     if slowed:
         return f"the GPU was slowed during {'; '.join(slowed)}."
-    if count := sum(window["samples"] for _, window, _ in windows):
+    if count := sum(window.samples for _, window, _ in windows):
         return f"of {count} samples in {len(windows)} rows none shows the GPU slowed by heat or power brakes."
     ends = [(row, _value(found, "after", "clock_event_reasons")) for row, found in _states(source)]
     known = [(row, state.names(bits)) for row, bits in ends if bits is not None]
@@ -160,59 +198,59 @@ def throttled(source: Source) -> str:
 
 
 def _states(source: Source) -> list[tuple[str, dict[str, Any]]]:
-    return [(row["row"], row["result"].get("dynamic") or {}) for row in source.done]
+    return [(row.row, row.result.dynamic) for row in source.done if row.result]
 
 
 def _value(found: dict[str, Any], when: str, name: str) -> Any:
     return (found.get(when) or {}).get(name, {}).get("value")
 
 
-def _ends(sources: list[Source]) -> list[Element]:
+def _ends(sources: list[Source]) -> list[Table]:
     """The GPU's state right before and right after every row."""
     rows = []
     for source in sources:
         for name, found in _states(source):
             if not any(_value(found, when, "sm_mhz") is not None for when in ("before", "after")):
                 continue
-            row: list[Any] = [name, source.letter]
-            for field in STATE:
-                row += [_value(found, when, field) for when in ("before", "after")]
+            row: list[Cell] = [name, source.letter]
+            row += [_value(found, when, each) for each in STATE for when in ("before", "after")]
             energy = [_value(found, when, "energy_mj") for when in ("before", "after")]
             row.append((energy[1] - energy[0]) / 1e3 if None not in energy else None)
             bits = _value(found, "after", "clock_event_reasons")
             rows.append([*row, None if bits is None else ", ".join(state.names(bits)) or "none"])
     names = {"sm_mhz": "SM MHz", "memory_mhz": "memory MHz", "temperature_c": "°C", "power_w": "W"}
-    columns = [("row", "text"), ("bundle", "text"),
-               *((f"{names[field]} {when}", "quantity") for field in STATE for when in ("before", "after")),
-               ("J in all", "quantity"), ("clock event reasons after", "text")]  # fmt: skip
+    columns = ["row", "bundle",
+               *((f"{names[each]} {when}", "quantity") for each in STATE for when in ("before", "after")),
+               ("J in all", "quantity"), "clock event reasons after"]  # fmt: skip
     return [elements.table("clocks", "The GPU right before and right after each row", columns, rows)] * bool(rows)
 
 
 # -- drawn ------------------------------------------------------------------------------------------------------------
 
 
-def _figure(source: Source, found: list[Row]) -> Element:
+def _figure(source: Source, found: list[Sampled]) -> Figure:
     """Samples of all rows on one axis of seconds, in bins that keep their extremes and every reason."""
     spans = [_span(row) for row in found]
     total = sum(end - begin for begin, end in spans) or 1.0
-    rows: list[dict[str, Any]] = []
-    bins: dict[str, Any] = {"t_s": [], "row": []}
+    rows: list[TimelineRow] = []
+    bins = Binned()
     at = 0.0
     for number, (row, (begin, end)) in enumerate(zip(found, spans, strict=True), 1):
-        marks, length = row["marks"], end - begin
+        marks, length = row.marks, end - begin
         n = max(FEWEST, round(BINS * length / total))
         timed = [round(at + marks[name] - begin, 2) for name in ("warm", "timed") if name in marks]
-        rows.append({
-            "row": row["row"], "number": number, "begin_s": round(at, 2), "end_s": round(at + length, 2),
-            "bin_s": round(length / n, 4), "timed_s": timed if len(timed) == 2 else None, "throttled": row["why"],
-        })  # fmt: skip
-        _binned(bins, row["columns"], number, at - begin, (begin, end), n)
+        rows.append(TimelineRow(
+            row=row.row, number=number, begin_s=round(at, 2), end_s=round(at + length, 2),
+            bin_s=round(length / n, 4), timed_s=timed if len(timed) == 2 else None, throttled=row.why,
+        ))  # fmt: skip
+        _binned(bins, row.columns, number, at - begin, (begin, end), n)
         at += length
-    masks = bins.pop("reasons")
+    masks, slowing = bins.masks, list(series.SLOWED)
     lanes = {name: [at for at, mask in enumerate(masks) if name in state.names(mask)] for name in _names(masks)}
-    return elements.figure(
-        f"clocks-{source.letter}", "timeline", f"Clocks during {source.letter}: {source.machine}, {source.stack}",
-        _alt(found, lanes, len(masks)), rows=rows, bins=bins, reasons=lanes, slowing=list(series.SLOWED),
+    return Figure(
+        id=f"clocks-{source.letter}", kind="timeline",
+        title=f"Clocks during {source.letter}: {source.machine}, {source.stack}", alt=_alt(found, lanes, len(masks)),
+        data=Timeline(rows=rows, bins=Bins(t_s=bins.t_s, row=bins.row, **bins.panels), reasons=lanes, slowing=slowing),
     )  # fmt: skip
 
 
@@ -221,15 +259,15 @@ def _names(masks: list[int]) -> list[str]:
                               for name in state.names(bit)))  # fmt: skip
 
 
-def _span(row: Row) -> tuple[float, float]:
+def _span(row: Sampled) -> tuple[float, float]:
     """When a row began and ended, in seconds of its own clock."""
-    times = [t / 1e3 for t in (row["columns"]["t_ms"][0], row["columns"]["t_ms"][-1])]
-    marks = row["marks"]
+    times = [t / 1e3 for t in (row.columns["t_ms"][0], row.columns["t_ms"][-1])]
+    marks = row.marks
     return min(times[0], marks.get("before", times[0])), max(times[1], marks.get("after", times[1]))
 
 
 def _binned(
-    bins: dict[str, Any], columns: dict[str, list[Any]], number: int, shift: float, span: tuple[float, float], n: int
+    bins: Binned, columns: dict[str, list[float]], number: int, shift: float, span: tuple[float, float], n: int
 ) -> None:
     """Appends a row's samples in `n` bins of equal length: middle of the bin, extremes and median, reasons or-ed."""
     begin, width = span[0], (span[1] - span[0]) / n or 1.0
@@ -237,30 +275,30 @@ def _binned(
     for at, t in enumerate(columns["t_ms"]):
         held.setdefault(min(n - 1, max(0, math.floor((t / 1e3 - begin) / width))), []).append(at)
     for place, samples in sorted(held.items()):
-        bins["t_s"].append(round(shift + begin + (place + 0.5) * width, 2))
-        bins["row"].append(number)
+        bins.t_s.append(round(shift + begin + (place + 0.5) * width, 2))
+        bins.row.append(number)
         masks = [max(0, int(columns["reasons"][at])) for at in samples] if "reasons" in columns else []
-        bins.setdefault("reasons", []).append(reduce(or_, masks, 0))
+        bins.masks.append(reduce(or_, masks, 0))
         for column, (name, scale) in DRAWN.items():
-            if column not in columns and name not in bins:
+            if column not in columns and name not in bins.panels:
                 continue
             known = [columns[column][at] * scale for at in samples if column in columns and columns[column][at] >= 0]
-            kept = bins.setdefault(name, {end: [None] * (len(bins["t_s"]) - 1) for end in ("min", "median", "max")})
+            kept = bins.panels.setdefault(name, {end: [None] * (len(bins.t_s) - 1) for end in ("min", "median", "max")})
             for end, of in (("min", min), ("median", statistics.median), ("max", max)):
                 kept[end].append(round(of(known)) if known else None)
 
 
-def _alt(found: list[Row], lanes: dict[str, list[int]], n: int) -> str:
+def _alt(found: list[Sampled], lanes: dict[str, list[int]], n: int) -> str:
     """The figure in words: a row in a few, and where reasons were seen."""
     told = []
     for number, row in enumerate(found, 1):
         words = []
         for column, unit in (("sm_mhz", "MHz SM clock"), ("power_mw", "W"), ("temperature_c", "°C")):
-            known = [v for v in row["columns"].get(column, []) if v >= 0]
+            known = [v for v in row.columns.get(column, []) if v >= 0]
             if known:
                 low, high = (round(v * DRAWN[column][1]) for v in (min(known), max(known)))
                 words.append(f"{low} to {high} {unit}" if low != high else f"{low} {unit}")
-        told.append(f"{number} {row['row']} {', '.join(words)}" + (f" ({row['why']})" if row["why"] else ""))
+        told.append(f"{number} {row.row} {', '.join(words)}" + (f" ({row.why})" if row.why else ""))
     more = f"; and {len(told) - LONGEST_ALT} more" if len(told) > LONGEST_ALT else ""
     seen = ", ".join(f"{name} in {len(at) / n:.0%}" for name, at in lanes.items()) or "none"
     return f"Samples over time, row after row: {'; '.join(told[:LONGEST_ALT])}{more}. Reasons, share of time: {seen}."

@@ -114,7 +114,7 @@ def _times(rows: list[ComparedRow], screen: Screen) -> None:
         [*_names(row, screen), _interval(time.a), _interval(time.b), _interval(time), _word(time.word)]
         for row in rows
         if (time := row.time_ms) is not None
-    ]  # fmt: skip
+    ]
     columns = (Column("row", least=17), Column("variant", least=14), Column("A ms", 1, number=True),
                Column("B ms", 1, number=True), Column("B/A", number=True), Column("word", whole=True))  # fmt: skip
     screen.table(columns, lines, "Times")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from repro.artifacts import figure, layout, readme, trace
 from repro.report import elements
-from repro.report.elements import Element
+from repro.report.elements import Convergence, Figure, Section
 
-COLUMNS = (("round", "text"), ("ms", "ms"), ("running best, ms", "ms"), ("published best, ms", "ms"))
+COLUMNS = ("round", ("ms", "ms"), ("running best, ms", "ms"), ("published best, ms", "ms"))
+TIMES = ("time_ms", "running_best_ms", "published_best_ms")
 
 
-def section(folder: Path) -> Element:
+def section(folder: Path) -> Section:
     """folder: in the published layout. Raises UsageError where it is none."""
     artifacts = layout.find(folder)
     published = readme.read(*layout.readme(folder)).artifacts
@@ -23,19 +23,15 @@ def section(folder: Path) -> Element:
             continue
         facts = trace.summary(artifact, published[artifact.number or 0])
         name = f"convergence-{artifact.name}"
+        title = f"Convergence of {artifact.name}"
         figures.append(
-            elements.figure(name, "convergence", f"Convergence of {artifact.name}", figure.alt(facts), facts=facts)
+            Figure(id=name, kind="convergence", title=title, alt=figure.alt(facts), data=Convergence(facts=facts))
         )
-        tables.append(
-            elements.table(name + "-rounds", f"Rounds of {artifact.name}", COLUMNS, map(_round, facts["rounds"]))
-        )
+        rows = [[str(each["round"]), *(each[key] for key in TIMES)] for each in facts["rounds"]]
+        tables.append(elements.table(name + "-rounds", f"Rounds of {artifact.name}", COLUMNS, rows))
     text = []
     if figures:
         text.append("Times of the rounds as their traces have them: published figures, not measured here.")
     if figures and without:
         text.append(f"No trace: {', '.join(without)}.")
     return elements.section("convergence", "Convergence", text=text, figures=figures, tables=tables)
-
-
-def _round(found: dict[str, Any]) -> list[Any]:
-    return [str(found["round"]), found["time_ms"], found["running_best_ms"], found["published_best_ms"]]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from repro.records import wording
+from repro.records.verdict import Verdict
 from repro.report import elements, parity
-from repro.report.elements import Element
+from repro.report.elements import Cell, Section, Table
 from repro.report.sources import Judged, Source, judged
 
-COLUMNS = (("problem", "text"), ("solution", "text"), ("bundle", "text"), ("verdict", "verdict"), ("class", "text"),
+COLUMNS = ("problem", "solution", "bundle", ("verdict", "verdict"), "class",
            ("rel L2", "scientific"), ("max", "scientific"), ("row", "scientific"), ("trials", "integer"),
-           ("margin", "quantity"), ("allclose 1e-2", "text"), ("allclose 1e-4", "text"), ("KernelBench", "text"),
-           ("labels", "text"), ("why", "text"))  # fmt: skip
+           ("margin", "quantity"), "allclose 1e-2", "allclose 1e-4", "KernelBench",
+           "labels", "why")  # fmt: skip
 
 
-def section(sources: list[Source]) -> Element:
+def section(sources: list[Source]) -> Section:
     """One line a solution; controls among them, and named so."""
     rows = [_line(each) for source in sources for each in judged(source)]
     tables = [elements.table("correctness", "Verdicts, distances to the fp64 reference and margins", COLUMNS, rows)]
@@ -29,21 +29,20 @@ def section(sources: list[Source]) -> Element:
     return elements.section("correctness", "Correctness", text=text if rows else [], tables=tables)
 
 
-def _line(each: Judged) -> list[Any]:
-    entry, legacy = each.entry, each.entry.get("legacy", {})
-    told = wording.Told.of(entry)
-    why = "" if told.verdict == "correct" else wording.why(told)
-    if each.control:
+def _line(each: Judged) -> list[Cell]:
+    entry, legacy = each.entry, each.entry.legacy
+    why = wording.why(entry)
+    if each.row.control:
         why = f"a negative control, which must be wrong: {why}"
-    return [each.problem, each.variant, each.source.letter, wording.word(told), entry["precision_class"],
-            *(_worst(entry, name) for name in ("rel_l2", "max", "row")), sum(map(len, entry["distances"].values())),
-            each.result.get("margin"), *(_yes(legacy.get(f"allclose_{at}")) for at in ("1e-2", "1e-4")),
-            parity.kernelbench(entry), ", ".join(entry.get("labels", [])), why]  # fmt: skip
+    return [each.row.problem, each.variant, each.source.letter, wording.word(entry), entry.precision_class,
+            *(_worst(entry, name) for name in ("rel_l2", "max", "row")), sum(map(len, entry.distances.values())),
+            each.result.margin, *(_yes(legacy.get(f"allclose_{at}")) for at in ("1e-2", "1e-4")),
+            parity.kernelbench(entry), ", ".join(entry.labels), why]  # fmt: skip
 
 
-def _worst(entry: dict[str, Any], name: str) -> float | None:
+def _worst(entry: Verdict, name: str) -> float | None:
     """The largest distance of a kind over every trial; None where there is none, or where it has no end."""
-    found = [float(one[name]) for trial in entry["distances"].values() for one in trial if one.get(name) is not None]
+    found = [getattr(one, name) for trial in entry.distances.values() for one in trial]
     worst = max(found, default=math.nan)
     return worst if math.isfinite(worst) else None
 
@@ -52,19 +51,20 @@ def _yes(value: bool | None) -> str | None:
     return None if value is None else "yes" if value else "no"
 
 
-def _fixtures(sources: list[Source]) -> list[Element]:
-    rows = [[f["problem"], source.letter, f["margin"], f["best_cheat"], ", ".join(f["trials"]), f["build_s"],
-             f["refused"] or "no"] for source in sources for f in source.report.get("fixtures", [])]  # fmt: skip
-    columns = [("problem", "text"), ("bundle", "text"), ("margin", "quantity"), ("best cheat", "text"),
-               ("trials", "text"), ("built in", "seconds"), ("refused", "text")]  # fmt: skip
+def _fixtures(sources: list[Source]) -> list[Table]:
+    rows = [[f.problem, source.letter, f.margin, f.best_cheat, ", ".join(f.trials), f.build_s,
+             f.refused or "no"] for source in sources for f in source.report.fixtures]  # fmt: skip
+    columns = ["problem", "bundle", ("margin", "quantity"), "best cheat", "trials", ("built in", "seconds"), "refused"]
     return [elements.table("fixtures", "Fixtures: what separates honest kernels from cheats", columns, rows)] * bool(
         rows
     )
 
 
-def _cases(sources: list[Source]) -> list[Element]:
-    rows = [[case["case"], source.letter, case["problem"], wording.word(wording.Told.of(case)),
-             "; ".join(case["complaints"]) or "as expected"]
-            for source in sources for case in source.report.get("cases", [])]  # fmt: skip
-    columns = [("case", "text"), ("bundle", "text"), ("problem", "text"), ("verdict", "text"), ("judged", "verdict")]
+def _cases(sources: list[Source]) -> list[Table]:
+    rows = [
+        [case.case, source.letter, case.problem, wording.word(case), "; ".join(case.complaints) or "as expected"]
+        for source in sources
+        for case in source.report.cases
+    ]
+    columns = ["case", "bundle", "problem", "verdict", ("judged", "verdict")]
     return [elements.table("cases", "What the judge said of every case", columns, rows)] * bool(rows)

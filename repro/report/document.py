@@ -1,14 +1,14 @@
-"""A report of one or more bundles as plain data: `report.json`, from which every renderer draws."""
+"""A report of one or more bundles as a record: `report.json`, from which every renderer draws."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from repro import config
 from repro.analysis import claims
 from repro.bundle.write import Bundle
+from repro.records.base import Record
 from repro.records.claim import JudgedClaims
 from repro.report import (
     clocks,
@@ -25,20 +25,45 @@ from repro.report import (
     study,
     summary,
 )
-from repro.report.elements import Element
-from repro.report.sources import Source
+from repro.report.elements import Banner, Card, Section, Table
+from repro.report.model import Facts
+from repro.report.sources import Described, Source
 
 # 1: the facts of one bundle, or sections of several. 2: one layout of both.
 SCHEMA_VERSION = 2
 
 
-def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> dict[str, Any]:
-    """Everything that a renderer draws:
+class Headline(Record):
+    """The verdict in one line, and the counts that it is made of."""
 
-    {"schema_version", "title", "headline": {"text", …}, "banners": [{"kind", "text"}], "cards": [{"label", "value",
-    "detail", "tone"}], "sections": [{"id", "title", "text", "figures", "tables", "paper", "open"}], "sources",
-    "reports", "claims"}. The first section is `summary`: one table and at most one figure. Only sections that hold
-    something are there.
+    text: str
+    solutions: dict[str, int] = {}
+    controls: dict[str, int] = {}
+    claims: dict[str, dict[str, int]] = {}
+    planned: int = 0
+    finished: int = 0
+    throttled: int = 0
+
+
+class Document(Record):
+    """Everything that a renderer draws: `report.json`. Without claims where it is of a search.
+
+    The first section is `summary`: one table and at most one figure. Only sections that hold something are there.
+    """
+
+    schema_version: int
+    title: str
+    headline: Headline
+    banners: list[Banner]
+    cards: list[Card]
+    sections: list[Section]
+    sources: list[Described]
+    reports: list[Facts]
+    claims: JudgedClaims | None
+
+
+def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> Document:
+    """Return the document of bundles.
 
     artifacts: the folder whose traces are drawn. Raises UsageError and BundleError where a bundle or the folder cannot
     be read.
@@ -49,43 +74,26 @@ def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> dict
     drawn = artifacts != config.ARTIFACTS_DIR or any(source.verb == "benchmark" for source in found)
     studies = any(source.verb in summary.STUDY for source in found)  # other bundles are held against no claim
     sections = [
-        summary.section(found, lines, published),
-        log.missing(found),
-        *(
-            study.section(source.report["study"], f"{source.letter.lower()}-")
-            for source in found
-            if "study" in source.report
-        ),
-        replicated.section(claimed),
-        results.speedups(found),
-        parity.section(found),
-        results.rounds(found),
-        results.profiles(found),
-        correctness.section(found),
-        results.roofline(found),
+        summary.section(found, lines, published), log.missing(found),
+        *(study.section(source.report.study, f"{source.letter.lower()}-") for source in found if source.report.study),
+        replicated.section(claimed), results.speedups(found), parity.section(found), results.rounds(found),
+        results.profiles(found), correctness.section(found), results.roofline(found),
         *([convergence.section(artifacts)] if drawn else []),
-        *([machines.comparability(found, published)] if studies else []),
-        gpus.section(found),
-        clocks.section(found),
-        log.run(found),
-        *([replicated.untested(claimed)] if studies else []),
-        machines.fingerprints(found),
-        log.bundles(found),
-        log.again(found),
-        log.files(found),
-        READING,
-    ]
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "title": summary.title(found),
-        "headline": _headline(found, claimed),
-        "banners": summary.banners(found),
-        "cards": summary.cards(found, lines, claimed),
-        "sections": [_trimmed(each, len(found)) for each in sections if elements.holds(each)],
-        "sources": [source.to_json() for source in found],
-        "reports": [source.report for source in found],
-        "claims": claimed.to_json(),
-    }  # fmt: skip
+        *([machines.comparability(found, published)] if studies else []), gpus.section(found), clocks.section(found),
+        log.run(found), *([replicated.untested(claimed)] if studies else []), machines.fingerprints(found),
+        log.bundles(found), log.again(found), log.files(found), READING,
+    ]  # fmt: skip
+    return Document(
+        schema_version=SCHEMA_VERSION,
+        title=summary.title(found),
+        headline=_headline(found, claimed),
+        banners=summary.banners(found),
+        cards=summary.cards(found, lines, claimed),
+        sections=[_trimmed(each, len(found)) for each in sections if elements.holds(each)],
+        sources=[source.described() for source in found],
+        reports=[source.report for source in found],
+        claims=claimed,
+    )
 
 
 READING = elements.section("reading", "How to read this", text=[
@@ -107,28 +115,27 @@ READING = elements.section("reading", "How to read this", text=[
 ], paper=False)  # fmt: skip
 
 
-def _trimmed(section: Element, bundles: int) -> Element:
+def _trimmed(section: Section, bundles: int) -> Section:
     """A section of one bundle has no column that names the bundle."""
     if bundles > 1:
         return section
-    return section | {"tables": [_unlettered(table) for table in section["tables"]]}
+    return section.model_copy(update={"tables": [_unlettered(table) for table in section.tables]})
 
 
-def _unlettered(table: Element) -> Element:
-    kept = [at for at, head in enumerate(table["columns"]) if not at or head["title"] != "bundle"]
-    return table | {"columns": [table["columns"][at] for at in kept],
-                    "rows": [[row[at] for at in kept] for row in table["rows"]]}  # fmt: skip
+def _unlettered(table: Table) -> Table:
+    kept = [at for at, head in enumerate(table.columns) if not at or head.title != "bundle"]
+    rows = [[row[at] for at in kept] for row in table.rows]
+    return table.model_copy(update={"columns": [table.columns[at] for at in kept], "rows": rows})
 
 
-def _headline(found: list[Source], claimed: JudgedClaims) -> dict[str, Any]:
-    """The verdict in one line, and the counts that it is made of."""
+def _headline(found: list[Source], claimed: JudgedClaims) -> Headline:
     entries = [entry for source in found for entry in source.entries]
-    solutions = Counter(e["outcome"] for e in entries if not e["control"])
-    controls = Counter(e["verdict"] for e in entries if e["control"])
-    cases = [case for source in found for case in source.report.get("cases", [])]
-    fixtures = [fixture for source in found for fixture in source.report.get("fixtures", [])]
-    planned = sum(source.report["planned"] for source in found)
-    finished = sum(source.report["finished"] for source in found)
+    solutions = Counter(e.outcome for e in entries if not e.control)
+    controls = Counter(e.verdict for e in entries if e.control)
+    cases = [case for source in found for case in source.report.cases]
+    fixtures = [fixture for source in found for fixture in source.report.fixtures]
+    planned = sum(source.report.planned for source in found)
+    finished = sum(source.report.finished for source in found)
     tried = any(claims.tried(outcome) for _, outcome in claimed.pairs())
     throttled = sum(source.slowed for source in found)
     words = []
@@ -142,10 +149,10 @@ def _headline(found: list[Source], claimed: JudgedClaims) -> dict[str, Any]:
         refused = controls["incorrect"] + controls["rejected"]
         words.append(f"{refused} of {elements.count(controls.total(), 'negative control')} refused")
     if cases:
-        right = sum(not case["complaints"] for case in cases)
+        right = sum(not case.complaints for case in cases)
         words.append(f"{right} of {elements.count(len(cases), 'case')} judged as expected")
     if fixtures:
-        usable = sum(not fixture["refused"] for fixture in fixtures)
+        usable = sum(not fixture.refused for fixture in fixtures)
         words.append(f"{usable} of {elements.count(len(fixtures), 'fixture')} usable")
     if tried:
         words.append(f"claims: {claims.told(claimed.counts)}")
@@ -153,7 +160,7 @@ def _headline(found: list[Source], claimed: JudgedClaims) -> dict[str, Any]:
         words.append(f"{finished} of {elements.count(planned, 'row')} measured")
     if throttled:
         words.append(f"times of {elements.count(throttled, 'row')} left out, the GPU was throttled")
-    if not any(source.report["measurement"] for source in found) and solutions:
+    if not any(source.report.measurement for source in found) and solutions:
         words.append("times are not a measurement")
-    return {"text": "; ".join(words), "solutions": dict(solutions), "controls": dict(controls),
-            "claims": claimed.counts, "planned": planned, "finished": finished, "throttled": throttled}  # fmt: skip
+    return Headline(text="; ".join(words), solutions=dict(solutions), controls=dict(controls), claims=claimed.counts,
+                    planned=planned, finished=finished, throttled=throttled)  # fmt: skip

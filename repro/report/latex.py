@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from repro.report import cells
+from repro.report.document import Document
+from repro.report.elements import Table
 from repro.report.page import template
 
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "±": r"$\pm$",
@@ -15,7 +16,7 @@ SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasc
 NARROW = 22
 
 
-def escape(text: Any) -> str:
+def escape(text: object) -> str:
     """Text as LaTeX prints it; words between backticks are code, and signs of verdicts go, for their words stay."""
     pieces = [re.sub(r"[\\~^–±✓✗○°…·→&%$#_{}]", lambda found: SPECIAL[found[0]], p) for p in str(text).split("`")]
     # a row that began with a bracket would be taken for a length after the line before it
@@ -23,12 +24,11 @@ def escape(text: Any) -> str:
     return "".join(rf"\texttt{{{piece}}}" if at % 2 else piece for at, piece in enumerate(pieces)).strip()
 
 
-def columns(table: dict[str, Any]) -> str:
+def columns(table: Table) -> str:
     """The column types: numbers to the right, long text in paragraphs that share the line."""
     heads, rows = cells.written(table)
     longest = [
-        max([len(head["title"]), *(len(cells.text(head["kind"], row[at])) for row in rows)])
-        for at, head in enumerate(heads)
+        max([len(head.title), *(len(cells.text(head.kind, row[at])) for row in rows)]) for at, head in enumerate(heads)
     ]
     wide = sum(length > NARROW for length in longest)
     kinds = []
@@ -36,14 +36,13 @@ def columns(table: dict[str, Any]) -> str:
         if length > NARROW:
             kinds.append(rf"p{{{0.6 / wide:.2f}\linewidth}}")
         else:
-            kinds.append("r" if cells.numeric(head["kind"]) else "l")
+            kinds.append("r" if cells.numeric(head.kind) else "l")
     return "".join(kinds)
 
 
-def render(document: dict[str, Any]) -> str:
+def render(document: Document) -> str:
     """The whole file. Raises PrerequisiteError without jinja2."""
     made = template("report.tex.j2", block_start_string="<%", block_end_string="%>", variable_start_string="<<",
                     variable_end_string=">>", comment_start_string="<#", comment_end_string="#>")  # fmt: skip
-    text: str = made.render(document=document, escape=escape, columns=columns, text=cells.text,
-                            written=cells.written)  # fmt: skip
+    text: str = made.render(document=document, escape=escape, columns=columns, text=cells.text, written=cells.written)
     return text

@@ -1,4 +1,4 @@
-"""Sections on what measured: comparability, fingerprints. Plain data from bundles."""
+"""Sections on what measured: comparability, fingerprints."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from repro.fingerprint import classes
 from repro.fingerprint.difference import differences
 from repro.records.claim import Claim
 from repro.report import clocks, elements
-from repro.report.elements import Element
+from repro.report.elements import Section, Table
 from repro.report.sources import Source
 
 
-def comparability(sources: list[Source], published: list[Claim]) -> Element:
+def comparability(sources: list[Source], published: list[Claim]) -> Section:
     """What may be compared with what: with the published machines, and between these bundles."""
     tables = [table for table in (_from_published(sources, published), _between(sources)) if table]
     told: dict[str, list[str]] = {}
@@ -35,8 +35,8 @@ def _other_texts(sources: list[Source]) -> list[str]:
     found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for source in sources:
         for row in source.done:
-            if source.measured is not None and row.get("content"):
-                found.setdefault((source.verb, row["row"]), {}).setdefault(row["content"], []).append(source.letter)
+            if source.measured is not None:
+                found.setdefault((source.verb, row.row), {}).setdefault(row.content, []).append(source.letter)
     told: dict[str, list[str]] = {}
     for (_, name), contents in found.items():
         if len(contents) > 1:
@@ -48,7 +48,7 @@ def _other_texts(sources: list[Source]) -> list[str]:
     ]
 
 
-def _from_published(sources: list[Source], published: list[Claim]) -> Element | None:
+def _from_published(sources: list[Source], published: list[Claim]) -> Table | None:
     """How every machine differs from those that the studies were published on."""
     studies = {claim.study: claim for claim in published}
     found: dict[tuple[str, ...], list[str]] = {}
@@ -60,12 +60,11 @@ def _from_published(sources: list[Source], published: list[Claim]) -> Element | 
                 line = (source.machine, f"{study} study, {claim.machine}", verdict, "; ".join(away), claim.stack)
                 found.setdefault(line, []).append(source.letter)
     rows = [[f"{machine} ({', '.join(dict.fromkeys(letters))})", *line] for (machine, *line), letters in found.items()]
-    columns = [("measured on", "text"), ("published on", "text"), ("comparison", "verdict"), ("differs in", "text"),
-               ("published stack", "text")]  # fmt: skip
+    columns = ["measured on", "published on", ("comparison", "verdict"), "differs in", "published stack"]
     return elements.table("from-published", "These machines and the published ones", columns, rows) if rows else None
 
 
-def _between(sources: list[Source]) -> Element | None:
+def _between(sources: list[Source]) -> Table | None:
     """Hard, configuration and version differences of every machine from the first."""
     named = [(s.letter, value) for s in sources for value in s.fingerprints.values()]
     rows = []
@@ -80,8 +79,7 @@ def _between(sources: list[Source]) -> Element | None:
                 rows.append([found.name, kind, _told(found.a), _told(found.b), letter])
     if len(named) < 2:
         return None
-    columns = [("field", "text"), ("class", "verdict"), (f"in {named[0][0]}", "text"), ("there", "text"),
-               ("bundle", "text")]  # fmt: skip
+    columns = ["field", ("class", "verdict"), f"in {named[0][0]}", "there", "bundle"]
     caption = f"Hard and configuration differences from {named[0][0]}" + ("" if rows else ": none")
     return elements.table("between", caption, columns, rows) if rows else None
 
@@ -90,7 +88,7 @@ def _told(value: Any) -> str:
     return "; ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else str(value)
 
 
-def fingerprints(sources: list[Source]) -> Element:
+def fingerprints(sources: list[Source]) -> Section:
     """Every recorded field of every machine, side by side, by class; the state at that moment left out."""
     letters: dict[str, list[str]] = {}
     values: dict[str, dict[str, Any]] = {}
@@ -112,8 +110,7 @@ def fingerprints(sources: list[Source]) -> Element:
         rows.append(
             [field, classes.NAMES.get(fields[field], fields[field]), *([same] if len(named) > 1 else []), *cells]
         )
-    columns = [("field", "text"), ("class", "text"), *([("all", "text")] if len(named) > 1 else []),
-               *((f"{told}: {name}", "text") for told, name, _ in named)]  # fmt: skip
+    columns = ["field", "class", *(["all"] if len(named) > 1 else []), *(f"{told}: {name}" for told, name, _ in named)]
     table = elements.table("fingerprints", "Fingerprints of the machines; identities are salted hashes", columns, rows)
     return elements.section("fingerprints", "Fingerprints", tables=[table], paper=False)
 

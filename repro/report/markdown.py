@@ -3,49 +3,50 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from tabulate import tabulate
 
 from repro.report import cells
+from repro.report.document import Document
+from repro.report.elements import Card, Cell, Section, Table
 
 MARKS = {"error": "**Error.**", "warning": "**Warning.**", "note": "**Note.**"}
 
 
-def render(document: dict[str, Any]) -> str:
+def render(document: Document) -> str:
     """The whole text."""
-    lines = [f"# {document['title']}", f"**{_escaped(document['headline']['text'])}**"]
-    lines += [f"> {MARKS[each['kind']]} {_escaped(each['text'])}" for each in document["banners"]]
-    lines.append(" · ".join(_card(each) for each in document["cards"]))
-    for part in document["sections"]:
-        if part["open"]:
+    lines = [f"# {document.title}", f"**{_escaped(document.headline.text)}**"]
+    lines += [f"> {MARKS[each.kind]} {_escaped(each.text)}" for each in document.banners]
+    lines.append(" · ".join(_card(each) for each in document.cards))
+    for part in document.sections:
+        if part.open:
             lines.append(section(part))
-        elif part["paper"]:
-            lines.append(f"<details><summary>{part['title']}</summary>\n\n{_body(part)}\n\n</details>")
-    left = [part["title"].lower() for part in document["sections"] if not (part["open"] or part["paper"])]
+        elif part.paper:
+            lines.append(f"<details><summary>{part.title}</summary>\n\n{_body(part)}\n\n</details>")
+    left = [part.title.lower() for part in document.sections if not (part.open or part.paper)]
     if left:
         lines.append(f"Also in `report.json` and on the page (`repro report --format html`): {', '.join(left)}.")
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
-def _card(card: dict[str, Any]) -> str:
-    detail = f" ({card['detail']})" if card["detail"] else ""
-    return _escaped(f"{card['label']}: **{card['value']}**{detail}")
+def _card(card: Card) -> str:
+    detail = f" ({card.detail})" if card.detail else ""
+    return _escaped(f"{card.label}: **{card.value}**{detail}")
 
 
-def section(part: dict[str, Any]) -> str:
+def section(part: Section) -> str:
     """One section with its title."""
-    return f"## {part['title']}\n\n{_body(part)}"
+    return f"## {part.title}\n\n{_body(part)}"
 
 
 # Wider tables are not padded: blanks would be most of the file.
 PADDED_COLUMNS = 160
 
 
-def _body(part: dict[str, Any]) -> str:
-    lines = [_escaped(text) for text in part["text"]]
-    for table in part["tables"]:
-        lines += [f"{_escaped(table['caption'])}:" if table["caption"] else "", _table(table)]
+def _body(part: Section) -> str:
+    lines = [_escaped(text) for text in part.text]
+    for table in part.tables:
+        lines += [f"{_escaped(table.caption)}:" if table.caption else "", _table(table)]
     return "\n\n".join(line for line in lines if line)
 
 
@@ -60,10 +61,10 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "\\<")
 
 
-def _table(table: dict[str, Any]) -> str:
+def _table(table: Table) -> str:
     columns, rows = cells.written(table)
-    heads = [_escaped(head["title"]) for head in columns]
-    kinds = [head["kind"] for head in columns]
+    heads = [_escaped(head.title) for head in columns]
+    kinds = [head.kind for head in columns]
     told = [[_cell(kind, cell) for kind, cell in zip(kinds, row, strict=True)] for row in rows]
     padded = tabulate(told, headers=heads, tablefmt="github", disable_numparse=True)
     if len(padded.partition("\n")[0]) <= PADDED_COLUMNS:
@@ -71,7 +72,7 @@ def _table(table: dict[str, Any]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *told))
 
 
-def _cell(kind: str, cell: Any) -> str:
+def _cell(kind: str, cell: Cell) -> str:
     found = " ".join(cells.text(kind, cell).split())
     if kind != "code" or found == cells.EMPTY:
         return plain(found)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Any
 
 from repro import config
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
 from repro.report import cells, document, latex, markdown, page, plots
+from repro.report.document import Document
+from repro.report.elements import Table
 from repro.system import jsonio
 
 FORMATS = ("md", "html", "tex", "svg", "csv")
@@ -29,35 +30,31 @@ def formats(asked: str) -> list[str]:
     return found
 
 
-def _table_csv(table: dict[str, Any]) -> str:
+def _table_csv(table: Table) -> str:
     """A table as CSV: whole numbers as measured; an interval and a spread have columns of their own."""
     columns, rows = cells.written(table)
-    parts = [list(dict.fromkeys(name for row in rows for name in cells.values(row[at])))
-             for at in range(len(columns))]  # fmt: skip
+    parts = [list(dict.fromkeys(name for row in rows for name in cells.values(row[at]))) for at in range(len(columns))]
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
-    lines.writerow([f"{head['title']} {part}".strip()
-                    for head, of in zip(columns, parts, strict=True) for part in of])  # fmt: skip
+    lines.writerow([f"{head.title} {part}".strip() for head, of in zip(columns, parts, strict=True) for part in of])
     for row in rows:
         lines.writerow([cells.values(cell).get(part) for cell, of in zip(row, parts, strict=True) for part in of])
     return out.getvalue()
 
 
-def draw(whole: dict[str, Any], chosen: list[str]) -> dict[str, str]:
+def draw(whole: Document, chosen: list[str]) -> dict[str, str]:
     """File -> content of every format; `svg` is a file a figure, `csv` a file a table."""
-    found = {"report.json": jsonio.dumps(whole, indent=1) + "\n"}
+    found = {"report.json": jsonio.dumps(whole.to_json(), indent=1) + "\n"}
     found |= {f"report.{name}": RENDER[name](whole) for name in chosen if name in RENDER}
-    for section in whole["sections"]:
+    for section in whole.sections:
         if "svg" in chosen:
-            found |= {f"figures/{figure['id']}.svg": plots.svg(figure) + "\n" for figure in section["figures"]}
+            found |= {f"figures/{figure.id}.svg": plots.svg(figure) + "\n" for figure in section.figures}
         if "csv" in chosen:
-            found |= {f"tables/{table['id']}.csv": _table_csv(table) for table in section["tables"]}
+            found |= {f"tables/{table.id}.csv": _table_csv(table) for table in section.tables}
     return found
 
 
-def into(
-    bundle: Bundle, chosen: list[str], artifacts: Path = config.ARTIFACTS_DIR
-) -> tuple[dict[str, Any], list[Path]]:
+def into(bundle: Bundle, chosen: list[str], artifacts: Path = config.ARTIFACTS_DIR) -> tuple[Document, list[Path]]:
     """Writes report.json, report.md and what else was asked for into a bundle, which is closed again.
 
     Returns the document and the files. Raises UsageError where the bundle is still being written, PrerequisiteError
@@ -76,9 +73,7 @@ def first(files: list[Path]) -> Path | None:
     return min(files, key=lambda file: {".html": 0, ".md": 1}.get(file.suffix, 2), default=None)
 
 
-def beside(
-    bundles: list[Bundle], chosen: list[str], artifacts: Path, folder: Path
-) -> tuple[dict[str, Any], list[Path]]:
+def beside(bundles: list[Bundle], chosen: list[str], artifacts: Path, folder: Path) -> tuple[Document, list[Path]]:
     """Writes one document of all bundles into a folder: report.json, and every format drawn from it. The bundles stay
     as they are. Raises UsageError where the folder cannot be written, PrerequisiteError as `into`.
     """
@@ -92,6 +87,6 @@ def beside(
     return whole, [folder / name for name in drawn]
 
 
-def verified(whole: dict[str, Any]) -> bool:
+def verified(whole: Document) -> bool:
     """Whether every bundle of a document passes `repro verify`."""
-    return all(source["verified"] for source in whole["sources"])
+    return all(source.verified for source in whole.sources)

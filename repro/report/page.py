@@ -11,6 +11,8 @@ from typing import Any
 
 from repro.errors import PrerequisiteError
 from repro.report import cells, elements, plots
+from repro.report.document import Document
+from repro.report.elements import Column, Quantity, Section
 
 TEMPLATES = resources.files("repro.report") / "templates"
 
@@ -34,10 +36,10 @@ def template(name: str, **options: Any) -> Any:
     return environment.from_string((TEMPLATES / name).read_text())
 
 
-def render(document: dict[str, Any]) -> str:
+def render(document: Document) -> str:
     """The whole page. Raises PrerequisiteError without jinja2, or without matplotlib where there is a figure."""
     style, script = ((TEMPLATES / name).read_text() for name in ("report.css", "report.js"))
-    drawn = {f["id"]: plots.svg(f) for section in document["sections"] for f in section["figures"]}
+    drawn = {f.id: plots.svg(f) for section in document.sections for f in section.figures}
     text: str = template("report.html.j2", autoescape=True).render(
         document=document, style=style, script=script, script_hash=_hash(script), figures=drawn, key=cells.key,
         tone=cells.tone, numeric=cells.numeric, signs=cells.SIGNS, point=cells.point, interval=cells.interval,
@@ -46,22 +48,22 @@ def render(document: dict[str, Any]) -> str:
     return text
 
 
-def _bar(cell: dict[str, Any], column: dict[str, Any]) -> dict[str, Any]:
+def _bar(cell: Quantity, column: Column) -> dict[str, str | float]:
     """Where a speedup's bar, its interval and 1x lie on the column's logarithmic axis, in per cent."""
-    low, high = math.log(column["low"]), math.log(column["high"])
+    low, high = math.log(column.low), math.log(column.high)
 
     def at(value: float) -> float:
         return round(100 * (math.log(value) - low) / (high - low), 2)
 
-    value, (least, most), one = at(cell["value"]), cell["ci95"], at(1.0)
-    tone = "open" if cell.get("unconfirmed") or least <= 1 <= most else "good" if least > 1 else "bad"
+    value, (least, most), one = at(cell.value), cell.ci95, at(1.0)
+    tone = "open" if cell.unconfirmed or least <= 1 <= most else "good" if least > 1 else "bad"
     return {"x": min(value, one), "width": round(abs(value - one), 2), "low": at(least), "high": at(most), "one": one,
             "tone": tone}  # fmt: skip
 
 
-def _contents(section: dict[str, Any]) -> str:
+def _contents(section: Section) -> str:
     """What a closed section holds: `1 figure, 12 rows`."""
-    figures, rows = len(section["figures"]), sum(len(table["rows"]) for table in section["tables"])
+    figures, rows = len(section.figures), sum(len(table.rows) for table in section.tables)
     held = [elements.count(n, word) for n, word in ((figures, "figure"), (rows, "row")) if n]
     return ", ".join(held)
 

@@ -1,4 +1,4 @@
-"""Figures of a document as SVG: one function a kind of `elements.figure`. The same data gives the same bytes.
+"""Figures of a document as SVG: one function a kind of `elements.Figure`. The same data gives the same bytes.
 
 Matplotlib is imported only when a figure is drawn. Every colour is a CSS variable with what was drawn as its fallback:
 a page may set it for a dark screen.
@@ -12,10 +12,11 @@ import math
 import re
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from repro.artifacts import figure as traces
-from repro.report import cells, search_tree, timeline
+from repro.report import cells, elements, search_tree, timeline
+from repro.report.elements import Bars, Convergence, Forest, ForestRow, Reached, Roofline, Timeline, Tree
 from repro.report.palette import BAND, COLOURS, GRID, INK, PAPER, VARIABLES
 
 if TYPE_CHECKING:
@@ -38,41 +39,41 @@ TICKS = (
 PLACES = ((6, -9, "left"), (6, 4, "left"), (-6, 4, "right"), (-6, -9, "right"), (6, 13, "left"), (6, -18, "left"))
 
 
-def svg(figure: dict[str, Any]) -> str:
+def svg(figure: elements.Figure) -> str:
     """A figure as SVG text that stands in a page: its title and alt text for screen readers, ids of its own.
 
     Raises PrerequisiteError without matplotlib.
     """
-    data = figure["data"]
-    if figure["kind"] == "search":
-        return search_tree.svg(figure)
-    if figure["kind"] == "convergence":
-        text = traces.svg(data["facts"])
-    elif figure["kind"] == "timeline":
-        title = textwrap.fill(figure["title"], TITLE)
-        text = _drawn(figure, lambda drawn: timeline.draw(drawn, data, title), timeline.height_in(data))
-    else:
-        draw = {"forest": _forest, "bars": _bars, "roofline": _roofline}[figure["kind"]]
-        text = _drawn(figure, lambda drawn: _axes(drawn, figure, draw), _height_in(figure))
+    title = textwrap.fill(figure.title, TITLE)
+    match figure.data:
+        case Tree() as tree:
+            return search_tree.svg(figure, tree)
+        case Convergence() as trace:
+            text = traces.svg(trace.facts)
+        case Timeline() as clocks:
+            text = _drawn(figure, lambda drawn: timeline.draw(drawn, clocks, title), timeline.height_in(clocks))
+        case Forest() as forest:
+            text = _axes(figure, lambda axes: _forest(axes, forest), FRAME_IN + ROW_IN * len(forest.rows))
+        case Bars() as bars:
+            text = _axes(figure, lambda axes: _bars(axes, bars), FRAME_IN + ROW_IN * len(bars.groups) * 1.7)
+        case Roofline() as roofline:
+            text = _axes(figure, lambda axes: _roofline(axes, roofline), 4.6)
     return _embedded(text, figure)
 
 
-def _height_in(figure: dict[str, Any]) -> float:
-    rows = len(figure["data"].get("rows", figure["data"].get("groups", [])))
-    if figure["kind"] == "roofline":
-        return 4.6
-    return FRAME_IN + ROW_IN * rows * (1.7 if figure["kind"] == "bars" else 1)
-
-
-def _axes(drawn: Figure, figure: dict[str, Any], draw: Callable[[Axes, dict[str, Any]], None]) -> None:
+def _axes(figure: elements.Figure, draw: Callable[[Axes], None], height_in: float) -> str:
     """A figure of one axes, with its title."""
-    axes = drawn.add_subplot()
-    draw(axes, figure["data"])
-    axes.set_title(textwrap.fill(figure["title"], TITLE), fontsize=11)
-    axes.set_axisbelow(True)
+
+    def whole(drawn: Figure) -> None:
+        axes = drawn.add_subplot()
+        draw(axes)
+        axes.set_title(textwrap.fill(figure.title, TITLE), fontsize=11)
+        axes.set_axisbelow(True)
+
+    return _drawn(figure, whole, height_in)
 
 
-def _drawn(figure: dict[str, Any], draw: Callable[[Figure], None], height_in: float) -> str:
+def _drawn(figure: elements.Figure, draw: Callable[[Figure], None], height_in: float) -> str:
     matplotlib = traces.plotting()
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -84,11 +85,11 @@ def _drawn(figure: dict[str, Any], draw: Callable[[Figure], None], height_in: fl
         canvas = FigureCanvasSVG(drawn)
         draw(drawn)
         out = io.StringIO()
-        canvas.print_svg(out, metadata={"Title": figure["title"], "Date": None, "Creator": "repro"})
+        canvas.print_svg(out, metadata={"Title": figure.title, "Date": None, "Creator": "repro"})
     return out.getvalue()
 
 
-def _embedded(text: str, figure: dict[str, Any]) -> str:
+def _embedded(text: str, figure: elements.Figure) -> str:
     """Without prologue, fixed size and metadata; ids of this figure alone; colours as variables."""
     body = text[text.index("<svg ") :]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
@@ -100,7 +101,7 @@ def _embedded(text: str, figure: dict[str, Any]) -> str:
     body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
     head, _, rest = body.partition(">")
     head = re.sub(r'\s(width|height|role|aria-label|aria-labelledby)="[^"]*"', "", head)
-    name = figure["id"]
+    name = figure.id
     used = set(re.findall(r"#([^)\"]+)[)\"]", rest))
     rest, before = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", rest), ""
     while before != rest:  # groups without a name
@@ -112,7 +113,7 @@ def _embedded(text: str, figure: dict[str, Any]) -> str:
     for colour, variable in VARIABLES.items():
         rest = re.sub(rf"(?<=[: ]){colour}\b", f"var(--{variable}, {colour})", rest, flags=re.IGNORECASE)
     rest = re.sub(r"<title>.*?</title>", "", rest, count=1, flags=re.DOTALL)
-    alt = html.escape(f"{figure['title']}. {figure['alt']}", quote=True)
+    alt = html.escape(f"{figure.title}. {figure.alt}", quote=True)
     return f'{head} role="img" aria-label="{alt}">{rest}'.rstrip()
 
 
@@ -148,88 +149,87 @@ def _legend(axes: Axes, columns: int) -> None:
     figure.legend(frameon=False, fontsize=8, ncols=columns, loc="outside lower center")
 
 
-def _forest(axes: Axes, data: dict[str, Any]) -> None:
+def _forest(axes: Axes, data: Forest) -> None:
     """Points with intervals on a logarithmic axis, the band of each row behind them."""
-    names = list(data["series"])
-    crowded = any(len(row["points"]) > 1 for row in data["rows"])
-    for at, row in enumerate(data["rows"]):
-        if row["band"]:
-            low, high = row["band"]
+    names = list(data.series)
+    crowded = any(len(row.points) > 1 for row in data.rows)
+    for at, row in enumerate(data.rows):
+        if row.band:
+            low, high = row.band
             axes.barh(at, high - low, left=low, height=0.7, color=BAND, label="tolerance" if not at else None)
     for number, name in enumerate(names):
         shift = 0.4 * (number / (len(names) - 1) - 0.5) if crowded else 0.0
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         for hollow in (False, True):
-            found = [(at + shift, p) for at, row in enumerate(data["rows"]) for p in row["points"]
-                     if p["series"] == name and p.get("unconfirmed", False) == hollow]  # fmt: skip
-            values = [p["value"] for _, p in found]
-            errors = [[p["value"] - p["low"] for _, p in found], [p["high"] - p["value"] for _, p in found]]
+            found = [(at + shift, p) for at, row in enumerate(data.rows) for p in row.points
+                     if p.series == name and p.unconfirmed == hollow]  # fmt: skip
+            values = [p.value for _, p in found]
+            errors = [[p.value - p.low for _, p in found], [p.high - p.value for _, p in found]]
             axes.errorbar(values, [y for y, _ in found], xerr=errors, fmt=marker, color=colour, markersize=5, capsize=3,
                           markerfacecolor=PAPER if hollow else colour, linewidth=1.4,
-                          label="" if hollow else data["series"][name])  # fmt: skip
-    axes.axvline(data["line"], color=INK, linewidth=1, linestyle="--")
+                          label="" if hollow else data.series[name])  # fmt: skip
+    axes.axvline(data.line, color=INK, linewidth=1, linestyle="--")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.12)
-    _rows(axes, [row["label"] for row in data["rows"]])
-    _ratio_axis(axes, data["x"])
-    if len(names) > 1 or any(row["band"] for row in data["rows"]):
+    _rows(axes, [row.label for row in data.rows])
+    _ratio_axis(axes, data.x)
+    if len(names) > 1 or any(row.band for row in data.rows):
         _legend(axes, 1)
     if not crowded:
-        _values(axes, data["rows"])
+        _values(axes, data.rows)
 
 
-def _values(axes: Axes, rows: list[dict[str, Any]]) -> None:
+def _values(axes: Axes, rows: list[ForestRow]) -> None:
     """The number above each point; `?` where the judge's clock cannot confirm it."""
     for at, row in enumerate(rows):
-        for point in row["points"]:
-            told = cells.text("ratio", point["value"]) + (" ?" if point.get("unconfirmed") else "")
-            axes.annotate(told, (point["value"], at), xytext=(0, 5), textcoords="offset points", ha="center",
-                          fontsize=8)  # fmt: skip
+        for point in row.points:
+            told = cells.text("ratio", point.value) + (" ?" if point.unconfirmed else "")
+            axes.annotate(told, (point.value, at), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=8)
 
 
-def _bars(axes: Axes, data: dict[str, Any]) -> None:
+def _bars(axes: Axes, data: Bars) -> None:
     """Bars that begin at 1, where nothing is faster or slower."""
-    names = list(data["series"])
+    names = list(data.series)
     height = 0.8 / len(names)
     for number, name in enumerate(names):
-        found = [(at, v) for at, v in enumerate(data["series"][name]) if v]
+        found = [(at, v) for at, v in enumerate(data.series[name]) if v]
         at = [row + height * (number - (len(names) - 1) / 2) for row, _ in found]
-        values = [v["value"] for _, v in found]
-        errors = [[v["value"] - v["ci95"][0] for _, v in found], [v["ci95"][1] - v["value"] for _, v in found]]
+        values = [v.value for _, v in found]
+        errors = [[v.value - v.ci95[0] for _, v in found], [v.ci95[1] - v.value for _, v in found]]
         colour, hatch = COLOURS[number % len(COLOURS)], HATCHES[number % len(HATCHES)]
         axes.barh(at, [value - 1 for value in values], left=1, height=height * 0.92, color=colour, edgecolor=PAPER,
                   hatch=hatch, linewidth=0.4, label=f"over {name}")  # fmt: skip
         axes.errorbar(values, at, xerr=errors, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
         for y, value, row in zip(at, values, found, strict=True):
-            told = cells.text("ratio", value) + (" ?" if row[1]["unconfirmed"] else "")
-            end = row[1]["ci95"][1] if value >= 1 else 1
+            told = cells.text("ratio", value) + (" ?" if row[1].unconfirmed else "")
+            end = row[1].ci95[1] if value >= 1 else 1
             axes.annotate(told, (end, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8)
     axes.axvline(1, color=INK, linewidth=1)
     axes.margins(x=0.16)
-    _rows(axes, data["groups"])
-    _ratio_axis(axes, data["x"])
+    _rows(axes, data.groups)
+    _ratio_axis(axes, data.x)
     _legend(axes, len(names))
 
 
-def _roofline(axes: Axes, data: dict[str, Any]) -> None:
+def _roofline(axes: Axes, data: Roofline) -> None:
     """Operations a second over operations a byte, under the rates that were measured."""
-    points, copy = data["points"], data["copy_tb_s"]
-    top = max([*data["roofs"].values(), copy])
-    left = min([p["x"] for p in points] + [0.5]) / 2
-    right = max([p["x"] for p in points] + [top / copy]) * 3
+    points, copy = data.points, data.copy_tb_s
+    top = max([*data.roofs.values(), copy])
+    left = min([p.x for p in points] + [0.5]) / 2
+    right = max([p.x for p in points] + [top / copy]) * 3
     axes.plot([left, top / copy], [left * copy, top], color=INK, linewidth=1.4)
     middle = math.sqrt(left * top / copy)
     axes.annotate(f"copy {copy * 1e3:.0f} GB/s", (middle, middle * copy), xytext=(-8, 4), ha="right",
                   textcoords="offset points", fontsize=8)  # fmt: skip
-    for klass, rate in data["roofs"].items():
+    for klass, rate in data.roofs.items():
         axes.plot([rate / copy, right], [rate, rate], color=INK, linewidth=1.2, linestyle="--")
         axes.annotate(f"{klass} {rate:.0f} TFLOP/s", (right, rate), xytext=(-2, 3), textcoords="offset points",
                       ha="right", fontsize=8)  # fmt: skip
-    names = list(dict.fromkeys(p["series"] for p in points))
+    names = list(dict.fromkeys(p.series for p in points))
     for number, name in enumerate(names):
-        mine = [p for p in points if p["series"] == name]
-        axes.plot([p["x"] for p in mine], [p["y"] for p in mine], MARKERS[number % len(MARKERS)],
+        mine = [p for p in points if p.series == name]
+        axes.plot([p.x for p in mine], [p.y for p in mine], MARKERS[number % len(MARKERS)],
                   color=COLOURS[number % len(COLOURS)], markersize=6, label=name)  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -243,16 +243,16 @@ def _roofline(axes: Axes, data: dict[str, Any]) -> None:
         axes.legend(frameon=False, fontsize=8, loc="lower right")
 
 
-def _labelled(axes: Axes, points: list[dict[str, Any]]) -> None:
+def _labelled(axes: Axes, points: list[Reached]) -> None:
     """A label beside every point, where none stands yet; as good as a fixed guess of the axes' size allows."""
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     taken = []
     for point in points:
-        x = math.log(point["x"] / left) / math.log(right / left) * 450
-        y = math.log(point["y"] / bottom) / math.log(top / bottom) * 250
+        x = math.log(point.x / left) / math.log(right / left) * 450
+        y = math.log(point.y / bottom) / math.log(top / bottom) * 250
         taken.append((x - 3, x + 3, y - 3, y + 3))
     for point, (x, _, y, _) in zip(points, list(taken), strict=True):
-        width = 4.6 * len(point["label"])
+        width = 4.6 * len(point.label)
         boxes = []
         for right_of, up, side in PLACES:
             start = x + 3 + right_of - (width if side == "right" else 0)
@@ -261,8 +261,9 @@ def _labelled(axes: Axes, points: list[dict[str, Any]]) -> None:
         chosen = free[0] if free else 0
         taken.append(boxes[chosen])
         right_of, up, side = PLACES[chosen]
-        axes.annotate(point["label"], (point["x"], point["y"]), xytext=(right_of, up), ha=side, fontsize=8,
-                      textcoords="offset points")  # fmt: skip
+        axes.annotate(
+            point.label, (point.x, point.y), xytext=(right_of, up), ha=side, fontsize=8, textcoords="offset points"
+        )
 
 
 def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from repro.analysis import claims
 from repro.analysis import published as figures
 from repro.analysis.records import Measured
 from repro.records import wording
 from repro.records.claim import Claim, ClaimOutcome, ClaimVerdict, JudgedClaim, JudgedClaims
 from repro.report import elements
-from repro.report.elements import Element
+from repro.report.elements import Cell, Figure, Forest, ForestRow, Head, Point, Quantity, Section, Table
 from repro.report.sources import Source
 
 MEANING = (
@@ -30,20 +28,20 @@ def judge(sources: list[Source]) -> tuple[list[Claim], JudgedClaims]:
     return published, claims.judge(published, found)
 
 
-def section(found: JudgedClaims) -> Element:
+def section(found: JudgedClaims) -> Section:
     """Return what was tried, claim by claim, with a group of columns a stack, and the counts by family."""
     tried = [c for c in found.claims if any(claims.tried(o) for o in c.outcomes)]
     stacks = list(dict.fromkeys(claims.where(o) for c in tried for o in c.outcomes if o.stack))
     text, figures, tables = [], [], []
     if tried:
-        columns = [("claim", "text")]
+        columns: list[Head] = ["claim"]
         named = _named(tried, stacks)
         for name in named.values():
             start = f"{name}: " if len(stacks) > 1 else ""
-            columns += [(f"{start}published", "quantity"), (f"{start}unit", "text"), (f"{start}tolerated", "text"),
+            columns += [(f"{start}published", "quantity"), f"{start}unit", f"{start}tolerated",
                         (f"{start}as published", "quantity"), (f"{start}reproduced as published", "verdict"),
                         (f"{start}as judged", "quantity"), (f"{start}holds as judged", "verdict"),
-                        (f"{start}why", "text")]  # fmt: skip
+                        f"{start}why"]  # fmt: skip
         rows = [_line(claim, stacks) for claim in tried]
         caption = "Published figures that were tested"
         legend = "; ".join(f"{name} is {stack}" if len(stacks) > 1 else stack for stack, name in named.items())
@@ -57,23 +55,24 @@ def section(found: JudgedClaims) -> Element:
     return elements.section("claims", "Claims", text=text, figures=figures, tables=tables)
 
 
-def untested(found: JudgedClaims) -> Element:
+def untested(found: JudgedClaims) -> Section:
     """Return why claims have no verdict, and what would give them one."""
-    columns = [("claims", "text"), ("n", "integer"), ("verdict", "verdict"), ("why", "text"), ("stack", "text"),
-               ("command of the first", "code")]  # fmt: skip
-    rest = [[name, int(n), *row] for name, n, *row in
-            claims.untried([pair for pair in found.pairs() if not claims.tried(pair[1])])]  # fmt: skip
+    columns = ["claims", ("n", "integer"), ("verdict", "verdict"), "why", "stack", ("command of the first", "code")]
+    rest: list[list[Cell]] = [
+        [name, int(n), *row]
+        for name, n, *row in claims.untried([pair for pair in found.pairs() if not claims.tried(pair[1])])
+    ]
     tables = [elements.table("untested", "Published figures that were not tested, by reason", columns, rest)]
     return elements.section("claims-untested", "Claims not tested", tables=tables, paper=False)
 
 
-def _families(found: JudgedClaims) -> Element:
+def _families(found: JudgedClaims) -> Table:
     of: dict[str, list[ClaimOutcome]] = {}
     for claim in found.claims:
         of.setdefault(claim.family, []).extend(claim.outcomes)
-    rows = [[name, len(outcomes), *(claims.counted(outcomes, side) for side in claims.SIDES)]
+    rows: list[list[Cell]] = [[name, len(outcomes), *(claims.counted(outcomes, side) for side in claims.SIDES)]
             for name, outcomes in of.items() if any(claims.tried(o) for o in outcomes)]  # fmt: skip
-    columns = [("claims", "text"), ("n", "integer"), ("as published", "text"), ("as judged", "text")]
+    columns = ["claims", ("n", "integer"), "as published", "as judged"]
     return elements.table("claim-families", "Verdicts by family of claims", columns, rows)
 
 
@@ -83,12 +82,12 @@ def _named(tried: list[JudgedClaim], stacks: list[str]) -> dict[str, str]:
     return {stack: f"{at} ({'pinned' if pinned[stack] else 'off-pin'})" for at, stack in enumerate(stacks, 1)}
 
 
-def _quantity(side: ClaimVerdict) -> dict[str, Any] | None:
-    return None if side.measured is None else {"value": side.measured, "ci95": side.ci95}
+def _quantity(side: ClaimVerdict) -> Quantity | None:
+    return None if side.measured is None or side.ci95 is None else Quantity(value=side.measured, ci95=side.ci95)
 
 
-def _line(claim: JudgedClaim, stacks: list[str]) -> list[Any]:
-    row: list[Any] = [claim.id]
+def _line(claim: JudgedClaim, stacks: list[str]) -> list[Cell]:
+    row: list[Cell] = [claim.id]
     by_stack = {claims.where(o): o for o in claim.outcomes if o.stack}
     for stack in stacks:
         outcome = by_stack.get(stack)
@@ -102,25 +101,24 @@ def _line(claim: JudgedClaim, stacks: list[str]) -> list[Any]:
     return row
 
 
-def _forest(tried: list[JudgedClaim], named: dict[str, str]) -> Element:
+def _forest(tried: list[JudgedClaim], named: dict[str, str]) -> Figure:
     """Return measured over published of every claim that was judged."""
-    rows: list[dict[str, Any]] = []
+    rows: list[ForestRow] = []
     for claim in tried:
         points, band = [], None
         for outcome in claim.outcomes:
             found, value = outcome.as_judged, outcome.published
             if outcome.stack and found.measured and found.ci95 and value and found.ci95[0] > 0:
                 low, high = (edge / value for edge in found.ci95)
-                points.append(
-                    {"series": claims.where(outcome), "value": found.measured / value, "low": low, "high": high}
-                )
+                measured = found.measured / value
+                points.append(Point(series=claims.where(outcome), value=measured, low=low, high=high))
                 band = [max(outcome.low / value, 0.01), outcome.high / value]
         if points:
-            rows.append({"label": claim.id, "points": points, "band": band})
-    told = "; ".join(f"{r['label']} " + ", ".join(f"{p['value']:.3g}" for p in r["points"]) for r in rows)
-    return elements.figure(
-        "forest-claims", "forest", "Judged over published, with the tolerance of each claim",
-        f"Judged over published with 95 % intervals, logarithmic; 1 is as published: {told or 'none'}.",
-        rows=rows, series={stack: f"{name}: {stack}" for stack, name in named.items()}, line=1.0,
-        x="judged / published",
+            rows.append(ForestRow(label=claim.id, points=points, band=band))
+    told = "; ".join(f"{r.label} " + ", ".join(f"{p.value:.3g}" for p in r.points) for r in rows)
+    series = {stack: f"{name}: {stack}" for stack, name in named.items()}
+    return Figure(
+        id="forest-claims", kind="forest", title="Judged over published, with the tolerance of each claim",
+        alt=f"Judged over published with 95 % intervals, logarithmic; 1 is as published: {told or 'none'}.",
+        data=Forest(rows=rows, series=series, line=1.0, x="judged / published"),
     )  # fmt: skip

@@ -6,7 +6,6 @@ It is drawn from a run that was replayed, so it holds what the journal holds.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from repro.errors import UsageError
 from repro.optimize.export import running_best
@@ -14,52 +13,55 @@ from repro.optimize.proposers.model import diff
 from repro.optimize.runner import Finished
 from repro.optimize.state import INPUT, Program, State
 from repro.report import elements, search_tree
+from repro.report.document import SCHEMA_VERSION, Document, Headline
+from repro.report.elements import Banner, Candidate, Cell, Figure, Tree
 
 NOT_MEASURED = "Times are of a CPU and are not a measurement."
-COLUMNS = (("program", "text"), ("made of", "text"), ("by", "text"), ("change", "text"), ("verdict", "text"),
-           ("ms", "ms"), ("gain", "text"), ("why", "text"))  # fmt: skip
+COLUMNS = ("program", "made of", "by", "change", "verdict", ("ms", "ms"), "gain", "why")
 LONGEST_DIFF = 1200
 
 
-def document(finished: Finished) -> dict[str, Any]:
-    """Return the document of a search, in the form of document.build."""
+def document(finished: Finished) -> Document:
+    """Return the document of a search."""
     state = finished.state
     best = state.programs[state.best]
     gain = f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
     title = f"Search from the input kernel of {state.options.problem}"
     correct = sum(p.correct for p in state.programs.values())
-    banners = [] if finished.measured else [elements.banner("warning", NOT_MEASURED)]
+    banners = [] if finished.measured else [Banner(kind="warning", text=NOT_MEASURED)]
     cards = [
         elements.card("best", f"{best.time_ms:.4g} ms" if best.time_ms else "", gain),
         elements.card("programs", str(len(state.programs)), f"{correct} correct"),
         elements.card("rounds", str(state.round), finished.stopped),
-    ]  # fmt: skip
+    ]
     if state.spent["tokens"]:
         cards.append(elements.card("spent", f"{state.spent['usd']:.2f} USD", f"{state.spent['tokens']:.0f} tokens"))
-    text = ["A point is a candidate that was timed; a line leads to it from its parent. The step line is the best so "
-            "far. Hold the pointer over a point for its change, verdict, time and reason."]  # fmt: skip
-    trees = [elements.figure("search-tree", "search", title, _alt(state), points=drawn, stamp=banners != [],
-                             best=running_best(state)) for drawn in [points(state)] if drawn]  # fmt: skip
+    text = [
+        "A point is a candidate that was timed; a line leads to it from its parent. The step line is the best so "
+        "far. Hold the pointer over a point for its change, verdict, time and reason."
+    ]
+    trees = [Figure(id="search-tree", kind="search", title=title, alt=_alt(state), data=tree)
+             for tree in [_tree(finished)] if tree.points]  # fmt: skip
     rows = [_row(p) for p in state.programs.values()]
     section = elements.section("search", "Candidates", text=text, figures=trees, opened=True,
                                tables=[elements.table("candidates", "Every candidate", COLUMNS, rows)])  # fmt: skip
-    return {
-        "schema_version": 2, "title": title, "headline": {"text": f"{gain}; {finished.stopped}"}, "banners": banners,
-        "cards": cards, "sections": [section], "sources": [], "reports": [], "claims": {"claims": [], "counts": {}},
-    }  # fmt: skip
+    return Document(
+        schema_version=SCHEMA_VERSION, title=title, headline=Headline(text=f"{gain}; {finished.stopped}"),
+        banners=banners, cards=cards, sections=[section], sources=[], reports=[], claims=None,
+    )  # fmt: skip
 
 
-def points(state: State) -> list[dict[str, Any]]:
-    """Return what the figure draws: each timed program with its place, parent and text."""
-    found = []
-    for program in state.programs.values():
-        if program.time_ms:
-            found.append({
-                "id": program.id, "parent": program.parent, "round": program.round, "time_ms": program.time_ms,
-                "accepted": program.accepted or program.id == INPUT, "best": program.id == state.best,
-                "full": program.gain is not None, "told": told(state, program),
-            })  # fmt: skip
-    return found
+def _tree(finished: Finished) -> Tree:
+    state = finished.state
+    points = [
+        Candidate(
+            id=program.id, parent=program.parent, round=program.round, time_ms=program.time_ms,
+            accepted=program.accepted or program.id == INPUT, best=program.id == state.best,
+            full=program.gain is not None, told=told(state, program),
+        )
+        for program in state.programs.values() if program.time_ms
+    ]  # fmt: skip
+    return Tree(points=points, stamp=not finished.measured, best=running_best(state))
 
 
 def told(state: State, program: Program) -> str:
@@ -85,14 +87,14 @@ def svg(finished: Finished) -> str:
 
     Raises UsageError if no program was timed.
     """
-    for figure in document(finished)["sections"][0]["figures"]:
-        for point in figure["data"]["points"]:
-            point["told"] = point["told"].partition("\n--- ")[0] if point["full"] else ""
-        return search_tree.svg(figure) + "\n"
+    tree = _tree(finished)
+    for figure in document(finished).sections[0].figures:
+        points = [p.model_copy(update={"told": p.told.partition("\n--- ")[0] * p.full}) for p in tree.points]
+        return search_tree.svg(figure, tree.model_copy(update={"points": points})) + "\n"
     raise UsageError("there is no figure: no program of this search was timed", "", "Name a page: --report FILE.html")
 
 
-def _row(program: Program) -> list[Any]:
+def _row(program: Program) -> list[Cell]:
     gain = f"{program.ratio:.2f}x" if program.gain and program.parent else ""
     return [program.id, program.parent or "", program.proposer, program.strategy, program.verdict, program.time_ms,
             gain, program.reason or program.why]  # fmt: skip
@@ -100,5 +102,7 @@ def _row(program: Program) -> list[Any]:
 
 def _alt(state: State) -> str:
     best = state.programs[state.best]
-    return (f"Time of {sum(bool(p.time_ms) for p in state.programs.values())} candidates over {state.round} rounds; "
-            f"the best, {best.id}, is {best.ratio or 1.0:.2f} times as fast as the input kernel.")  # fmt: skip
+    return (
+        f"Time of {sum(bool(p.time_ms) for p in state.programs.values())} candidates over {state.round} rounds; "
+        f"the best, {best.id}, is {best.ratio or 1.0:.2f} times as fast as the input kernel."
+    )

@@ -4,16 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from repro.analysis import records as measured
 from repro.analysis.records import Measured
 from repro.bundle import verify
+from repro.bundle.verify import Finding
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
+from repro.records.base import Record
+from repro.records.result import JudgeResult
+from repro.records.row import Row
+from repro.records.verdict import Verdict
 from repro.report import model, parts
+from repro.report.model import Facts
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class Described(Record):
+    """A bundle of a document. machines: fingerprint -> the machine in words; verified: by `repro verify`."""
+
+    letter: str
+    bundle: str
+    verb: str
+    started: str
+    status: str
+    stack: str
+    machine: str
+    machines: dict[str, str]
+    bundle_id: str | None
+    tool: str
+    measurement: bool
+    verified: bool
+
+
+class Entry(NamedTuple):
+    """A solution or kernel as a report counts it."""
+
+    verdict: str
+    outcome: str
+    control: bool
 
 
 @dataclass(frozen=True)
@@ -22,28 +54,27 @@ class Source:
 
     letter: str
     bundle: Bundle
-    report: dict[str, Any]
+    report: Facts
     measured: Measured | None
     fingerprints: dict[str, dict[str, Any]]
-    failed: list[dict[str, Any]]
+    failed: list[Finding]
 
     @property
-    def entries(self) -> list[dict[str, Any]]:
-        """Every solution that was judged or failed to be, and each kernel of an artifact: {"verdict", "outcome",
-        "control"}. A torch control is no solution and not among them."""
-        found = [{"verdict": e["verdict"], "outcome": e["outcome"], "control": arm["control"]}
-                 for arm in self.report.get("arms", []) if not arm["torch_control"]
-                 for e in arm["entries"]]  # fmt: skip
-        missing = {"verdict": "not measured", "outcome": "not measured"}
-        for artifact in self.report.get("artifacts", []):
-            kernels = list(artifact["kernels"].values()) or [missing]
-            found += [{"verdict": k["verdict"], "outcome": k["outcome"], "control": False} for k in kernels]
+    def entries(self) -> list[Entry]:
+        """Every solution that was judged or failed to be, and each kernel of an artifact. A torch control is no
+        solution and not among them."""
+        found = [Entry(e.verdict, e.outcome, arm.control)
+                 for arm in self.report.arms if not arm.torch_control for e in arm.entries]  # fmt: skip
+        for artifact in self.report.artifacts:
+            found += [Entry(k.verdict, k.outcome, False) for k in artifact.kernels.values()] or [
+                Entry("not measured", "not measured", False)
+            ]
         return found
 
     @property
     def unstarted(self) -> int:
         """Planned rows that never began, without those of a control."""
-        controls = [arm["name"] for arm in self.report.get("arms", []) if arm["control"] or arm["torch_control"]]
+        controls = [arm.name for arm in self.report.arms if arm.control or arm.torch_control]
         names = [name for name in self.bundle.manifest["plan"] if name not in self.bundle.rows]
         return sum(not any(f"/{control}/" in name for control in controls) for name in names)
 
@@ -55,18 +86,23 @@ class Source:
     @property
     def slowed(self) -> int:
         """Rows whose times are no measurement, because the GPU was throttled."""
-        return sum("no_measurement" in row["result"] for row in self.done)
+        return sum(bool(row.judged and row.judged.no_measurement) for row in self.done)
 
     @property
     def verb(self) -> str:
         """The verb that left it."""
-        return str(self.report["verb"])
+        return self.report.verb
+
+    @cached_property
+    def rows(self) -> dict[str, Row]:
+        """Its rows by name."""
+        return self.bundle.records()
 
     @property
-    def done(self) -> list[dict[str, Any]]:
+    def done(self) -> list[Row]:
         """Its measured rows, in plan order."""
-        rows = [self.bundle.rows[name] for name in self.bundle.manifest["plan"] if name in self.bundle.rows]
-        return [row for row in rows if row["status"] == "done"]
+        planned = (self.rows.get(name) for name in self.bundle.manifest["plan"])
+        return [row for row in planned if row and row.status == "done"]
 
     @property
     def stack(self) -> str:
@@ -83,46 +119,30 @@ class Source:
         names = [str(f["values"].get("gpu_name", {}).get("value") or "no GPU") for f in self.fingerprints.values()]
         return "; ".join(dict.fromkeys(names)) or "not recorded"
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain data, without the bundle's report."""
-        return {
-            "letter": self.letter, "bundle": self.report["bundle"], "verb": self.verb,
-            "started": self.report["started"], "status": self.report["status"], "stack": self.stack,
-            "machine": self.machine, "machines": self.report["machines"],
-            "bundle_id": self.bundle.manifest.get("bundle_id", ""), "tool": self.bundle.manifest.get("tool", ""),
-            "measurement": self.report["measurement"], "verified": not self.failed,
-        }  # fmt: skip
+    def described(self) -> Described:
+        """Return what a document says of it beside its facts."""
+        return Described(
+            letter=self.letter, bundle=self.report.bundle, verb=self.verb, started=self.report.started,
+            status=self.report.status, stack=self.stack, machine=self.machine, machines=self.report.machines,
+            bundle_id=self.bundle.manifest.get("bundle_id", ""), tool=self.bundle.manifest.get("tool", ""),
+            measurement=self.report.measurement, verified=not self.failed,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One solution of one row: the row's columns and the judge's entry."""
+    """One solution of one row. result: the row's."""
 
     source: Source
-    row: dict[str, Any]
-    entry: dict[str, Any]
-
-    @property
-    def problem(self) -> str:
-        """As tables name it: the folder of an artifact, else the problem's key."""
-        return str(self.row["problem"])
+    row: Row
+    result: JudgeResult
+    entry: Verdict
 
     @property
     def variant(self) -> str:
         """Where it comes from: arm and repeat, kernel of an artifact, or file."""
-        repeat = f" #{self.row['repeat']}" if self.row.get("repeat") else ""
-        return str(self.row.get("arm") or self.row.get("file") or self.entry["solution"]) + repeat
-
-    @property
-    def control(self) -> bool:
-        """Whether it is a negative control, which must be wrong."""
-        return bool(self.row.get("control"))
-
-    @property
-    def result(self) -> dict[str, Any]:
-        """What the row's cell returned."""
-        found: dict[str, Any] = self.row["result"]
-        return found
+        repeat = f" #{self.row.repeat}" if self.row.repeat else ""
+        return (self.row.arm or self.row.file or self.entry.solution) + repeat
 
 
 def read(bundles: list[Bundle]) -> list[Source]:
@@ -139,16 +159,16 @@ def read(bundles: list[Bundle]) -> list[Source]:
     ]  # fmt: skip
 
 
-def _failed(bundle: Bundle) -> list[dict[str, Any]]:
+def _failed(bundle: Bundle) -> list[Finding]:
     """The checks of `repro verify` that this bundle fails. Rows that an unfinished run lacks are no damage."""
-    checks = verify.verify(bundle.path)["checks"]
+    checks = [Finding(**check) for check in verify.verify(bundle.path)["checks"]]
     unfinished = () if bundle.manifest["status"] == "complete" else ("planned against done",)
-    return [check for check in checks if check["state"] == "FAILED" and check["check"] not in unfinished]
+    return [check for check in checks if check.state == "FAILED" and check.check not in unfinished]
 
 
 def judged(source: Source) -> Iterator[Judged]:
     """Every solution of a bundle, in plan order."""
     if source.measured is not None:
         for row in source.done:
-            for entry in row["result"].get("results", []):  # a row of profiles has none
-                yield Judged(source, row, entry)
+            if row.judged:  # a row of profiles is not
+                yield from (Judged(source, row, row.judged, entry) for entry in row.judged.results)

@@ -7,15 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import get_args
 
 from repro.analysis import claims
 from repro.artifacts import layout
 from repro.problems import catalogue
 from repro.records import wording
 from repro.records.claim import Claim, JudgedClaims
+from repro.records.verdict import Speedup
 from repro.report import cells, elements
-from repro.report.elements import Element
+from repro.report.elements import Banner, Card, Cell, Figure, Forest, ForestRow, Kind, Point, Quantity, Section, Table
+from repro.report.model import Artifact, Case, Kernel, Mean, Solution
 from repro.report.sources import Source
 
 TITLES = {"run": "Agent study", "evaluate": "Judged solutions", "benchmark": "Artifact study", "fixtures": "Fixtures",
@@ -45,8 +47,8 @@ class Line:
     klass: str | None = None
     published: str = ""
     protocol: float | None = None
-    measured: dict[str, Any] | None = None
-    best: dict[str, Any] | None = None
+    measured: Quantity | None = None
+    best: Quantity | None = None
     ms: float | None = None
     reproduced: str = ""
     holds: str = ""
@@ -76,35 +78,35 @@ def title(sources: list[Source]) -> str:
 # -- what stands before any number ------------------------------------------------------------------------------------
 
 
-def banners(sources: list[Source]) -> list[Element]:
+def banners(sources: list[Source]) -> list[Banner]:
     """What keeps a reader from trusting or reading the numbers as they stand."""
     several = len(sources) > 1
-    found: list[Element] = []
-    told: dict[tuple[str, str], list[str]] = {}
+    told: dict[tuple[Kind, str], list[str]] = {}
     for source in sources:
         for kind, text in _warnings(source):
             told.setdefault((kind, text), []).append(source.letter)
-    for (kind, text), letters in told.items():
-        found.append(elements.banner(kind, f"{', '.join(letters)}: {text}" if several else text))
-    order = ("error", "warning", "note")
-    return sorted(found, key=lambda each: order.index(each["kind"]))
+    found = [
+        Banner(kind=kind, text=f"{', '.join(letters)}: {text}" if several else text)
+        for (kind, text), letters in told.items()
+    ]
+    return sorted(found, key=lambda each: get_args(Kind).index(each.kind))
 
 
-def _warnings(source: Source) -> Iterator[tuple[str, str]]:
+def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
     report = source.report
     if source.failed:
         first, *others = source.failed
         more = f", and {elements.count(len(others), 'more check')}" if others else ""
-        why = f"{first['check']}: {elements.listed(first['reasons'], 1)}{more}"
+        why = f"{first.check}: {elements.listed(first.reasons, 1)}{more}"
         yield "error", f"This bundle fails `repro verify`; do not trust its numbers ({why})."
-    missing = [each["row"] for each in report["not_measured"]]
+    missing = [each["row"] for each in report.not_measured]
     if missing:
-        count = f"{report['finished']} of {elements.count(report['planned'], 'row')} measured"
-        status = "" if report["status"] == "complete" else f", the run is {report['status']}"
+        count = f"{report.finished} of {elements.count(report.planned, 'row')} measured"
+        status = "" if report.status == "complete" else f", the run is {report.status}"
         yield "warning", f"{count}{status}. Missing: {elements.listed(missing)}."
-    if report["parameters"].get("solutions"):
-        yield "note", f"{elements.listed(report['parameters']['solutions'])}: {wording.FROM_FOLDER}."
-    if report.get("study", {}).get("scripted"):
+    if report.parameters.get("solutions"):
+        yield "note", f"{elements.listed(report.parameters['solutions'])}: {wording.FROM_FOLDER}."
+    if report.study and report.study.scripted:
         yield "warning", "Scripted: replies come from a file. Nothing here is an agent's or a model's result."
     off_pin = dict.fromkeys(
         f"{name} {version}" for value in source.fingerprints.values() for name, version in value["off_pin"].items()
@@ -114,40 +116,39 @@ def _warnings(source: Source) -> Iterator[tuple[str, str]]:
     if source.slowed:
         rows = elements.count(source.slowed, "row")
         yield "warning", f"Times of {rows} are left out: the GPU was throttled while they were measured."
-    dev = any(e.get("trust") == "dev" for arm in report.get("arms", []) for e in arm["entries"])
-    if dev:
+    entries = [entry for arm in report.arms for entry in arm.entries]
+    if any(entry.trust == "dev" for entry in entries):
         yield "warning", "Judged with --trust dev, in one process with the solution: not for publication."
-    if report["parameters"].get("quick"):
+    if report.parameters.get("quick"):
         yield "note", "A quick look: fewer measurements, against eager and torch.compile alone. Verdicts are full."
-    if report["verb"] == "evaluate":
-        entries = [entry for arm in report.get("arms", []) for entry in arm["entries"]]
-        stamps = {e["problem"]: e["sizes"] for e in entries if ":" in e.get("sizes", "")}
+    if report.verb == "evaluate":
+        stamps = {e.problem: e.sizes for e in entries if ":" in e.sizes}
         if stamps:
             yield "note", f"Sizes: {'; '.join(f'{problem} at {stamp}' for problem, stamp in stamps.items())}."
-    if not report["measurement"] and report["verb"] in OVER:
-        size = f", size {report['parameters'].get('size')}" if report["parameters"].get("size") else ""
-        where = "on the CPU" if report["parameters"].get("device") == "cpu" else "on a GPU"
+    if not report.measurement and report.verb in OVER:
+        size = f", size {report.parameters.get('size')}" if report.parameters.get("size") else ""
+        where = "on the CPU" if report.parameters.get("device") == "cpu" else "on a GPU"
         yield "note", f"Not a measurement: it ran {where}{size}. Verdicts are real; times are left out."
 
 
 # -- cards ------------------------------------------------------------------------------------------------------------
 
 
-def cards(sources: list[Source], lines: list[Line], claimed: JudgedClaims) -> list[Element]:
+def cards(sources: list[Source], lines: list[Line], claimed: JudgedClaims) -> list[Card]:
     """The figures of a report's head."""
     found = [*_correct(sources), *_means(sources, lines), *_claims(claimed), *_others(sources)]
     return [*found, *_machines(sources)]
 
 
-def _correct(sources: list[Source]) -> list[Element]:
+def _correct(sources: list[Source]) -> list[Card]:
     """Correct solutions of all that were planned, and negative controls that were refused."""
-    solutions = [e for s in sources for e in s.entries if not e["control"]]
-    controls = [e for s in sources for e in s.entries if e["control"]]
+    solutions = [e for s in sources for e in s.entries if not e.control]
+    controls = [e for s in sources for e in s.entries if e.control]
     found = []
     if solutions:
         planned = len(solutions) + sum(s.unstarted for s in sources)
-        correct = sum(e["verdict"] == "correct" for e in solutions)
-        others = Counter(e["outcome"] for e in solutions if e["verdict"] != "correct")
+        correct = sum(e.verdict == "correct" for e in solutions)
+        others = Counter(e.outcome for e in solutions if e.verdict != "correct")
         if planned > len(solutions):
             others["not run"] += planned - len(solutions)
         detail = ", ".join(f"{n} {word}" for word, n in others.items())
@@ -155,49 +156,49 @@ def _correct(sources: list[Source]) -> list[Element]:
         what = "Kernels correct" if all(s.verb == "benchmark" for s in sources) else "Correct"
         found.append(elements.card(what, f"{correct} of {planned}", detail, tone))
     if controls:
-        refused = sum(e["verdict"] in ("incorrect", "rejected") for e in controls)
+        refused = sum(e.verdict in ("incorrect", "rejected") for e in controls)
         tone = "good" if refused == len(controls) else "bad"
         found.append(elements.card("Negative controls refused", f"{refused} of {len(controls)}", "", tone))
     return found
 
 
-def _means(sources: list[Source], lines: list[Line]) -> list[Element]:
+def _means(sources: list[Source], lines: list[Line]) -> list[Card]:
     """Geometric means: a card a baseline, or a card an arm or bundle where there are several."""
     means = []
     for source in sources:
         if source.measured is None or source.measured.why_not:
             continue
         start = f"{source.letter} " if len(sources) > 1 else ""
-        for arm in source.report.get("arms", []):
-            if not arm["torch_control"]:
-                means.append((start + (arm["name"] or "solutions"), arm["geometric_mean"]))
-            elif "eager" in arm["geometric_mean"]:
-                means.append((f"{start}no kernel, {arm['name']}", {"eager": arm["geometric_mean"]["eager"]}))
-        means.append((start + "optimised kernels", source.report.get("benchmark", {})))
+        for arm in source.report.arms:
+            if not arm.torch_control:
+                means.append((start + (arm.name or "solutions"), arm.geometric_mean))
+            elif "eager" in arm.geometric_mean:
+                means.append((f"{start}no kernel, {arm.name}", {"eager": arm.geometric_mean["eager"]}))
+        means.append((start + "optimised kernels", source.report.benchmark))
     means = [(name, mean) for name, mean in means if mean]
     if len(means) == 1:
-        return [elements.card(f"Speedup over {BASELINES[over]}", f"{mean['ratio']:.2f}x", _covered(mean), _tone(mean))
+        return [elements.card(f"Speedup over {BASELINES[over]}", f"{mean.ratio:.2f}x", _covered(mean), _tone(mean))
                 for over, mean in means[0][1].items()]  # fmt: skip
     found = []
     for name, of in means:
         over, mean = list(of.items())[-1]
-        rest = [f"{each['ratio']:.2f}x over {BASELINES[other]}" for other, each in of.items() if other != over]
+        rest = [f"{each.ratio:.2f}x over {BASELINES[other]}" for other, each in of.items() if other != over]
         detail = "; ".join([_covered(mean), *rest])
-        found.append(elements.card(f"{name}: over {BASELINES[over]}", f"{mean['ratio']:.2f}x", detail, _tone(mean)))
+        found.append(elements.card(f"{name}: over {BASELINES[over]}", f"{mean.ratio:.2f}x", detail, _tone(mean)))
     return found
 
 
-def _covered(mean: dict[str, Any]) -> str:
-    low, high = mean["ci95"]
-    return f"95 % interval {low:.2f} to {high:.2f}, geometric mean of {mean['n']} of {mean['of']}"
+def _covered(mean: Mean) -> str:
+    low, high = mean.ci95
+    return f"95 % interval {low:.2f} to {high:.2f}, geometric mean of {mean.n} of {mean.of}"
 
 
-def _tone(mean: dict[str, Any]) -> str:
-    low, high = mean["ci95"]
+def _tone(mean: Mean) -> str:
+    low, high = mean.ci95
     return "good" if low > 1 else "bad" if high < 1 else "open"
 
 
-def _claims(claimed: JudgedClaims) -> list[Element]:
+def _claims(claimed: JudgedClaims) -> list[Card]:
     found = []
     titles = ("Claims reproduced as published", "Claims that hold as judged")
     for side, title in zip(claims.SIDES, titles, strict=True):
@@ -212,27 +213,27 @@ def _claims(claimed: JudgedClaims) -> list[Element]:
     return found
 
 
-def _others(sources: list[Source]) -> list[Element]:
+def _others(sources: list[Source]) -> list[Card]:
     """Cards of the self-test and of fixtures."""
     found = []
-    cases = [case for s in sources for case in s.report.get("cases", [])]
+    cases = [case for s in sources for case in s.report.cases]
     if cases:
-        right = sum(not case["complaints"] for case in cases)
-        skipped = sum(len(s.report.get("skipped", {})) for s in sources)
+        right = sum(not case.complaints for case in cases)
+        skipped = sum(len(s.report.skipped) for s in sources)
         detail = f"{skipped} cannot run here" if skipped else ""
         tone = "good" if right == len(cases) else "bad"
         found.append(elements.card("Cases judged as expected", f"{right} of {len(cases)}", detail, tone))
-    fixtures = [fixture for s in sources for fixture in s.report.get("fixtures", [])]
+    fixtures = [fixture for s in sources for fixture in s.report.fixtures]
     if fixtures:
-        usable = sum(not fixture["refused"] for fixture in fixtures)
+        usable = sum(not fixture.refused for fixture in fixtures)
         tone = "good" if usable == len(fixtures) else "bad"
         found.append(elements.card("Usable fixtures", f"{usable} of {len(fixtures)}", "", tone))
-        narrowest = min(fixtures, key=lambda each: float(each["margin"]))
-        found.append(elements.card("Smallest margin", f"{narrowest['margin']:.3g}", named(narrowest["problem"])))
+        narrowest = min(fixtures, key=lambda each: each.margin)
+        found.append(elements.card("Smallest margin", f"{narrowest.margin:.3g}", named(narrowest.problem)))
     return found
 
 
-def _machines(sources: list[Source]) -> list[Element]:
+def _machines(sources: list[Source]) -> list[Card]:
     """A card for every machine and stack, with its stamps."""
     stacks: dict[tuple[str, str, str], list[str]] = {}
     for source in sources:
@@ -243,9 +244,9 @@ def _machines(sources: list[Source]) -> list[Element]:
             words = [f"torch {values.get('torch')}", f"Triton {values.get('triton')}"]
             words += [f"driver {values.get('driver')}"] if gpu else [values.get("cpu_model", "")]
             words.append("off-pin" if value["off_pin"] else "pinned")
-            if not source.report["measurement"]:
-                words.append(f"{source.report['parameters'].get('size') or 'smoke'}: not a measurement")
-            tone = "open" if value["off_pin"] or not source.report["measurement"] else ""
+            if not source.report.measurement:
+                words.append(f"{source.report.parameters.get('size') or 'smoke'}: not a measurement")
+            tone = "open" if value["off_pin"] or not source.report.measurement else ""
             stacks.setdefault((name, ", ".join(filter(None, words)), tone), []).append(source.letter)
     return [
         elements.card("GPU and stack" if name != "CPU" else "Machine and stack", name,
@@ -262,57 +263,55 @@ def lines(sources: list[Source], published: list[Claim], claimed: JudgedClaims) 
     found: list[Line] = []
     for source in sources:
         if source.verb == "benchmark":
-            found += [_artifact(source, each, published, claimed) for each in source.report["artifacts"]]
-        for arm in source.report.get("arms", []):
-            groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-            for each in arm["entries"]:
-                if not arm["control"]:
-                    groups.setdefault((each["problem"], arm["name"] or each["solution"]), []).append(each)
-            held = [] if arm["torch_control"] else published  # no figure was published of it
+            found += [_artifact(source, each, published, claimed) for each in source.report.artifacts]
+        for arm in source.report.arms:
+            groups: dict[tuple[str, str], list[Solution]] = {}
+            for each in arm.entries:
+                if not arm.control:
+                    groups.setdefault((each.problem, arm.name or each.solution), []).append(each)
+            held = [] if arm.torch_control else published  # no figure was published of it
             of_arm = [_solution(source, *key, of, held) for key, of in groups.items()]
-            found += [replace(line, torch_control=arm["torch_control"]) for line in of_arm]
+            found += [replace(line, torch_control=arm.torch_control) for line in of_arm]
     return found
 
 
-def _cell(found: dict[str, Any] | None) -> dict[str, Any] | None:
+def _cell(found: Speedup | None) -> Quantity | None:
     if not found:
         return None
-    unconfirmed = found.get("word") == "UNCONFIRMED"
-    return {"value": found["ratio"], "ci95": found["ci95"]} | ({"unconfirmed": True} if unconfirmed else {})
+    unconfirmed = {"unconfirmed": True} if found.word == "UNCONFIRMED" else {}
+    return Quantity(value=found.ratio, ci95=found.ci95, **unconfirmed)
 
 
-def _together(found: list[dict[str, Any] | None]) -> dict[str, Any] | None:
+def _together(found: list[Quantity | None]) -> Quantity | None:
     """Repeats as one: their geometric mean, from the lowest edge of any to the highest."""
     known = [each for each in found if each]
     if len(known) < 2:
         return known[0] if known else None
-    mean = math.exp(sum(math.log(each["value"]) for each in known) / len(known))
-    return {"value": mean, "ci95": [min(e["ci95"][0] for e in known), max(e["ci95"][1] for e in known)]}
+    mean = math.exp(sum(math.log(each.value) for each in known) / len(known))
+    return Quantity(value=mean, ci95=[min(e.ci95[0] for e in known), max(e.ci95[1] for e in known)])
 
 
-def _verdict(entry: dict[str, Any]) -> str:
+def _verdict(entry: Solution | Kernel) -> str:
     """A verdict with its first reason; its word comes first."""
-    outcome, why = entry["outcome"], entry["why"]
-    return (why if why.startswith(outcome) else f"{outcome}: {why}") if why else str(outcome)
+    outcome, why = entry.outcome, entry.why
+    return (why if why.startswith(outcome) else f"{outcome}: {why}") if why else outcome
 
 
-def _solution(
-    source: Source, problem: str, solution: str, of: list[dict[str, Any]], published: list[Claim]
-) -> Line:  # fmt: skip
-    correct = [each for each in of if each["verdict"] == "correct"]
-    timed = [each for each in correct if source.timed and not each.get("no_measurement")]
-    wrong = next((each for each in of if each["verdict"] != "correct"), None)
+def _solution(source: Source, problem: str, solution: str, of: list[Solution], published: list[Claim]) -> Line:
+    correct = [each for each in of if each.verdict == "correct"]
+    timed = [each for each in correct if source.timed and not each.no_measurement]
+    wrong = next((each for each in of if each.verdict != "correct"), None)
     verdict = _verdict(wrong) if wrong else "correct"
     if wrong and len(of) > 1:
         verdict += f" ({len(correct)} of {len(of)} repeats correct)"
-    errors = [float(each["rel_l2"]) for each in correct if each.get("rel_l2") is not None]
+    errors = [each.rel_l2 for each in correct if each.rel_l2 is not None]
     return Line(
         source, problem, solution, verdict, max(errors, default=None),
-        correct[0]["precision_class"] if correct else None,
+        correct[0].precision_class if correct else None,
         _published(source, published, problem=problem, solution=solution), None,
-        _together([_cell(each["speedup"].get(OVER[source.verb])) for each in timed]),
-        _together([_cell(each["speedup"].get("best_same_class")) for each in timed]),
-        timed[0]["solution_ms"] if len(timed) == 1 else None,
+        _together([_cell(each.speedup.get(OVER[source.verb])) for each in timed]),
+        _together([_cell(each.speedup.get("best_same_class")) for each in timed]),
+        timed[0].solution_ms if len(timed) == 1 else None,
     )  # fmt: skip
 
 
@@ -330,26 +329,26 @@ def _claimed(source: Source, claimed: JudgedClaims, number: int | None) -> tuple
     return ["", ""], ""
 
 
-def _artifact(source: Source, found: dict[str, Any], published: list[Claim], claimed: JudgedClaims) -> Line:
-    kernels = found["kernels"]
-    own, given = kernels.get("optimized", {}), kernels.get("input_kernel", {})
-    verdict = _verdict(own) if own else f"not measured: {'; '.join(found['reasons'])}"
-    (reproduced, holds), difference = _claimed(source, claimed, layout.number(found["problem"]))
-    wrong = f"input kernel {_verdict(given)}" if given and given["verdict"] != "correct" else ""
+def _artifact(source: Source, found: Artifact, published: list[Claim], claimed: JudgedClaims) -> Line:
+    kernels = found.kernels
+    own, given = kernels.get("optimized"), kernels.get("input_kernel")
+    verdict = _verdict(own) if own else f"not measured: {'; '.join(found.reasons)}"
+    (reproduced, holds), difference = _claimed(source, claimed, layout.number(found.problem))
+    wrong = f"input kernel {_verdict(given)}" if given and given.verdict != "correct" else ""
     remark = "; ".join(filter(None, (difference, wrong)))
-    timed = own if own.get("verdict") == "correct" and source.timed and not found.get("no_measurement") else {}
-    speedup, parity = timed.get("speedup", {}), found["parity"] or {}
+    timed = own if own and own.verdict == "correct" and source.timed and not found.no_measurement else None
+    speedup, parity = timed.speedup if timed else {}, found.parity
     return Line(
-        source, found["problem"], "", verdict, published=_published(source, published, folder=found["problem"]),
-        protocol=parity["speedup"][0] if timed and parity.get("measurement") else None,
-        measured=_cell(speedup.get("compile")), best=_cell(speedup.get("best_same_class")), ms=timed.get("ms"),
-        reproduced=reproduced, holds=holds, remark=remark,
+        source, found.problem, "", verdict, published=_published(source, published, folder=found.problem),
+        protocol=parity.speedup[0] if timed and parity and parity.measurement else None,
+        measured=_cell(speedup.get("compile")), best=_cell(speedup.get("best_same_class")),
+        ms=timed.ms if timed else None, reproduced=reproduced, holds=holds, remark=remark,
     )  # fmt: skip
 
 
 def _published(
     source: Source, published: list[Claim], *, problem: str = "", solution: str = "", folder: str = ""
-) -> str:  # fmt: skip
+) -> str:
     """The published speedups of a problem: of the arm itself, or of both arms where none of them ran."""
     number = layout.number(folder) if folder else None
     found = {
@@ -361,29 +360,27 @@ def _published(
     return " / ".join(f"{claim.value:.2f}x" for claim in chosen)
 
 
-def section(sources: list[Source], every: list[Line], published: list[Claim]) -> Element:
+def section(sources: list[Source], every: list[Line], published: list[Claim]) -> Section:
     """What a reader looks at first."""
     if every:
         tables, text = [_table(sources, every, published)], _text(every, published)
         figures = _figure(sources, every)
     else:
         figures, text = [], []
-        cases = [(s, case) for s in sources for case in s.report.get("cases", [])]
+        cases = [case for s in sources for case in s.report.cases]
         tables = [_cases(cases)] if cases else [_fixtures(sources)]
     return elements.section("summary", "Summary", text=text, figures=figures, tables=tables, opened=True)
 
 
-def _table(sources: list[Source], every: list[Line], published: list[Claim]) -> Element:
+def _table(sources: list[Source], every: list[Line], published: list[Claim]) -> Table:
     """One line a solution. What is the same in all lines stands in the caption and has no column."""
     overs = list(dict.fromkeys(line.over for line in every if line.measured))
     machines = ", ".join(dict.fromkeys(_hardware(line.source) for line in every if line.measured))
     solutions = {line.solution for line in every if line.solution}
-    columns = [("problem", "text"), ("solution", "text"), ("bundle", "text"),
-               (_published_title(every, published), "text"), ("published protocol here", "ratio"),
-               ("reproduced as published", "verdict"), ("measured", "ratio"), ("over", "text"),
-               ("holds as judged", "verdict"), ("against 1x", cells.BAR), ("over best torch", "ratio"),
-               ("verdict", "verdict"), ("remark", "text"), ("relative L2 error", "scientific"),
-               ("precision", "text")]  # fmt: skip
+    columns = ["problem", "solution", "bundle", (_published_title(every, published), "text"),
+               ("published protocol here", "ratio"), ("reproduced as published", "verdict"), ("measured", "ratio"),
+               "over", ("holds as judged", "verdict"), ("against 1x", cells.BAR), ("over best torch", "ratio"),
+               ("verdict", "verdict"), "remark", ("relative L2 error", "scientific"), "precision"]  # fmt: skip
     timed = bool(overs)
     order = list(dict.fromkeys(line.problem for line in every))
     rows = [
@@ -399,10 +396,9 @@ def _table(sources: list[Source], every: list[Line], published: list[Claim]) -> 
         caption = "Speedup of every solution" + (f" over {overs[0]}" if len(overs) == 1 else "")
         caption += f", measured on {machines}, with its 95 % interval"
     table = elements.table("summary", caption, columns, rows)
-    for head in table["columns"]:
-        if head["kind"] == cells.BAR:
-            head |= _scale([line.measured for line in every if line.measured])
-    return table
+    scale = _scale([line.measured for line in every if line.measured])
+    heads = [head.model_copy(update=scale) if head.kind == cells.BAR else head for head in table.columns]
+    return table.model_copy(update={"columns": heads})
 
 
 def _published_title(every: list[Line], published: list[Claim]) -> str:
@@ -416,10 +412,10 @@ def _hardware(source: Source) -> str:
     return source.machine.removeprefix("NVIDIA ")
 
 
-def _scale(found: list[dict[str, Any]]) -> dict[str, float]:
+def _scale(found: list[Quantity]) -> dict[str, float]:
     """The ends of the bars' logarithmic axis, which holds 1."""
-    high = max([NARROWEST, *(each["ci95"][1] for each in found)])
-    low = min([1.0, *(each["ci95"][0] for each in found)])
+    high = max([NARROWEST, *(each.ci95[1] for each in found)])
+    low = min([1.0, *(each.ci95[0] for each in found)])
     return {"low": min(low, high**-0.15), "high": high}
 
 
@@ -439,68 +435,66 @@ def _text(every: list[Line], published: list[Claim]) -> list[str]:
         else:
             found.append(f"Published: the study's optimised kernels over torch.compile, on an {machine}.")
     labels = {
-        f"{arm['name']}: {arm['label']}." for line in every for arm in line.source.report.get("arms", [])
-        if arm["label"] and not arm["control"]
+        f"{arm.name}: {arm.label}." for line in every for arm in line.source.report.arms
+        if arm.label and not arm.control
     }  # fmt: skip
     found += sorted(f"Measured, {label}" for label in labels)
-    if any(s.report["parameters"].get("shipped") for s in {line.source.letter: line.source for line in every}.values()):
+    if any(s.report.parameters.get("shipped") for s in {line.source.letter: line.source for line in every}.values()):
         found.append("Measured, optimised kernels: those that ship with repro, not the published ones.")
     return [" ".join(found)] if found else []
 
 
-def _figure(sources: list[Source], every: list[Line]) -> list[Element]:
+def _figure(sources: list[Source], every: list[Line]) -> list[Figure]:
     """Speedup over the best torch baseline of every solution, as points with intervals. A torch control is itself such
     a baseline and has no point."""
     every = [line for line in every if not line.torch_control]
     solutions = {line.solution for line in every if line.solution}
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, list[Point]] = {}
     for line in every:
         if line.best:
             label = named(line.problem) + (f" {line.solution}" if len(solutions) > 1 and line.solution else "")
-            low, high = line.best["ci95"]
-            point = {"series": line.source.letter, "value": line.best["value"], "low": low, "high": high,
-                     "unconfirmed": line.best.get("unconfirmed", False)}  # fmt: skip
-            rows.setdefault(label, {"label": label, "points": [], "band": None})["points"].append(point)
+            low, high = line.best.ci95
+            rows.setdefault(label, []).append(Point(series=line.source.letter, value=line.best.value, low=low,
+                                                    high=high, unconfirmed=line.best.unconfirmed))  # fmt: skip
     if not rows:
         return []
     told = [
         f"{label} " + ", ".join(
-            f"{p['value']:.3g}x" + (" (unconfirmed)" if p["unconfirmed"] else "")
-            + (f" in {p['series']}" if len(sources) > 1 else "") for p in row["points"]
+            f"{p.value:.3g}x" + (" (unconfirmed)" if p.unconfirmed else "")
+            + (f" in {p.series}" if len(sources) > 1 else "") for p in points
         )
-        for label, row in rows.items()
+        for label, points in rows.items()
     ]  # fmt: skip
     legend = {s.letter: f"{s.letter}: {s.verb}, {s.machine}, {s.stack}" for s in sources
               if any(line.best and line.source is s for line in every)}  # fmt: skip
-    return [elements.figure(
-        "forest", "forest", "Speedup over the best torch baseline",
-        f"Speedup over the best torch baseline of the same precision, with its 95 % interval: {'; '.join(told)}.",
-        rows=list(rows.values()), series=legend, line=1.0, x="",
+    every_row = [ForestRow(label=label, points=points, band=None) for label, points in rows.items()]
+    return [Figure(
+        id="forest", kind="forest", title="Speedup over the best torch baseline",
+        alt=f"Speedup over the best torch baseline of the same precision, with its 95 % interval: {'; '.join(told)}.",
+        data=Forest(rows=every_row, series=legend, line=1.0, x=""),
     )]  # fmt: skip
 
 
-def _cases(every: list[tuple[Source, dict[str, Any]]]) -> Element:
+def _cases(every: list[Case]) -> Table:
     """The self-test by suite, and every case that the judge got wrong."""
-    suites: dict[str, list[dict[str, Any]]] = {}
-    for _, case in every:
-        suites.setdefault(str(case["case"]).partition("/")[0], []).append(case)
-    rows: list[list[Any]] = []
+    suites: dict[str, list[Case]] = {}
+    for case in every:
+        suites.setdefault(case.case.partition("/")[0], []).append(case)
+    rows: list[list[Cell]] = []
     for suite, cases in suites.items():
-        wrong = [case for case in cases if case["complaints"]]
-        rows.append([suite, len(cases), len(cases) - len(wrong),
-                     f"wrong: {len(wrong)}" if wrong else "as expected"])  # fmt: skip
-        rows += [[case["case"], None, None, f"wrong: {'; '.join(case['complaints'])}"] for case in wrong]
-    columns = [("cases", "text"), ("judged", "integer"), ("as expected", "integer"), ("verdict", "verdict")]
+        wrong = [case for case in cases if case.complaints]
+        rows.append([suite, len(cases), len(cases) - len(wrong), f"wrong: {len(wrong)}" if wrong else "as expected"])
+        rows += [[case.case, None, None, f"wrong: {'; '.join(case.complaints)}"] for case in wrong]
+    columns = ["cases", ("judged", "integer"), ("as expected", "integer"), ("verdict", "verdict")]
     return elements.table("summary", "What the judge said of kernels whose verdict is known", columns, rows)
 
 
-def _fixtures(sources: list[Source]) -> Element:
+def _fixtures(sources: list[Source]) -> Table:
     rows = [
-        [named(f["problem"]), f["margin"], f["best_cheat"], f["build_s"],
-         f"refused: {f['refused']}" if f["refused"] else "usable"]
-        for source in sources for f in source.report.get("fixtures", [])
-    ]  # fmt: skip
-    columns = [("problem", "text"), ("margin", "quantity"), ("best cheat", "text"), ("seconds", "seconds"),
-               ("verdict", "verdict")]  # fmt: skip
+        [named(f.problem), f.margin, f.best_cheat, f.build_s, f"refused: {f.refused}" if f.refused else "usable"]
+        for source in sources
+        for f in source.report.fixtures
+    ]
+    columns = ["problem", ("margin", "quantity"), "best cheat", ("seconds", "seconds"), ("verdict", "verdict")]
     caption = "Margin: how much further the best cheat is from passing than the worst honest kernel"
     return elements.table("summary", caption, columns, rows)

@@ -3,56 +3,56 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from repro.report.elements import Bins, Panel, Timeline, TimelineRow
 from repro.report.palette import BAND, COLOURS, GRID, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PANELS = {"sm_mhz": "SM clock\nMHz", "memory_mhz": "memory\nclock MHz", "power_w": "power\nW",
-          "temperature_c": "temperature\n°C"}  # fmt: skip
+PANELS = ("SM clock\nMHz", "memory\nclock MHz", "power\nW", "temperature\n°C")
 PANEL_IN, LANE_IN, FRAME_IN = 1.05, 0.24, 1.5
 SLOWED = COLOURS[1]
 
 
-def _drawn(data: dict[str, Any]) -> dict[str, str]:
-    """The panels of what was sampled."""
-    return {name: title for name, title in PANELS.items() if name in data["bins"]}
+def _drawn(bins: Bins) -> list[tuple[str, Panel]]:
+    """The panels of what was sampled: (title, values)."""
+    found = zip(PANELS, (bins.sm_mhz, bins.memory_mhz, bins.power_w, bins.temperature_c), strict=True)
+    return [(title, values) for title, values in found if values]
 
 
-def height_in(data: dict[str, Any]) -> float:
+def height_in(data: Timeline) -> float:
     """How high the figure is."""
-    return FRAME_IN + PANEL_IN * len(_drawn(data)) + LANE_IN * len(data["reasons"])
+    return FRAME_IN + PANEL_IN * len(_drawn(data.bins)) + LANE_IN * len(data.reasons)
 
 
-def draw(figure: Figure, data: dict[str, Any], title: str) -> None:
+def draw(figure: Figure, data: Timeline, title: str) -> None:
     """All panels."""
-    panels = _drawn(data)
-    lanes = list(data["reasons"])
+    panels = _drawn(data.bins)
+    lanes = list(data.reasons)
     ratios = [PANEL_IN] * len(panels) + [LANE_IN * len(lanes)] * bool(lanes)
     every = figure.subplots(len(ratios), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": ratios})[:, 0]
-    for axes, (name, label) in zip(every, panels.items(), strict=False):
-        _panel(axes, data, name, label)
+    for axes, (label, values) in zip(every, panels, strict=False):
+        _panel(axes, data.bins, values, label)
     if lanes:
         _lanes(every[-1], data, lanes)
     for axes in every:
         _rows(axes, data)
-    _numbers(every[0], data["rows"])
+    _numbers(every[0], data.rows)
     every[0].set_title(title, fontsize=11, pad=18)
-    every[-1].set_xlim(0, data["rows"][-1]["end_s"] or 1)
+    every[-1].set_xlim(0, data.rows[-1].end_s or 1)
     every[-1].set_xlabel("seconds of rows, one after another")
     figure.align_ylabels(every)
 
 
-def _panel(axes: Axes, data: dict[str, Any], name: str, label: str) -> None:
+def _panel(axes: Axes, bins: Bins, sampled: Panel, label: str) -> None:
     """The median as a line in the band of its extremes; broken between rows and where nothing is known."""
-    bins = data["bins"]
     times: list[float] = []
     ends: dict[str, list[float]] = {"min": [], "median": [], "max": []}
     before = None
-    for at, (t, row) in enumerate(zip(bins["t_s"], bins["row"], strict=True)):
+    for at, (t, row) in enumerate(zip(bins.t_s, bins.row, strict=True)):
         if before not in (None, row):
             times.append(t)
             for values in ends.values():
@@ -60,7 +60,7 @@ def _panel(axes: Axes, data: dict[str, Any], name: str, label: str) -> None:
         before = row
         times.append(t)
         for end, values in ends.items():
-            value = bins[name][end][at]
+            value = sampled[end][at]
             values.append(math.nan if value is None else value)
     axes.fill_between(times, ends["min"], ends["max"], color=COLOURS[0], alpha=0.35, linewidth=0)
     axes.plot(times, ends["median"], color=COLOURS[0], linewidth=1.2)
@@ -75,15 +75,15 @@ def _panel(axes: Axes, data: dict[str, Any], name: str, label: str) -> None:
     axes.set_axisbelow(True)
 
 
-def _runs(data: dict[str, Any], chosen: list[int]) -> list[tuple[float, float]]:
+def _runs(data: Timeline, chosen: list[int]) -> list[tuple[float, float]]:
     """(begin, length) in seconds of bins that follow each other."""
-    bins, rows = data["bins"], data["rows"]
+    bins, rows = data.bins, data.rows
     found: list[tuple[float, float]] = []
     last = None
     for at in chosen:
-        width = rows[bins["row"][at] - 1]["bin_s"]
-        begin = bins["t_s"][at] - width / 2
-        if last == at - 1 and bins["row"][last] == bins["row"][at]:
+        width = rows[bins.row[at] - 1].bin_s
+        begin = bins.t_s[at] - width / 2
+        if last == at - 1 and bins.row[last] == bins.row[at]:
             found[-1] = (found[-1][0], begin + width - found[-1][0])
         else:
             found.append((begin, width))
@@ -91,32 +91,32 @@ def _runs(data: dict[str, Any], chosen: list[int]) -> list[tuple[float, float]]:
     return found
 
 
-def _lanes(axes: Axes, data: dict[str, Any], lanes: list[str]) -> None:
+def _lanes(axes: Axes, data: Timeline, lanes: list[str]) -> None:
     for at, name in enumerate(lanes):
-        bad = name in data["slowing"]
-        axes.broken_barh(_runs(data, data["reasons"][name]), (at - 0.35, 0.7), facecolor=SLOWED if bad else "#777777",
+        bad = name in data.slowing
+        axes.broken_barh(_runs(data, data.reasons[name]), (at - 0.35, 0.7), facecolor=SLOWED if bad else "#777777",
                          edgecolor=INK if bad else "none", hatch="////" if bad else "", linewidth=0)  # fmt: skip
     axes.set_yticks(range(len(lanes)), lanes, fontsize=8)
     axes.set_ylim(len(lanes) - 0.4, -0.6)
 
 
-def _rows(axes: Axes, data: dict[str, Any]) -> None:
+def _rows(axes: Axes, data: Timeline) -> None:
     """What was timed, where rows end, and where the GPU was slowed."""
-    for row in data["rows"]:
-        if row["timed_s"]:
-            axes.axvspan(*row["timed_s"], facecolor=BAND, alpha=0.5, linewidth=0, zorder=0)
-        axes.axvline(row["end_s"], color="#777777", linewidth=0.6, linestyle=":")
-    slowed = sorted({at for name in data["slowing"] for at in data["reasons"].get(name, [])})
+    for row in data.rows:
+        if row.timed_s:
+            axes.axvspan(*row.timed_s, facecolor=BAND, alpha=0.5, linewidth=0, zorder=0)
+        axes.axvline(row.end_s, color="#777777", linewidth=0.6, linestyle=":")
+    slowed = sorted({at for name in data.slowing for at in data.reasons.get(name, [])})
     for begin, length in _runs(data, slowed):
         axes.axvspan(begin, begin + length, facecolor=SLOWED, alpha=0.25, linewidth=0, zorder=0)
         axes.axvspan(begin, begin + length, facecolor="none", edgecolor=SLOWED, hatch="///", linewidth=0, zorder=0)
 
 
-def _numbers(axes: Axes, rows: list[dict[str, Any]]) -> None:
+def _numbers(axes: Axes, rows: list[TimelineRow]) -> None:
     """The numbers of the rows above the first panel, in two heights where rows are narrow."""
-    whole = rows[-1]["end_s"] or 1
-    narrow = any(row["end_s"] - row["begin_s"] < 0.03 * whole for row in rows)
+    whole = rows[-1].end_s or 1
+    narrow = any(row.end_s - row.begin_s < 0.03 * whole for row in rows)
     for row in rows:
-        up = 3 + (8 if narrow and row["number"] % 2 == 0 else 0)
-        axes.annotate(str(row["number"]), ((row["begin_s"] + row["end_s"]) / 2, 1), xycoords=("data", "axes fraction"),
+        up = 3 + (8 if narrow and row.number % 2 == 0 else 0)
+        axes.annotate(str(row.number), ((row.begin_s + row.end_s) / 2, 1), xycoords=("data", "axes fraction"),
                       xytext=(0, up), textcoords="offset points", ha="center", fontsize=7)  # fmt: skip

@@ -17,6 +17,7 @@ from repro.bundle import verify
 from repro.bundle.write import Bundle
 from repro.fingerprint import series
 from repro.records.job import Job, Outcome
+from repro.records.result import Observed
 from repro.report import clocks
 from repro.runs.rows import Row, keep
 
@@ -188,15 +189,16 @@ def test_the_report_tells_what_was_sampled(tmp_path):
     timing = {"samples": 40, "sm_mhz": {"min": 1400, "median": 1500.0, "max": 1980}, "deltas": {"energy_mj": 21000},
               "reasons": {"sw_power_cap": 0.5}}  # fmt: skip
     slowed = timing | {"reasons": {"hw_thermal": 0.25}}
-    done = [{"row": "r", "result": {"telemetry": {"windows": {"job": slowed, "timing": timing}}}}]
+    windows = {"job": slowed, "timing": timing}
+    done = [SimpleNamespace(row="r", result=Observed(telemetry={"windows": windows}))]
     source = SimpleNamespace(letter="A", done=done, bundle=SimpleNamespace(path=tmp_path))
     assert clocks.throttled(source).startswith("of 40 samples in 1 rows none shows the GPU slowed")
-    text = json.dumps(clocks.section([source]))
+    text = json.dumps(clocks.section([source]).to_json())
     assert '"median": 1500.0' in text and "sw_power_cap 50%" in text and "21.0" in text and '"not throttled"' in text
-    done[0]["result"]["telemetry"]["windows"]["timing"] = slowed
+    done[0].result.telemetry["windows"]["timing"] = slowed
     assert clocks.throttled(source) == "the GPU was slowed during r (hw_thermal in 25.0% of samples)."
-    assert '"throttled"' in json.dumps(clocks.section([source]))
-    done[0]["result"] = {}
+    assert '"throttled"' in json.dumps(clocks.section([source]).to_json())
+    done[0].result = Observed()
     assert clocks.throttled(source) == "throttling was not recorded."
 
 

@@ -4,38 +4,42 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 from repro.bundle.write import Bundle
+from repro.records.fixture import FixtureRecord, TrialLimits
+from repro.records.row import Row
 from repro.report import audit
 
 FIXTURE = {
     "problem": "L1_01", "margins": {"fp32": 40.0, "bf16": 0.5}, "margin": 40.0, "best_cheat": "constant",
     "refused": "", "refused_classes": {"bf16": "the cheat 'constant' passes every trial"}, "influence": [0.5, None],
-    "trials": {"native": {"sensitivity": 0.5, "cheats": {"zeros": {"legacy": {"allclose_1e-2": True,
-                                                                             "allclose_1e-4": False}}}}},
+    "trials": {"native": TrialLimits.model_construct(
+        sensitivity=0.5, cheats={"zeros": {"legacy": {"allclose_1e-2": True, "allclose_1e-4": False}}})},
 }  # fmt: skip
 CONSTANT = FIXTURE | {
-    "problem": "L2_80", "margin": 0.0, "refused": "the cheat 'constant' passes every trial",
-    "refused_classes": dict.fromkeys(("fp32", "bf16"), "x"), "degenerate": {"kind": "constant", "proof": "16 runs | 0"},
-}  # fmt: skip
+    "problem": "L2_80",
+    "margin": 0.0,
+    "refused": "the cheat 'constant' passes every trial",
+    "refused_classes": dict.fromkeys(("fp32", "bf16"), "x"),
+    "degenerate": {"kind": "constant", "proof": "16 runs | 0"},
+}
 
 
 def bundle() -> Bundle:
-    done = {"status": "done", "error": ""}
-    rows: dict[str, Any] = {
-        "a": done | {"problem": "L1_01", "result": FIXTURE},
-        "b": done | {"problem": "L2_80", "result": CONSTANT},
-        "c": {"status": "failed", "error": "Model of x.py\nfails", "problem": "L3_33"},
+    rows = {
+        "a": Row.model_construct(result=FixtureRecord.model_construct(**FIXTURE)),
+        "b": Row.model_construct(result=FixtureRecord.model_construct(**CONSTANT)),
+        "c": Row.model_construct(error="Model of x.py\nfails", problem="L3_33", result=None),
     }
     manifest = {"plan": ["a", "b", "c", "d"], "parameters": {"suite": "kernelbench", "size": "smoke", "device": "cpu"}}
-    return cast(Bundle, SimpleNamespace(rows=rows, manifest=manifest, path=Path("x-fixtures")))
+    return cast(Bundle, SimpleNamespace(records=lambda: rows, manifest=manifest, path=Path("x-fixtures")))
 
 
 def test_every_planned_problem_has_a_line_with_its_verdict_and_reason() -> None:
     found = audit.rows(bundle())
-    assert [entry["verdict"] for entry in found] == ["judged", "unjudgeable", "not measured", "not measured"]
-    assert found[0]["classes"] == ["fp32"] and found[1]["classes"] == []
+    assert [entry.verdict for entry in found] == ["judged", "unjudgeable", "not measured", "not measured"]
+    assert found[0].classes == ["fp32"] and found[1].classes == []
     counted = audit.counted(found)
     assert counted.startswith("4 problems: 0 judged in every class, 1 in some, 1 unjudgeable, 2 not measured")
     assert counted.endswith("zeros pass allclose at 1e-2 on 2")

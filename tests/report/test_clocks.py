@@ -22,9 +22,11 @@ from repro.bundle.write import Bundle
 from repro.fingerprint import series
 from repro.records import migrate
 from repro.records.comparison import Comparison
+from repro.records.result import Observed
 from repro.report import clocks, latex, markdown, page, plots
 from repro.report import document as documents
 from repro.report.clocks import BINS, FEWEST
+from repro.report.elements import Figure
 from repro.system import jsonio
 
 TIMES = {"eager": 8.0, "compile": 7.0, "input_kernel": 5.0, "optimized": 3.525}
@@ -44,16 +46,16 @@ def theirs(folder: Path, reasons: dict[str, Any] | None) -> Path:
 
 def built(*bundles: Bundle) -> dict[str, Any]:
     """A document as its JSON holds it."""
-    found: dict[str, Any] = json.loads(jsonio.dumps(documents.build(list(bundles), config.ARTIFACTS_DIR)))
+    found: dict[str, Any] = json.loads(jsonio.dumps(documents.build(list(bundles), config.ARTIFACTS_DIR).to_json()))
     return found
 
 
 def test_a_window_of_an_older_release_is_read_under_its_present_name() -> None:
     """The window of a whole job was called `cell`; fixtures and untimed rows have no other."""
     for name in ("cell", "job"):
-        told = {"telemetry": {"windows": {name: {"samples": 3}}}}
-        source = SimpleNamespace(done=[{"row": "L1_36", "result": told}])
-        assert clocks._windows(source) == [("L1_36", {"samples": 3}, False)]  # type: ignore[arg-type]
+        told = Observed(telemetry={"windows": {name: {"samples": 3}}})
+        source = SimpleNamespace(done=[SimpleNamespace(row="L1_36", result=told)])
+        assert clocks._windows(source) == [("L1_36", clocks.Window(samples=3), False)]
 
 
 # -- throttling -------------------------------------------------------------------------------------------------------
@@ -136,10 +138,13 @@ def test_a_throttled_solution_is_in_no_mean_and_no_figure(tmp_path: Path) -> Non
     rows = {row["row"]: row for row in table(whole, "speedups", "speedups-run")}
     assert rows["L2_99/oracle/1"]["ms"] is None and rows["L2_99/oracle/1"]["word"] == "no measurement"
     assert rows["L2_99/oracle/0"]["ms"]["value"] == pytest.approx(1.0, rel=0.01)
-    assert any(t.startswith("A: no time of L2_99/oracle/1 is shown: throttled") for t in
-               section(whole, "speedups")["text"])  # fmt: skip
-    drawn_rows = [f["data"].get("groups", [r["label"] for r in f["data"].get("rows", [])]) for f in
-                  section(whole, "speedups")["figures"]]  # fmt: skip
+    assert any(
+        t.startswith("A: no time of L2_99/oracle/1 is shown: throttled") for t in section(whole, "speedups")["text"]
+    )
+    drawn_rows = [
+        f["data"].get("groups", [r["label"] for r in f["data"].get("rows", [])])
+        for f in section(whole, "speedups")["figures"]
+    ]
     assert drawn_rows and all(len(names) == 1 for names in drawn_rows)
     assert [p["label"] for p in section(whole, "roofline")["figures"][0]["data"]["points"]] == ["L2_99"]
     verdicts = [row["verdict"] for row in table(whole, "correctness", "correctness")]
@@ -159,9 +164,10 @@ def test_a_row_that_is_throttled_says_so_as_it_ends(tmp_path: Path) -> None:
 
 
 def test_the_same_json_draws_the_same_figure(tmp_path: Path) -> None:
-    (figure,) = section(built(study(tmp_path, sampled=True)), "clocks")["figures"]
+    whole = documents.build([study(tmp_path, sampled=True)])
+    (figure,) = next(part for part in whole.sections if part.id == "clocks").figures
     text = plots.svg(figure)
-    assert plots.svg(json.loads(json.dumps(figure))) == text
+    assert plots.svg(Figure.model_validate_json(jsonio.dumps(figure.to_json()))) == text
     assert 'role="img"' in text and "aria-label" in text and "MHz" in text and "°C" in text
 
 
@@ -185,12 +191,14 @@ def test_the_figure_keeps_rows_extremes_and_reasons(tmp_path: Path) -> None:
 
 def test_however_long_a_run_its_figure_stays_small(tmp_path: Path) -> None:
     """An hour of samples, with one that is slowed: it is still there."""
-    script = {"long": observed(None) | seen({"hw_thermal": (1800.0, 1800.04)}, seconds=3600.0, timed=(10.0, 3000.0)),
-              "short": observed({})}  # fmt: skip
+    script = {
+        "long": observed(None) | seen({"hw_thermal": (1800.0, 1800.04)}, seconds=3600.0, timed=(10.0, 3000.0)),
+        "short": observed({}),
+    }
     columns = {name: {"problem": "L1_36", "file": f"{name}.py"} for name in script}
     (figure,) = section(built(bundle_of(tmp_path, "evaluate", script, columns)), "clocks")["figures"]
     assert len(figure["data"]["bins"]["t_s"]) <= BINS + FEWEST * len(script)
-    assert len(jsonio.dumps(figure)) < 32_000 and len(plots.svg(figure)) < 90_000
+    assert len(jsonio.dumps(figure)) < 32_000 and len(plots.svg(Figure.model_validate(figure))) < 90_000
     assert figure["data"]["rows"][0]["throttled"] and len(figure["data"]["reasons"]["hw_thermal"]) == 1
     assert min(figure["data"]["bins"]["sm_mhz"]["min"]) == 1100
 
@@ -206,15 +214,18 @@ def test_the_table_has_every_row_that_was_sampled(tmp_path: Path) -> None:
     assert second["SM MHz"]["min"] == 1100 and second["times"] == "throttled" and second["W"]["max"] == 650
     assert second["event reasons, share of samples"] == "hw_thermal 25%, sw_power_cap 75%"
     assert (third["window"], third["times"]) == ("whole row", None)
-    for text in (markdown.render(whole), latex.render(whole).replace(r"\_", "_"), page.render(whole)):
+    parsed = documents.Document.model_validate(whole)
+    for text in (markdown.render(parsed), latex.render(parsed).replace(r"\_", "_"), page.render(parsed)):
         assert "Clocks during the run" in text and "1753 (1100 to 1785)" in text and "hw_thermal" in text
 
 
 def test_bundles_without_samples_have_no_section_on_clocks(tmp_path: Path) -> None:
     cpu = observed(None) | {"telemetry": {"sampler": {"status": "off: the run used the CPU"}, "marks": []}}
     columns = {"36_RMSNorm": {"problem": "36_RMSNorm", "number": 36, "missing": []}}
-    bundles = [bundle_of(tmp_path / name, "benchmark", {"36_RMSNorm": told}, columns, parameters={"artifacts": "x"})
-               for name, told in (("a", observed(None)), ("b", cpu))]  # fmt: skip
+    bundles = [
+        bundle_of(tmp_path / name, "benchmark", {"36_RMSNorm": told}, columns, parameters={"artifacts": "x"})
+        for name, told in (("a", observed(None)), ("b", cpu))
+    ]
     assert "clocks" not in [section["id"] for section in built(*bundles)["sections"]]
 
 
@@ -238,12 +249,12 @@ def test_a_series_that_cannot_be_read_is_told_and_stops_nothing(damage: str, tmp
 
 
 def test_what_a_driver_does_not_tell_has_no_panel() -> None:
-    bins: dict[str, Any] = {"t_s": [], "row": []}
+    bins = clocks.Binned()
     clocks._binned(bins, {"t_ms": [0, 50, 100], "sm_mhz": [1500, -1, 1600]}, 1, 0.0, (0.0, 0.1), 4)
-    assert set(bins) == {"t_s", "row", "reasons", "sm_mhz"} and bins["reasons"] == [0, 0, 0]
-    assert bins["sm_mhz"]["median"] == [1500, None, 1600]
+    assert set(bins.panels) == {"sm_mhz"} and bins.masks == [0, 0, 0]
+    assert bins.panels["sm_mhz"]["median"] == [1500, None, 1600]
     clocks._binned(bins, {"t_ms": [0], "sm_mhz": [1400], "power_mw": [200_000]}, 2, 0.2, (0.0, 0.1), 4)
-    assert bins["power_w"]["max"] == [None, None, None, 200] and bins["sm_mhz"]["min"][-1] == 1400
+    assert bins.panels["power_w"]["max"] == [None, None, None, 200] and bins.panels["sm_mhz"]["min"][-1] == 1400
 
 
 @pytest.mark.slow

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT, manifest, rows
 
 from repro.bundle import storage, verify
 from repro.bundle.write import Bundle
+from repro.records.verdict import Ratio
 from repro.report import document, gpus, output, parts
 
 PUBLISHED = [ROOT / "artifacts" / "results" / name for name in ("h100-pinned", "h200-pinned")]
@@ -46,9 +47,9 @@ def test_tables_of_a_mixed_bundle_are_grouped_by_gpu(mixed: Path) -> None:
         bundle.manifest["plan"]
     )
     whole = document.build([bundle])
-    machines = [source["machine"] for source in whole["sources"]]
-    assert [source["letter"] for source in whole["sources"]] == ["A", "B"] and len(set(machines)) == 2
-    assert sum(report["planned"] for report in whole["reports"]) == len(bundle.manifest["plan"])
+    machines = [source.machine for source in whole.sources]
+    assert [source.letter for source in whole.sources] == ["A", "B"] and len(set(machines)) == 2
+    assert sum(report["planned"] for report in whole.to_json()["reports"]) == len(bundle.manifest["plan"])
     output.into(bundle, ["md"])
     checks = {check["check"]: check for check in verify.verify(mixed)["checks"]}
     assert checks["report"]["state"] != "FAILED", checks["report"]
@@ -60,8 +61,8 @@ def test_a_bundle_of_one_kind_stays_whole() -> None:
         assert parts.parts(bundle) == [bundle]
 
 
-def aa(low: float, high: float) -> dict[str, Any]:
-    return {"ratio": (low + high) / 2, "ci95": [low, high]}
+def aa(low: float, high: float) -> Ratio:
+    return Ratio(ratio=(low + high) / 2, ci95=[low, high])
 
 
 def test_every_gpu_has_its_control_and_a_disturbed_one_is_named() -> None:
@@ -71,11 +72,11 @@ def test_every_gpu_has_its_control_and_a_disturbed_one_is_named() -> None:
     class Told:
         letter, machine, timed = "A", "H100", True
         done = [  # noqa: RUF012
-            {"node": "n", "gpu_uuid_hash": name, "result": {"timing": {"aa": found}}}
+            SimpleNamespace(node="n", gpu_uuid_hash=name, judged=SimpleNamespace(timing=SimpleNamespace(aa=found)))
             for name, found in [("g1", quiet)] * 6 + [("g2", loud)] * 6
         ]
 
-    (table,) = gpus.section([Told()])["tables"]  # type: ignore[list-item]
-    assert [(row[0], row[-1]) for row in table["rows"]] == [("g1", "undisturbed"), ("g2", "disturbed")]
+    (table,) = gpus.section([Told()]).tables
+    assert [(row[0], row[-1]) for row in table.rows] == [("g1", "undisturbed"), ("g2", "disturbed")]
     Told.done = Told.done[:6]
-    assert not gpus.section([Told()])["tables"], "one GPU needs no table"  # type: ignore[list-item]
+    assert not gpus.section([Told()]).tables, "one GPU needs no table"

@@ -30,6 +30,7 @@ from repro.records.job import Job, Outcome
 from repro.records.result import Ceilings, Timing
 from repro.records.verdict import Reason
 from repro.report import document, elements, markdown, model
+from repro.report.model import Facts
 from repro.runs.loop import execute
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
@@ -103,7 +104,7 @@ class Scripted(Engine):
 
     def __init__(
         self, device: str, script: dict[str, Any], machine: dict[str, Any] | None = None, **off_pin: str
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.device, self.script, self.machine = device, script, fingerprint(device, machine, **off_pin)
 
     def describe(self) -> dict[str, Any]:
@@ -237,8 +238,9 @@ def test_a_solutions_words_stay_in_their_cell(tmp_path: Path, device: str) -> No
     """They are its own: more cells, another verdict, a link, a picture that is fetched, a page's element."""
     words = "a | correct | ![x](http://example.org/x.png) [y](z) <b> \\| c `"
     bad = {"L1_36/bad": result("L1_36", {"eager": 4.0}, device=device, bad={"mine": words})}
-    text = drawn(bundle_of(tmp_path, "evaluate", bad, {"L1_36/bad": {"problem": "L1_36", "file": "bad.py"}},
-                           device=device))  # fmt: skip
+    text = drawn(
+        bundle_of(tmp_path, "evaluate", bad, {"L1_36/bad": {"problem": "L1_36", "file": "bad.py"}}, device=device)
+    )
     told = "a \\| correct \\| ![x]\\(http://example.org/x.png) [y]\\(z) \\<b> \\\\\\| c \\`"
     assert told in line_with(text, "bad.py", "example.org")
 
@@ -267,7 +269,7 @@ def test_rows_that_a_lost_engine_left_out_are_named(tmp_path: Path) -> None:
     script = {"a": result("L1_36", {"eager": 4.0, "mine": 3.6}), "b": EngineGone(gone), "c": None}
     columns = {name: {"problem": f"P_{name}", "file": f"{name}.py"} for name in script}
     whole = document.build([bundle_of(tmp_path, "evaluate", script, columns)])
-    (report,) = whole["reports"]
+    (report,) = whole.to_json()["reports"]
     assert report["status"] == "incomplete" and (report["planned"], report["finished"]) == (3, 1)
     assert {entry["row"] for entry in report["not_measured"]} == {"b", "c"}
     text = markdown.render(whole)
@@ -299,26 +301,26 @@ def test_a_stack_that_is_not_the_pinned_one_is_stamped(tmp_path: Path) -> None:
 def test_shipped_solutions_are_never_presented_as_an_agents(tmp_path: Path, device: str) -> None:
     """The summary says where they come from, and an agent's figures are named as published ones."""
     bundle = study(tmp_path, device)
-    summary = document.build([bundle])["sections"][0]
+    summary = document.build([bundle]).sections[0]
     label = "hand-written solutions shipped with repro, not an agent's"
-    assert f"Measured, oracle: {label}." in summary["text"][0]
-    agents = [line for line in summary["text"][0].split(". ") if "agent" in line.replace(label, "").lower()]
+    assert f"Measured, oracle: {label}." in summary.text[0]
+    agents = [line for line in summary.text[0].split(". ") if "agent" in line.replace(label, "").lower()]
     assert all(line.startswith("Published: ") for line in agents)
-    assert [arm["label"] for arm in model.build(bundle)["arms"]] == [Oracle.label, Nop.label]
+    assert [arm.label for arm in model.build(bundle).arms] == [Oracle.label, Nop.label]
 
 
 def test_the_geometric_mean_is_over_correct_solutions_and_says_how_many(tmp_path: Path) -> None:
     """Failed problems are neither left out silently nor counted as 1x; the control has no mean."""
     whole = document.build([study(tmp_path)])
-    (report,) = whole["reports"]
+    (report,) = whole.to_json()["reports"]
     oracle, nop = report["arms"]
     assert (oracle["correct"], oracle["attempted"]) == (2, 5) and nop["geometric_mean"] == {}
     ratios = [entry["speedup"]["eager"] for entry in oracle["entries"] if entry["verdict"] == "correct"]
     assert [round(ratio["ratio"], 6) for ratio in ratios] == [4.0, round(4 / 1.1, 6)]
     assert oracle["geometric_mean"]["eager"] == intervals.geometric_mean(ratios) | {"of": 5}
-    (card,) = [card for card in whole["cards"] if card["label"] == "Speedup over eager"]
-    assert card["value"] == "3.81x" and card["detail"].endswith("geometric mean of 2 of 5")
-    assert whole["cards"][0]["value"] == "2 of 5" and whole["headline"]["text"].startswith("2 of 5 solutions correct")
+    (card,) = [card for card in whole.cards if card.label == "Speedup over eager"]
+    assert card.value == "3.81x" and card.detail.endswith("geometric mean of 2 of 5")
+    assert whole.cards[0].value == "2 of 5" and whole.headline.text.startswith("2 of 5 solutions correct")
 
 
 def test_a_report_says_how_far_the_judge_was_from_the_solutions(tmp_path: Path) -> None:
@@ -327,7 +329,7 @@ def test_a_report_says_how_far_the_judge_was_from_the_solutions(tmp_path: Path) 
     columns = {name: {"problem": "L1_36", "file": f"{name}.py"} for name in script}
     script["b"]["results"][0] |= {"trust": "dev", "separation": "none"}
     whole = document.build([bundle_of(tmp_path, "evaluate", script, columns)])
-    text = jsonio.dumps(whole)
+    text = jsonio.dumps(whole.to_json())
     assert "audited, separation user; dev, separation none" in text and "Judged with --trust dev" in text
 
 
@@ -351,7 +353,7 @@ def test_what_the_judges_clock_does_not_vouch_for_counts_as_no_gain(tmp_path: Pa
     columns = {"a": {"problem": "L1_82", "file": "a.py"}, "b": {"problem": "L2_99", "file": "b.py"}}
     script["b"]["results"][0] |= {"verdict": "correct", "reasons": []}  # no GPU is so fast
     whole = document.build([bundle_of(tmp_path, "evaluate", script, columns)])
-    (arm,) = whole["reports"][0]["arms"]
+    (arm,) = whole.to_json()["reports"][0]["arms"]
     assert [entry["speedup"]["eager"]["word"] for entry in arm["entries"]] == ["FAST", "UNCONFIRMED"]
     mean = arm["geometric_mean"]["eager"]
     assert (mean["n"], mean["of"]) == (2, 2) and mean["ratio"] == pytest.approx(2.0)
@@ -361,14 +363,14 @@ def test_what_the_judges_clock_does_not_vouch_for_counts_as_no_gain(tmp_path: Pa
 def test_nothing_correct_has_no_mean(tmp_path: Path) -> None:
     script = {"a": result("L1_36", {"eager": 4.0}, bad={"mine": "wrong"})}
     whole = document.build([bundle_of(tmp_path, "evaluate", script, {"a": {"problem": "L1_36", "file": "mine.py"}})])
-    assert [card["label"] for card in whole["cards"]] == ["Correct", "GPU and stack"]
-    assert "speedups" not in [section["id"] for section in whole["sections"]]
-    assert whole["headline"]["text"] == "0 of 1 solution correct (1 wrong)"
+    assert [card.label for card in whole.cards] == ["Correct", "GPU and stack"]
+    assert "speedups" not in [section.id for section in whole.sections]
+    assert whole.headline.text == "0 of 1 solution correct (1 wrong)"
 
 
 def test_artifacts_show_all_four_times_and_the_floor(tmp_path: Path) -> None:
     whole = document.build([artifacts(tmp_path)])
-    (report,) = whole["reports"]
+    (report,) = whole.to_json()["reports"]
     first = report["artifacts"][0]
     assert [first[k] for k in ("eager_ms", "compile_ms", "input_kernel_ms", "optimized_ms")] == [4.0, 3.0, 2.8, 2.4]
     assert first["line"] == "eager=4.000 compile=3.000 input=2.800 opt=2.400 1.25x"
@@ -414,7 +416,7 @@ def test_every_torch_baseline_has_its_column_or_its_reason(tmp_path: Path) -> No
     text = markdown.render(whole)
     assert "| reduce-overhead ms " in text and "| max-autotune ms" not in text
     assert "| 2.9 " in line_with(text, "36_RMSNorm", "optimized", "FAST")
-    assert "baseline max_autotune left out: timeout" in jsonio.dumps(whole)
+    assert "baseline max_autotune left out: timeout" in jsonio.dumps(whole.to_json())
 
 
 def test_the_line_of_a_problem_is_the_published_scripts_with_what_it_leaves_out(tmp_path: Path) -> None:
@@ -438,7 +440,8 @@ def test_the_model_is_the_same_in_memory_and_from_disk_and_is_strict_json(
 ) -> None:
     bundle = make(tmp_path)
     report = model.build(bundle)
-    assert json.loads(jsonio.dumps(report)) == report == model.build(Bundle.open(bundle.path))
+    again = json.loads(jsonio.dumps(report.to_json()))
+    assert Facts.model_validate(again) == report == model.build(Bundle.open(bundle.path))
     assert json.loads((bundle.path / MANIFEST).read_text())["status"] == "incomplete"
 
 

@@ -106,8 +106,7 @@ def test_every_sentence_stands_without_a_detail() -> None:
 
 
 def test_a_solution_that_needs_cuda_is_counted_apart() -> None:
-    needs = {"verdict": "error", "reasons": [{"code": "needs_cuda", "detail": "AssertionError"}]}
-    needs = wording.Told.of(needs)
+    needs = wording.Told("error", [Reason(code="needs_cuda", detail="AssertionError")])
     entries = [wording.Told("correct", []), wording.Told("incorrect", []), needs]
     assert wording.word(needs) == "not judged" and wording.not_judged(needs)
     assert wording.counted(entries) == "1 of 2 correct (1 wrong), 1 not judged: needs CUDA"
@@ -284,8 +283,11 @@ def test_doctor_shows_the_remedy_under_what_fails(
 ) -> None:
     from repro import doctor
 
-    monkeypatch.setattr(doctor, "CHECKS", {"gpu": lambda _: finding.fail("no GPU here", "Use DEVICE=cpu."),
-                                           "disk": lambda _: finding.ok("71 GiB free")})  # fmt: skip
+    monkeypatch.setattr(
+        doctor,
+        "CHECKS",
+        {"gpu": lambda _: finding.fail("no GPU here", "Use DEVICE=cpu."), "disk": lambda _: finding.ok("71 GiB free")},
+    )
     assert main.main(["doctor", "--engine", "local"]) == 1
     lines = capsys.readouterr().out.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("✗") and "no GPU here" in line)
@@ -411,7 +413,7 @@ def raised_by(source: str) -> BaseException:
         ("assert 1 == 2, 'cudnn'", False),
         ("raise RuntimeError('Error building extension')", False),
     ],
-)  # fmt: skip
+)
 def test_an_error_that_asks_for_a_gpu_is_told_from_one_that_does_not(source: str, lacks: bool) -> None:
     assert no_gpu.lacks_gpu(raised_by(source)) == lacks
 

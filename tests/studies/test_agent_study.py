@@ -466,9 +466,9 @@ def test_infrastructure_and_provider_failures_are_tried_again_and_recorded(stub_
     assert record["finished"] and engine.ran.count("L1_36/baseline/0") == 3
     checks = {check["check"]: check["state"] for check in verify.verify(bundle.path)["checks"]}
     assert checks["schema of the study"] == "ok"
-    told = study.build(bundle, list(bundle.rows.values()))
-    assert told is not None and len(told["retries"]) == 4
-    assert told["arms"]["with_kb"]["discarded_usd"] == 0.5 and told["arms"]["with_kb"]["usd"] == 0.5
+    told = study.build(bundle, list(bundle.records().values()))
+    assert told is not None and len(told.retries) == 4
+    assert told.arms["with_kb"].discarded_usd == 0.5 and told.arms["with_kb"].usd == 0.5
     text = markdown.section(study.section(told))
     assert "3 provider" in text and "1 infrastructure" in text and "no space" in text
 
@@ -481,8 +481,8 @@ def test_a_failure_that_stays_leaves_its_row_unmeasured_and_resume_tries_it_alon
     assert broken.ran.count("L1_36/with_kb/0") == 2 and row["status"] == "failed"
     assert "infrastructure failure in each of 2 attempts: no gateway" in row["error"]
     assert bundle.manifest["status"] == "incomplete"
-    told = study.build(bundle, list(bundle.rows.values()))
-    assert told is not None and told["unfinished"] == ["L1_36/with_kb/0"]
+    told = study.build(bundle, list(bundle.records().values()))
+    assert told is not None and told.unfinished == ["L1_36/with_kb/0"]
     well = Stub()
     again = go(well, stub_results, plan(seed=11), ["L1_36"], resume=True)
     assert again.path == bundle.path and well.ran == well.judged == ["L1_36/with_kb/0"]
@@ -556,9 +556,9 @@ def test_a_campaign_judges_controls_after_its_agents(stub_results: Path) -> None
     assert bundle.manifest["parameters"]["arms"]["tf32"] == controls.LABEL
     assert [row["torch_control"] for row in found] == [False] * 4 + [True] * 2
     assert bundle.manifest["status"] == "complete"
-    told = study.build(bundle, list(bundle.rows.values()))
-    assert told is not None and list(told["arms"]) == ["baseline", "with_kb"]
-    assert told["controls"]["tf32"]["judged_correct"] == 2
+    told = study.build(bundle, list(bundle.records().values()))
+    assert told is not None and list(told.arms) == ["baseline", "with_kb"]
+    assert told.controls["tf32"].judged_correct == 2
 
 
 # --- one GPU ---------------------------------------------------------------------------------------------------------
@@ -630,7 +630,7 @@ def measured_bundle(folder: Path, *, upstream: str) -> Bundle:
 
 def test_the_report_tells_arms_uncertainty_costs_and_the_published_table(tmp_path: Path) -> None:
     bundle = measured_bundle(tmp_path, upstream="anthropic")
-    report = model.build(bundle)
+    report = model.build(bundle).to_json()
     told = report["study"]
     base, other = told["arms"]["baseline"], told["arms"]["with_kb"]
     lost = base["problems"]["L1_82"]["fail_is_1"]
@@ -661,8 +661,8 @@ def test_a_scripted_study_says_so_and_tests_no_claim(tmp_path: Path) -> None:
 def test_an_unknown_cost_is_empty_and_never_zero(tmp_path: Path, stub_results: Path) -> None:
     engine = Stub(lambda job, attempt: handed_in(job, usd=None))
     bundle = go(engine, stub_results, plan(seed=41), ["L1_36"])
-    told = study.build(bundle, list(bundle.rows.values()))
-    assert told is not None and told["arms"]["baseline"]["usd"] is None
+    told = study.build(bundle, list(bundle.records().values()))
+    assert told is not None and told.arms["baseline"].usd is None
 
 
 # --- the command line ------------------------------------------------------------------------------------------------

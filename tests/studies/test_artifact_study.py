@@ -23,6 +23,7 @@ from repro.engines.base import Slots, inbox
 from repro.errors import UsageError
 from repro.records import wording
 from repro.records.job import JOBS, Job, Outcome
+from repro.records.verdict import Verdict
 from repro.runs.progress import Progress
 from repro.studies import artifact_study, evaluation
 
@@ -152,7 +153,7 @@ def test_every_kernel_has_its_verdict_and_reason(judged: Any) -> None:
         if codes:
             assert found["reasons"][0]["code"] in codes and found["reasons"][0]["detail"]
             assert found["time_ms"] is None, "only correct kernels are timed"
-            assert f"{kernel}: {wording.sentence(wording.Told.of(found))}" in judged.entries[folder]["reasons"]
+            assert f"{kernel}: {wording.sentence(Verdict.model_validate(found))}" in judged.entries[folder]["reasons"]
         else:
             assert found["time_ms"]["n"] > 0 and not found["reasons"], (folder, kernel)
 

@@ -22,6 +22,7 @@ from repro.cli import main
 from repro.judge.source import provenance
 from repro.problems import catalogue
 from repro.records import wording
+from repro.records.verdict import Verdict
 from repro.report import document, markdown, model
 from repro.studies.agent import controls, folder, options
 from repro.studies.evaluation import absent
@@ -212,7 +213,9 @@ def test_each_problem_of_each_arm_is_a_row_with_a_verdict(ran: tuple[Tool, str, 
     tool, out, err = ran
     bundle = tool.bundles()[-1]
     assert manifest(bundle)["status"] == "complete"
-    found = {name: wording.word(wording.Told.of(row["result"]["results"][0])) for name, row in rows(bundle).items()}
+    found = {
+        name: wording.word(Verdict.model_validate(row["result"]["results"][0])) for name, row in rows(bundle).items()
+    }
     assert found == {
         "L1_36/baseline/0": "correct", "L1_36/with_kb/0": "correct", "L1_82/baseline/0": "wrong",
         "L1_82/with_kb/0": "missing", "L1_97/baseline/0": "error", "L1_97/with_kb/0": "missing",
@@ -249,8 +252,8 @@ def test_the_bundle_says_where_the_solutions_came_from_and_nothing_of_an_agent(r
 def test_a_row_can_be_run_again_from_the_bundle(ran: tuple[Tool, str, str]) -> None:
     bundle = model.Bundle.open(ran[0].bundles()[-1])
     told_ = document.build([bundle])
-    (again,) = [table for part in told_["sections"] for table in part["tables"] if table["id"] == "again"]
-    commands = {row[0]: row[-1] for row in again["rows"]}
+    (again,) = [table for part in told_.sections for table in part.tables if table.id == "again"]
+    commands = {row[0]: row[-1] for row in again.rows}
     assert f"--solutions baseline={bundle.name}/solutions/baseline/0 " in commands["L1_82/baseline/0"]
     assert (bundle.path / "solutions/baseline/0/L1_82_conv_depthwise_2D.py").read_text() == ZEROS
     assert "--solutions with_kb=DIR " in commands["L1_82/with_kb/0"], "nothing can be kept of a missing file"
@@ -276,7 +279,7 @@ def test_interrupted_and_resumed_it_ends_with_its_plan(tool: Tool, smoke_results
     assert done.code == 0, done.err
     found = rows(bundle)
     assert tool.bundles()[-1] == bundle and found["L1_36/a/0"] == first["L1_36/a/0"]
-    assert wording.word(wording.Told.of(found["L1_82/a/0"]["result"]["results"][0])) == "wrong"
+    assert wording.word(Verdict.model_validate(found["L1_82/a/0"]["result"]["results"][0])) == "wrong"
     assert manifest(bundle)["unused_files"] == {"a": ["notes.md"]}
 
 
@@ -328,7 +331,7 @@ def both(**with_kb: float) -> dict[str, dict[str, float]]:
 
 def test_arms_are_paired_by_problem_and_held_against_the_controls(tmp_path: Path) -> None:
     bundle = timed(tmp_path, both())
-    told_ = model.build(bundle)["study"]
+    told_ = model.build(bundle).to_json()["study"]
     pairs = {(each["base"], each["other"]): each for each in told_["comparisons"]}
     assert list(pairs) == [("baseline", "with_kb"), ("tf32", "baseline"), ("tf32", "with_kb"),
                            ("tf32_compile", "baseline"), ("tf32_compile", "with_kb")]  # fmt: skip
@@ -346,7 +349,7 @@ def test_arms_are_paired_by_problem_and_held_against_the_controls(tmp_path: Path
 
 def test_a_failure_and_a_missing_problem_count_as_no_gain(tmp_path: Path) -> None:
     bundle = timed(tmp_path, both(L3_43=0.0))
-    told_ = model.build(bundle)["study"]
+    told_ = model.build(bundle).to_json()["study"]
     arm = told_["arms"]["with_kb"]
     assert arm["problems"]["L3_43"]["fail_is_1"] == 1.0 and (arm["correct"], arm["n"]) == (9, 10)
     assert arm["verdicts"] == {"correct": 9, "wrong": 1}
@@ -354,16 +357,16 @@ def test_a_failure_and_a_missing_problem_count_as_no_gain(tmp_path: Path) -> Non
 
 def test_a_torch_control_is_in_every_table_and_never_among_the_solutions(tmp_path: Path) -> None:
     told_ = document.build([timed(tmp_path, both())])
-    assert "20 of 20 solutions correct" in told_["headline"]["text"]
-    tables = {table["id"]: table for part in told_["sections"] for table in part["tables"]}
+    assert "20 of 20 solutions correct" in told_.headline.text
+    tables = {table.id: table for part in told_.sections for table in part.tables}
     for name in ("summary", "correctness", "speedups-run", "a-study-arms", "a-study-problems", "a-study-comparisons",
                  "a-study-fast"):  # fmt: skip
         assert "tf32_compile" in str(tables[name]), name
-    line = next(row for row in tables["summary"]["rows"] if "tf32_compile" in row)
+    line = next(row for row in tables["summary"].rows if "tf32_compile" in row)
     assert "/" not in str(line[2]), "no published figure stands beside a control"
-    (forest,) = [figure for part in told_["sections"] for figure in part["figures"] if figure["id"] == "forest"]
-    assert "tf32_compile" not in str(forest["data"])
-    cards = {card["label"]: card["value"] for card in told_["cards"]}
+    (forest,) = [figure for part in told_.sections for figure in part.figures if figure.id == "forest"]
+    assert "tf32_compile" not in str(forest.data)
+    cards = {card.label: card.value for card in told_.cards}
     assert cards["Correct"] == "20 of 20" and cards["no kernel, tf32_compile: over eager"] == "3.30x"
 
 

@@ -487,11 +487,11 @@ def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
     )
     line = artifact_study.summary(found)
     assert line == "input bfloat16 3 ms at 80 % of DRAM; optimised float32: not run: it was killed after 120 s"
-    plain = [each.to_json() for each in artifact_study.profiles(migrate.row(found))]
-    report = {"artifacts": [{"problem": NAME, "profiles": plain}]}
-    section: Any = results.profiles([SimpleNamespace(letter="A", report=report)])  # type: ignore[list-item]
-    (table,) = section["tables"]
-    lines = [dict(zip([head["title"] for head in table["columns"]], line, strict=True)) for line in table["rows"]]
+    profiles = artifact_study.profiles(migrate.row(found))
+    report = SimpleNamespace(artifacts=[SimpleNamespace(problem=NAME, profiles=profiles)])
+    section = results.profiles([SimpleNamespace(letter="A", report=report)])
+    (table,) = section.tables
+    lines = [dict(zip([head.title for head in table.columns], line, strict=True)) for line in table.rows]
     assert lines[0]["ms"] == 3 and lines[0]["DRAM"] == 0.8 and lines[0]["DRAM GB/s"] == pytest.approx(1500)
     assert lines[1]["state"] == "not run: it was killed after 120 s" and lines[1]["ms"] is None
 

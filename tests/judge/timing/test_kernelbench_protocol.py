@@ -13,6 +13,7 @@ from repro.judge.sandbox import launcher as launch
 from repro.judge.timing import kernelbench_protocol
 from repro.judge.timing.kernelbench_protocol import TRIALS
 from repro.problems import catalogue
+from repro.records.verdict import Verdict
 from repro.report import parity
 
 CLIPS = config.ROOT / "tests/adversarial/B12_clips_inputs.py"
@@ -67,18 +68,19 @@ def test_what_a_solution_forges_becomes_no_number(answer: dict[str, Any]) -> Non
 
 
 def test_fast_p_counts_correct_solutions_that_are_faster() -> None:
-    def entry(correct: bool, speedup: float | None, verdict: str, ratio: float, word: str = "") -> dict[str, Any]:
-        theirs = {"correct": correct, "speedup": speedup, "measurement": True}
-        return {"kernelbench": theirs, "verdict": verdict, "speedup": {"eager": {"ratio": ratio, "word": word}}}
+    def entry(correct: bool, speedup: float | None, verdict: str, ratio: float, word: str = "FAST") -> Verdict:
+        theirs = {"correct": correct, "speedup": speedup, "measurement": True, "trials": 5, "tolerance": 1e-4}
+        over = {"eager": {"ratio": ratio, "ci95": [ratio, ratio], "word": word}}
+        return Verdict.model_validate({"problem": "", "solution": "", "reasons": [], "kernelbench": theirs,
+                                       "verdict": verdict, "speedup": over})  # fmt: skip
 
     entries = [entry(True, 3.0, "correct", 1.5), entry(True, 1.2, "incorrect", 9.0), entry(False, None, "correct", 0.5),
                entry(True, 1.1, "correct", 1.1, "UNCONFIRMED")]  # fmt: skip
     found = parity.fast(entries)
     assert found["kernelbench"] == {"0": 0.75, "1": 0.75, "2": 0.25}
     assert found["judge"] == {"0": 0.75, "1": 0.25, "2": 0.0}
-    assert (
-        parity.sentence(entries).endswith("verdicts differ on 2 of 4") and parity.fast([{"verdict": "correct"}]) == {}
-    )
+    assert parity.sentence(entries).endswith("verdicts differ on 2 of 4")
+    assert parity.fast([entries[0].model_copy(update={"kernelbench": None})]) == {}
 
 
 @pytest.mark.slow
