@@ -213,13 +213,18 @@ class Bundle:
             kept = f"{len(self.rows)} rows written before are kept; free space and repeat with --resume."
             raise BundleError(f"cannot write to {self.path}", error.strerror or str(error), kept) from error
 
+    def record(self, row: str) -> Row:
+        """Returns the last row of an id as a record. Raises KeyError where there is none, BundleError where it is
+        damaged."""
+        return migrate.row(self.rows[row])
+
     def records(self) -> dict[str, Row]:
         """Returns the last row of every id as a record. Raises BundleError where one is damaged."""
         for name in self.rows:
             place = self.rows.place(name) if isinstance(self.rows, Lines) else name
             known = self._records.get(name)
             if known is None or known[0] != place:
-                self._records[name] = (place, migrate.row(self.rows[name]))
+                self._records[name] = (place, self.record(name))
         return {name: self._records[name][1] for name in self.rows}
 
     def done(self, row: str, content: str | None = None) -> bool:

@@ -70,7 +70,7 @@ class Row:
         return found
 
 
-def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
+def keep(bundle: Bundle, row: Row, outcome: Outcome) -> record.Row:
     """Write a row's outcome and everything that it names into the bundle; return the row as the bundle holds it.
 
     A row that is done stays as it is, if its job was run twice. A row that is no record of `records.row` is written as
@@ -78,7 +78,7 @@ def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
     """
     with bundle.lock:
         if bundle.done(row.id, row.content):
-            return bundle.rows[row.id]
+            return bundle.record(row.id)
         entry = {
             "row": row.id,
             **row.columns,
@@ -97,7 +97,7 @@ def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
         if outcome.node:
             entry["node"] = outcome.node
         bundle.add(_valid(bundle, entry))
-        return bundle.rows[row.id]
+        return bundle.record(row.id)
 
 
 def _valid(bundle: Bundle, entry: dict[str, Any]) -> dict[str, Any]:

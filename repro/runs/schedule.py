@@ -13,12 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any
 
 from repro.bundle.write import Bundle
 from repro.engines.base import Engine
 from repro.engines.base import Progress as Step
 from repro.errors import EngineError, EngineGone, ReproError
+from repro.records import row as record
 from repro.records import wording
 from repro.records.job import Job, Outcome
 from repro.records.verdict import Reason
@@ -57,7 +57,7 @@ class Schedule:
         engine: Engine,
         bundle: Bundle,
         progress: Progress,
-        summarise: Callable[[dict[str, Any]], str],
+        summarise: Callable[[record.Row], str],
         done: Collection[str],
         *,
         jobs: int | None = None,

@@ -18,7 +18,6 @@ from repro.errors import UsageError
 from repro.judge.timing import speedups
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
-from repro.records import migrate
 from repro.records import row as record
 from repro.records.benchmark import Entry, ParityTimes, Round, Times
 from repro.records.job import Job
@@ -271,13 +270,12 @@ def profiles_line(entries: list[Profile]) -> str:
     return "; ".join(words)
 
 
-def summary(plain: dict[str, Any]) -> str:
-    """Return a finished folder's line. plain: its row as a bundle holds it.
+def summary(row: record.Row) -> str:
+    """Return a finished folder's line.
 
     It is the published script's line with additions, and with `--parity` the same line by the published protocol. Where
     times are not a measurement it has the verdicts.
     """
-    row = migrate.row(plain)
     if row.rounds is not None:
         return _rounds_line(row)
     if row.profile:
@@ -342,5 +340,4 @@ def run(
     bundle = open_bundle(results, "benchmark", rows, parameters, progress, resume=resume)
     shared = root.resolve() == config.ARTIFACTS_DIR.resolve() and options.trust == "audited"
     judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS if shared else 1)
-    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
-    return bundle, entries(map(migrate.row, judged))
+    return bundle, entries(judged)

@@ -16,8 +16,8 @@ from repro.errors import PrerequisiteError, UsageError
 from repro.fixtures import store
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
-from repro.records import migrate, wording
 from repro.records import row as record
+from repro.records import wording
 from repro.records.job import Job
 from repro.records.verdict import Reason, Verdict
 from repro.runs import fixtures
@@ -237,9 +237,9 @@ def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
     return found
 
 
-def summary(row: dict[str, Any]) -> str:
+def summary(row: record.Row) -> str:
     """One line for a judged row, with the sizes at which it was judged where they are not the published ones."""
-    result = migrate.row(row).judged
+    result = row.judged
     assert result is not None, "only finished rows have a line"
     text = "; ".join(line(entry) for entry in result.results)
     return f"{text} [{result.sizes.stamp}]" if result.sizes and result.sizes.overrides else text
@@ -303,8 +303,7 @@ def identities(
     parameters = {"suite": suite, "size": size, "device": engine.device, "options": options.for_job(engine.device)}
     bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
     judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
-    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
-    return bundle, results_of(map(migrate.row, judged))
+    return bundle, results_of(judged)
 
 
 def evaluate(
@@ -348,5 +347,4 @@ def evaluate(
         parameters["set"] = overrides
     bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
     judged = execute(rows, engine, bundle, progress, summary)
-    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
-    return bundle, results_of(map(migrate.row, judged))
+    return bundle, results_of(judged)

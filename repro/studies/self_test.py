@@ -36,8 +36,8 @@ from repro.bundle.write import Bundle
 from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.problems import catalogue
-from repro.records import migrate, wording
 from repro.records import row as record
+from repro.records import wording
 from repro.records.verdict import Reason, Verdict
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
@@ -242,13 +242,12 @@ def run(
     bundle = open_bundle(results, "self-test", rows, parameters, progress, resume=resume)
     known = {case.id: case for case in able}
 
-    def summary(row: dict[str, Any]) -> str:
-        wrong = [entry for entry in _outcomes(known, migrate.row(row)) if entry["complaints"]]
+    def summary(row: record.Row) -> str:
+        wrong = [entry for entry in _outcomes(known, row) if entry["complaints"]]
         told = "; ".join(f"{entry['case']}: {', '.join(entry['complaints'])}" for entry in wrong)
-        return f"{len(row['cases'])} as expected" if not wrong else f"WRONG: {told}"
+        return f"{len(row.cases or [])} as expected" if not wrong else f"WRONG: {told}"
 
-    judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
-    bundle.finish("complete" if all(row["status"] == "done" for row in judged) else "incomplete")
+    execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
     return bundle, outcomes(bundle)
 
 

@@ -13,6 +13,7 @@ import pytest
 from ray_cluster import cluster
 
 from repro.engines.local import LocalEngine
+from repro.records import row as record
 from repro.records.job import Job, Outcome
 from repro.runs.loop import execute, open_bundle
 from repro.runs.progress import Progress
@@ -73,7 +74,7 @@ def test_a_thousand_empty_jobs_take_a_minute_at_most_and_no_memory(engine: Any, 
     bundle = open_bundle(tmp_path, "evaluate", rows, {}, Progress(quiet=True), resume=False)
     memory: list[float] = []
 
-    def summarise(row: dict[str, Any]) -> str:
+    def summarise(row: record.Row) -> str:
         memory.append(memory_mb())
         return ""
 
@@ -82,5 +83,5 @@ def test_a_thousand_empty_jobs_take_a_minute_at_most_and_no_memory(engine: Any, 
     spent = time.perf_counter() - begin
     grown = memory[-1] - memory[JOBS // 10]
     print(f"\n{JOBS} empty jobs in {spent:.1f} s; the driver's memory grew by {grown:.1f} MB from {memory[0]:.0f} MB")
-    assert len(found) == JOBS and {row["status"] for row in found} == {"done"}
+    assert len(found) == JOBS and {row.status for row in found} == {"done"}
     assert spent <= MOST_S and grown <= MOST_GROWN_MB

@@ -65,4 +65,4 @@ def test_columns_that_fit_no_record_are_left_out_of_the_failed_row(tmp_path: Pat
 def test_a_failed_row_that_fits_no_record_keeps_its_own_reason(tmp_path: Path) -> None:
     bundle = Bundle.create(tmp_path, "evaluate", [JOB.id], {})
     row = keep(bundle, Row(JOB.id, JOB, {"colour": "red"}), Outcome(JOB.id, "failed", error="no memory", wall_s=-1.0))
-    assert row["error"].endswith("; no memory") and row["wall_s"] == 0.0 and len(bundle.records()) == 1
+    assert row.error.endswith("; no memory") and row.wall_s == 0.0 and len(bundle.records()) == 1

@@ -89,7 +89,6 @@ def go(
 ) -> tuple[Bundle, list[Any]]:
     bundle = open_bundle(results, "evaluate", planned(count), {}, Progress(quiet=True), resume=resume)
     found = execute(planned(count), engine, bundle, Progress(quiet=True), lambda row: "", jobs=jobs, **how)
-    bundle.finish("complete")
     return bundle, found
 
 
@@ -110,11 +109,11 @@ def test_two_gpus_run_two_jobs_at_once_and_never_share_one(tmp_path: Path) -> No
     bundle, found = go(tmp_path, engine)
     assert overlaps(engine.held) > 0, "both GPUs worked at the same time"
     assert all(len(of(engine, gpu)) >= 2 and overlaps(of(engine, gpu)) == 0 for gpu in GPUS)
-    assert [row["row"] for row in found] == bundle.manifest["plan"] and sorted(bundle.rows) == sorted(
+    assert [row.row for row in found] == bundle.manifest["plan"] and sorted(bundle.rows) == sorted(
         job for _, job, _, _ in engine.held
     )
     on = {job: hashed(gpu) for gpu, job, _, _ in engine.held}
-    assert {row["row"]: row["gpu_uuid_hash"] for row in found} == on, "every row names its GPU"
+    assert {row.row: row.gpu_uuid_hash for row in found} == on, "every row names its GPU"
 
 
 @pytest.mark.clock
@@ -182,8 +181,8 @@ def test_real_jobs_of_two_gpus_run_at_once_on_cores_of_their_own(tmp_path: Path)
     before = os.sched_getaffinity(0)
     measured = execute(found, engine, bundle, Progress(quiet=True), lambda row: "")
     assert os.sched_getaffinity(0) == before
-    values = bundle.fingerprints()[measured[0]["fingerprint_id"]]["values"]
-    assert [row["status"] for row in measured] == ["done"] * 2
+    values = bundle.fingerprints()[str(measured[0].fingerprint_id)]["values"]
+    assert [row.status for row in measured] == ["done"] * 2
     assert values["visible_devices"]["value"] == "1 by UUID"
     assert values["cpu_count"]["value"] == len(engine.gpus[0].cpus) < len(before)
 
@@ -223,8 +222,8 @@ class Losing(Simulated):
 def test_lost_jobs_start_again_with_a_bound_and_rows_are_written_once(tmp_path: Path) -> None:
     engine = Losing({"row1": 2, "row3": 99})
     bundle, found = go(tmp_path, engine, 5, together=5)
-    assert [row["status"] for row in found] == ["done", "done", "done", "failed", "done"]
-    assert "lost 4 times: the node died" in found[3]["error"]
+    assert [row.status for row in found] == ["done", "done", "done", "failed", "done"]
+    assert "lost 4 times: the node died" in found[3].error
     assert engine.began.count("row1") == 3 and engine.began.count("row3") == 4
     assert len((bundle.path / "rows.jsonl").read_text().splitlines()) == 5
 
@@ -232,7 +231,7 @@ def test_lost_jobs_start_again_with_a_bound_and_rows_are_written_once(tmp_path: 
 def test_a_loss_after_the_outcome_is_no_loss(tmp_path: Path) -> None:
     engine = Losing(dict.fromkeys(("row0", "row1", "row2"), 9), late=True)
     _, found = go(tmp_path, engine, 3, together=3)
-    assert [row["status"] for row in found] == ["done"] * 3 and len(engine.began) == 3
+    assert [row.status for row in found] == ["done"] * 3 and len(engine.began) == 3
 
 
 def test_a_job_that_ran_twice_is_one_row(tmp_path: Path) -> None:
@@ -290,7 +289,7 @@ def test_a_refused_job_fails_alone(tmp_path: Path) -> None:
     engine = Simulated()
     engine.failing = refuse
     _, found = go(tmp_path, engine, 6)
-    assert [row["row"] for row in found if row["status"] == "failed"] == ["row1"]
+    assert [row.row for row in found if row.status == "failed"] == ["row1"]
 
 
 # -- Ctrl-C -----------------------------------------------------------------------------------------------------------

@@ -381,9 +381,8 @@ def stub_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def go(engine: Stub, results: Path, chosen: Design, only: list[str] = IDS, *, resume: bool = False, jobs: int = 1,
        retries: int = 2, run_usd: float | None = None) -> Bundle:  # fmt: skip
-    bundle, _ = runner.run(chosen, only, "smoke", results, engine, evaluation.JudgeOptions(),
-                             runner.Pace(jobs, retries, 0.0, run_usd), Progress(), resume=resume)  # fmt: skip
-    return bundle
+    return runner.run(chosen, only, "smoke", results, engine, evaluation.JudgeOptions(),
+                      runner.Pace(jobs, retries, 0.0, run_usd), Progress(), resume=resume)  # fmt: skip
 
 
 def table(bundle: Bundle) -> list[Any]:
@@ -547,13 +546,13 @@ def test_an_agents_failure_is_never_tried_again(stub_results: Path, tmp_path: Pa
 
 def test_a_campaign_judges_controls_after_its_agents(stub_results: Path) -> None:
     engine = Stub()
-    bundle, found = runner.run(
+    bundle = runner.run(
         plan(seed=71), ["L1_36", "L1_82"], "smoke", stub_results, engine, evaluation.JudgeOptions(), runner.Pace(),
         Progress(), controls=[controls.Tf32()], resume=False,
     )  # fmt: skip
     assert engine.judged[-2:] == ["L1_36/tf32/0", "L1_82/tf32/0"] and len(engine.ran) == 4
     assert bundle.manifest["parameters"]["arms"]["tf32"] == controls.LABEL
-    assert [row["torch_control"] for row in found] == [False] * 4 + [True] * 2
+    assert [row.torch_control for row in bundle.records().values()] == [False] * 4 + [True] * 2
     assert bundle.manifest["status"] == "complete"
     told = study.build(bundle, list(bundle.rows.values()))
     assert told is not None and list(told["arms"]) == ["baseline", "with_kb"]

@@ -161,8 +161,8 @@ def summary_line(record: AgentRecord) -> str:
 def run(
     plan: Design, only: list[str], size: str, results: Path, engine: Engine, options: JudgeOptions, pace: Pace,
     progress: Progress, *, controls: Sequence[Agent] = (), resume: bool,
-) -> tuple[Bundle, list[dict[str, Any]]]:  # fmt: skip
-    """Run a study with an agent; return the bundle and its rows. Controls are judged after the agents' solutions.
+) -> Bundle:  # fmt: skip
+    """Run a study with an agent; return the bundle. Controls are judged after the agents' solutions.
 
     Raises PrerequisiteError before anything starts if a fixture is refused, or if the CLI or a knowledge server is
     missing; Interrupted; EngineError.
@@ -195,4 +195,4 @@ def run(
     progress.say(f"{len(order)} jobs in {time.monotonic() - begin:.0f} s")
     whole = all(bundle.done(name) for name in bundle.manifest["plan"])
     bundle.finish("complete" if whole else "incomplete")
-    return bundle, [bundle.rows[name] for name in bundle.manifest["plan"] if name in bundle.rows]
+    return bundle

@@ -87,8 +87,8 @@ def run(
     *,
     resume: bool,
     jobs: int | None = None,
-) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Run the study; return the bundle and its rows. jobs: as many run at once on the CPU, None for as many as fit."""
+) -> Bundle:
+    """Run the study; return the bundle. jobs: as many run at once on the CPU, None for as many as fit."""
     wanted = catalogue.suite("agent", size=size, only=only)
     folders = [arm for arm in arms if isinstance(arm, Folder)]
     for each in folders:
@@ -112,6 +112,5 @@ def run(
         bundle.file(name, content)
     # Safe for what ships with the project; other solutions get a process each.
     together = ROWS_A_PROCESS if options.trust == "audited" and not folders else 1
-    judged = execute(rows, engine, bundle, progress, evaluation.summary, together=together, jobs=jobs)
-    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
-    return bundle, judged
+    execute(rows, engine, bundle, progress, evaluation.summary, together=together, jobs=jobs)
+    return bundle
