@@ -79,7 +79,7 @@ def _row(name: str, problem: Problem, device: str, withheld: str) -> Row:
         device=device, variant=problem.id if not shipped and catalogue.is_known(problem) else "",
         files={} if shipped else {"problem.py": problem.path.read_bytes()},
     )  # fmt: skip
-    return Row(name, job, {"problem": problem.key}, withheld=withheld)
+    return Row(record.Planned(row=name, problem=problem.key), job, withheld=withheld)
 
 
 def measure(

@@ -58,9 +58,9 @@ def _problem(artifact: Artifact, size: str) -> tuple[Problem, str]:
 def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
     """Return the row of one folder; anything missing or unreadable becomes its error."""
     folder = artifact.path
-    columns: dict[str, Any] = {"problem": artifact.name, "number": artifact.number}
     kernels = {label: folder / file for label, file in KERNELS.items() if (folder / file).exists()}
-    columns["missing"] = [file for file in KERNELS.values() if not (folder / file).exists()]
+    missing = [file for file in KERNELS.values() if not (folder / file).exists()]
+    plan = record.Planned(row=folder.name, problem=artifact.name, number=artifact.number, missing=missing)
 
     def build() -> Job:
         problem, known = _problem(artifact, size)
@@ -71,7 +71,7 @@ def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: J
         ]
         return evaluation.job(folder.name, problem, submissions, results, engine, options, known_as=known)
 
-    return evaluation.row_for(folder.name, build, columns, sources.withheld(folder))
+    return evaluation.row_for(plan, build, sources.withheld(folder))
 
 
 def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
@@ -82,7 +82,7 @@ def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, opt
     files = {"input_kernel": artifact.path / KERNELS["input_kernel"]}
     files |= {f"round_{r.number}": r.path / KERNEL for r in artifact.rounds}
     missing = [name for name, file in files.items() if not file.exists()]
-
+    published_ms = {"0": None, **{str(r.number): r.timing.time_ms for r in artifact.rounds}}
     row_id = f"{artifact.name}{ROUNDS}"
 
     def build() -> Job:
@@ -95,13 +95,14 @@ def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, opt
         beside_eager = replace(options, compiled=False, profiled=False)
         return evaluation.job(row_id, problem, submissions, results, engine, beside_eager, known_as=known)
 
-    columns: dict[str, Any] = {
-        "problem": artifact.name,
-        "number": artifact.number,
-        "rounds": {"0": None} | {str(r.number): r.timing.time_ms for r in artifact.rounds},
-        "missing": missing,
-    }
-    return evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
+    plan = record.Planned(
+        row=row_id,
+        problem=artifact.name,
+        number=artifact.number,
+        rounds=published_ms,
+        missing=missing,
+    )
+    return evaluation.row_for(plan, build, sources.withheld(artifact.path))
 
 
 def profile_row(artifact: Artifact, size: str, engine: Engine) -> Row:
@@ -119,8 +120,8 @@ def profile_row(artifact: Artifact, size: str, engine: Engine) -> Row:
             files=texts | {"problem.py": problem.path.read_bytes()}, timeout_s=PROFILE_S,
         )  # fmt: skip
 
-    columns = {"problem": artifact.name, "number": artifact.number, "profile": True, "missing": missing}
-    row = evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
+    plan = record.Planned(row=row_id, problem=artifact.name, number=artifact.number, profile=True, missing=missing)
+    row = evaluation.row_for(plan, build, sources.withheld(artifact.path))
     return replace(row, grouped=True)  # every kernel has a process of its own below ncu
 
 

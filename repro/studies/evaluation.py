@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -203,12 +203,12 @@ def ships(problem: Problem) -> bool:
     return problem.path.is_relative_to(config.PROBLEMS_DIR)
 
 
-def row_for(row: str, build: Any, columns: dict[str, Any], withheld: str = "") -> Row:
+def row_for(plan: record.Planned, build: Callable[[], Job], withheld: str = "") -> Row:
     """A planned row; where its job cannot be made the row fails with that reason and the others go on."""
     try:
-        return Row(row, build(), columns, withheld=withheld)
+        return Row(plan, build(), withheld=withheld)
     except (PrerequisiteError, UsageError) as error:
-        return Row(row, None, columns, error=str(error))
+        return Row(plan, None, error=str(error))
 
 
 def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
@@ -294,12 +294,11 @@ def identities(
     rows = []
     for problem in catalogue.suite(suite, size=size, only=only):
         row, own = f"{problem.key}/identity", identity(problem)
-        columns = {"problem": problem.key, "file": "identity"}
 
         def build(problem: Problem = problem, own: Submission = own, row: str = row) -> Job:
             return job(row, problem, [own], results, engine, options)
 
-        rows.append(row_for(row, build, columns))
+        rows.append(row_for(record.Planned(row=row, problem=problem.key, file="identity"), build))
     parameters = {"suite": suite, "size": size, "device": engine.device, "options": options.for_job(engine.device)}
     bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
     judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
@@ -334,14 +333,11 @@ def evaluate(
         row = f"{problem.key}/{file.stem}" + (
             f"#{position}" if any(r.id == f"{problem.key}/{file.stem}" for r in rows) else ""
         )
-        columns = {"problem": problem.key, "file": file.name}
-        rows.append(
-            row_for(
-                row,
-                lambda p=problem, s=submission, r=row: job(r, p, [s], results, engine, options, overrides=overrides),
-                columns,
-            )
-        )
+
+        def build(problem: Problem = problem, submission: Submission = submission, row: str = row) -> Job:
+            return job(row, problem, [submission], results, engine, options, overrides=overrides)
+
+        rows.append(row_for(record.Planned(row=row, problem=problem.key, file=file.name), build))
     parameters = {"size": size, "device": engine.device, "options": options.for_job(engine.device)}
     if overrides:
         parameters["set"] = overrides

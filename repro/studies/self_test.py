@@ -38,6 +38,7 @@ from repro.errors import UsageError
 from repro.problems import catalogue
 from repro.records import row as record
 from repro.records import wording
+from repro.records.job import Job
 from repro.records.verdict import Reason, Verdict
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
@@ -283,13 +284,13 @@ def _row(group: list[Case], results: Path, engine: Engine, base: JudgeOptions) -
         Submission(case.id, source, evaluation.entry_of(source, entry))
         for case, source in zip(group, sources, strict=True)
     ]
-    columns = {"problem": problem.key, "cases": [case.id for case in group]}
+    plan = record.Planned(row=name, problem=problem.key, cases=[case.id for case in group])
 
-    def build() -> Any:
+    def build() -> Job:
         how = options(first, engine, base)
         return evaluation.job(name, problem, submissions, results, engine, how)
 
-    return evaluation.row_for(name, build, columns, SHIPPED)
+    return evaluation.row_for(plan, build, SHIPPED)
 
 
 def _size(case: Case, engine: Engine) -> str:

@@ -22,6 +22,7 @@ from repro.bundle.write import Bundle, plan_digest
 from repro.fingerprint import digest
 from repro.records import migrate
 from repro.records.job import Outcome
+from repro.records.row import Planned
 from repro.runs.rows import Row, _result
 from repro.system import jsonio
 
@@ -60,7 +61,7 @@ def written(results: Path, verb: str = "run") -> Path:
         inputs = [{"name": "solution_0.py", "sha256": seal.sha256(text), "kept": bundle.keep("mine.py", text)}]
         content = seal.sha256(b"solution_0.py" + bytes.fromhex(inputs[0]["sha256"]))[:16]
         result = {"results": [entry], "samples_ms": samples} | seen(throttled, seconds=5.0, timed=(2.0, 4.5))
-        kept = _result(bundle, Row(name, None), Outcome(name, "done", result))
+        kept = _result(bundle, Row(Planned(row=name), None), Outcome(name, "done", result))
         bundle.add({"row": name, "content": content, "inputs": inputs, "status": "done", "error": "", "wall_s": 1.5,
                     "ended": "2999-01-01T00:00:00Z", "fingerprint_id": found, "result": kept})  # fmt: skip
     bundle.finish("complete")
@@ -304,6 +305,7 @@ from repro.records.job import Job, Outcome
 from repro.engines.base import Engine
 from repro.runs.progress import Progress
 from repro.runs.loop import execute, open_bundle
+from repro.records.row import Planned
 from repro.runs.rows import Row
 
 class Slow(Engine):
@@ -317,7 +319,7 @@ class Slow(Engine):
             yield Outcome(job.id, "done", {"telemetry": {"of": job.id * 500}}, wall_s=0.0)
 
 jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(150)]
-rows = [Row(job.id, job) for job in jobs]
+rows = [Row(Planned(row=job.id), job) for job in jobs]
 bundle = open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {"size": "smoke"}, Progress(), resume=True)
 print("begun", flush=True)
 execute(rows, Slow(), bundle, Progress(), lambda row: "", together=7)

@@ -70,7 +70,9 @@ def test_a_job_takes_at_most_0_3_s_longer_than_on_the_local_engine(engine: Any) 
 
 
 def test_a_thousand_empty_jobs_take_a_minute_at_most_and_no_memory(engine: Any, tmp_path: Path) -> None:
-    rows = [Row(f"row{n}", Job(f"row{n}", "fingerprint", files={"f": b"%d" % n})) for n in range(JOBS)]
+    rows = [
+        Row(record.Planned(row=f"row{n}"), Job(f"row{n}", "fingerprint", files={"f": b"%d" % n})) for n in range(JOBS)
+    ]
     bundle = open_bundle(tmp_path, "evaluate", rows, {}, Progress(quiet=True), resume=False)
     memory: list[float] = []
 

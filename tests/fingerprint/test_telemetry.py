@@ -17,6 +17,7 @@ from repro.bundle import verify
 from repro.bundle.write import Bundle
 from repro.fingerprint import series
 from repro.records.job import Job, Outcome
+from repro.records.row import Planned
 from repro.report import clocks
 from repro.runs.rows import Row, keep
 
@@ -173,7 +174,7 @@ def test_the_series_is_a_file_of_the_bundle_and_the_row_names_it(tmp_path):
     columns = {"schema_version": 1, "columns": {"t_ms": [0, 50], "sm_mhz": [1500, 1600]}, "missing": {}}
     result = {"telemetry": {"sampler": {"samples": 2}, "series": columns}}
     for name in ("a/b", "c"):
-        row = Row(name, Job(name, "evaluate"))
+        row = Row(Planned(row=name), Job(name, "evaluate"))
         keep(bundle, row, Outcome(name, "done", dict(result)))
     bundle.finish("complete")
     told = bundle.rows["a/b"]["result"]["telemetry"]

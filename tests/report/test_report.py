@@ -27,6 +27,7 @@ from repro.judge.timing.sampling import Series
 from repro.problems import catalogue
 from repro.records import job
 from repro.records.job import Job, Outcome
+from repro.records.row import Planned
 from repro.report import document, elements, markdown, model
 from repro.runs.loop import execute
 from repro.runs.progress import Progress
@@ -127,9 +128,9 @@ def bundle_of(
 ) -> Bundle:  # fmt: skip
     """A bundle of scripted rows, read again from disk. unplanned: row -> why it never became a job."""
     rows = [
-        Row(name, None if unplanned and name in unplanned else Job(name, "evaluate"), columns[name],
+        Row(Planned(row=name, **of), None if unplanned and name in unplanned else Job(name, "evaluate"),
             error=(unplanned or {}).get(name, ""))
-        for name in columns
+        for name, of in columns.items()
     ]  # fmt: skip
     given = {"size": "full" if device == "cuda" else "smoke", "device": device} | (parameters or {})
     bundle = Bundle.create(folder, verb, [row.id for row in rows], given)

@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 from repro.bundle.write import Bundle  # noqa: E402
 from repro.engines.base import LOST_RETRIES  # noqa: E402
 from repro.records.job import Job, Outcome  # noqa: E402
+from repro.records.row import Planned  # noqa: E402
 from repro.runs.rows import Row, keep  # noqa: E402
 
 GPUS = (8, 64, 512)
@@ -104,7 +105,8 @@ def measured(rows: int, folder: Path) -> dict[str, float]:
     for number, name in enumerate(plan):
         job = Job(name, "evaluate", problem="L1_36", files={"solution_0.py": b"# %d" % (number % 250)})
         result: dict[str, Any] = json.loads(results[number % len(results)])
-        keep(bundle, Row(name, job, {"problem": "L1_36"}), Outcome(name, "done", result, fingerprint=fingerprint))
+        row = Row(Planned(row=name, problem="L1_36"), job)
+        keep(bundle, row, Outcome(name, "done", result, fingerprint=fingerprint))
         if number == rows // 10:
             memory = _memory_mb()
     row_s = (time.perf_counter() - begin) / rows

@@ -29,6 +29,7 @@ from repro.engines.resources import Lease
 from repro.errors import BundleError, EngineError, EngineGone, JobLost, UsageError
 from repro.fingerprint.entry import hashed
 from repro.records.job import Job, Outcome
+from repro.records.row import Planned
 from repro.runs.loop import divided, execute, open_bundle
 from repro.runs.progress import Progress
 from repro.runs.rows import Row, keep
@@ -81,7 +82,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def planned(count: int) -> list[Row]:
     jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(count)]
-    return [Row(job.id, job) for job in jobs]
+    return [Row(Planned(row=job.id), job) for job in jobs]
 
 
 def go(
@@ -176,7 +177,7 @@ def test_each_gpu_has_whole_cores_of_one_socket(tmp_path: Path, monkeypatch: pyt
 def test_real_jobs_of_two_gpus_run_at_once_on_cores_of_their_own(tmp_path: Path) -> None:
     engine = LocalEngine(gpus="none", device="cpu")
     engine.gpus = resources.leases(list(GPUS))
-    found = [Row(f"row{n}", Job(f"row{n}", "fingerprint", device="cpu")) for n in range(2)]
+    found = [Row(Planned(row=f"row{n}"), Job(f"row{n}", "fingerprint", device="cpu")) for n in range(2)]
     bundle = open_bundle(tmp_path, "evaluate", found, {}, Progress(quiet=True), resume=False)
     before = os.sched_getaffinity(0)
     measured = execute(found, engine, bundle, Progress(quiet=True), lambda row: "")
@@ -364,6 +365,7 @@ from repro.fixtures import store
 from repro.problems import catalogue
 from repro.runs.loop import execute, open_bundle
 from repro.runs.progress import Progress
+from repro.records.row import Planned
 from repro.runs.rows import Row
 from repro.studies import evaluation
 
@@ -373,8 +375,8 @@ engine.gpus = resources.leases(["GPU-a", "GPU-b"])
 problem = catalogue.load("L1_36", size="smoke")
 hang = b"import time\\nopen('hangs', 'w').close()\\ntime.sleep(600)\\n"
 options = evaluation.JudgeOptions(timing=False)
-rows = [Row(n, evaluation.job(n, problem, [evaluation.Submission("hang", hang, "ModelNew")], results, engine, options))
-        for n in ("a", "b", "c")]
+given = [evaluation.Submission("hang", hang, "ModelNew")]
+rows = [Row(Planned(row=n), evaluation.job(n, problem, given, results, engine, options)) for n in ("a", "b", "c")]
 bundle = open_bundle(results, "evaluate", rows, {}, Progress(), resume=False)
 try:
     execute(rows, engine, bundle, Progress(), lambda row: "")
