@@ -25,6 +25,7 @@ from repro.bundle.identities import Identities
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.write import FINGERPRINTS, INPUTS, ROWS, plan_digest
 from repro.errors import PrerequisiteError, UsageError
+from repro.records.row import Input
 from repro.system import jsonio
 
 Mask = Callable[[str], str]
@@ -175,8 +176,8 @@ def _write(
     if manifest.get("claims"):
         manifest["claims"]["sha256"] = digests.get(manifest["claims"]["file"], manifest["claims"]["sha256"])
     files = {name: seal.digest(folder, name) or "" for name in seal.names(folder)}
-    last = {row["row"]: row for row in rows}
-    seal.close(folder, manifest, last.values(), machines, files)
+    inputs = {row["row"]: [Input(**given) for given in row.get("inputs", [])] for row in rows}
+    seal.close(folder, manifest, inputs, machines, files)
     jsonio.write(folder / MANIFEST, manifest)
     doubts += [{"file": name, "what": doubt} for name in seal.names(folder) for doubt in _doubts(folder / name)]
     return {"shared": manifest["shared"], "bundle_id": manifest["bundle_id"], "not_judged": doubts}

@@ -21,7 +21,7 @@ from repro.bundle.storage import Storage
 from repro.bundle.validity import settled
 from repro.errors import BundleError, PrerequisiteError, UsageError
 from repro.records import migrate
-from repro.records.row import Row
+from repro.records.row import Input, Row
 from repro.system import jsonio, signals
 
 # 1: no inputs a row, no statement, no bundle id. 2: these.
@@ -317,7 +317,8 @@ class Bundle:
         if self.manifest["schema_version"] == 1:
             self.manifest["files"] = files
         else:
-            seal.close(self.path, self.manifest, self.rows.values(), self.fingerprints(), files)
+            inputs = {name: [Input(**given) for given in row.get("inputs", [])] for name, row in self.rows.items()}
+            seal.close(self.path, self.manifest, inputs, self.fingerprints(), files)
 
 
 def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:

@@ -45,7 +45,8 @@ class BuildDefinition(Record):
 class Builder(Record):
     """The program that ran."""
 
-    id: str = Field(description="Its name and version.")
+    id: str = Field(description="Its name.")
+    version: dict[str, str] = Field(default_factory=dict, description="Its version.")
 
 
 class Metadata(Record):

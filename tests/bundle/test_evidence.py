@@ -22,7 +22,7 @@ from repro.bundle.write import Bundle, plan_digest
 from repro.fingerprint import digest
 from repro.records import migrate
 from repro.records.job import Outcome
-from repro.records.row import Planned
+from repro.records.row import Input, Planned
 from repro.runs.rows import Row, _result
 from repro.system import jsonio
 
@@ -115,6 +115,12 @@ def test_the_statement_names_files_inputs_code_and_what_is_unknown(smoke_results
     assert "image_id" in told["predicate"]["repro_unknown"]
 
 
+def test_a_commit_that_is_no_hash_is_left_out_of_the_statement(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    close_anew(path, lambda told: told["origin"].update(git_commit={"value": "v1", "source": "image", "status": "ok"}))
+    assert failed(path) == [] and "gitCommit" not in (path / "statement.json").read_text()
+
+
 # -- what is changed is found -----------------------------------------------------------------------------------------
 
 
@@ -154,7 +160,8 @@ def close_anew(path: Path, change: Callable[[dict[str, Any]], None] = lambda tol
     told["plan_digest"] = plan_digest(told["plan"], told["parameters"])
     found = evidence.read(path)
     files = {name: seal.digest(path, name) or "" for name in seal.names(path)}
-    seal.close(path, told, found.rows.values(), found.fingerprints, files)
+    inputs = {name: [Input(**given) for given in row["inputs"]] for name, row in found.rows.items()}
+    seal.close(path, told, inputs, found.fingerprints, files)
     jsonio.write(path / "manifest.json", told)
 
 
