@@ -68,8 +68,8 @@ def times(found: Evidence) -> list[str]:
     """Every time is the median of its stated number of samples, and every interval holds its value."""
     wrong, timed = [], 0
     for row, entry, result in _verdicts(found):
-        times = {entry.solution: entry.time_ms} | {name: base.time_ms for name, base in result.baselines.items()}
-        for name, time in times.items():
+        baselines = ((name, baseline.time_ms) for name, baseline in result.baselines.items())
+        for name, time in ((entry.solution, entry.time_ms), *baselines):
             if time is None:
                 continue
             timed += 1
@@ -107,9 +107,8 @@ def report(found: Evidence) -> list[str]:
             wrong.append(f"{name} is {told} in the report and {count} in the rows")
     judged = sorted(str((e.verdict, e.time_ms.median if e.time_ms else None)) for _, e, _ in _verdicts(found))
     has_verdicts = any({"arms", "artifacts"} & part.keys() for part in parts)
-    if has_verdicts and judged != sorted(
-        str((verdict, ms and float(ms))) for part in parts for verdict, ms in _told(part)
-    ):
+    drawn = (str((verdict, ms and float(ms))) for part in parts for verdict, ms in _told(part))
+    if has_verdicts and judged != sorted(drawn):
         wrong.append("verdicts or times are not those of the rows")
     return wrong
 

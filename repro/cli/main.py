@@ -512,8 +512,9 @@ def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> 
         suites or list(self_test.SUITES), [name for name in names if name not in suites], args.results, engine,
         _options(args), progress, resume=args.resume,
     )  # fmt: skip
-    code = _conclude(args, bundle, {"schema_version": 1, "bundle": str(bundle.path), "cases": entries})
-    return 2 if any(entry["complaints"] for entry in entries) else code
+    told = [entry.to_json() for entry in entries]
+    code = _conclude(args, bundle, {"schema_version": 1, "bundle": str(bundle.path), "cases": told})
+    return 2 if any(entry.complaints for entry in entries) else code
 
 
 def _benchmark(args: argparse.Namespace, progress: Progress) -> int:

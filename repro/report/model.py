@@ -36,7 +36,8 @@ def build(bundle: Bundle) -> dict[str, Any]:
     if manifest["verb"] == "fixtures":
         return report | {"fixtures": [_fixture(row) for row in rows if row["status"] == "done"]}
     if manifest["verb"] == "self-test":
-        return report | {"cases": self_test.outcomes(bundle), "skipped": manifest["parameters"]["skipped"]}
+        cases = [each.to_json() for each in self_test.outcomes(bundle)]
+        return report | {"cases": cases, "skipped": manifest["parameters"]["skipped"]}
     if manifest["verb"] == "benchmark":
         records = bundle.records()
         entries = artifact_study.entries(records[row["row"]] for row in rows)
