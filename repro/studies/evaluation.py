@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -293,11 +294,8 @@ def identities(
     """
     rows = []
     for problem in catalogue.suite(suite, size=size, only=only):
-        row, own = f"{problem.key}/identity", identity(problem)
-
-        def build(problem: Problem = problem, own: Submission = own, row: str = row) -> Job:
-            return job(row, problem, [own], results, engine, options)
-
+        row = f"{problem.key}/identity"
+        build = partial(job, row, problem, [identity(problem)], results, engine, options)
         rows.append(row_for(record.Planned(row=row, problem=problem.key, file="identity"), build))
     parameters = {"suite": suite, "size": size, "device": engine.device, "options": options.for_job(engine.device)}
     bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
@@ -329,14 +327,9 @@ def evaluate(
     if not overrides:  # a fixture is of the problem's own sizes
         fixtures.ensure((p for _, p in found), results, engine, progress, resume=resume)
     for position, (file, problem) in enumerate(found):
-        submission = replace(read(file), name=file.stem)
-        row = f"{problem.key}/{file.stem}" + (
-            f"#{position}" if any(r.id == f"{problem.key}/{file.stem}" for r in rows) else ""
-        )
-
-        def build(problem: Problem = problem, submission: Submission = submission, row: str = row) -> Job:
-            return job(row, problem, [submission], results, engine, options, overrides=overrides)
-
+        row = f"{problem.key}/{file.stem}"
+        row += f"#{position}" if any(other.id == row for other in rows) else ""
+        build = partial(job, row, problem, [read(file)], results, engine, options, overrides=overrides)
         rows.append(row_for(record.Planned(row=row, problem=problem.key, file=file.name), build))
     parameters = {"size": size, "device": engine.device, "options": options.for_job(engine.device)}
     if overrides:

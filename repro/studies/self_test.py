@@ -24,7 +24,6 @@ from repro.records import row as record
 from repro.records import wording
 from repro.records.base import Record, faults
 from repro.records.fingerprint import Device
-from repro.records.job import Job
 from repro.records.verdict import CaseOutcome, PrecisionClass, Reason, Verdict, VerdictWord
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
@@ -288,17 +287,12 @@ def _row(group: list[Case], results: Path, engine: Engine, base: JudgeOptions) -
     problem = catalogue.load(first.header.problem, size=_size(first, engine))
     name = first.id if len(group) == 1 else f"{problem.key}: {first.id} and {len(group) - 1} more"
     entry = "kernel_function" if problem.dtype == "bfloat16" else "ModelNew"
-    sources = [case.file.read_bytes() for case in group]
     submissions = [
-        Submission(case.id, source, evaluation.entry_of(source, entry))
-        for case, source in zip(group, sources, strict=True)
+        Submission(case.id, source := case.file.read_bytes(), evaluation.entry_of(source, entry)) for case in group
     ]
     plan = record.Planned(row=name, problem=problem.key, cases=[case.id for case in group])
-
-    def build() -> Job:
-        how = options(first, engine, base)
-        return evaluation.job(name, problem, submissions, results, engine, how)
-
+    how = options(first, engine, base)
+    build = functools.partial(evaluation.job, name, problem, submissions, results, engine, how)
     return evaluation.row_for(plan, build, SHIPPED)
 
 

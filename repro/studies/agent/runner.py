@@ -17,9 +17,8 @@ from repro.engines.agent import AgentJob, AgentOutcome
 from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.problems import catalogue
-from repro.problems.catalogue import Problem
 from repro.records.agent import AgentRecord
-from repro.records.job import Job, Outcome
+from repro.records.job import Outcome
 from repro.records.row import Planned, Sitting
 from repro.runs import fixtures
 from repro.runs.loop import open_bundle
@@ -134,15 +133,10 @@ class Campaign:
             described = Planned(row=name, problem=problem.key, arm=unit.arm, control=False, torch_control=False,
                                 repeat=unit.repeat, agent=sitting)  # fmt: skip
             submission = Submission(problem.path.stem, source, entry)
-
-            def build(problem: Problem = problem, submission: Submission = submission, name: str = name) -> Job:
-                return evaluation.job(name, problem, [submission], self.results, self.engine, self.options,
-                                       repeat=unit.repeat)  # fmt: skip
-
-            if judge or record.finished:
-                found.append(evaluation.row_for(described, build))
-            else:
-                found.append(Row(described, None))
+            build = partial(evaluation.job, name, problem, [submission], self.results, self.engine, self.options,
+                            repeat=unit.repeat)  # fmt: skip
+            looked = judge or record.finished
+            found.append(evaluation.row_for(described, build) if looked else Row(described, None))
         return found
 
 
