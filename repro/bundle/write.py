@@ -50,7 +50,7 @@ class Bundle:
         self.path, self.name, self.packed = files.path, files.name, files.packed
         self._files, self.manifest = files, manifest
         self.rows: Mapping[str, dict[str, Any]] = {} if self.packed else Lines(self.path / ROWS)
-        self._records: dict[str, tuple[Any, Row]] = {}
+        self._records: dict[str, Row] = {}
         self._touched: set[str] = set()
         self._kept: dict[str, str] = {}
         self._release: Callable[[], Any] = lambda: None
@@ -221,11 +221,9 @@ class Bundle:
     def records(self) -> dict[str, Row]:
         """Returns the last row of every id as a record. Raises BundleError where one is damaged."""
         for name in self.rows:
-            place = self.rows.place(name) if isinstance(self.rows, Lines) else name
-            known = self._records.get(name)
-            if known is None or known[0] != place:
-                self._records[name] = (place, self.record(name))
-        return {name: self._records[name][1] for name in self.rows}
+            if name not in self._records:
+                self._records[name] = self.record(name)
+        return {name: self._records[name] for name in self.rows}
 
     def done(self, row: str, content: str | None = None) -> bool:
         """Returns whether a row was measured. content: the hash of the inputs that it must be the result of."""
@@ -245,6 +243,7 @@ class Bundle:
             assert isinstance(self.rows, Lines), "a packed bundle is only read"
             self._guard(lambda: jsonio.append(self.path / ROWS, row))
             self._touched.add(ROWS)
+            self._records.pop(row["row"], None)
             self.rows.read()
 
     def declare(self, claims: bytes) -> None:

@@ -117,7 +117,7 @@ def _valid(bundle: Bundle, entry: dict[str, Any]) -> dict[str, Any]:
     else:
         return entry
     why = f"the row does not fit its record: {'; '.join(reasons)}. What was measured is kept in {name}"
-    known = {key: value for key, value in entry.items() if key in record.Row.model_fields and key not in wrong}
+    known = {key: value for key, value in entry.items() if key not in wrong}
     error = "; ".join(filter(None, (why, known.get("error"))))
     return {"wall_s": 0.0, "fingerprint_id": None} | known | {"status": "failed", "error": error, "result": None}
 

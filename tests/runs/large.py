@@ -58,10 +58,9 @@ class Ran:
 def published() -> list[float]:
     """How long the rows of published bundles took, s."""
     found = []
-    for file in sorted((ROOT / "artifacts" / "results").glob("h*/*-run/manifest.json")):
-        found += [row["wall_s"] for row in Bundle.open(file.parent).rows.values() if row["status"] == "done"]
-    for file in sorted((ROOT / "artifacts" / "results").glob("h*/*-benchmark/manifest.json")):
-        found += [row["wall_s"] for row in Bundle.open(file.parent).rows.values() if row["status"] == "done"]
+    for verb in ("run", "benchmark"):
+        for file in sorted((ROOT / "artifacts" / "results").glob(f"h*/*-{verb}/manifest.json")):
+            found += [row.wall_s for row in Bundle.open(file.parent).records().values() if row.status == "done"]
     return found
 
 

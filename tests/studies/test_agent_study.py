@@ -33,6 +33,7 @@ from repro.fixtures import store
 from repro.problems import catalogue
 from repro.records.agent import MeterRecord
 from repro.records.job import Job, Outcome
+from repro.records.row import Sitting
 from repro.report import document, markdown, model, study
 from repro.runs.progress import Progress
 from repro.runs.schedule import Interrupted
@@ -441,10 +442,10 @@ def test_no_solution_is_a_row_with_a_verdict(stub_results: Path) -> None:
     engine = Stub(lambda job, attempt: left({"status": "gave_up", "detail": "nothing"}, {"turns": 2}))
     bundle = go(engine, stub_results, plan(), ["L1_36"])
     assert len(engine.ran) == 2, "an agent's failure is not tried again"
-    for row in bundle.rows.values():
-        assert row["status"] == "done" and row["result"]["results"][0]["verdict"] == "error"
-        assert row["agent"] == {"job": row["row"], "status": "gave_up", "detail": "nothing", "solution": False,
-                                "record": f"agents/{row['row']}/job.json"}  # fmt: skip
+    for name, row in bundle.records().items():
+        assert row.judged and row.judged.results[0].verdict == "error"
+        assert row.agent == Sitting(job=name, status="gave_up", detail="nothing", solution=False,
+                                    record=f"agents/{name}/job.json")  # fmt: skip
     assert bundle.manifest["status"] == "complete"
 
 
@@ -475,9 +476,9 @@ def test_a_failure_that_stays_leaves_its_row_unmeasured_and_resume_tries_it_alon
     broken = Stub(lambda job, attempt: left(None, cause="infrastructure", ending="no gateway")
                   if "with_kb" in job else handed_in(job))  # fmt: skip
     bundle = go(broken, stub_results, plan(seed=11), ["L1_36"], retries=1)
-    row = bundle.rows["L1_36/with_kb/0"]
-    assert broken.ran.count("L1_36/with_kb/0") == 2 and row["status"] == "failed"
-    assert "infrastructure failure in each of 2 attempts: no gateway" in row["error"]
+    row = bundle.record("L1_36/with_kb/0")
+    assert broken.ran.count(row.row) == 2 and row.status == "failed"
+    assert "infrastructure failure in each of 2 attempts: no gateway" in row.error
     assert bundle.manifest["status"] == "incomplete"
     told = study.build(bundle, list(bundle.rows.values()))
     assert told is not None and told["unfinished"] == ["L1_36/with_kb/0"]
@@ -529,8 +530,8 @@ def test_jobs_run_side_by_side_and_no_more_than_asked(stub_results: Path) -> Non
     engine = Stub()
     bundle = go(engine, stub_results, plan(repeats=3), jobs=4)
     assert 2 <= engine.most <= 4
-    for name, row in bundle.rows.items():
-        kept = next(given["kept"] for given in row["inputs"] if "kept" in given)
+    for name, row in bundle.records().items():
+        kept = next(given.kept for given in row.inputs or [] if given.kept)
         assert name in (bundle.path / kept).read_text(), "every row was judged from its own agent's solution"
 
 
