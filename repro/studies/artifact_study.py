@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,23 +56,25 @@ def _problem(artifact: Artifact, size: str) -> tuple[Problem, str]:
     return (catalogue.as_known(loaded, known), known) if known else (loaded, "")
 
 
+def _job(
+    row: str, artifact: Artifact, files: dict[str, Path], size: str, results: Path, engine: Engine, how: JudgeOptions
+) -> Job:
+    """Return the job that judges those files of a folder that exist, by name. Raises UsageError if none does."""
+    problem, known = _problem(artifact, size)
+    found = {name: evaluation.read(file) for name, file in files.items() if file.exists()}
+    submissions = [replace(each, name=name, entry="kernel_function") for name, each in found.items()]
+    if not submissions:
+        raise UsageError(f"{artifact.name} holds no kernel", f"none of {', '.join(KERNELS.values())} is there")
+    return evaluation.job(row, problem, submissions, results, engine, how, known_as=known)
+
+
 def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
     """Return the row of one folder; anything missing or unreadable becomes its error."""
-    folder = artifact.path
-    kernels = {label: folder / file for label, file in KERNELS.items() if (folder / file).exists()}
-    missing = [file for file in KERNELS.values() if not (folder / file).exists()]
-    plan = record.Planned(row=folder.name, problem=artifact.name, number=artifact.number, missing=missing)
-
-    def build() -> Job:
-        problem, known = _problem(artifact, size)
-        if not kernels:
-            raise UsageError(f"{folder.name} holds no kernel", f"none of {', '.join(KERNELS.values())} is there")
-        submissions = [
-            replace(evaluation.read(file), name=label, entry="kernel_function") for label, file in kernels.items()
-        ]
-        return evaluation.job(folder.name, problem, submissions, results, engine, options, known_as=known)
-
-    return evaluation.row_for(plan, build, sources.withheld(folder))
+    files = {name: artifact.path / file for name, file in KERNELS.items()}
+    missing = [file.name for file in files.values() if not file.exists()]
+    plan = record.Planned(row=artifact.name, problem=artifact.name, number=artifact.number, missing=missing)
+    build = partial(_job, plan.row, artifact, files, size, results, engine, options)
+    return evaluation.row_for(plan, build, sources.withheld(artifact.path))
 
 
 def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
@@ -81,27 +84,15 @@ def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, opt
     """
     files = {"input_kernel": artifact.path / KERNELS["input_kernel"]}
     files |= {f"round_{r.number}": r.path / KERNEL for r in artifact.rounds}
-    missing = [name for name, file in files.items() if not file.exists()]
-    published_ms = {"0": None, **{str(r.number): r.timing.time_ms for r in artifact.rounds}}
-    row_id = f"{artifact.name}{ROUNDS}"
-
-    def build() -> Job:
-        problem, known = _problem(artifact, size)
-        submissions = [
-            replace(evaluation.read(file), name=name, entry="kernel_function")
-            for name, file in files.items()
-            if name not in missing
-        ]
-        beside_eager = replace(options, compiled=False, profiled=False)
-        return evaluation.job(row_id, problem, submissions, results, engine, beside_eager, known_as=known)
-
     plan = record.Planned(
-        row=row_id,
+        row=f"{artifact.name}{ROUNDS}",
         problem=artifact.name,
         number=artifact.number,
-        rounds=published_ms,
-        missing=missing,
+        rounds={"0": None, **{str(r.number): r.timing.time_ms for r in artifact.rounds}},
+        missing=[name for name, file in files.items() if not file.exists()],
     )
+    beside_eager = replace(options, compiled=False, profiled=False)
+    build = partial(_job, plan.row, artifact, files, size, results, engine, beside_eager)
     return evaluation.row_for(plan, build, sources.withheld(artifact.path))
 
 
