@@ -214,8 +214,7 @@ class Bundle:
             raise BundleError(f"cannot write to {self.path}", error.strerror or str(error), kept) from error
 
     def record(self, row: str) -> Row:
-        """Returns the last row of an id as a record. Raises KeyError where there is none, BundleError where it is
-        damaged."""
+        """Returns the last row of an id as a record. Raises KeyError or BundleError where it is missing or damaged."""
         return migrate.row(self.rows[row])
 
     def records(self) -> dict[str, Row]:
@@ -243,8 +242,8 @@ class Bundle:
             assert isinstance(self.rows, Lines), "a packed bundle is only read"
             self._guard(lambda: jsonio.append(self.path / ROWS, row))
             self._touched.add(ROWS)
-            self._records.pop(row["row"], None)
             self.rows.read()
+            self._records.pop(row["row"], None)
 
     def declare(self, claims: bytes) -> None:
         """Stores the claims that a run is held to. Raises BundleError where rows exist: claims come first."""

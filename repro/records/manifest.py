@@ -45,9 +45,9 @@ class Declared(Record):
 class Shared(Record):
     """What `repro bundle share` rewrote and left out."""
 
-    rewritten: list[str] = Field(description="Files with other text than the original's.")
+    rewritten: list[str] = Field(description="Files whose text differs.")
     left_out: dict[str, str] = Field(description="File or folder -> why the copy lacks it.")
-    identities: dict[str, int] = Field(description="Kind of identity -> how many were replaced.")
+    identities: dict[str, int] = Field(description="Kind of identity -> how many.")
     original_bundle_id: str | None = Field(description="Of the original.")
 
 
@@ -55,7 +55,7 @@ class Doubt(Record):
     """Text of a copy that may be an identity."""
 
     file: str = Field(description="Its file, or empty for all of them.")
-    what: str = Field(description="The text, and where it stands.")
+    what: str = Field(description="Text and place.")
 
 
 class SharedCopy(Record):
@@ -65,7 +65,7 @@ class SharedCopy(Record):
     shared: Shared = Field(description="What was rewritten and left out.")
     bundle_id: str = Field(description="Of the copy.")
     not_judged: list[Doubt] = Field(description="What a person must look at.")
-    failed: list[str] = Field(description="Checks that fail in the copy and not in the original.")
+    failed: list[str] = Field(description="Checks that fail in the copy alone.")
 
 
 class Packed(Record):

@@ -13,7 +13,6 @@ Keys that rows of older bundles lack have defaults in the models. Nothing here c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -71,15 +70,11 @@ def _without_host(entry: Any) -> Any:
     return {k: v for k, v in entry.items() if k != "host_ms"} if isinstance(entry, dict) else entry
 
 
-# File of a bundle, or part of one -> its record, and the migration of its data.
-FILES: dict[str, tuple[type[Record], Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "manifest": (Manifest, lambda data: data),
-    "row": (Row, current),
-    "fingerprint": (Fingerprint, lambda data: data),
-    "statement": (Statement, lambda data: data),
-    "agent-config": (AgentConfig, lambda data: data),
-    "agent-record": (AgentRecord, lambda data: data),
-}
+# File of a bundle, or part of one -> its record.
+FILES: dict[str, type[Record]] = {
+    "manifest": Manifest, "row": Row, "fingerprint": Fingerprint, "statement": Statement, "agent-config": AgentConfig,
+    "agent-record": AgentRecord,
+}  # fmt: skip
 
 
 def _record(model: type[R], data: Any, what: str) -> R:
@@ -109,9 +104,8 @@ def agent_record(content: bytes, name: str) -> AgentRecord:
 
 def complaints(name: str, data: Any) -> list[str]:
     """Return the faults of a file of a bundle; at most a few, and how many more there are. name: a key of FILES."""
-    model, migrate = FILES[name]
     try:
-        model.model_validate(migrate(data))
+        FILES[name].model_validate(current(data) if name == "row" else data)
     except ValidationError as error:
         return base.faults(error)
     except (TypeError, KeyError, AttributeError) as error:

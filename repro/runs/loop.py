@@ -63,7 +63,6 @@ def execute(
     schedule = Schedule(engine, bundle, progress, summarise, done, jobs=jobs)
     batches = divided([row for row in rows if row.id not in done], together, schedule.at_once)
     schedule.run([partial(schedule.measure, batch) for batch in batches], schedule.at_once)
-    bundle.finish("complete" if all(bundle.done(row.id) for row in rows) else "incomplete")
     found = bundle.records()
     return [found[row.id] for row in rows if row.id in found]
 

@@ -90,12 +90,7 @@ def find(results: Path) -> Path:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what a run does or did.
-
-    {"schema_version", "bundle", "status", "error", "engine", "planned", "done", "failed": {row: why}, "running":
-    [{"what", "since", "line"}], "expected_s", "written"}. status: that of the manifest, or `died` if its process ended
-    without setting one.
-    """
+    """Return what a run does or did. status: of the manifest, or `died` if its process ended without setting one."""
     bundle = Bundle.open(path)
     plan = bundle.manifest["plan"]
     failed = [bundle.record(name) for name in plan if name in bundle.rows and not bundle.done(name)]

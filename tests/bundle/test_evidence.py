@@ -171,14 +171,12 @@ def edit_row(path: Path, name: str, change: Callable[[dict[str, Any]], None]) ->
     (path / "rows.jsonl").write_text("".join(jsonio.dumps(row) + "\n" for row in found.values()))
 
 
-def first(row: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = row["result"]["results"][0]
-    return found
+def first(row: dict[str, Any]) -> Any:
+    return row["result"]["results"][0]
 
 
-def windows(row: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = row["result"]["telemetry"]["windows"]
-    return found
+def windows(row: dict[str, Any]) -> Any:
+    return row["result"]["telemetry"]["windows"]
 
 
 FORGED: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
@@ -330,7 +328,6 @@ rows = [Row(Planned(row=job.id), job) for job in jobs]
 bundle = open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {"size": "smoke"}, Progress(), resume=True)
 print("begun", flush=True)
 execute(rows, Slow(), bundle, Progress(), lambda row: "", together=7)
-bundle.finish("complete")
 """
 
 

@@ -133,7 +133,6 @@ def talkative(tool: Tool) -> Path:
     bundle.file("report.md", f"# on {HOST}\n\n[solution]({FOLDER}/a.py) of 2.9.1 at {ADDRESS}\n".encode())
     bundle.file("profile.bin", b"\x80\x00" + HOST.encode())
     execute(found, Told(), bundle, Progress(), lambda row: "")
-    bundle.finish("incomplete")
     return bundle.path
 
 

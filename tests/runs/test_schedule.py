@@ -417,7 +417,6 @@ from repro.runs.progress import Progress
 bundle = open_bundle(pathlib.Path(sys.argv[1]), "evaluate", planned(400), {{}}, Progress(quiet=True), resume=True)
 print("begun", flush=True)
 execute(planned(400), Simulated(job_s=0.01), bundle, Progress(quiet=True), lambda row: "", together=7)
-bundle.finish("complete")
 """
 
 

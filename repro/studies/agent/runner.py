@@ -135,8 +135,7 @@ class Campaign:
             submission = Submission(problem.path.stem, source, entry)
             build = partial(evaluation.job, name, problem, [submission], self.results, self.engine, self.options,
                             repeat=unit.repeat)  # fmt: skip
-            looked = judge or record.finished
-            found.append(evaluation.row_for(described, build) if looked else Row(described, None))
+            found.append(evaluation.row_for(described, build) if judge or record.finished else Row(described, None))
         return found
 
 
@@ -188,6 +187,4 @@ def run(
     bundle.manifest["engine"]["jobs"] = pace.jobs
     schedule.run(Campaign(plan, size, results, options, pace, schedule).work(order, more), pace.jobs)
     progress.say(f"{len(order)} jobs in {time.monotonic() - begin:.0f} s")
-    whole = all(bundle.done(name) for name in bundle.manifest["plan"])
-    bundle.finish("complete" if whole else "incomplete")
     return bundle
