@@ -21,6 +21,7 @@ from repro.engines import choose, names
 from repro.engines.base import Engine
 from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.records import wording
+from repro.records.verdict import Verdict
 from repro.runs.progress import Progress
 from repro.system.screen import Column, Screen
 
@@ -492,7 +493,7 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
     return _conclude(args, bundle, _judged(bundle, results), results)
 
 
-def _judged(bundle: Bundle, results: list[Any]) -> dict[str, Any]:
+def _judged(bundle: Bundle, results: list[Verdict]) -> dict[str, Any]:
     """What `evaluate --json` writes."""
     from repro.report import parity
     from repro.studies.evaluation import SCHEMA_VERSION

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from repro import config
 from repro.artifacts import layout, sources
@@ -216,19 +215,17 @@ def ships(artifact: Artifact) -> bool:
 
 def entries(rows: Iterable[record.Row]) -> list[Entry]:
     """Return `--json`: one entry for each folder, with its rounds and profiles if they were requested."""
-    more: dict[str, dict[str, Any]] = {}
     rows = list(rows)
-    for row in rows:
-        if row.rounds is not None:
-            more.setdefault(row.problem, {})["rounds"] = rounds(row)
-        if row.profile:
-            more.setdefault(row.problem, {})["profiles"] = profiles(row)
     found = {row.problem: entry(row) for row in rows if own(row)}
     for row in rows:  # on several GPUs, the rounds of a folder may be measured before its own kernels, or elsewhere
         if row.problem not in found:
             error = "its input and optimised kernels are not among these rows"
             found[row.problem] = entry(row.model_copy(update={"result": None, "error": error}))
-    return [each.model_copy(update=more.get(name, {})) for name, each in found.items()]
+        if row.rounds is not None:
+            found[row.problem] = found[row.problem].model_copy(update={"rounds": rounds(row)})
+        if row.profile:
+            found[row.problem] = found[row.problem].model_copy(update={"profiles": profiles(row)})
+    return list(found.values())
 
 
 def _rounds_line(row: record.Row) -> str:
