@@ -60,7 +60,7 @@ def share(
 
 
 def _failed(path: Path) -> set[str]:
-    return {check["check"] for check in verify.verify(path)["checks"] if check["state"] == "FAILED"}
+    return set(verify.verify(path).failed)
 
 
 def _learn(found: Evidence, who: Identities) -> None:

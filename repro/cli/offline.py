@@ -250,7 +250,7 @@ def _verify(args: argparse.Namespace, progress: Progress) -> int:
         raise UsageError("--id is of one bundle", f"{len(paths)} were named", "Verify them one by one.")
     reports = []
     for path in paths:
-        reports.append(verify.verify(path, args.id))
+        reports.append(verify.verify(path, args.id).to_json())
         verified.draw(reports[-1], screen)
     write_json(args.json, {"schema_version": verify.SCHEMA_VERSION, "bundles": reports})
     screen.last(verified.summary(reports))

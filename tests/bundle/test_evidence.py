@@ -31,11 +31,11 @@ SCHEMA_1 = ROOT / "tests" / "data" / "schema-1-run.tar.xz"
 
 
 def states(path: Path) -> dict[str, str]:
-    return {check["check"]: check["state"] for check in verify.verify(path)["checks"]}
+    return {check.check: check.state for check in verify.verify(path).checks}
 
 
 def failed(path: Path) -> list[str]:
-    return [name for name, state in states(path).items() if state == "FAILED"]
+    return list(verify.verify(path).failed)
 
 
 def machine() -> dict[str, Any]:
@@ -73,8 +73,8 @@ def written(results: Path, verb: str = "run") -> Path:
 
 def test_a_bundle_of_schema_1_verifies_and_says_what_it_lacks() -> None:
     report = verify.verify(SCHEMA_1)
-    assert report["state"] == "ok" and report["schema_version"] == 1
-    skipped = {check["check"]: check["reasons"] for check in report["checks"] if check["state"] == "skipped"}
+    assert report.state == "ok" and report.schema_version == 1
+    skipped = {check.check: check.reasons for check in report.checks if check.state == "skipped"}
     assert skipped["statement"] == ["no statement: written by schema 1"]
     assert skipped["bundle id"] == ["no bundle id: written by schema 1"]
 
@@ -235,14 +235,10 @@ def test_files_that_came_and_went_are_found(tmp_path: Path) -> None:
     (path / "link").symlink_to(path / "rows.jsonl")
     (path / "linked").symlink_to(path / "inputs")
     next((path / "inputs").glob("*-mine.py")).unlink()
-    found = {check["check"]: check["reasons"] for check in verify.verify(path)["checks"] if check["state"] == "FAILED"}
-    assert [reason.split()[0] for reason in found["no foreign files"]] == [
-        "inputs/.hidden",
-        "link",
-        "linked",
-        "notes.txt",
-    ]
-    assert found["hashes"][0].endswith("is missing") and "solutions" in found
+    found = verify.verify(path).failed
+    foreign = ["inputs/.hidden", "link", "linked", "notes.txt"]
+    assert [reason.split()[0] for reason in found["no foreign files"].reasons] == foreign
+    assert found["hashes"].reasons[0].endswith("is missing") and "solutions" in found
 
 
 def test_calling_a_bundle_older_does_not_switch_checks_off(tmp_path: Path) -> None:
@@ -358,7 +354,7 @@ def test_a_run_killed_at_ten_random_points_resumes_to_the_same_rows(tmp_path: Pa
             time.sleep(dice.uniform(0, 0.15))
             process.kill()
         (path,) = (tmp_path / "killed").iterdir()
-        told = {check["check"]: check["reasons"] for check in verify.verify(path)["checks"]}
+        told = {check.check: check.reasons for check in verify.verify(path).checks}
         counts.append(len(rows(path)) if (path / "rows.jsonl").exists() else 0)
         missing = [f"row{n}: the run ended before it" for n in range(150)][counts[-1] :]
         assert told["planned against done"][1:] == missing

@@ -107,7 +107,7 @@ def test_bundles_are_packed_and_verify() -> None:
     assert 6 <= len(BUNDLES) <= 14
     for path in BUNDLES:
         found = verify.verify(path)
-        assert found["state"] == ("interrupted" if Bundle.open(path).manifest["status"] == "interrupted" else "ok")
+        assert found.state == ("interrupted" if Bundle.open(path).manifest["status"] == "interrupted" else "ok")
         files = storage.find(path)
         assert isinstance(files, Archive) and files.name == path.name
         assert {file.name for file in path.iterdir()} - {"report.md"} == {ARCHIVE, "manifest.json"}
@@ -179,7 +179,7 @@ def test_a_bundle_whose_kernels_are_withheld_can_be_shared(tool: Tool) -> None:
     bundle = PUBLISHED / "h200-pinned" / "20261124T133107Z-benchmark"
     done = tool.within("bundle", "share", bundle, "-o", "out")
     assert done.code == 0, done.err
-    assert verify.verify(tool.folder / "out" / bundle.name)["state"] == "ok"
+    assert verify.verify(tool.folder / "out" / bundle.name).state == "ok"
 
 
 # What every kernel of the published study holds, whatever it computes.

@@ -53,8 +53,7 @@ def test_a_result_that_fits_no_record_is_a_failed_row_and_kept_in_a_file(tmp_pat
     (file,) = (bundle.path / INVALID).iterdir()
     assert f"{INVALID}/{file.name}" in row["error"] and f"{INVALID}/{file.name}" in bundle.manifest["files"]
     assert strict_json(file.read_text())["result"] == json.loads(json.dumps(result, default=repr))
-    states = {check["check"]: check for check in verify.verify(bundle.path)["checks"]}
-    assert states["schema of rows"]["state"] == "ok" and states["solutions"]["state"] == "ok"
+    assert not {"schema of rows", "solutions"} & verify.verify(bundle.path).failed.keys()
 
 
 def test_columns_that_fit_no_record_are_left_out_of_the_failed_row(tmp_path: Path) -> None:

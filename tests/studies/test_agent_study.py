@@ -463,8 +463,7 @@ def test_infrastructure_and_provider_failures_are_tried_again_and_recorded(stub_
     record = json.loads((bundle.path / "agents/L1_36/baseline/0/job.json").read_text())
     assert [a["class"] for a in record["attempts"]] == ["infrastructure", "provider", "agent"]
     assert record["finished"] and engine.ran.count("L1_36/baseline/0") == 3
-    checks = {check["check"]: check["state"] for check in verify.verify(bundle.path)["checks"]}
-    assert checks["schema of the study"] == "ok"
+    assert "schema of the study" not in verify.verify(bundle.path).failed
     told = study.build(bundle, list(bundle.rows.values()))
     assert told is not None and len(told["retries"]) == 4
     assert told["arms"]["with_kb"]["discarded_usd"] == 0.5 and told["arms"]["with_kb"]["usd"] == 0.5
