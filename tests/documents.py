@@ -30,7 +30,7 @@ from repro.records import wording
 from repro.records.base import NON_FINITE
 from repro.records.claim import ClaimOutcome, ClaimVerdict
 from repro.records.schema import RECORDS
-from repro.records.verdict import Verdict
+from repro.records.verdict import Ratio, Verdict
 from repro.report import search
 from repro.runs.progress import Progress
 
@@ -80,19 +80,18 @@ def machine(bundle: Bundle) -> str:
 # -- the agent study ------------------------------------------------------------------------------------------------
 
 
-def solutions(path: Path, arm: str) -> dict[str, dict[str, Any]]:
+def solutions(path: Path, arm: str) -> dict[str, Verdict]:
     """Problem id -> the row's one result, for the rows of an arm."""
-    rows = Bundle.open(path).rows.values()
-    return {row["problem"]: row["result"]["results"][0] for row in rows if row["arm"] == arm}
+    rows = Bundle.open(path).records().values()
+    return {row.problem: row.judged.results[0] for row in rows if row.arm == arm}
 
 
-def mean(results: dict[str, dict[str, Any]], baseline: str) -> float:
+def mean(results: dict[str, Verdict], baseline: str) -> float:
     """The geometric mean of speedups. A gain that the judge's clock does not confirm counts as 1."""
     unconfirmed = {"ratio": 1.0, "ci95": [1.0, 1.0]}
-    found = [entry["speedup"][baseline] for entry in results.values()]
-    return float(
-        intervals.geometric_mean([unconfirmed if each["word"] == "UNCONFIRMED" else each for each in found])["ratio"]
-    )
+    found = [entry.speedup[baseline] for entry in results.values()]
+    counted = [unconfirmed if each.word == "UNCONFIRMED" else each.to_json() for each in found]
+    return float(intervals.geometric_mean(counted)["ratio"])
 
 
 def times(value: float) -> str:
@@ -108,7 +107,7 @@ def published_and_measured() -> str:
     for problem, entry in ours.items():
         name = catalogue.load(problem).path.stem.split("_", 2)[2]
         shown = [known[f"agent-speedup-{arm}", problem] for arm in ("baseline", "with-kb")]
-        speedups = [entry["speedup"][baseline]["ratio"] for baseline in BASELINES]
+        speedups = [entry.speedup[baseline].ratio for baseline in BASELINES]
         rows.append([f"{problem} {name}", *(f"{value:.2f}x" for value in shown), *map(times, speedups)])
     means = [known[f"agent-mean-{arm}", "all"] for arm in ("baseline", "with-kb")]
     last = [*(f"**{value:.2f}x**" for value in means), *(f"**{times(mean(ours, name))}**" for name in BASELINES)]
@@ -188,16 +187,16 @@ def rounds_table() -> str:
     rows: dict[str, list[Any]] = {}
     machines = ("H100", "H200")
     for of in machines:
-        for name, row in Bundle.open(THEIRS[of][0]).rows.items():
+        for name, row in Bundle.open(THEIRS[of][0]).records().items():
             if not name.endswith("/rounds"):
                 continue
-            found = [entry for entry in row["result"]["results"] if entry["solution"].startswith("round_")]
-            right = [entry for entry in found if entry["verdict"] == "correct"]
-            best = min(right, key=lambda entry: entry["time_ms"]["median"])
+            found = [entry for entry in row.judged.results if entry.solution.startswith("round_")]
+            right = [entry for entry in found if entry.verdict == "correct"]
+            best = min(right, key=lambda entry: entry.time_ms.median)
             number = name.split("_")[0]
             rows.setdefault(number, [number]).extend(
-                [f"{len(right)} of {len(found)}", best["solution"].removeprefix("round_"),
-                 f"{best['time_ms']['median']:.4g}"]
+                [f"{len(right)} of {len(found)}", best.solution.removeprefix("round_"),
+                 f"{best.time_ms.median:.4g}"]
             )  # fmt: skip
     what = ("rounds correct", "fastest round", "its time, ms")
     return table(list(rows.values()), ["problem", *(f"{of}: {column}" for of in machines for column in what)])
@@ -207,18 +206,17 @@ def run_table() -> str:
     """Every oracle of the published run."""
     bundle = Bundle.open(RUN)
     rows = []
-    for row in bundle.rows.values():
-        if row["arm"] != "oracle":
+    for row in bundle.records().values():
+        if row.arm != "oracle":
             continue
-        entry, baselines = row["result"]["results"][0], row["result"]["baselines"]
-        best = entry["speedup"]["best_same_class"]
+        entry, baselines = row.judged.results[0], row.judged.baselines
+        best = entry.speedup["best_same_class"]
         rows.append(
             [
-                row["problem"], entry["precision_class"], f"{entry['rel_l2']:.1e}",
-                *(f"{baselines[name]['time_ms']['median']:.4g}" for name in ("eager", "compile")),
-                f"{entry['time_ms']['median']:.4g}",
-                *(interval(entry["speedup"][name]) for name in ("eager", "compile")),
-                f"{interval(best)} {best['baseline']}", best["word"], f"{100 * entry['floor_fraction']:.0f} %",
+                row.problem, entry.precision_class, f"{entry.rel_l2:.1e}",
+                *(f"{baselines[name].time_ms.median:.4g}" for name in ("eager", "compile")),
+                f"{entry.time_ms.median:.4g}", *(interval(entry.speedup[name]) for name in ("eager", "compile")),
+                f"{interval(best)} {best.baseline}", best.word, f"{100 * entry.floor_fraction:.0f} %",
             ]
         )  # fmt: skip
     headers = ["problem", "class", "rel. L2", "eager ms", "compile ms", "solution ms", "over eager", "over compile",
@@ -228,17 +226,17 @@ def run_table() -> str:
     return f"{where}: {machine(bundle)}.\n\n{table(rows, headers)}\n\nGeometric means over 10 problems: {over}."
 
 
-def interval(found: dict[str, Any]) -> str:
+def interval(found: Ratio) -> str:
     """A speedup and its 95 % interval."""
-    low, high = found["ci95"]
-    return f"{found['ratio']:.3g}x [{low:.3g}, {high:.3g}]"
+    low, high = found.ci95
+    return f"{found.ratio:.3g}x [{low:.3g}, {high:.3g}]"
 
 
 def zeros_table() -> str:
     """The all-zero solution on every problem: `allclose` beside the verdict."""
     rows = [
-        [problem, *("pass" if entry["legacy"][f"allclose_{at}"] else "fail" for at in ("1e-2", "1e-4")),
-         entry["verdict"], f"{entry['rel_l2']:.2f}"]
+        [problem, *("pass" if entry.legacy[f"allclose_{at}"] else "fail" for at in ("1e-2", "1e-4")),
+         entry.verdict, f"{entry.rel_l2:.2f}"]
         for problem, entry in solutions(RUN, "nop").items()
     ]  # fmt: skip
     return table(rows, ["problem", "allclose 1e-2", "allclose 1e-4", "verdict", "rel. L2"])
@@ -251,16 +249,14 @@ def artifact_tables() -> str:
     """The shipped kernels of the artifact study: the pinned stack from its bundle, a newer one from history.csv."""
     bundle = Bundle.open(BENCHMARK)
     rows = []
-    for name, row in bundle.rows.items():
-        kernels = {entry["solution"]: entry for entry in row["result"]["results"]}
+    for name, row in bundle.records().items():
+        kernels = {entry.solution: entry for entry in row.judged.results}
         first, last = kernels["input_kernel"], kernels["optimized"]
-        base = row["result"]["baselines"]
-        best = last["speedup"]["best_same_class"]
+        base, best = row.judged.baselines, last.speedup["best_same_class"]
         rows.append(
-            [name, *(f"{base[each]['time_ms']['median']:.4g}" for each in ("eager", "compile")),
-             f"{first['time_ms']['median']:.4g}", f"{last['time_ms']['median']:.4g}",
-             interval(last["speedup"]["compile"]), f"{interval(best)} {best['baseline']}",
-             f"{100 * last['floor_fraction']:.0f} %"]
+            [name, *(f"{base[each].time_ms.median:.4g}" for each in ("eager", "compile")),
+             f"{first.time_ms.median:.4g}", f"{last.time_ms.median:.4g}", interval(last.speedup["compile"]),
+             f"{interval(best)} {best.baseline}", f"{100 * last.floor_fraction:.0f} %"]
         )  # fmt: skip
     where = f"[{BENCHMARK.name}]({link(BENCHMARK, config.ROOT / 'docs')})"
     pinned = f"On the pinned stack, {where}: {machine(bundle)}.\n\n{table(rows, SHIPPED)}"
@@ -288,9 +284,8 @@ def remembered(bundle: str) -> Iterator[list[str]]:
 def margins_table() -> str:
     """How far the best cheat is from passing, for each fixture."""
     rows = []
-    for name, row in Bundle.open(FIXTURES).rows.items():
-        found = row["result"]
-        rows.append([name, f"{found['margin']:.1f}", f"`{found['best_cheat']}`"])
+    for name, row in Bundle.open(FIXTURES).records().items():
+        rows.append([name, f"{row.result.margin:.1f}", f"`{row.result.best_cheat}`"])
     return table(rows, ["problem", "margin", "best cheat"])
 
 
@@ -481,10 +476,10 @@ def picture() -> str:
         row = TOP + STEP * i + 6
         parts.append(f'<text x="{LEFT - 10}" y="{row + 4}" text-anchor="end">{problem}</text>')
         for name, (colour, offset, mark) in MARKS.items():
-            found = entry["speedup"][name]
-            ends, y = [x(edge) for edge in found["ci95"]], row + offset
+            found = entry.speedup[name]
+            ends, y = [x(edge) for edge in found.ci95], row + offset
             parts.append(f'<path d="M{ends[0]} {y}H{ends[1]}" stroke="{colour}" stroke-width="2"/>')
-            parts.append(f'<path transform="translate({x(found["ratio"])} {y})" d="{mark}" fill="{colour}"/>')
+            parts.append(f'<path transform="translate({x(found.ratio)} {y})" d="{mark}" fill="{colour}"/>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 from repro.fingerprint import series
+from repro.fingerprint.entry import entry
 from repro.fingerprint.telemetry import Telemetry, state
 
 BITS = {name: bit for bit, name in state.REASONS.items()}
@@ -41,16 +42,15 @@ def seen(
     start = time.monotonic()
     at = dict(zip(MARKS, (0.0, *(timed or (0.0, 0.0)), seconds), strict=True))
 
-    def snapshot(name: str) -> dict[str, Any]:
+    def snapshot(name: str) -> state.Snapshot:
         told = {"sm_mhz": 345 if name == "before" else 1755, "energy_mj": round(300_000 * at[name]),
                 "violation_thermal_ns": 0, "clock_event_reasons": 4}  # fmt: skip
-        return {"t_s": start + at[name],
-                "values": {k: {"value": v, "source": "nvml", "status": "ok"} for k, v in told.items()}}  # fmt: skip
+        return state.Snapshot(start + at[name], {name: entry(value, "nvml") for name, value in told.items()})
 
     with (
         mock.patch.object(time, "monotonic", return_value=start),
         mock.patch.object(state, "snapshot", side_effect=[snapshot(n) for n in MARKS if timed or n in MARKS[::3]]),
-        mock.patch("repro.fingerprint.host.load", return_value={"value": 1.0, "source": "test", "status": "ok"}),
+        mock.patch("repro.fingerprint.host.load", return_value=entry(1.0, "test")),
     ):
         observed = Telemetry("cpu")
         if timed:

@@ -65,19 +65,10 @@ class Band:
     high: float
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of the two verdicts. measured: in the band's unit; once measured, with 1 % on either side."""
-
-    verdict: ClaimWord
-    reason: str
-    measured: Interval | None = None
-
-    def record(self) -> ClaimVerdict:
-        """Return the record of it."""
-        found = self.measured
-        value, ci95 = (found.value, [found.low, found.high]) if found else (None, None)
-        return ClaimVerdict(verdict=self.verdict, reason=self.reason, measured=value, ci95=ci95)
+def _side(verdict: ClaimWord, reason: str, measured: Interval | None = None) -> ClaimVerdict:
+    """Return one of the two verdicts. measured: in the band's unit; once measured, with 1 % on either side."""
+    value, ci95 = (measured.value, [measured.low, measured.high]) if measured else (None, None)
+    return ClaimVerdict(verdict=verdict, reason=reason, measured=value, ci95=ci95)
 
 
 @dataclass(frozen=True)
@@ -91,17 +82,15 @@ class Trial:
     stack: Stack
     machine: str
     band: Band
-    as_published: Side
-    as_judged: Side
+    as_published: ClaimVerdict
+    as_judged: ClaimVerdict
     difference: str = ""
     notes: list[str] = field(default_factory=list)
     over_best: OverBest | None = None
 
     def record(self) -> ClaimTrial:
         """Return the record of it."""
-        return ClaimTrial(
-            bundle=self.bundle, as_published=self.as_published.record(), as_judged=self.as_judged.record()
-        )
+        return ClaimTrial(bundle=self.bundle, as_published=self.as_published, as_judged=self.as_judged)
 
 
 def word(low: float, high: float, band: Band | Claim) -> ClaimWord:
@@ -197,12 +186,12 @@ def _outcomes(claim: Claim, bundles: list[Measured]) -> list[ClaimOutcome]:
             groups.setdefault((trial.stack.label, trial.machine), []).append(trial)
     if not groups:
         if claim.needs:
-            none = Side(BLOCKED, f"needs {'; '.join(claim.needs)}")
+            none = _side(BLOCKED, f"needs {'; '.join(claim.needs)}")
         else:
-            none = Side(NOT_COMPARABLE, "no bundle measured it")
+            none = _side(NOT_COMPARABLE, "no bundle measured it")
         return [ClaimOutcome(
             stack=None, machine=None, published=claim.value, unit=claim.unit, low=claim.low, high=claim.high,
-            as_published=none.record(), as_judged=none.record(), difference="", over_best=None, notes=[], trials=[],
+            as_published=none, as_judged=none, difference="", over_best=None, notes=[], trials=[],
         )]  # fmt: skip
     return [_merged(trials) for trials in groups.values()]
 
@@ -215,13 +204,13 @@ def _merged(trials: list[Trial]) -> ClaimOutcome:
     band = last.band
     return ClaimOutcome(
         stack=last.stack, machine=last.machine, published=band.value, unit=band.unit, low=band.low, high=band.high,
-        as_published=_decided([(trial.bundle, trial.as_published) for trial in trials]).record(),
-        as_judged=_decided([(trial.bundle, trial.as_judged) for trial in trials]).record(),
+        as_published=_decided([(trial.bundle, trial.as_published) for trial in trials]),
+        as_judged=_decided([(trial.bundle, trial.as_judged) for trial in trials]),
         difference=last.difference, over_best=last.over_best, notes=last.notes, trials=[t.record() for t in trials],
     )  # fmt: skip
 
 
-def _decided(of: list[tuple[str, Side]]) -> Side:
+def _decided(of: list[tuple[str, ClaimVerdict]]) -> ClaimVerdict:
     """Return the verdict of several bundles of one stack: (name, verdict)."""
     decide = [(name, each) for name, each in of if each.verdict in TRIED]
     decide = decide or [(name, each) for name, each in of if each.measured] or of[-1:]
@@ -229,7 +218,7 @@ def _decided(of: list[tuple[str, Side]]) -> Side:
     if len({each.verdict for _, each in decide}) == 1:
         return last
     told = ", ".join(f"{each.verdict} in {name}" for name, each in decide)
-    return replace(last, verdict=AMBIGUOUS, reason=f"bundles disagree: {told}")
+    return last.model_copy(update={"verdict": AMBIGUOUS, "reason": f"bundles disagree: {told}"})
 
 
 def _trial(claim: Claim, bundle: Measured) -> Trial | None:
@@ -275,53 +264,54 @@ def _exactly(value: float) -> Interval:
     return Interval(value, value * (1 - compare.SAME), value * (1 + compare.SAME))
 
 
-def _compared(found: Interval, band: Band, told: str = "") -> Side:
+def _compared(found: Interval, band: Band, told: str = "") -> ClaimVerdict:
     """Return the verdict of a measured figure. told: put before its reason."""
     verdict = word(found.low, found.high, band)
     where = {REPRODUCED: "lies within", DIFFERS: "lies outside", AMBIGUOUS: "straddles an edge of"}[verdict]
     what = f"[{found.low:.4g}, {found.high:.4g}]"
     reason = f"{what} {band.unit} {where} [{band.low:.4g}, {band.high:.4g}] {band.unit}"
-    return Side(verdict, f"{told}{reason}", found)
+    return _side(verdict, f"{told}{reason}", found)
 
 
-def _other_machine(side: Side, away: list[str]) -> Side:
+def _other_machine(side: ClaimVerdict, away: list[str]) -> ClaimVerdict:
     """Return a figure that another machine's does not compare with; a wrong kernel stays wrong."""
     if side.verdict == NOT_COMPARABLE or side.measured is None:
         return side
-    return Side(NOT_COMPARABLE, f"an absolute figure of another machine: {'; '.join(away)}", side.measured)
+    reason = f"an absolute figure of another machine: {'; '.join(away)}"
+    return side.model_copy(update={"verdict": NOT_COMPARABLE, "reason": reason})
 
 
-def _by_protocol(claim: Claim, record: Record, band: Band) -> Side:
+def _by_protocol(claim: Claim, record: Record, band: Band) -> ClaimVerdict:
     """Return the verdict of a time or speedup by the published protocol, which has no interval."""
     if claim.study == "agent":
-        return Side(NOT_COMPARABLE, NO_PROTOCOL)
+        return _side(NOT_COMPARABLE, NO_PROTOCOL)
     if not record.parity:
-        return Side(NOT_COMPARABLE, "not measured by the published protocol: --parity was not given")
+        return _side(NOT_COMPARABLE, "not measured by the published protocol: --parity was not given")
     ms = {name: record.published_ms.get(name) for name in (claim.variant, claim.over) if name}
     missing = next((name for name, value in ms.items() if not value), None)
     if missing is not None:
         why = record.parity.reasons.get(missing, f"no time of {TORCH.get(missing, missing)}")
-        return Side(NOT_COMPARABLE, f"not measured by the published protocol: {why}")
+        return _side(NOT_COMPARABLE, f"not measured by the published protocol: {why}")
     own = ms[claim.variant]
     assert own is not None
     base = ms.get(claim.over) if claim.measure == "speedup" else None
     return _compared(_exactly(base / own if base else own), band)
 
 
-def _by_judge(claim: Claim, records: list[Record], band: Band) -> Side:
+def _by_judge(claim: Claim, records: list[Record], band: Band) -> ClaimVerdict:
     """Return the verdict of a time or speedup by the judge: nothing holds of a wrong kernel."""
     wrong = next((r for r in records if r.verdict in WRONG), None)
     if wrong is not None:
-        return Side(DIFFERS, f"the kernel is {wrong.why}: a wrong kernel has no speed")
+        return _side(DIFFERS, f"the kernel is {wrong.why}: a wrong kernel has no speed")
     quantities = [r.time_ms if claim.measure == "time" else r.speedups.get(claim.over) for r in records]
     found = [q for q in quantities if q is not None]
     if len(found) < len(records):
         missing = next(r for r, q in zip(records, quantities, strict=True) if q is None)
         lacking = f"no {claim.measure} of {claim.variant} {claim.over}".rstrip()
-        return Side(NOT_COMPARABLE, f"not measured: {missing.why or lacking}")
+        return _side(NOT_COMPARABLE, f"not measured: {missing.why or lacking}")
     together = _together(found)
     if claim.measure == "speedup" and any(r.words.get(claim.over) == "UNCONFIRMED" for r in records):
-        return Side(AMBIGUOUS, "the judge's own clock does not confirm a speedup over 1", together)
+        return _side(AMBIGUOUS, "the judge's own clock does not confirm a speedup over 1", together)
     return _compared(together, band)
 
 
@@ -330,13 +320,13 @@ def _over_best(record: Record) -> OverBest | None:
     return OverBest(ratio=found.value, ci95=[found.low, found.high], baseline=record.best) if found else None
 
 
-def _why(claim: Claim, record: Record, published: Side, judged: Side) -> str:
+def _why(claim: Claim, record: Record, published: ClaimVerdict, judged: ClaimVerdict) -> str:
     """Return why the two ways of measuring differ, or "": the variant whose time they disagree most about."""
     if record.verdict in WRONG:
         return f"the kernel is {record.why}"
     if published.measured is None or judged.measured is None:
         return ""
-    if abs(math.log(published.measured.value / judged.measured.value)) <= ALIKE:
+    if abs(math.log(published.measured / judged.measured)) <= ALIKE:
         return ""
     shares = {name: theirs / ours for name in filter(None, (claim.variant, claim.over))
               if (theirs := record.published_ms.get(name)) and (ours := record.judged_ms.get(name))}  # fmt: skip
@@ -349,7 +339,7 @@ def _why(claim: Claim, record: Record, published: Side, judged: Side) -> str:
     return f"by the published protocol{grads}, {TORCH.get(name, name)} takes {times}"
 
 
-def _elsewhere(claim: Claim, bundle: Measured, record: Record, judged: Side, away: list[str]) -> str:
+def _elsewhere(claim: Claim, bundle: Measured, record: Record, judged: ClaimVerdict, away: list[str]) -> str:
     """Return what else differs from the published run where both ways agree with each other, and not with it."""
     if judged.verdict not in (DIFFERS, AMBIGUOUS):
         return ""
@@ -399,7 +389,7 @@ def _running_best(claim: Claim, bundle: Measured, found: Extra[Round]) -> Trial:
     theirs = {each.round: each.published_protocol_ms for each in entries if each.published_protocol_ms}
     base = given.published_protocol_ms if given else None
     if not theirs or (away and not base):
-        published = Side(NOT_COMPARABLE, "not measured by the published protocol: --parity was not given, or no time")
+        published = _side(NOT_COMPARABLE, "not measured by the published protocol: --parity was not given, or no time")
     else:
         best = min(theirs, key=lambda number: theirs[number])
         value = base / theirs[best] if away and base else theirs[best]
@@ -411,15 +401,15 @@ def _running_best(claim: Claim, bundle: Measured, found: Extra[Round]) -> Trial:
     if given and given.verdict in WRONG:
         difference = f"the input kernel is {given.why}"
     if not own:
-        judged = Side(DIFFERS, f"no kernel is correct by round {until}: {difference or 'none was judged'}") if wrong \
-            else Side(NOT_COMPARABLE, "not measured: no round has a time")  # fmt: skip
+        judged = _side(DIFFERS, f"no kernel is correct by round {until}: {difference or 'none was judged'}") if wrong \
+            else _side(NOT_COMPARABLE, "not measured: no round has a time")  # fmt: skip
     elif away and given and given.verdict in WRONG:
         reason = f"on another machine a ratio to the input kernel is compared, and that kernel is {given.why}"
-        judged = Side(NOT_COMPARABLE, reason)
+        judged = _side(NOT_COMPARABLE, reason)
     else:
         best = min(ms, key=lambda number: ms[number])
         value_of = interval(own[best].over_input) if away else interval(own[best].time_ms)
-        judged = Side(NOT_COMPARABLE, "not measured: no ratio to the input kernel") if value_of is None \
+        judged = _side(NOT_COMPARABLE, "not measured: no ratio to the input kernel") if value_of is None \
             else _compared(value_of, band, f"round {best}: ")  # fmt: skip
     notes = [f"kernels of the folder {bundle.parameters.get('artifacts')}, taken for the published ones"]
     if away:
@@ -438,20 +428,20 @@ def _profiled(claim: Claim, bundle: Measured, found: Extra[Profile]) -> Trial:
     }
     failed = [f"{told.state.replace('_', ' ')}: {told.why}" for told in of.values() if told.state != "profiled"]
     why = failed[0] if failed else "the profiler gave no value"
-    published = judged = Side(NOT_COMPARABLE, f"not profiled: {why}")
+    published = judged = _side(NOT_COMPARABLE, f"not profiled: {why}")
     if values:
         fits = [d for d, value in values.items() if _compared(_exactly(value), band).verdict == REPRODUCED]
         nearest = fits[0] if fits else min(values, key=lambda dtype: abs(values[dtype] - band.value))
         others = ", ".join(f"{dtype} {value:.4g}" for dtype, value in values.items() if dtype != nearest)
         published = _compared(_exactly(values[nearest]), band, f"{nearest}: ")
-        published = Side(published.verdict, published.reason + (f"; {others}" if others else ""), published.measured)
+        published = published.model_copy(update={"reason": published.reason + (f"; {others}" if others else "")})
     if TIMED in values:
         judged = _compared(_exactly(values[TIMED]), band, f"{TIMED}: ")
     record = next((r for r in bundle.records.values() if r.number == claim.number and r.variant == kernel), None)
     difference = ""
     if record is not None and record.verdict in WRONG:
         difference = f"the kernel is {record.why}"
-        judged = Side(DIFFERS, f"{difference}: a wrong kernel does other work")
+        judged = _side(DIFFERS, f"{difference}: a wrong kernel does other work")
     elif published.verdict == REPRODUCED and judged.verdict == DIFFERS:
         difference = f"the published profile fits {nearest}, and the published times are of {TIMED}"
     away = claim.elsewhere(_values(bundle, found.fingerprint))
@@ -518,7 +508,7 @@ def _over_problems(claim: Claim, bundle: Measured) -> Trial | None:
         gain = means[0].over(means[1])
         measured = Interval(*(100 * (edge - 1) for edge in (gain.value, gain.low, gain.high)))
     band = _band(claim)
-    published = Side(NOT_COMPARABLE, NO_PROTOCOL)
+    published = _side(NOT_COMPARABLE, NO_PROTOCOL)
     return _trial_of(claim, bundle, records[0], band, published, _compared(measured, band), "", notes)
 
 
@@ -558,14 +548,14 @@ def _values(bundle: Measured, fingerprint: str) -> dict[str, dict[str, Any]]:
 
 
 def _untried(claim: Claim, bundle: Measured, found: Record | Extra[Any] | None, reason: str) -> Trial:
-    side = Side(NOT_COMPARABLE, reason)
+    side = _side(NOT_COMPARABLE, reason)
     found = found or next(iter(bundle.records.values()), None)
     return _trial_of(claim, bundle, found, _band(claim), side, side)
 
 
 def _trial_of(
-    claim: Claim, bundle: Measured, found: Record | Extra[Any] | None, band: Band, published: Side, judged: Side,
-    difference: str = "", notes: Iterable[str] = (),
+    claim: Claim, bundle: Measured, found: Record | Extra[Any] | None, band: Band, published: ClaimVerdict,
+    judged: ClaimVerdict, difference: str = "", notes: Iterable[str] = (),
 ) -> Trial:  # fmt: skip
     if found is None:
         unknown = Stack(label="stack not recorded", pinned=False)

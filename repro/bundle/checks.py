@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from pydantic import ValidationError
+
 from repro import fingerprint
 from repro.bundle import seal
 from repro.bundle.evidence import Evidence
@@ -17,6 +19,8 @@ from repro.bundle.write import CLAIMS, FINGERPRINTS, INPUTS, ROWS, SCHEMA_VERSIO
 from repro.fingerprint import state
 from repro.fingerprint.telemetry import WINDOWS
 from repro.records import migrate
+from repro.records.base import faults
+from repro.records.statement import Statement
 from repro.system import jsonio
 
 SOLUTIONS = "solutions"
@@ -189,9 +193,9 @@ def fingerprints(found: Evidence) -> list[str]:
             continue
         if ids != actual or name != actual[1]:
             wrong.append(f"{name}: its values have the ids {', '.join(actual)}")
-    for name, row in found.rows.items():
-        used = row.get("fingerprint_id")
-        if used is None and row.get("status") == "done":
+    for name, row in found.records.items():
+        used = row.fingerprint_id
+        if used is None and row.status == "done":
             wrong.append(f"row {name} was measured on an unknown machine")
         if used is not None and used not in found.fingerprints:
             wrong.append(f"row {name} names fingerprint {used}, which is missing")
@@ -202,24 +206,22 @@ def solutions(found: Evidence) -> list[str]:
     """The kept sources are those that the rows were measured from, and each belongs to a row."""
     wrong: list[str] = []
     used = set()
-    for name, row in found.rows.items():
-        if "inputs" not in row:
-            continue
+    for name, row in found.records.items():
         parts = []
-        for given in sorted(row["inputs"], key=lambda given: str(given.get("name"))):
-            if "kept" in given:
-                used.add(given["kept"])
-                content = found.bytes_of(given["kept"])
-                if content is None or seal.sha256(content) != given["sha256"]:
-                    wrong.append(f"row {name}: {given['kept']} is not the text that was measured")
-            elif "withheld" not in given:
+        for given in sorted(row.inputs or [], key=lambda given: given.name):
+            if given.kept:
+                used.add(given.kept)
+                content = found.bytes_of(given.kept)
+                if content is None or seal.sha256(content) != given.sha256:
+                    wrong.append(f"row {name}: {given.kept} is not the text that was measured")
+            elif not given.withheld:
                 continue  # a fixture or a shipped problem, which are not part of the content
-            parts.append(given["name"].encode() + bytes.fromhex(given["sha256"]))
-        if row["inputs"] and hashlib.sha256(b"".join(parts)).hexdigest()[:16] != row.get("content"):
+            parts.append(given.name.encode() + bytes.fromhex(given.sha256))
+        if row.inputs and hashlib.sha256(b"".join(parts)).hexdigest()[:16] != row.content:
             wrong.append(f"row {name}: its inputs are not those of its content hash")
-    if any("inputs" in row for row in found.rows.values()):
+    if any(row.inputs is not None for row in found.records.values()):
         kept = [n for n in found.files if n.startswith((f"{INPUTS}/", f"{SOLUTIONS}/"))]
-        whole = set(found.rows) == set(found.plan)
+        whole = set(found.records) == set(found.plan)
         return wrong + [f"{n} was kept and belongs to no row" for n in kept if whole and n not in used]
     return _solutions_of_1(found)
 
@@ -230,11 +232,11 @@ def _solutions_of_1(found: Evidence) -> list[str]:
     if not kept:
         raise Skip(_lacks(found.version, "inputs of rows") or "no row has a solution")
     wrong = []
-    for name, row in found.rows.items():
-        folder = f"{SOLUTIONS}/{row.get('arm')}/{row.get('repeat')}/{row.get('problem')}_"
+    for name, row in found.records.items():
+        folder = f"{SOLUTIONS}/{row.arm}/{row.repeat}/{row.problem}_"
         of_row = [content for place, content in kept.items() if place.startswith(folder)]
         contents = [hashlib.sha256(b"solution_0.py" + hashlib.sha256(c).digest()).hexdigest()[:16] for c in of_row]
-        if row.get("content") not in contents:
+        if row.content not in contents:
             wrong.append(f"row {name}: no kept solution is the text that was measured")
     return wrong
 
@@ -242,22 +244,18 @@ def _solutions_of_1(found: Evidence) -> list[str]:
 def statement(found: Evidence) -> list[str]:
     """The statement's implementations are the bundle's files, and its dependencies hold every input of a row."""
     _written(found, "statement")
-    told = found.statement or {}
     try:
-        implementations = {entry["name"]: entry["digest"]["sha256"] for entry in told["subject"]}
-        resolved = told["predicate"]["buildDefinition"]["resolvedDependencies"]
-        digests = {entry["digest"].get("sha256") for entry in resolved}
-    except (KeyError, TypeError) as error:
-        return [f"{STATEMENT} cannot be read: {error!r}"]
+        told = Statement.model_validate(found.statement)
+    except ValidationError as error:
+        return [f"{STATEMENT} cannot be read: {'; '.join(faults(error))}"]
+    implementations = {entry.name: entry.digest.get("sha256") for entry in told.subject}
+    digests = {entry.digest.get("sha256") for entry in told.predicate.definition.resolved}
     files = {name: known for name, known in found.files.items() if name != STATEMENT}
     wrong = [f"{n} is not the subject that it was" for n in sorted(files) if implementations.get(n) != files[n]]
     wrong += [f"its subject {n} is no file of the bundle" for n in sorted(implementations.keys() - files.keys())]
-    for name, row in found.rows.items():
-        wrong += [
-            f"row {name}: {given['name']} is not among the dependencies"
-            for given in row.get("inputs", [])
-            if given["sha256"] not in digests
-        ]
+    for name, row in found.records.items():
+        lacking = [given.name for given in row.inputs or [] if given.sha256 not in digests]
+        wrong += [f"row {name}: {each} is not among the dependencies" for each in lacking]
     return wrong
 
 
@@ -281,8 +279,8 @@ def telemetry(found: Evidence) -> list[str]:
     """
     wrong: list[str] = []
     named = 0
-    for name, row in found.rows.items():
-        told = (row.get("result") or {}).get("telemetry") or {}
+    for name, row in found.records.items():
+        told = (row.result.telemetry if row.result else None) or {}
         if told.get("file"):
             named += 1
             wrong += [f"row {name}: {what}" for what in _sampled(found.bytes_of(str(told["file"])), told)]

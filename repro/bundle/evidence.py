@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.storage import ARCHIVE, Storage
 from repro.bundle.write import FINGERPRINTS, ROWS
 from repro.errors import BundleError, UsageError
+from repro.records import migrate
+from repro.records.row import Row
 
 
 def _refuse(token: str) -> None:
@@ -51,6 +55,15 @@ class Evidence:
     def rows(self) -> dict[str, dict[str, Any]]:
         """The last row of each id."""
         return {str(row.get("row")): row for row in self.lines}
+
+    @cached_property
+    def records(self) -> dict[str, Row]:
+        """The last row of each id as a record. `schema of rows` names those that are none, which are left out."""
+        found = {}
+        for name, row in self.rows.items():
+            with contextlib.suppress(BundleError):
+                found[name] = migrate.row(row)
+        return found
 
     @property
     def plan(self) -> list[str]:

@@ -19,5 +19,5 @@ def origin() -> dict[str, Any]:
         "tool": f"repro {__version__}",
         "code_sha256": tree_digest(config.PACKAGE, "*.py"),
         "requirements": {f"requirements/{file.name}": sha256(file.read_bytes()) for file in requirements},
-        **git.values(),
+        **{name: found.to_json() for name, found in git.values().items()},
     }

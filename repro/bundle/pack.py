@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 from repro.bundle import storage, verify
 from repro.bundle.evidence import Evidence
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import ARCHIVE
 from repro.errors import PrerequisiteError, UsageError
+from repro.records.manifest import Packed
 from repro.system import jsonio
 
 # Files that are copied beside the archive, where the bundle has them.
 BESIDE = (MANIFEST, "report.md")
 
 
-def pack(paths: list[Path], output: Path | None) -> list[dict[str, Any]]:
-    """Packs bundles, each into a folder `<output>/<name>`. Returns {"bundle", "bundle_id", "bytes"} of each.
+def pack(paths: list[Path], output: Path | None) -> list[Packed]:
+    """Packs bundles, each into a folder `<output>/<name>`.
 
     output: a folder, else `packed` beside each bundle. Raises UsageError for a path without a closed bundle or a target
     that exists, BundleError for a changed bundle, PrerequisiteError where the folder cannot be written.
@@ -26,7 +26,7 @@ def pack(paths: list[Path], output: Path | None) -> list[dict[str, Any]]:
     return [_pack(verify.unchanged(path, "packed"), output) for path in paths]
 
 
-def _pack(found: Evidence, output: Path | None) -> dict[str, Any]:
+def _pack(found: Evidence, output: Path | None) -> Packed:
     """Writes one packed bundle, whole or not at all."""
     target = (output or found.path.absolute().parent / "packed") / found.name
     if target.exists():
@@ -43,4 +43,4 @@ def _pack(found: Evidence, output: Path | None) -> dict[str, Any]:
         shutil.rmtree(half, ignore_errors=True)
         why = error.strerror or str(error)
         raise PrerequisiteError(f"cannot write to {target.parent}", why, "Choose another -o.") from error
-    return {"bundle": str(target), "bundle_id": found.manifest.get("bundle_id"), "bytes": len(archive)}
+    return Packed(bundle=str(target), bundle_id=found.manifest.get("bundle_id"), bytes=len(archive))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator
 from typing import Any
 
 from repro.bundle.checks import Check, Skip
 from repro.bundle.evidence import Evidence
+from repro.records.result import JudgeResult
+from repro.records.verdict import Verdict
 
 # Samples are stored with six decimals of a millisecond.
 ROUNDED_MS = 1e-6
@@ -18,22 +21,21 @@ REPORT_SCHEMAS = (1, 2)
 def statuses(found: Evidence) -> list[str]:
     """A measured row has a result and no error. Every other row has an error and no result."""
     wrong = []
-    for name, row in found.rows.items():
-        result, error = row.get("result"), row.get("error")
-        if row.get("status") == "done" and (result is None or error):
-            wrong.append(f"row {name} is done " + ("without a result" if result is None else f"with an error: {error}"))
-        if row.get("status") != "done" and (result is not None or not error):
-            wrong.append(f"row {name} is {row.get('status')} " + ("without a reason" if not error else "with a result"))
+    for name, row in found.records.items():
+        if row.status == "done" and (row.result is None or row.error):
+            why = "without a result" if row.result is None else f"with an error: {row.error}"
+            wrong.append(f"row {name} is done {why}")
+        if row.status != "done" and (row.result is not None or not row.error):
+            wrong.append(f"row {name} is {row.status} " + ("without a reason" if not row.error else "with a result"))
     return wrong
 
 
-def _verdicts(found: Evidence) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Yields (label, verdict, the row's result) of every judged solution."""
-    for name, row in found.rows.items():
-        result = row.get("result")
-        if row.get("status") == "done" and isinstance(result, dict):
-            for entry in result.get("results", []):
-                yield f"row {name}, {entry.get('solution')}", entry, result
+def _verdicts(found: Evidence) -> Iterator[tuple[str, Verdict, JudgeResult]]:
+    """Yields (row, verdict, the row's result) of every judged solution."""
+    for name, row in found.records.items():
+        if row.judged is not None:
+            for entry in row.judged.results:
+                yield name, entry, row.judged
 
 
 def verdicts(found: Evidence) -> list[str]:
@@ -46,56 +48,42 @@ def verdicts(found: Evidence) -> list[str]:
     judged = list(_verdicts(found))
     if not judged:
         raise Skip("nothing was judged")
-    for label, entry, _ in judged:
-        verdict, reasons = entry.get("verdict"), entry.get("reasons")
+    for name, entry, _ in judged:
+        label, verdict = f"row {name}, {entry.solution}", entry.verdict
         if verdict == "correct":
-            if reasons:
+            if entry.reasons:
                 wrong.append(f"{label}: correct, with reasons against it")
-            if not entry.get("precision_class") or not isinstance(entry.get("rel_l2"), float | int):
+            if not entry.precision_class or entry.rel_l2 is None or not math.isfinite(entry.rel_l2):
                 wrong.append(f"{label}: correct without a precision class and a distance")
-        elif not reasons:
+        elif not entry.reasons:
             wrong.append(f"{label}: {verdict} without a reason")
-        elif entry.get("time_ms") and verdict != "rejected":
+        elif entry.time_ms and verdict != "rejected":
             wrong.append(f"{label}: {verdict}, and timed")
-        if verdict != "correct" and entry.get("speedup") and verdict != "rejected":
+        if verdict != "correct" and entry.speedup and verdict != "rejected":
             wrong.append(f"{label}: {verdict}, with a speedup")
     return wrong
-
-
-def _numbers(values: Any) -> Iterator[float]:
-    for value in values if isinstance(values, list) else []:
-        if isinstance(value, list):
-            yield from _numbers(value)
-        elif isinstance(value, int | float):
-            yield float(value)
-
-
-def device_ms(samples: dict[str, Any]) -> list[float]:
-    """Returns the samples behind a time: blocks in schema 1, gated calls since."""
-    gated = samples.get("gated")
-    return list(_numbers(gated.get("device_ms") if isinstance(gated, dict) else samples.get("device")))
 
 
 def times(found: Evidence) -> list[str]:
     """Every time is the median of its stated number of samples, and every interval holds its value."""
     wrong, timed = [], 0
-    for label, entry, result in _verdicts(found):
-        baselines = {f"{label.split(',')[0]}, {n}": b for n, b in result.get("baselines", {}).items()}
-        for name, told in [(label, entry), *baselines.items()]:
-            time = told.get("time_ms")
-            if not time:
+    for row, entry, result in _verdicts(found):
+        baselines = ((name, baseline.time_ms) for name, baseline in result.baselines.items())
+        for name, time in ((entry.solution, entry.time_ms), *baselines):
+            if time is None:
                 continue
             timed += 1
-            samples = device_ms(result.get("samples_ms", {}).get(name.rpartition(", ")[2], {}))
-            if len(samples) != time["n"]:
-                wrong.append(f"{name}: the time states {time['n']} samples, the row has {len(samples)}")
-            elif abs(statistics.median(samples) - time["median"]) > ROUNDED_MS:
-                wrong.append(f"{name}: {time['median']} ms is not the median of its samples")
-            if not time["ci95"][0] <= time["median"] <= time["ci95"][1]:
-                wrong.append(f"{name}: the median lies outside its interval")
-        for base, ratio in entry.get("speedup", {}).items():
-            if not ratio["ci95"][0] <= ratio["ratio"] <= ratio["ci95"][1]:
-                wrong.append(f"{label}: the speedup over {base} lies outside its interval")
+            label, series = f"row {row}, {name}", result.samples_ms.get(name)
+            samples = series.gated.device_ms if series else []
+            if len(samples) != time.n:
+                wrong.append(f"{label}: the time states {time.n} samples, the row has {len(samples)}")
+            elif abs(statistics.median(samples) - time.median) > ROUNDED_MS:
+                wrong.append(f"{label}: {time.median} ms is not the median of its samples")
+            if not time.ci95[0] <= time.median <= time.ci95[1]:
+                wrong.append(f"{label}: the median lies outside its interval")
+        for base, ratio in entry.speedup.items():
+            if not ratio.ci95[0] <= ratio.ratio <= ratio.ci95[1]:
+                wrong.append(f"row {row}, {entry.solution}: the speedup over {base} lies outside its interval")
     if not timed:
         raise Skip("nothing was timed")
     return list(dict.fromkeys(wrong))
@@ -110,16 +98,17 @@ def report(found: Evidence) -> list[str]:
         raise Skip(f"a report of schema {version}, this check knows {' and '.join(map(str, REPORT_SCHEMAS))}")
     # a bundle of several kinds of GPUs has a part for each
     parts = [found.report] if version == 1 else found.report["reports"]
-    rows = [found.rows[name] for name in found.plan if name in found.rows]
+    rows = [found.records[name] for name in found.plan if name in found.records]
     wrong = []
-    counts = {"planned": len(found.plan), "finished": sum(row.get("status") == "done" for row in rows)}
+    counts = {"planned": len(found.plan), "finished": sum(row.status == "done" for row in rows)}
     for name, count in counts.items():
         told = sum(part.get(name, 0) for part in parts)
         if told != count:
             wrong.append(f"{name} is {told} in the report and {count} in the rows")
-    judged = sorted(str((e["verdict"], (e.get("time_ms") or {}).get("median"))) for _, e, _ in _verdicts(found))
+    judged = sorted(str((e.verdict, e.time_ms.median if e.time_ms else None)) for _, e, _ in _verdicts(found))
     has_verdicts = any({"arms", "artifacts"} & part.keys() for part in parts)
-    if has_verdicts and judged != sorted(str(each) for part in parts for each in _told(part)):
+    drawn = (str((verdict, ms and float(ms))) for part in parts for verdict, ms in _told(part))
+    if has_verdicts and judged != sorted(drawn):
         wrong.append("verdicts or times are not those of the rows")
     return wrong
 

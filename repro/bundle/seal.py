@@ -7,11 +7,12 @@ Only a bundle id that was published elsewhere shows that.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from repro.bundle import statement
+from repro.records.row import Input
 from repro.system import jsonio
 
 MANIFEST, STATEMENT = "manifest.json", "statement.json"
@@ -59,16 +60,16 @@ def bundle_id(manifest: dict[str, Any]) -> str:
 def close(
     folder: Path,
     manifest: dict[str, Any],
-    rows: Iterable[dict[str, Any]],
+    inputs: Mapping[str, Iterable[Input]],
     fingerprints: dict[str, dict[str, Any]],
     files: dict[str, str],
 ) -> None:
     """Writes the statement, and into `manifest` the hashes of all files and the bundle id. Raises OSError.
 
-    files: name -> hash of every file but manifest and statement.
+    inputs: row -> its inputs. files: name -> hash of every file but manifest and statement.
     """
     files.pop(STATEMENT, None)
-    told = jsonio.render(statement.build(manifest, rows, fingerprints, files))
+    told = jsonio.render(statement.build(manifest, inputs, fingerprints, files).to_json())
     jsonio.replace(folder / STATEMENT, told)
     manifest["files"] = dict(sorted((files | {STATEMENT: sha256(told)}).items()))
     manifest["bundle_id"] = bundle_id(manifest)

@@ -25,6 +25,8 @@ from repro.bundle.identities import Identities
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.write import FINGERPRINTS, INPUTS, ROWS, plan_digest
 from repro.errors import PrerequisiteError, UsageError
+from repro.records.manifest import Doubt, Shared, SharedCopy
+from repro.records.row import Input
 from repro.system import jsonio
 
 Mask = Callable[[str], str]
@@ -44,10 +46,9 @@ PUBLIC_HOSTS = frozenset("github.com arxiv.org slsa.dev in-toto.io json-schema.o
 
 def share(
     paths: list[Path], output: Path | None, salt: bytes, hide: list[str], *, texts: bool = True
-) -> list[dict[str, Any]]:
+) -> list[SharedCopy]:
     """Copies bundles, each to `<output>/<name>`, and replaces their identities. texts: whether with what was judged.
 
-    Returns a record of each copy; its `failed` lists the checks that fail in the copy and not in the original.
     output: a folder, else `shared` beside each bundle. hide: names to replace besides those that are found.
     Raises UsageError for a path without a closed bundle or a target that exists, BundleError for a changed bundle.
     """
@@ -59,7 +60,7 @@ def share(
 
 
 def _failed(path: Path) -> set[str]:
-    return {check["check"] for check in verify.verify(path)["checks"] if check["state"] == "FAILED"}
+    return set(verify.verify(path).failed)
 
 
 def _learn(found: Evidence, who: Identities) -> None:
@@ -98,7 +99,7 @@ def masked(value: Any, mask: Mask, who: Identities) -> Any:
     return value
 
 
-def _copy(found: Evidence, output: Path, who: Identities, *, texts: bool) -> dict[str, Any]:
+def _copy(found: Evidence, output: Path, who: Identities, *, texts: bool) -> SharedCopy:
     """Writes the copy of one bundle, whole or not at all."""
     mask = who.masker()
     machines = _machines(found, mask, who)
@@ -109,7 +110,7 @@ def _copy(found: Evidence, output: Path, who: Identities, *, texts: bool) -> dic
     try:
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
-        told = _write(found, half, machines, mask, who, texts=texts)
+        shared, closed_id, doubts = _write(found, half, machines, mask, who, texts=texts)
         half.rename(target)
     except OSError as error:
         shutil.rmtree(half, ignore_errors=True)
@@ -117,7 +118,7 @@ def _copy(found: Evidence, output: Path, who: Identities, *, texts: bool) -> dic
             f"cannot write to {output}", error.strerror or str(error), "Choose another -o."
         ) from error
     new = sorted(_failed(target) - _failed(found.files_in.source))
-    return {"bundle": str(target), **told, "failed": new}
+    return SharedCopy(bundle=str(target), shared=shared, bundle_id=closed_id, not_judged=doubts, failed=new)
 
 
 def _machines(found: Evidence, mask: Mask, who: Identities) -> dict[str, dict[str, Any]]:
@@ -134,10 +135,9 @@ def _machines(found: Evidence, mask: Mask, who: Identities) -> dict[str, dict[st
 
 def _write(
     found: Evidence, folder: Path, machines: dict[str, dict[str, Any]], mask: Mask, who: Identities, *, texts: bool
-) -> dict[str, Any]:
-    doubts: list[dict[str, str]] = [
-        {"file": "", "what": f"the name {name!r} is also a word of bundles and was left"} for name in who.doubtful()
-    ]
+) -> tuple[Shared, str, list[Doubt]]:
+    """Writes the files of a copy. Returns what its manifest says of it, its bundle id, and what may be an identity."""
+    doubts = [Doubt(file="", what=f"the name {n!r} is also a word of bundles and was left") for n in who.doubtful()]
     left_out: dict[str, str] = {}
     rewritten: list[str] = []
     digests: dict[str, str] = {}
@@ -160,26 +160,27 @@ def _write(
         if new != text:
             rewritten.append(mask(name))
             if name.endswith(SOURCES) and not _same_code(text, new):
-                doubts.append({"file": mask(name), "what": "its code was changed, so it is not the measured one"})
+                doubts.append(Doubt(file=mask(name), what="its code was changed, so it is not the measured one"))
         jsonio.replace(folder / mask(name), new.encode())
         digests[mask(name)] = seal.sha256(new.encode())
     rows = _rows(found, digests, mask, who)
     jsonio.replace(folder / ROWS, "".join(jsonio.dumps(row) + "\n" for row in rows).encode())
     manifest = _manifest(found, mask, who)
-    manifest["shared"] = {
-        "rewritten": sorted(rewritten),
-        "left_out": left_out,
-        "identities": {kind: len(values) for kind, values in sorted(who.replaced.items())},
-        "original_bundle_id": found.manifest.get("bundle_id"),
-    }
+    shared = Shared(
+        rewritten=sorted(rewritten),
+        left_out=left_out,
+        identities={kind: len(values) for kind, values in sorted(who.replaced.items())},
+        original_bundle_id=found.manifest.get("bundle_id"),
+    )
+    manifest["shared"] = shared.to_json()
     if manifest.get("claims"):
         manifest["claims"]["sha256"] = digests.get(manifest["claims"]["file"], manifest["claims"]["sha256"])
     files = {name: seal.digest(folder, name) or "" for name in seal.names(folder)}
-    last = {row["row"]: row for row in rows}
-    seal.close(folder, manifest, last.values(), machines, files)
+    inputs = {row["row"]: [Input(**given) for given in row.get("inputs", [])] for row in rows}
+    seal.close(folder, manifest, inputs, machines, files)
     jsonio.write(folder / MANIFEST, manifest)
-    doubts += [{"file": name, "what": doubt} for name in seal.names(folder) for doubt in _doubts(folder / name)]
-    return {"shared": manifest["shared"], "bundle_id": manifest["bundle_id"], "not_judged": doubts}
+    doubts += [Doubt(file=name, what=doubt) for name in seal.names(folder) for doubt in _doubts(folder / name)]
+    return shared, manifest["bundle_id"], doubts
 
 
 def _masked_file(name: str, text: str, mask: Mask, who: Identities) -> str:

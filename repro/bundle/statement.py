@@ -5,99 +5,96 @@ Sources: in-toto attestation specification, statement v1, resource descriptor v1
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+from repro.records import statement as record
+from repro.records.row import Input
+from repro.records.statement import Resource, Statement, Subject
+
 BUILD_TYPE = "urn:repro:bundle:2"
 SIGNATURE = "none: this statement is not signed and proves nothing about who wrote it"
+# Field of a fingerprint or of a bundle's origin -> what was found.
+Values = dict[str, dict[str, Any]]
 
 
 def build(
     manifest: dict[str, Any],
-    rows: Iterable[dict[str, Any]],
-    fingerprints: dict[str, dict[str, Any]],
-    files: dict[str, str],
-) -> dict[str, Any]:
-    """Returns the statement of a bundle. files: name -> sha256 of every file but manifest and statement."""
-    origin, attempts = manifest.get("origin", {}), manifest.get("attempts", [])
-    return {
-        "_type": STATEMENT_TYPE,
-        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(files.items())],
-        "predicateType": PREDICATE_TYPE,
-        "predicate": {
-            "buildDefinition": {
-                "buildType": BUILD_TYPE,
-                "externalParameters": {"verb": manifest["verb"], "parameters": manifest["parameters"]},
-                "internalParameters": {"engine": manifest.get("engine", {}), "plan_digest": manifest["plan_digest"]},
-                "resolvedDependencies": [
-                    *_inputs(rows),
-                    *({"name": name, "digest": {"sha256": d}} for name, d in origin.get("requirements", {}).items()),
-                    *_code(origin, attempts, fingerprints),
-                    *_images(manifest, fingerprints),
-                ],
-            },
-            "runDetails": {
-                "builder": {"id": "urn:repro", "version": {"repro": str(manifest["tool"]).removeprefix("repro ")}},
-                "metadata": {
-                    "invocationId": f"{manifest['started']}/{manifest['plan_digest']}",
-                    "startedOn": manifest["started"],
-                    "finishedOn": manifest["finished"],
-                },
-            },
-            "repro_signature": SIGNATURE,
-            "repro_unknown": unknown(origin, fingerprints),
-        },
-    }
+    inputs: Mapping[str, Iterable[Input]],
+    fingerprints: Mapping[str, dict[str, Any]],
+    files: Mapping[str, str],
+) -> Statement:
+    """Returns the statement of a bundle. inputs: row -> its inputs. files: name -> sha256 of every file but manifest
+    and statement."""
+    origin, engine = manifest.get("origin", {}), manifest.get("engine", {})
+    machines: list[Values] = [machine.get("values", {}) for machine in fingerprints.values()]
+    images = [engine.get("image_id"), *_found("image_id", machines)]
+    code = dict.fromkeys(each["code_sha256"] for each in manifest.get("attempts", []) if "code_sha256" in each)
+    definition = record.BuildDefinition(
+        build_type=BUILD_TYPE,
+        external={"verb": manifest["verb"], "parameters": manifest["parameters"]},
+        internal={"engine": engine, "plan_digest": manifest["plan_digest"]},
+        resolved=[
+            *_inputs(inputs),
+            *(Resource(name=name, digest={"sha256": each}) for name, each in origin.get("requirements", {}).items()),
+            *(Resource(name="repro", digest={"dirHash": each}) for each in code),
+            *_commits([origin, *machines]),
+            *(Resource(name="container image", digest={"sha256": each}) for each in _hashes(images)),
+        ],
+    )
+    details = record.RunDetails(
+        builder=record.Builder(id="urn:repro", version={"repro": str(manifest["tool"]).removeprefix("repro ")}),
+        metadata=record.Metadata(
+            invocation=f"{manifest['started']}/{manifest['plan_digest']}",
+            started=manifest["started"],
+            finished=manifest["finished"],
+        ),
+    )
+    return Statement(
+        type="https://in-toto.io/Statement/v1",
+        subject=[Subject(name=name, digest={"sha256": digest}) for name, digest in sorted(files.items())],
+        predicate_type="https://slsa.dev/provenance/v1",
+        predicate=record.Predicate(
+            definition=definition, details=details, signature=SIGNATURE, unknown=_unknown([origin, *machines])
+        ),
+    )
 
 
-def _inputs(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lists problem files, solutions and fixtures: each file once, with the rows that used it."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in rows:
-        for given in row.get("inputs", []):
-            name = given.get("kept") or given["name"]
-            entry = found.setdefault(
-                (name, given["sha256"]),
-                {"name": name, "digest": {"sha256": given["sha256"]}, "annotations": {"rows": []}},
-            )
-            entry["annotations"]["rows"].append(row["row"])
-    return [found[key] for key in sorted(found)]
+def _inputs(inputs: Mapping[str, Iterable[Input]]) -> Iterator[Resource]:
+    """Yields problem files, solutions and fixtures: each file once, with the rows that used it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row, texts in inputs.items():
+        for given in texts:
+            found.setdefault((given.kept or given.name, given.sha256), []).append(row)
+    for (name, digest), rows in sorted(found.items()):
+        yield Resource(name=name, digest={"sha256": digest}, annotations={"rows": rows})
 
 
-def _code(origin: dict[str, Any], attempts: list[dict[str, Any]], fingerprints: dict[str, Any]) -> list[dict[str, Any]]:
-    """Lists each version of the program that wrote rows, by the hash of its files and by its commit where known."""
-    digests = dict.fromkeys(a["code_sha256"] for a in attempts if "code_sha256" in a)
-    found: list[dict[str, Any]] = [{"name": "repro", "digest": {"dirHash": digest}} for digest in digests]
-    commits: dict[str, str] = {}
-    for values in _told(origin, fingerprints):
-        commit = values.get("git_commit", {}).get("value")
-        if commit:
-            commits.setdefault(commit, str(values.get("git_dirty", {}).get("value")))
-    return found + [
-        {"name": "repro", "digest": {"gitCommit": commit}, "annotations": {"dirty": dirty}}
-        for commit, dirty in commits.items()
-    ]
+def _commits(places: list[Values]) -> Iterator[Resource]:
+    """Yields the commits that the bundle's origin and each machine's fingerprint name."""
+    dirty: dict[Any, str] = {}
+    for values in places:
+        dirty.setdefault(values.get("git_commit", {}).get("value"), str(values.get("git_dirty", {}).get("value")))
+    for commit in _hashes(dirty):
+        yield Resource(name="repro", digest={"gitCommit": commit}, annotations={"dirty": dirty[commit]})
 
 
-def _images(manifest: dict[str, Any], fingerprints: dict[str, Any]) -> list[dict[str, Any]]:
-    told = [manifest.get("engine", {}).get("image_id")]
-    told += [f.get("values", {}).get("image_id", {}).get("value") for f in fingerprints.values()]
-    images = dict.fromkeys(str(image).removeprefix("sha256:") for image in told if image)
-    return [{"name": "container image", "digest": {"sha256": image}} for image in images]
+def _found(name: str, places: list[Values]) -> list[Any]:
+    """Returns the values of a field."""
+    return [values[name].get("value") for values in places if name in values]
 
 
-def _told(origin: dict[str, Any], fingerprints: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the records that may name a commit: the bundle's origin and each machine's fingerprint."""
-    return [origin, *(f.get("values", {}) for f in fingerprints.values())]
+def _hashes(found: Iterable[Any]) -> list[str]:
+    """Returns what is a hash, each once. A build argument may be any text, and a bundle must close all the same."""
+    texts = (str(each).removeprefix("sha256:") for each in found)
+    return list(dict.fromkeys(text for text in texts if re.fullmatch(r"[0-9a-f]{40,64}", text)))
 
 
-def unknown(origin: dict[str, Any], fingerprints: dict[str, Any]) -> dict[str, str]:
+def _unknown(places: list[Values]) -> dict[str, str]:
     """Returns dependencies that a reader would expect and that are missing -> why."""
     found = {}
     for name in ("git_commit", "image_id"):
-        entries = [values[name] for values in _told(origin, fingerprints) if name in values]
-        if not any(entry["value"] for entry in entries):
-            found[name] = next((str(entry["status"]) for entry in entries), "not recorded")
+        if not any(_found(name, places)):
+            found[name] = next((str(values[name]["status"]) for values in places if name in values), "not recorded")
     return found

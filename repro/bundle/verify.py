@@ -6,15 +6,17 @@ To find that too, compare the bundle id with one that was published elsewhere (`
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import Field
 
 from repro.bundle import evidence
 from repro.bundle.checks import ABOUT_FILES, ABOUT_ROWS, Skip, Unfinished
 from repro.bundle.evidence import Evidence
 from repro.bundle.records import ABOUT_RECORDS
 from repro.errors import BundleError, UsageError
+from repro.records.base import Record
 
 SCHEMA_VERSION = 1
 CHECKS = ABOUT_FILES | ABOUT_ROWS | ABOUT_RECORDS
@@ -25,37 +27,47 @@ STATES = ("ok", "interrupted", "running", "failed")
 NEEDED = (*ABOUT_FILES, "plan", "fingerprints", "solutions", "claims")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One check's result and every reason. state: ok, FAILED, skipped, interrupted or running."""
+class Finding(Record):
+    """One check's result."""
 
-    check: str
-    state: str
-    reasons: list[str]
+    check: str = Field(description="Its name.")
+    state: str = Field(description="ok, FAILED, skipped, interrupted or running.")
+    reasons: list[str] = Field(description="Every reason.")
 
 
-def verify(path: Path, expected_id: str = "") -> dict[str, Any]:
-    """Runs all checks. Returns {"bundle", "bundle_id", "schema_version", "state", "passed", "checks"}.
+class Verified(Record):
+    """A bundle: an entry of `verify --json`."""
 
-    state: one of STATES; `passed` is whether it is not `failed`. expected_id: a bundle id from elsewhere, or its
-    beginning. Raises UsageError where the path holds no bundle.
+    bundle: str = Field(description="Its path.")
+    bundle_id: Any = Field(description="As its manifest says.")
+    schema_version: int = Field(description="Of its manifest.")
+    state: str = Field(description="One of STATES.")
+    passed: bool = Field(description="Whether it is not `failed`.")
+    checks: list[Finding] = Field(description="Every check.")
+
+    @property
+    def failed(self) -> dict[str, Finding]:
+        """Return the checks that failed, by name."""
+        return {each.check: each for each in self.checks if each.state == "FAILED"}
+
+
+def verify(path: Path, expected_id: str = "") -> Verified:
+    """Runs all checks. expected_id: a bundle id from elsewhere, or its beginning.
+
+    Raises UsageError where the path holds no bundle.
     """
     found = evidence.read(path)
     findings = [_run(name, found) for name in CHECKS]
     own = found.manifest.get("bundle_id")
     if expected_id:
         wrong = [] if str(own or "").startswith(expected_id) else [f"expected {expected_id}, found {own or 'none'}"]
-        findings.append(Finding("expected bundle id", "FAILED" if wrong else "ok", wrong))
+        findings.append(Finding(check="expected bundle id", state="FAILED" if wrong else "ok", reasons=wrong))
     states = {finding.state for finding in findings}
     state = "failed" if "FAILED" in states else next((s for s in ("running", "interrupted") if s in states), "ok")
-    return {
-        "bundle": str(path),
-        "bundle_id": own,
-        "schema_version": found.version,
-        "state": state,
-        "passed": state != "failed",
-        "checks": [asdict(finding) for finding in findings],
-    }
+    return Verified(
+        bundle=str(path), bundle_id=own, schema_version=found.version, state=state, passed=state != "failed",
+        checks=findings,
+    )  # fmt: skip
 
 
 def unchanged(path: Path, use: str) -> Evidence:
@@ -64,9 +76,9 @@ def unchanged(path: Path, use: str) -> Evidence:
     use: `shared` or `packed`. Raises BundleError where a check of NEEDED fails, UsageError for a bundle that was never
     closed.
     """
-    wrong = [c for c in verify(path)["checks"] if c["state"] == "FAILED" and c["check"] in NEEDED]
+    wrong = [finding for name, finding in verify(path).failed.items() if name in NEEDED]
     if wrong:
-        why = f"{wrong[0]['check']}: {wrong[0]['reasons'][0]}"
+        why = f"{wrong[0].check}: {wrong[0].reasons[0]}"
         raise BundleError(f"{path} does not verify and is not {use}", why, f"See `repro verify {path}`.")
     found = evidence.read(path)
     if found.open:
@@ -79,9 +91,9 @@ def _run(name: str, found: Evidence) -> Finding:
     try:
         wrong = CHECKS[name](found)
     except Skip as skip:
-        return Finding(name, "skipped", [str(skip)])
+        return Finding(check=name, state="skipped", reasons=[str(skip)])
     except Unfinished as cut:
-        return Finding(name, "running" if found.files_in.held() else "interrupted", cut.reasons)
+        return Finding(check=name, state="running" if found.files_in.held() else "interrupted", reasons=cut.reasons)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError) as error:
-        return Finding(name, "FAILED", [f"it holds what this check cannot read: {type(error).__name__}: {error}"])
-    return Finding(name, "FAILED" if wrong else "ok", wrong)
+        wrong = [f"it holds what this check cannot read: {type(error).__name__}: {error}"]
+    return Finding(check=name, state="FAILED" if wrong else "ok", reasons=wrong)

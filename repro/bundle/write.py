@@ -21,7 +21,7 @@ from repro.bundle.storage import Storage
 from repro.bundle.validity import settled
 from repro.errors import BundleError, PrerequisiteError, UsageError
 from repro.records import migrate
-from repro.records.row import Row
+from repro.records.row import Input, Row
 from repro.system import jsonio, signals
 
 # 1: no inputs a row, no statement, no bundle id. 2: these.
@@ -50,7 +50,7 @@ class Bundle:
         self.path, self.name, self.packed = files.path, files.name, files.packed
         self._files, self.manifest = files, manifest
         self.rows: Mapping[str, dict[str, Any]] = {} if self.packed else Lines(self.path / ROWS)
-        self._records: dict[str, tuple[Any, Row]] = {}
+        self._records: dict[str, Row] = {}
         self._touched: set[str] = set()
         self._kept: dict[str, str] = {}
         self._release: Callable[[], Any] = lambda: None
@@ -213,14 +213,16 @@ class Bundle:
             kept = f"{len(self.rows)} rows written before are kept; free space and repeat with --resume."
             raise BundleError(f"cannot write to {self.path}", error.strerror or str(error), kept) from error
 
+    def record(self, row: str) -> Row:
+        """Returns the last row of an id as a record. Raises KeyError or BundleError where it is missing or damaged."""
+        return migrate.row(self.rows[row])
+
     def records(self) -> dict[str, Row]:
         """Returns the last row of every id as a record. Raises BundleError where one is damaged."""
         for name in self.rows:
-            place = self.rows.place(name) if isinstance(self.rows, Lines) else name
-            known = self._records.get(name)
-            if known is None or known[0] != place:
-                self._records[name] = (place, migrate.row(self.rows[name]))
-        return {name: self._records[name][1] for name in self.rows}
+            if name not in self._records:
+                self._records[name] = self.record(name)
+        return {name: self._records[name] for name in self.rows}
 
     def done(self, row: str, content: str | None = None) -> bool:
         """Returns whether a row was measured. content: the hash of the inputs that it must be the result of."""
@@ -241,6 +243,7 @@ class Bundle:
             self._guard(lambda: jsonio.append(self.path / ROWS, row))
             self._touched.add(ROWS)
             self.rows.read()
+            self._records.pop(row["row"], None)
 
     def declare(self, claims: bytes) -> None:
         """Stores the claims that a run is held to. Raises BundleError where rows exist: claims come first."""
@@ -312,7 +315,8 @@ class Bundle:
         if self.manifest["schema_version"] == 1:
             self.manifest["files"] = files
         else:
-            seal.close(self.path, self.manifest, self.rows.values(), self.fingerprints(), files)
+            inputs = {name: [Input(**given) for given in row.get("inputs", [])] for name, row in self.rows.items()}
+            seal.close(self.path, self.manifest, inputs, self.fingerprints(), files)
 
 
 def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:

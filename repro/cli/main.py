@@ -21,6 +21,7 @@ from repro.engines import choose, names
 from repro.engines.base import Engine
 from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.records import wording
+from repro.records.verdict import Verdict
 from repro.runs.progress import Progress
 from repro.system.screen import Column, Screen
 
@@ -337,15 +338,15 @@ def _conclude(
 def _exit_code(bundle: Bundle, judged: Iterable[wording.Judged]) -> int:
     """Where rows were not measured, says why and returns 1 (a prerequisite) or 2 (the tool). Else 3 where a verdict is
     not correct, or 0. A solution that this machine cannot judge because it needs CUDA counts neither way."""
-    missing = [bundle.rows[name] for name in bundle.manifest["plan"] if not bundle.done(name)]
+    missing = [bundle.record(name) for name in bundle.manifest["plan"] if not bundle.done(name)]
     if missing:
         count = f"{len(missing)} of {len(bundle.manifest['plan'])} rows were not measured"
-        again = "Mend that and repeat with --resume." if any(row["status"] != "unmet" for row in missing) else ""
+        again = "Mend that and repeat with --resume." if any(row.status != "unmet" for row in missing) else ""
         print(
-            f"repro: {count}, first {missing[0]['row']}: {missing[0]['error'].rstrip('.')}. {again}".rstrip(),
+            f"repro: {count}, first {missing[0].row}: {missing[0].error.rstrip('.')}. {again}".rstrip(),
             file=sys.stderr,
         )
-        return 1 if all(row["status"] == "unmet" for row in missing) else 2
+        return 1 if all(row.status == "unmet" for row in missing) else 2
     return 3 if any(entry.verdict != "correct" and not wording.not_judged(entry) for entry in judged) else 0
 
 
@@ -394,7 +395,7 @@ def _fixtures(args: argparse.Namespace, progress: Progress) -> int:
     from repro.runs import fixtures
 
     engine, size = _engine(args, progress)
-    bundle, _ = fixtures.run(args.problem, size, args.results, engine, progress, resume=args.resume)
+    bundle = fixtures.run(args.problem, size, args.results, engine, progress, resume=args.resume)
     return _conclude(args, bundle)
 
 
@@ -422,7 +423,7 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
         progress.say("no controls tf32 and tf32_compile: TF32 does not exist on the CPU")
     if folders or name in options.SHIPPED:
         arms = [*(folders or study.shipped(name, args.repeats)), *controls]
-        bundle, rows = study.run(
+        bundle = study.run(
             args.problem, arms, size, args.results, engine, _options(args), progress, resume=args.resume,
             jobs=args.jobs,
         )  # fmt: skip
@@ -430,12 +431,12 @@ def _run(args: argparse.Namespace, progress: Progress) -> int:
         plan = options.build(args, size)
         if not engine.contained:
             progress.say(study.NOTICE)
-        bundle, rows = runner.run(
+        bundle = runner.run(
             plan, args.problem, size, args.results, engine, _options(args), pace, progress, controls=controls,
             resume=args.resume,
         )  # fmt: skip
-    records = [bundle.records()[row["row"]] for row in rows]
-    judged = [row.judged.results for row in records if row.judged and not (row.control or row.torch_control)]
+    rows = bundle.records().values()
+    judged = [row.judged.results for row in rows if row.judged and not (row.control or row.torch_control)]
     return _conclude(args, bundle, judged=itertools.chain(*judged))
 
 
@@ -448,7 +449,7 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
     if args.suite == catalogue.KERNELBENCH:
         sources.check(sources.named(args.suite))
     engine, size = _engine(args, progress)
-    bundle, _ = fixtures.audit(
+    bundle = fixtures.audit(
         args.suite, args.problem, size, args.results, engine, progress, resume=args.resume
     )  # fmt: skip
     entries = audit.rows(bundle)
@@ -496,7 +497,7 @@ def _evaluate(args: argparse.Namespace, progress: Progress) -> int:
     return _conclude(args, bundle, _judged(bundle, results), results)
 
 
-def _judged(bundle: Bundle, results: list[Any]) -> dict[str, Any]:
+def _judged(bundle: Bundle, results: list[Verdict]) -> dict[str, Any]:
     """What `evaluate --json` writes."""
     from repro.report import parity
     from repro.studies.evaluation import SCHEMA_VERSION
@@ -516,8 +517,9 @@ def _self_test(args: argparse.Namespace, engine: Engine, progress: Progress) -> 
         suites or list(self_test.SUITES), [name for name in names if name not in suites], args.results, engine,
         _options(args), progress, resume=args.resume,
     )  # fmt: skip
-    code = _conclude(args, bundle, {"schema_version": 1, "bundle": str(bundle.path), "cases": entries})
-    return 2 if any(entry["complaints"] for entry in entries) else code
+    told = [entry.to_json() for entry in entries]
+    code = _conclude(args, bundle, {"schema_version": 1, "bundle": str(bundle.path), "cases": told})
+    return 2 if any(entry.complaints for entry in entries) else code
 
 
 def _benchmark(args: argparse.Namespace, progress: Progress) -> int:

@@ -250,7 +250,7 @@ def _verify(args: argparse.Namespace, progress: Progress) -> int:
         raise UsageError("--id is of one bundle", f"{len(paths)} were named", "Verify them one by one.")
     reports = []
     for path in paths:
-        reports.append(verify.verify(path, args.id))
+        reports.append(verify.verify(path, args.id).to_json())
         verified.draw(reports[-1], screen)
     write_json(args.json, {"schema_version": verify.SCHEMA_VERSION, "bundles": reports})
     screen.last(verified.summary(reports))
@@ -301,28 +301,26 @@ def _pack(args: argparse.Namespace) -> int:
     packed = pack.pack(args.bundle, args.output)
     screen = Screen.of(args)
     for told in packed:
-        screen.line(f"written: {told['bundle']} (bundle id {told['bundle_id']}, {told['bytes'] / 1e3:.0f} kB)")
+        screen.line(f"written: {told.bundle} (bundle id {told.bundle_id}, {told.bytes / 1e3:.0f} kB)")
     screen.last(f"{len(packed)} bundle{'' if len(packed) == 1 else 's'} packed")
-    write_json(args.json, {"schema_version": 1, "bundles": packed})
+    write_json(args.json, {"schema_version": 1, "bundles": [told.to_json() for told in packed]})
     return 0
 
 
 def _share(args: argparse.Namespace) -> int:
     from repro.bundle import share
 
-    done: list[dict[str, Any]] = share.share(
-        args.bundle, args.output, secrets.token_bytes(16), args.hide, texts=not args.no_texts
-    )
+    done = share.share(args.bundle, args.output, secrets.token_bytes(16), args.hide, texts=not args.no_texts)
     screen = Screen.of(args)
     for told in done:
-        counts = ", ".join(f"{n} {kind}" for kind, n in told["shared"]["identities"].items()) or "none"
-        screen.line(f"written: {told['bundle']} (bundle id {told['bundle_id']}); identities replaced: {counts}")
-        for name, why in told["shared"]["left_out"].items():
+        counts = ", ".join(f"{n} {kind}" for kind, n in told.shared.identities.items()) or "none"
+        screen.line(f"written: {told.bundle} (bundle id {told.bundle_id}); identities replaced: {counts}")
+        for name, why in told.shared.left_out.items():
             screen.item(f"left out {name}: {why}")
-        for doubt in told["not_judged"]:
-            screen.item(f"not judged: {doubt['file'] or 'all files'}: {doubt['what']}")
-        if told["failed"]:
-            print(f"repro: in {told['bundle']} alone these checks fail: {', '.join(told['failed'])}", file=sys.stderr)
-    write_json(args.json, {"schema_version": 1, "bundles": done})
-    screen.last(f"{len(done)} bundle{'' if len(done) == 1 else 's'} copied", ", ".join(t["bundle"] for t in done))
-    return 2 if any(told["failed"] for told in done) else 0
+        for doubt in told.not_judged:
+            screen.item(f"not judged: {doubt.file or 'all files'}: {doubt.what}")
+        if told.failed:
+            print(f"repro: in {told.bundle} alone these checks fail: {', '.join(told.failed)}", file=sys.stderr)
+    write_json(args.json, {"schema_version": 1, "bundles": [told.to_json() for told in done]})
+    screen.last(f"{len(done)} bundle{'' if len(done) == 1 else 's'} copied", ", ".join(told.bundle for told in done))
+    return 2 if any(told.failed for told in done) else 0

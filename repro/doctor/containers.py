@@ -31,7 +31,7 @@ def image(setting: Setting) -> Finding:
     revision = labels.get("org.opencontainers.image.revision", "unknown")
     from repro.fingerprint import git
 
-    here = git.values()["git_commit"]["value"]
+    here = git.values()["git_commit"].value
     if here is not None and revision != here:
         return warn(f"{config.image()} is of commit {revision[:12]}, this tree of {here[:12]}", "Run `make image`.")
     return ok(f"{config.image()} {setting.image.id[:19]}, commit {revision[:12]}")

@@ -104,7 +104,7 @@ class Setting:
 
         if self.silent or self.device == "cpu":
             return []
-        found = [nvml.ask("DeviceGetHandleByUUID", uuid)["value"] for uuid in resources.select(self.gpus)]
+        found = [nvml.ask("DeviceGetHandleByUUID", uuid).value for uuid in resources.select(self.gpus)]
         return [handle for handle in found if handle is not None]
 
     @property

@@ -28,7 +28,7 @@ def _each(setting: Setting, names: tuple[str, ...], source: Any) -> list[dict[st
     found = []
     for handle in setting.handles:
         values = source(handle)
-        found.append({name: values[name]["value"] for name in names})
+        found.append({name: values[name].value for name in names})
     return found
 
 
@@ -42,7 +42,7 @@ def driver(setting: Setting) -> Finding:
         return skip("device cpu")
     if setting.silent:
         return (fail if setting.device == "cuda" else warn)(f"no NVIDIA driver: {setting.silent}", SMOKE)
-    system = {name: told["value"] for name, told in facts.system().items()}
+    system = {name: told.value for name, told in facts.system().items()}
     cuda = system["cuda_driver"] or 0
     seen = f"{system['driver']}, CUDA {cuda // 1000}.{cuda % 1000 // 10}, {system['kernel_module'] or 'unknown'} module"
     if cuda < OLDEST_CUDA:

@@ -15,7 +15,7 @@ from typing import Any
 
 from repro.fingerprint import classes, container, git, gpu, host, nvml, software, state, toolchain
 from repro.fingerprint.entry import entry
-from repro.records.fingerprint import Stack
+from repro.records.fingerprint import Found, Stack
 
 # 1: some 60 fields. 2: all NVML fields, toolchain, container. Ids are hashes of the stored values, so ids of different
 # versions do not compare; `difference` compares field by field.
@@ -28,7 +28,7 @@ def digest(values: dict[str, Any], classes: str) -> str:
     return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
-def _gpu(device: str) -> dict[str, Any]:
+def _gpu(device: str) -> dict[str, Found]:
     """Return everything that NVML reports, or a `gpu_name` with the reason why it does not answer."""
     if device != "cuda":
         return {"gpu_name": entry(None, "device cpu", "absent: the run used the CPU")}
@@ -40,12 +40,12 @@ def _gpu(device: str) -> dict[str, Any]:
     return gpu.system() | gpu.values(handle) | state.values(handle)
 
 
-def _outside(device: str) -> dict[str, Any]:
+def _outside(device: str) -> dict[str, Found]:
     """Return everything known without torch and Triton: from NVML, files and other programs."""
     return _gpu(device) | host.values() | container.values() | git.values() | toolchain.programs()
 
 
-def begin(device: str) -> Future[dict[str, Any]]:
+def begin(device: str) -> Future[dict[str, Found]]:
     """Start collecting values that need no torch in a thread; `collect` takes the result."""
     pool = ThreadPoolExecutor(1)
     begun = pool.submit(_outside, device)
@@ -53,7 +53,7 @@ def begin(device: str) -> Future[dict[str, Any]]:
     return begun
 
 
-def collect(device: str, begun: Future[dict[str, Any]] | None = None) -> dict[str, Any]:
+def collect(device: str, begun: Future[dict[str, Found]] | None = None) -> dict[str, Any]:
     """Return a whole fingerprint. device: cuda or cpu; without a GPU the hardware part says so. begun: from `begin`.
 
     `sku_id` covers class H; `fingerprint_id` covers H, C and V. Dynamic values and identity change neither.

@@ -11,7 +11,10 @@ To add a field, add it here; it is then stamped, hashed into the ids of a finger
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from repro.records.fingerprint import Found
 
 NAMES = {"I": "identity", "H": "hard", "C": "configuration", "D": "dynamic", "V": "version"}
 
@@ -64,6 +67,6 @@ def of(name: str, entry: dict[str, Any] | None = None) -> str:
     return CLASS.get(name) or str((entry or {}).get("class", "V"))
 
 
-def stamped(values: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return every entry with its class."""
-    return {name: entry | {"class": of(name)} for name, entry in values.items()}
+def stamped(values: Mapping[str, Found]) -> dict[str, dict[str, Any]]:
+    """Return every entry with its class, as plain data."""
+    return {name: entry.to_json() | {"class": of(name)} for name, entry in values.items()}

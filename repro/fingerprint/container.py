@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Any
 
 from repro import config
 from repro.fingerprint.entry import entry
+from repro.records.fingerprint import Found
 
 # Facts that an engine passes to a container through its environment; `engines/docker` sets them.
 TOLD = (
@@ -27,7 +27,7 @@ def _id() -> str | None:
     return found[1][:12] if found else None
 
 
-def values() -> dict[str, Any]:
+def values() -> dict[str, Found]:
     """Return the engine's facts, the image's system packages and the container's id; absent outside of a container."""
     facts = config.container_facts()
     why = "absent: " + ("the engine did not tell" if config.in_container() else "not in a container")

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from typing import Any
 
 from repro import config
+from repro.records.fingerprint import Value
 
 IN_IMAGE, COMMIT, DIRTY = "image build argument", "git rev-parse", "git status"
 
 
-def _entry(value: str | None, source: str, why: str = "") -> dict[str, Any]:
-    return {"value": value, "source": source, "status": f"unknown: {why}" if value is None else "ok", "class": "V"}
+def _entry(value: str | None, source: str, why: str = "") -> Value:
+    return Value(value=value, source=source, status=f"unknown: {why}" if value is None else "ok", klass="V")
 
 
-def _unknown(why: str) -> dict[str, Any]:
+def _unknown(why: str) -> dict[str, Value]:
     return {"git_commit": _entry(None, COMMIT, why), "git_dirty": _entry(None, DIRTY, why)}
 
 
-def values() -> dict[str, Any]:
+def values() -> dict[str, Value]:
     """Return `git_commit` and `git_dirty` as fingerprint values; `unknown` with the reason if they cannot be found."""
     facts = config.container_facts()
     if "git_sha" in facts:

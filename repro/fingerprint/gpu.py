@@ -11,6 +11,7 @@ import pynvml
 from repro.fingerprint import nvml
 from repro.fingerprint.entry import entry, hashed
 from repro.fingerprint.nvml import ask, plain
+from repro.records.fingerprint import Found
 
 Take = Callable[[Any], Any]
 SM, MEMORY = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
@@ -103,7 +104,7 @@ SYSTEM: dict[str, tuple[str, Take]] = {
 }
 
 
-def system() -> dict[str, Any]:
+def system() -> dict[str, Found]:
     """Return driver, NVML and CUDA versions, confidential computing, and whether the kernel module is the open one."""
     found = {name: ask(function, take=take) for name, (function, take) in SYSTEM.items()}
     try:
@@ -114,43 +115,44 @@ def system() -> dict[str, Any]:
     return found | {"kernel_module": told}
 
 
-def _identities(handle: Any) -> dict[str, Any]:
+def _identities(handle: Any) -> dict[str, Found]:
     uuid = ask("DeviceGetUUID", handle)
-    known = uuid["value"]
-    found = {"gpu_uuid_hash": uuid | {"value": hashed(str(known)) if known else None}}
+    known = uuid.value
+    found = {"gpu_uuid_hash": uuid.model_copy(update={"value": hashed(str(known)) if known else None})}
     for name, (function, take) in IDENTITIES.items():
         told = ask(f"DeviceGet{function}", handle, take=take)
-        if told["value"] is not None and not known:
-            told |= {"status": "absent: hashed only together with a UUID, and there is none"}
-        value = hashed(f"{name}|{told['value']}", of=str(known)) if known and told["value"] is not None else None
-        found[name] = told | {"value": value}
+        status = told.status
+        if told.value is not None and not known:
+            status = "absent: hashed only together with a UUID, and there is none"
+        value = hashed(f"{name}|{told.value}", of=str(known)) if known and told.value is not None else None
+        found[name] = told.model_copy(update={"value": value, "status": status})
     return found
 
 
-def _links(handle: Any) -> dict[str, Any]:
+def _links(handle: Any) -> dict[str, Found]:
     """Return how many NVLinks are up, and the version of the first. The count ends at a link that does not answer."""
     up = 0
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         told = ask("DeviceGetNvLinkState", handle, link)
-        if told["value"] is None:
+        if told.value is None:
             if link == 0:
                 return {"nvlinks": told}
             break
-        up += bool(told["value"])
+        up += bool(told.value)
     return {
         "nvlinks": entry(up, "nvmlDeviceGetNvLinkState"),
         "nvlink_version": ask("DeviceGetNvLinkVersion", handle, 0),
     }
 
 
-def values(handle: Any) -> dict[str, Any]:
+def values(handle: Any) -> dict[str, Found]:
     """Return every field except the dynamic ones. A missing value has its status and the reason."""
     found = {name: ask(f"DeviceGet{f}", handle, *given, take=take) for name, (f, given, take) in QUERIES.items()}
     found |= _links(handle)
     found["clock_offset_sm_mhz"] = nvml.clock_offset(handle, SM)
     found["clock_offset_memory_mhz"] = nvml.clock_offset(handle, MEMORY)
     found["locked_clocks"] = entry(None, "nvml", LOCKED)
-    clock, bus = found["max_memory_mhz"]["value"], found["memory_bus_bits"]["value"]
+    clock, bus = found["max_memory_mhz"].value, found["memory_bus_bits"].value
     signature = 2 * clock * bus / 8000 if clock and bus else None
     status = "ok" if signature else "absent: one of the two is"
     found["bandwidth_signature_gb_s"] = entry(signature, "2 * max_memory_mhz * memory_bus_bits", status)

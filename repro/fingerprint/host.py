@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
-from typing import Any
 
 from repro.fingerprint.entry import entry
+from repro.records.fingerprint import Found
 
 CPUINFO, CGROUP = Path("/proc/cpuinfo"), Path("/sys/fs/cgroup")
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
-def read(path: Path, source: str = "") -> dict[str, Any]:
+def read(path: Path, source: str = "") -> Found:
     """Return the first line of a file as an entry."""
     try:
         return entry(path.read_text().splitlines()[0].strip() or None, source or str(path))
@@ -29,7 +29,7 @@ def _model() -> str | None:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
 
 
-def _distribution() -> dict[str, Any]:
+def _distribution() -> Found:
     try:
         told = platform.freedesktop_os_release()
     except OSError as error:
@@ -37,18 +37,18 @@ def _distribution() -> dict[str, Any]:
     return entry(told.get("PRETTY_NAME") or told.get("NAME"), "/etc/os-release")
 
 
-def _limit(second: str, first: Path) -> dict[str, Any]:
+def _limit(second: str, first: Path) -> Found:
     """Return a limit of this process's control group, of version 2, else of version 1."""
     found = read(CGROUP / second)
-    return found if found["value"] is not None else read(first)
+    return found if found.value is not None else read(first)
 
 
-def load() -> dict[str, Any]:
+def load() -> Found:
     """Return the load: processes that want a processor, mean of one minute."""
     return entry(round(os.getloadavg()[0], 2), "getloadavg")
 
 
-def values() -> dict[str, Any]:
+def values() -> dict[str, Found]:
     """Return CPU, memory, kernel, limits and load."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     nodes = sorted(path.name for path in Path("/sys/devices/system/node").glob("node[0-9]*"))

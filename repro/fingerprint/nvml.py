@@ -17,6 +17,7 @@ import pynvml
 
 from repro import config
 from repro.fingerprint.entry import entry
+from repro.records.fingerprint import Found
 
 STATUS = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: "not_supported",
@@ -47,7 +48,7 @@ def why(error: BaseException) -> str:
     return f"failed: {type(error).__name__}: {error}"
 
 
-def ask(function: str, *given: Any, take: Callable[[Any], Any] = plain) -> dict[str, Any]:
+def ask(function: str, *given: Any, take: Callable[[Any], Any] = plain) -> Found:
     """Return the entry of one NVML call. function: its name after `nvml`; take: extracts the value from the answer.
 
     Never raises: an answer that cannot be read is `failed`.
@@ -74,10 +75,10 @@ def device(uuid: str = "") -> tuple[Any, str]:
     """
     uuid = uuid or config.visible_gpu()
     found = ask("DeviceGetHandleByUUID", uuid) if uuid else ask("DeviceGetHandleByIndex", 0)
-    return found["value"], "" if found["value"] is not None else found["status"]
+    return found.value, "" if found.value is not None else found.status
 
 
-def field(handle: Any, number: int, take: Callable[[Any], Any] = plain) -> dict[str, Any]:
+def field(handle: Any, number: int, take: Callable[[Any], Any] = plain) -> Found:
     """Return the entry of one field id. Each field has its own return code."""
 
     def read(values: Any) -> Any:
@@ -86,10 +87,11 @@ def field(handle: Any, number: int, take: Callable[[Any], Any] = plain) -> dict[
             raise pynvml.NVMLError(one.nvmlReturn)
         return take(getattr(one.value, UNION[one.valueType]))
 
-    return ask("DeviceGetFieldValues", handle, [number], take=read) | {"source": f"nvmlDeviceGetFieldValues({number})"}
+    found = ask("DeviceGetFieldValues", handle, [number], take=read)
+    return found.model_copy(update={"source": f"nvmlDeviceGetFieldValues({number})"})
 
 
-def clock_offset(handle: Any, clock: int) -> dict[str, Any]:
+def clock_offset(handle: Any, clock: int) -> Found:
     """Return the offset over the default of P0, MHz. The binding drops the return code, so a mark detects no answer."""
     try:
         asked = pynvml.c_nvmlClockOffset_t()
@@ -98,7 +100,7 @@ def clock_offset(handle: Any, clock: int) -> dict[str, Any]:
         return entry(None, "nvmlDeviceGetClockOffsets", why(error))
     asked.clockOffsetMHz = UNTOUCHED
     found = ask("DeviceGetClockOffsets", handle, ctypes.byref(asked))
-    if found["status"] != "ok":
+    if found.status != "ok":
         return found
     value = None if asked.clockOffsetMHz == UNTOUCHED else asked.clockOffsetMHz
     status = "ok" if value is not None else "not_supported: no answer, and the binding drops the reason"

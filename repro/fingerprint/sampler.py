@@ -30,7 +30,7 @@ def columns(handle: Any) -> dict[str, Callable[[], int]]:
     """Return column -> query; power in mW, the rest in MHz, degrees Celsius and bits of `state.REASONS`."""
     n = pynvml
     reasons = getattr(n, "nvmlDeviceGetCurrentClocksEventReasons", n.nvmlDeviceGetCurrentClocksThrottleReasons)
-    if nvml.ask("DeviceGetCurrentClocksEventReasons", handle)["status"] != "ok":  # a driver before 535
+    if nvml.ask("DeviceGetCurrentClocksEventReasons", handle).status != "ok":  # a driver before 535
         reasons = n.nvmlDeviceGetCurrentClocksThrottleReasons
     return {
         "sm_mhz": lambda: int(n.nvmlDeviceGetClockInfo(handle, n.NVML_CLOCK_SM)),

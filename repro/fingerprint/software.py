@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from typing import Any
 
 from repro import __version__, config
 from repro.fingerprint.entry import entry
+from repro.records.fingerprint import Found
 
 PACKAGES = ("torch", "triton", "numpy", "nvidia-ml-py", "tabulate", "rich", "python-dotenv")
 # Properties that CUDA's runtime reports; NVML reports no cache sizes.
@@ -35,7 +35,7 @@ def _libraries() -> dict[str, str]:
     return {n: v for n, v in sorted(named.items()) if n.startswith("nvidia-") and n != "nvidia-ml-py"}
 
 
-def _torch() -> dict[str, Any]:
+def _torch() -> dict[str, Found]:
     try:
         import torch
     except ImportError as error:
@@ -62,7 +62,7 @@ def _torch() -> dict[str, Any]:
     return values
 
 
-def _caches() -> dict[str, Any]:
+def _caches() -> Found:
     """Return whether the folders that this process compiles into already hold compiled kernels."""
     folders = config.compile_caches()
     if not folders:
@@ -71,7 +71,7 @@ def _caches() -> dict[str, Any]:
     return entry("warm" if warm else "cold", "TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR")
 
 
-def values() -> dict[str, Any]:
+def values() -> dict[str, Found]:
     """Return versions (V), flags and allow-listed environment variables (C); of other variables only the names."""
     found = {"repro": entry(__version__, "repro.__version__")}
     found["python"] = entry(platform.python_version(), "platform")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pynvml
@@ -11,6 +12,7 @@ import pynvml
 from repro.fingerprint import nvml
 from repro.fingerprint.entry import entry
 from repro.fingerprint.nvml import ask, plain
+from repro.records.fingerprint import Found
 
 # Bits of clock_event_reasons; source: nvml.h, the same in every release.
 REASONS = {
@@ -52,10 +54,10 @@ COUNTERS = ("energy_mj", "pcie_replays", *VIOLATIONS)
 NAMES = (*QUERIES, *VIOLATIONS, "clock_event_reasons", "memory_temperature_c", "power_instant_w")
 
 
-def reasons(handle: Any) -> dict[str, Any]:
+def reasons(handle: Any) -> Found:
     """Return the bit mask of `REASONS`; a driver before 535 knows it by its older name."""
     found = ask("DeviceGetCurrentClocksEventReasons", handle)
-    return found if found["status"] == "ok" else ask("DeviceGetCurrentClocksThrottleReasons", handle)
+    return found if found.status == "ok" else ask("DeviceGetCurrentClocksThrottleReasons", handle)
 
 
 def names(mask: int) -> list[str]:
@@ -65,7 +67,7 @@ def names(mask: int) -> list[str]:
     return known + ([hex(rest)] if rest else [])
 
 
-def values(handle: Any) -> dict[str, Any]:
+def values(handle: Any) -> dict[str, Found]:
     """Return every dynamic field now."""
     found = {name: ask(f"DeviceGet{f}", handle, *given, take=take) for name, (f, given, take) in QUERIES.items()}
     for name, policy in VIOLATIONS.items():
@@ -76,25 +78,33 @@ def values(handle: Any) -> dict[str, Any]:
     return found
 
 
-def snapshot(device: str, uuid: str = "") -> dict[str, Any]:
-    """Return `{"t_s", "values"}`: the state now, and its time by `time.monotonic`. Without a GPU the values say why."""
+@dataclass(frozen=True)
+class Snapshot:
+    """The state at a time by `time.monotonic`."""
+
+    t_s: float
+    values: dict[str, Found]
+
+
+def snapshot(device: str, uuid: str = "") -> Snapshot:
+    """Return the state now. Without a GPU the values say why."""
     now = time.monotonic()
     if device != "cuda":
-        return {"t_s": now, "values": {"sm_mhz": entry(None, "device cpu", "absent: the run used the CPU")}}
+        return Snapshot(now, {"sm_mhz": entry(None, "device cpu", "absent: the run used the CPU")})
     told = nvml.start()
     handle, why = (None, told) if told else nvml.device(uuid)
     if handle is None:
-        return {"t_s": now, "values": {"sm_mhz": entry(None, "nvml", why)}}
-    return {"t_s": now, "values": values(handle)}
+        return Snapshot(now, {"sm_mhz": entry(None, "nvml", why)})
+    return Snapshot(now, values(handle))
 
 
-def deltas(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def deltas(before: Snapshot, after: Snapshot) -> dict[str, Any]:
     """Return the counters' changes between two snapshots, the seconds between them, and why a counter is missing."""
-    found: dict[str, Any] = {"seconds": round(after["t_s"] - before["t_s"], 3)}
+    found: dict[str, Any] = {"seconds": round(after.t_s - before.t_s, 3)}
     for name in COUNTERS:
-        a, b = before["values"].get(name), after["values"].get(name)
+        a, b = before.values.get(name), after.values.get(name)
         if a is None or b is None:
             continue
-        known = a["value"] is not None and b["value"] is not None
-        found[name] = b["value"] - a["value"] if known else (a["status"] if a["value"] is None else b["status"])
+        known = a.value is not None and b.value is not None
+        found[name] = b.value - a.value if known else (a.status if a.value is None else b.status)
     return found

@@ -33,7 +33,7 @@ class Telemetry:
         self.begin_s = time.monotonic()
         # No CUDA context exists before torch is imported, so memory in use then belongs to other programs.
         self.fresh = "torch" not in sys.modules
-        self.snapshots: dict[str, dict[str, Any]] = {}
+        self.snapshots: dict[str, state.Snapshot] = {}
         self.marks: list[dict[str, Any]] = []
         self.status, self.period_ms = "off: the run used the CPU", 0
         self._file = -1
@@ -62,9 +62,9 @@ class Telemetry:
     def mark(self, name: str) -> None:
         """Take a snapshot under this name, replacing an earlier one, and record its time."""
         taken = state.snapshot(self.device, self.uuid)
-        taken["values"]["load_1m"] = host.load()
+        taken.values["load_1m"] = host.load()
         self.snapshots[name] = taken
-        self.marks.append({"name": name, "t_ms": round((taken["t_s"] - self.begin_s) * 1000)})
+        self.marks.append({"name": name, "t_ms": round((taken.t_s - self.begin_s) * 1000)})
 
     def _series(self) -> series.Series:
         if self._process is None:
@@ -92,11 +92,11 @@ class Telemetry:
             if first not in self.snapshots or last not in self.snapshots:
                 continue
             a, b = self.snapshots[first], self.snapshots[last]
-            if b["t_s"] < a["t_s"]:
+            if b.t_s < a.t_s:
                 continue
             windows[name] = {"deltas": state.deltas(a, b)}
             if taken.n:
-                windows[name] |= series.summary(taken.between(a["t_s"], b["t_s"]))
+                windows[name] |= series.summary(taken.between(a.t_s, b.t_s))
         sampler = {"status": self.status, "period_ms": self.period_ms, "samples": taken.n, "missing": taken.missing}
         found: dict[str, Any] = {
             "sampler": sampler,
@@ -106,7 +106,7 @@ class Telemetry:
         }
         if taken.n:
             found["series"] = taken.to_json(self.begin_s)
-        dynamic = {name: classes.stamped(taken["values"]) for name, taken in self.snapshots.items()}
+        dynamic = {name: classes.stamped(taken.values) for name, taken in self.snapshots.items()}
         return {"dynamic": dynamic, "telemetry": found}
 
     def _fastest(self) -> float | None:
@@ -118,14 +118,14 @@ class Telemetry:
         told = (
             nvml.ask(f"DeviceGet{function}", handle, *given, take=take) if handle is not None else entry(None, "nvml")
         )
-        return float(told["value"]) if told["value"] else None
+        return float(told.value) if told.value else None
 
     def _foreign(self) -> list[dict[str, str]]:
-        values = self.snapshots["before"]["values"]
-        used = values.get("memory_used_bytes", {}).get("value") or 0
+        values = self.snapshots["before"].values
+        used = values["memory_used_bytes"].value or 0 if "memory_used_bytes" in values else 0
         if not self.fresh or used <= FOREIGN_BYTES:
             return []
-        count = values.get("compute_processes", {}).get("value")
+        count = values["compute_processes"].value
         seen = f"{used / 2**30:.1f} GiB of the GPU were in use before the job began; {count} processes seen"
         return [
             {"code": "foreign_memory", "seen": seen, "remedy": "End other users of the GPU, or name another in GPUS."}

@@ -8,10 +8,10 @@ import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from repro import config
 from repro.fingerprint.entry import entry
+from repro.records.fingerprint import Found
 
 TIMEOUT_S = 20
 # program -> the pattern before the version in its output
@@ -31,7 +31,7 @@ def _printed(program: str, after: str) -> tuple[str | None, str]:
     return (match[1], "ok") if match else (None, f"failed: exit code {done.returncode}, and no version in its answer")
 
 
-def triton_values() -> dict[str, Any]:
+def triton_values() -> dict[str, Found]:
     """Return Triton's version, and version and hash of the ptxas that it would call, which the environment may set."""
     try:
         import triton
@@ -52,7 +52,7 @@ def triton_values() -> dict[str, Any]:
     return values
 
 
-def programs() -> dict[str, Any]:
+def programs() -> dict[str, Found]:
     """Return the versions of nvcc, nvdisasm, ncu and the C compiler. They are asked side by side."""
     with ThreadPoolExecutor(len(PROGRAMS)) as pool:
         answers = dict(zip(PROGRAMS, pool.map(_printed, PROGRAMS, PROGRAMS.values()), strict=True))

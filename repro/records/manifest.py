@@ -42,6 +42,40 @@ class Declared(Record):
     declared: Time = Field(description="When it was stored, UTC.")
 
 
+class Shared(Record):
+    """What `repro bundle share` rewrote and left out."""
+
+    rewritten: list[str] = Field(description="Files whose text differs.")
+    left_out: dict[str, str] = Field(description="File or folder -> why the copy lacks it.")
+    identities: dict[str, int] = Field(description="Kind of identity -> how many.")
+    original_bundle_id: str | None = Field(description="Of the original.")
+
+
+class Doubt(Record):
+    """Text of a copy that may be an identity."""
+
+    file: str = Field(description="Its file, or empty for all of them.")
+    what: str = Field(description="Text and place.")
+
+
+class SharedCopy(Record):
+    """An entry of `bundle share --json`."""
+
+    bundle: str = Field(description="The copy's folder.")
+    shared: Shared = Field(description="What was rewritten and left out.")
+    bundle_id: str = Field(description="Of the copy.")
+    not_judged: list[Doubt] = Field(description="What a person must look at.")
+    failed: list[str] = Field(description="Checks that fail in the copy alone.")
+
+
+class Packed(Record):
+    """An entry of `bundle pack --json`."""
+
+    bundle: str = Field(description="The folder with the archive.")
+    bundle_id: str | None = Field(description="Of the bundle.")
+    bytes: int = Field(description="Size of the archive.")
+
+
 class Manifest(Record):
     """What was planned, by which code, and the hash of every file.
 
@@ -70,7 +104,7 @@ class Manifest(Record):
     claims: Declared | None = Field(
         None, description="The claims that the run was held to, declared before its first row."
     )
-    shared: dict[str, Any] | None = Field(None, description="What `repro bundle share` rewrote and left out.")
+    shared: Shared | None = Field(None, description="What `repro bundle share` rewrote and left out.")
     unused_files: dict[str, list[str]] | None = Field(
         None, description="Arm -> files of its folder that are no solution."
     )

@@ -13,8 +13,7 @@ Keys that rows of older bundles lack have defaults in the models. Nothing here c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -26,6 +25,8 @@ from repro.records.fingerprint import Fingerprint
 from repro.records.manifest import Manifest
 from repro.records.row import Row
 from repro.records.statement import Statement
+
+R = TypeVar("R", bound=Record)
 
 
 def current(data: dict[str, Any]) -> dict[str, Any]:
@@ -69,48 +70,42 @@ def _without_host(entry: Any) -> Any:
     return {k: v for k, v in entry.items() if k != "host_ms"} if isinstance(entry, dict) else entry
 
 
-# File of a bundle, or part of one -> its record, and the migration of its data.
-FILES: dict[str, tuple[type[Record], Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "manifest": (Manifest, lambda data: data),
-    "row": (Row, current),
-    "fingerprint": (Fingerprint, lambda data: data),
-    "statement": (Statement, lambda data: data),
-    "agent-config": (AgentConfig, lambda data: data),
-    "agent-record": (AgentRecord, lambda data: data),
-}
+# File of a bundle, or part of one -> its record.
+FILES: dict[str, type[Record]] = {
+    "manifest": Manifest, "row": Row, "fingerprint": Fingerprint, "statement": Statement, "agent-config": AgentConfig,
+    "agent-record": AgentRecord,
+}  # fmt: skip
+
+
+def _record(model: type[R], data: Any, what: str) -> R:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise BundleError(f"{what} is damaged", "; ".join(base.faults(error))) from error
 
 
 def row(data: dict[str, Any]) -> Row:
     """Return a row of any release. Raises BundleError if it is damaged."""
-    try:
-        return Row.model_validate(current(data))
-    except ValidationError as error:
-        raise BundleError(f"row {data.get('row')} is damaged", "; ".join(base.faults(error))) from error
+    return _record(Row, current(data), f"row {data.get('row')}")
 
 
 def agent_config(data: dict[str, Any]) -> AgentConfig:
     """Return how a study of any release configured its agents. Raises BundleError if it is damaged."""
-    try:
-        return AgentConfig.model_validate(data)
-    except ValidationError as error:
-        raise BundleError("the study of the manifest is damaged", "; ".join(base.faults(error))) from error
+    return _record(AgentConfig, data, "the study of the manifest")
 
 
 def agent_record(content: bytes, name: str) -> AgentRecord:
     """Return the record of a sitting of any release. Raises BundleError, which names the file, if it is damaged."""
     try:
-        return AgentRecord.model_validate(json.loads(content))
-    except ValidationError as error:
-        raise BundleError(f"{name} is damaged", "; ".join(base.faults(error))) from error
+        return _record(AgentRecord, json.loads(content), name)
     except ValueError as error:
         raise BundleError(f"{name} is damaged", str(error)) from error
 
 
 def complaints(name: str, data: Any) -> list[str]:
     """Return the faults of a file of a bundle; at most a few, and how many more there are. name: a key of FILES."""
-    model, migrate = FILES[name]
     try:
-        model.model_validate(migrate(data))
+        FILES[name].model_validate(current(data) if name == "row" else data)
     except ValidationError as error:
         return base.faults(error)
     except (TypeError, KeyError, AttributeError) as error:

@@ -64,8 +64,8 @@ class Timing(Record):
     status: str = Field("not_timed", description="`converged`, `not_converged`, `not_timed`, or why nothing was timed.")
     left_out: dict[str, str] = Field(default_factory=dict, description="Baseline -> why it was not timed.")
     baseline_classes: dict[str, str] = Field(default_factory=dict, description="Baseline -> its precision class.")
-    compile_s: dict[str, Any] = Field(default_factory=dict, description="Baseline -> seconds of its first calls.")
-    compile_ahead_s: dict[str, Any] = Field(
+    compile_s: dict[str, float] = Field(default_factory=dict, description="Baseline -> seconds of its first calls.")
+    compile_ahead_s: dict[str, float] = Field(
         default_factory=dict, description="Baseline -> seconds of its compilation beside the trials."
     )
     inputs: str = Field("", description="Which inputs the timed calls saw.")

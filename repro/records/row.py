@@ -73,8 +73,8 @@ def checked(verb: str, result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-class Row(Record):
-    """One planned row and its outcome. The last line of an id counts."""
+class Planned(Record):
+    """A planned row: its id, and what describes it."""
 
     row: Text = Field(description="An id of the manifest's plan.")
     problem: str = Field("", description="The problem's id.")
@@ -85,14 +85,19 @@ class Row(Record):
     repeat: int = Field(0, description="Number of the repeat, from 0.")
     agent: Sitting | None = Field(None, description="The agent's sitting that wrote the solution.")
     number: int | None = Field(None, description="Leading number of an artifact's folder.")
-    missing: list[str] = Field(default_factory=list, description="Files that an artifact's folder lacks.")
     rounds: dict[str, float | None] | None = Field(
         None, description="Only in rows of `benchmark --rounds`: round -> its published time, ms."
     )
     profile: Literal[True] | None = Field(
         None, description="Only in rows of `benchmark --profile`, whose result has `profiles` and no verdict."
     )
+    missing: list[str] = Field(default_factory=list, description="Files that an artifact's folder lacks.")
     cases: list[str] | None = Field(None, description="Cases of the self-test that were judged together.")
+
+
+class Row(Planned):
+    """One planned row and its outcome. The last line of an id counts."""
+
     content: ShortHash = Field(description="Hash of the texts that were judged.")
     inputs: list[Input] | None = Field(
         None, description="Every text that went in, since schema 2: kept in the bundle, or with the reason why not."

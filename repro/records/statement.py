@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from repro.records.base import Record
 
@@ -24,11 +24,7 @@ class Resource(Record):
 class Subject(Resource):
     """A file of the bundle."""
 
-    @model_validator(mode="after")
-    def _is_named(self) -> Self:
-        if self.name is None:
-            raise ValueError("a subject needs its name")
-        return self
+    name: str = Field(description="Its name.")
 
 
 class BuildDefinition(Record):
@@ -45,7 +41,8 @@ class BuildDefinition(Record):
 class Builder(Record):
     """The program that ran."""
 
-    id: str = Field(description="Its name and version.")
+    id: str = Field(description="Its name.")
+    version: dict[str, str] = Field(default_factory=dict, description="Its version.")
 
 
 class Metadata(Record):

@@ -186,3 +186,17 @@ class Verdict(Record):
         description="global torch modes before and after the call, as the solution's process reports them",
     )
     sizes: str | None = Field(None, description="the sizes at which it was judged, in `--json`")
+
+
+class CaseOutcome(Record):
+    """A case of the self-test: an entry of `cases` of `evaluate --self-test --json`."""
+
+    case: str = Field(description="Suite and file.")
+    problem: str = Field(description="The problem's key.")
+    catalogue: str = Field(description="Id of the exploit, or empty.")
+    verdict: str = Field(description="Its verdict, or `not measured`.")
+    reasons: list[Reason] = Field(description="Why it is what it is.")
+    precision_class: PrecisionClass | None = Field(None, description="Of a correct one.")
+    labels: list[str] = Field(default_factory=list, description="What the source uses.")
+    outcome: str = Field(description="The same in words; `wrong` where it is not the expected one.")
+    complaints: list[str] = Field(description="How it differs from the expected one.")

@@ -16,7 +16,7 @@ from repro.records.fixture import FixtureRecord
 from repro.records.profile import Launch, Profile
 from repro.records.result import JudgeResult, Parity
 from repro.records.row import Row
-from repro.records.verdict import KernelBenchVerdict, Reason, Speedup, Summary, Verdict
+from repro.records.verdict import CaseOutcome, KernelBenchVerdict, Reason, Speedup, Summary, Verdict
 from repro.report import study
 from repro.report.study import Study
 from repro.studies import artifact_study, self_test
@@ -42,20 +42,6 @@ class Fixture(Record):
     build_s: float | None
     trials: list[str]
     eager_ms: Number | None
-
-
-class Case(Record):
-    """A case of the self-test."""
-
-    case: str
-    problem: str
-    catalogue: str
-    verdict: str
-    reasons: list[Reason]
-    precision_class: str | None = None
-    labels: list[str] = []
-    outcome: str
-    complaints: list[str]
 
 
 class Mean(Record):
@@ -175,7 +161,7 @@ class Facts(Record):
     measurement: bool
     control: Control
     fixtures: list[Fixture] = []
-    cases: list[Case] = []
+    cases: list[CaseOutcome] = []
     skipped: dict[str, str] = {}
     artifacts: list[Artifact] = []
     benchmark: dict[str, Mean] = {}
@@ -204,8 +190,7 @@ def _of_verb(bundle: Bundle, rows: list[Row]) -> dict[str, Any]:
     if manifest["verb"] == "fixtures":
         return {"fixtures": [_fixture(row.result) for row in rows if isinstance(row.result, FixtureRecord)]}
     if manifest["verb"] == "self-test":
-        cases = [Case.model_validate(each) for each in self_test.outcomes(bundle)]
-        return {"cases": cases, "skipped": manifest["parameters"]["skipped"]}
+        return {"cases": self_test.outcomes(bundle), "skipped": manifest["parameters"]["skipped"]}
     if manifest["verb"] == "benchmark":
         entries = artifact_study.entries(rows)
         optimized = [(e.kernels["optimized"], e.no_measurement) for e in entries if "optimized" in e.kernels]

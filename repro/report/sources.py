@@ -161,9 +161,9 @@ def read(bundles: list[Bundle]) -> list[Source]:
 
 def _failed(bundle: Bundle) -> list[Finding]:
     """The checks of `repro verify` that this bundle fails. Rows that an unfinished run lacks are no damage."""
-    checks = [Finding(**check) for check in verify.verify(bundle.path)["checks"]]
+    failed = verify.verify(bundle.path).failed
     unfinished = () if bundle.manifest["status"] == "complete" else ("planned against done",)
-    return [check for check in checks if check.state == "FAILED" and check.check not in unfinished]
+    return [check for name, check in failed.items() if name not in unfinished]
 
 
 def judged(source: Source) -> Iterator[Judged]:

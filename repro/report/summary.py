@@ -14,10 +14,10 @@ from repro.artifacts import layout
 from repro.problems import catalogue
 from repro.records import wording
 from repro.records.claim import Claim, JudgedClaims
-from repro.records.verdict import Speedup
+from repro.records.verdict import CaseOutcome, Speedup
 from repro.report import cells, elements
 from repro.report.elements import Banner, Card, Cell, Figure, Forest, ForestRow, Kind, Point, Quantity, Section, Table
-from repro.report.model import Artifact, Case, Kernel, Mean, Solution
+from repro.report.model import Artifact, Kernel, Mean, Solution
 from repro.report.sources import Source
 
 TITLES = {"run": "Agent study", "evaluate": "Judged solutions", "benchmark": "Artifact study", "fixtures": "Fixtures",
@@ -475,9 +475,9 @@ def _figure(sources: list[Source], every: list[Line]) -> list[Figure]:
     )]  # fmt: skip
 
 
-def _cases(every: list[Case]) -> Table:
+def _cases(every: list[CaseOutcome]) -> Table:
     """The self-test by suite, and every case that the judge got wrong."""
-    suites: dict[str, list[Case]] = {}
+    suites: dict[str, list[CaseOutcome]] = {}
     for case in every:
         suites.setdefault(case.case.partition("/")[0], []).append(case)
     rows: list[list[Cell]] = []

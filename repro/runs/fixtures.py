@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from repro.bundle.write import Bundle
 from repro.engines.base import Engine
@@ -13,6 +12,8 @@ from repro.errors import BundleError
 from repro.fixtures import store
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
+from repro.records import row as record
+from repro.records.fixture import FixtureRecord
 from repro.records.job import Job
 from repro.runs.loop import execute, open_bundle
 from repro.runs.progress import Progress
@@ -57,16 +58,14 @@ def chosen(only: list[str], size: str) -> list[Problem]:
     return [p for p in everything if p.id in only or p.key in only]
 
 
-def run(
-    only: list[str], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool
-) -> tuple[Bundle, list[dict[str, Any]]]:
+def run(only: list[str], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool) -> Bundle:
     """Run `repro fixtures`: measure the fixtures of all suites, or of the problems in `only`."""
     return measure(chosen(only, size), size, results, engine, progress, resume=resume)
 
 
 def audit(
     suite: str, only: list[str], size: str, results: Path, engine: Engine, progress: Progress, *, resume: bool
-) -> tuple[Bundle, list[dict[str, Any]]]:
+) -> Bundle:
     """Run `repro audit`: measure what every problem of a suite can tell. Fixtures that exist are measured again."""
     wanted = catalogue.suite(suite, size=size, only=only)
     return measure(wanted, size, results, engine, progress, resume=resume, suite=suite)
@@ -80,7 +79,7 @@ def _row(name: str, problem: Problem, device: str, withheld: str) -> Row:
         device=device, variant=problem.id if not shipped and catalogue.is_known(problem) else "",
         files={} if shipped else {"problem.py": problem.path.read_bytes()},
     )  # fmt: skip
-    return Row(name, job, {"problem": problem.key}, withheld=withheld)
+    return Row(record.Planned(row=name, problem=problem.key), job, withheld=withheld)
 
 
 def measure(
@@ -93,30 +92,28 @@ def measure(
     resume: bool,
     withheld: Callable[[Problem], str] = lambda _: "",
     suite: str = "",
-) -> tuple[Bundle, list[dict[str, Any]]]:
+) -> Bundle:
     """Measure fixtures in one process (trusted work) and write them below `results`. withheld: as for `ensure`."""
     files = {store.path(results, problem, engine.device): problem for problem in wanted}
     rows = [_row(file.stem, problem, engine.device, withheld(problem)) for file, problem in files.items()]
     parameters = {"size": size, "device": engine.device} | ({"suite": suite} if suite else {})
     bundle = open_bundle(results, "fixtures", rows, parameters, progress, resume=resume)
-    measured = execute(rows, engine, bundle, progress, summary, together=max(1, len(rows)))
-    by_name = {row["row"]: row for row in measured}
+    execute(rows, engine, bundle, progress, summary, together=max(1, len(rows)))
     for file in files:
-        row = by_name.get(file.stem)
-        if row is not None and row["status"] == "done":
+        if bundle.done(file.stem):
             try:
-                jsonio.write(file, row["result"])
+                jsonio.write(file, bundle.rows[file.stem]["result"])  # as it was measured, in its order of keys
             except OSError as error:
                 bundle.finish("failed", error=f"cannot write {file}")
                 kept = f"The measured fixtures are in {bundle.path}; repeat with --resume."
                 raise BundleError(f"cannot write {file}", error.strerror or str(error), kept) from error
-    bundle.finish("complete" if all(r["status"] == "done" for r in measured) else "incomplete")
-    return bundle, measured
+    return bundle
 
 
-def summary(row: dict[str, Any]) -> str:
+def summary(row: record.Row) -> str:
     """Return one line for a measured fixture."""
-    fixture = row["result"]
-    if fixture["refused"]:
-        return f"refused: {fixture['refused']}"
-    return f"margin {fixture['margin']:.1f} over the cheat {fixture['best_cheat']!r}, {fixture['build_s']:.1f} s"
+    fixture = row.result
+    assert isinstance(fixture, FixtureRecord), "only finished rows have a line"
+    if fixture.refused:
+        return f"refused: {fixture.refused}"
+    return f"margin {fixture.margin:.1f} over the cheat {fixture.best_cheat!r}, {fixture.build_s or 0:.1f} s"

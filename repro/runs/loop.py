@@ -12,6 +12,7 @@ from typing import Any
 from repro import config
 from repro.bundle.write import Bundle
 from repro.engines.base import Engine
+from repro.records import row as record
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
 from repro.runs.schedule import Schedule
@@ -47,12 +48,12 @@ def execute(
     engine: Engine,
     bundle: Bundle,
     progress: Progress,
-    summarise: Callable[[dict[str, Any]], str],
+    summarise: Callable[[record.Row], str],
     *,
     together: int = 1,
     jobs: int | None = None,
-) -> list[dict[str, Any]]:
-    """Run every row that the bundle does not hold yet; return all rows in plan order.
+) -> list[record.Row]:
+    """Run every row that the bundle does not hold yet, and close it; return all rows in plan order.
 
     together: how many rows may share a process or container. summarise: returns one line for a finished row. jobs: as
     many batches run at once on the CPU, None for as many as fit; GPUs are all used. Raises Interrupted, EngineError (
@@ -62,7 +63,8 @@ def execute(
     schedule = Schedule(engine, bundle, progress, summarise, done, jobs=jobs)
     batches = divided([row for row in rows if row.id not in done], together, schedule.at_once)
     schedule.run([partial(schedule.measure, batch) for batch in batches], schedule.at_once)
-    return [bundle.rows[row.id] for row in rows if row.id in bundle.rows]
+    found = bundle.records()
+    return [found[row.id] for row in rows if row.id in found]
 
 
 def divided(rows: list[Row], together: int, slots: int) -> list[list[Row]]:

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,16 +27,20 @@ TELEMETRY, INVALID = "telemetry", "invalid_rows"
 class Row:
     """One planned row.
 
-    job: None if a prerequisite is missing; then `error` says which. columns: descriptive columns. withheld: why the
-    judged texts must not be kept in the bundle, or "". grouped: it may share a process with other such rows.
+    job: None if a prerequisite is missing; then `error` says which. withheld: why the judged texts must not be kept in
+    the bundle, or "". grouped: it may share a process with other such rows.
     """
 
-    id: str
+    plan: record.Planned
     job: Job | None
-    columns: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     withheld: str = ""
     grouped: bool = False
+
+    @property
+    def id(self) -> str:
+        """Return its id in the manifest's plan."""
+        return self.plan.row
 
     @property
     def content(self) -> str:
@@ -48,29 +52,29 @@ class Row:
         parts = [name.encode() + hashlib.sha256(files[name]).digest() for name in sorted(files)]
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
-    def inputs(self, keep: Callable[[str, bytes], str]) -> list[dict[str, Any]]:
-        """Return every text of the row: name, sha256, and where `keep` put it or why it is not kept."""
+    def inputs(self, keep: Callable[[str, bytes], str]) -> list[record.Input]:
+        """Return every text of the row. keep: stores one, and returns its name in the bundle."""
         if self.job is None:
             return []
         called = {file: f"{name}.py" for name, file, _ in self.job.solutions}
         found = []
         for name, text in sorted(self.job.files.items()):
-            entry: dict[str, Any] = {"name": name, "sha256": hashlib.sha256(text).hexdigest()}
+            digest = hashlib.sha256(text).hexdigest()
             if name == self.job.fixture:
-                entry["not_kept"] = "a fixture: the bundle of `repro fixtures` holds it"
+                why = "a fixture: the bundle of `repro fixtures` holds it"
+                found.append(record.Input(name=name, sha256=digest, not_kept=why))
             elif self.withheld:
-                entry |= {"not_kept": self.withheld, "withheld": True}
+                found.append(record.Input(name=name, sha256=digest, not_kept=self.withheld, withheld=True))
             else:
-                entry["kept"] = keep(called.get(name, name), text)
-            found.append(entry)
+                found.append(record.Input(name=name, sha256=digest, kept=keep(called.get(name, name), text)))
         if self.job.problem and self.job.problem not in self.job.files:
             path = catalogue.load(self.job.problem).path
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            found.append({"name": f"problems/{path.name}", "sha256": digest, "not_kept": "shipped with repro"})
+            found.append(record.Input(name=f"problems/{path.name}", sha256=digest, not_kept="shipped with repro"))
         return found
 
 
-def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
+def keep(bundle: Bundle, row: Row, outcome: Outcome) -> record.Row:
     """Write a row's outcome and everything that it names into the bundle; return the row as the bundle holds it.
 
     A row that is done stays as it is, if its job was run twice. A row that is no record of `records.row` is written as
@@ -78,12 +82,11 @@ def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
     """
     with bundle.lock:
         if bundle.done(row.id, row.content):
-            return bundle.rows[row.id]
+            return bundle.record(row.id)
         entry = {
-            "row": row.id,
-            **row.columns,
+            **row.plan.to_json(),
             "content": row.content,
-            "inputs": row.inputs(bundle.keep),
+            "inputs": [given.to_json() for given in row.inputs(bundle.keep)],
             "status": outcome.status,
             "error": outcome.error,
             "wall_s": outcome.wall_s,
@@ -97,7 +100,7 @@ def keep(bundle: Bundle, row: Row, outcome: Outcome) -> dict[str, Any]:
         if outcome.node:
             entry["node"] = outcome.node
         bundle.add(_valid(bundle, entry))
-        return bundle.rows[row.id]
+        return bundle.record(row.id)
 
 
 def _valid(bundle: Bundle, entry: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +117,7 @@ def _valid(bundle: Bundle, entry: dict[str, Any]) -> dict[str, Any]:
     else:
         return entry
     why = f"the row does not fit its record: {'; '.join(reasons)}. What was measured is kept in {name}"
-    known = {key: value for key, value in entry.items() if key in record.Row.model_fields and key not in wrong}
+    known = {key: value for key, value in entry.items() if key not in wrong}
     error = "; ".join(filter(None, (why, known.get("error"))))
     return {"wall_s": 0.0, "fingerprint_id": None} | known | {"status": "failed", "error": error, "result": None}
 

@@ -13,12 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any
 
 from repro.bundle.write import Bundle
 from repro.engines.base import Engine
 from repro.engines.base import Progress as Step
 from repro.errors import EngineError, EngineGone, ReproError
+from repro.records import row as record
 from repro.records import wording
 from repro.records.job import Job, Outcome
 from repro.records.verdict import Reason
@@ -57,7 +57,7 @@ class Schedule:
         engine: Engine,
         bundle: Bundle,
         progress: Progress,
-        summarise: Callable[[dict[str, Any]], str],
+        summarise: Callable[[record.Row], str],
         done: Collection[str],
         *,
         jobs: int | None = None,
@@ -74,9 +74,9 @@ class Schedule:
             progress.say(f"resuming {bundle.path}: {len(done)} of {len(self._plan)} rows are there")
 
     def run(self, work: Sequence[Work], workers: int) -> None:
-        """Do all work, `workers` pieces at once. Call it in the main thread.
+        """Do all work, `workers` pieces at once, and close the bundle. Call it in the main thread.
 
-        Raises the first error of a piece, after the others have stopped, or Interrupted; the bundle is closed then.
+        Raises the first error of a piece, after the others have stopped, or Interrupted.
         """
         with signals.held() as heard:
             with self.progress.live(), contextlib.closing(self._board):
@@ -88,6 +88,7 @@ class Schedule:
                 text = failure.what if isinstance(failure, Lost) else str(failure) or type(failure).__name__
                 self.bundle.finish("incomplete" if lost else "failed", error=text)
                 raise failure
+            self.bundle.finish("complete" if all(map(self.bundle.done, self._plan)) else "incomplete")
 
     def _work(self, todo: deque[Work], workers: int, heard: Callable[[], int]) -> BaseException | None:
         """Run worker threads until the work is done or they have stopped; return the first error.

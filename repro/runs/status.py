@@ -90,15 +90,10 @@ def find(results: Path) -> Path:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what a run does or did.
-
-    {"schema_version", "bundle", "status", "error", "engine", "planned", "done", "failed": {row: why}, "running":
-    [{"what", "since", "line"}], "expected_s", "written"}. status: that of the manifest, or `died` if its process ended
-    without setting one.
-    """
+    """Return what a run does or did. status: of the manifest, or `died` if its process ended without setting one."""
     bundle = Bundle.open(path)
     plan = bundle.manifest["plan"]
-    rows = [bundle.rows[name] for name in plan if name in bundle.rows]
+    failed = [bundle.record(name) for name in plan if name in bundle.rows and not bundle.done(name)]
     status = bundle.manifest["status"]
     live = status == "running" and bundle.held()
     try:
@@ -112,8 +107,8 @@ def read(path: Path) -> dict[str, Any]:
         "error": bundle.manifest.get("error", ""),
         "engine": bundle.manifest.get("engine", {}).get("engine", ""),
         "planned": len(plan),
-        "done": sum(row["status"] == "done" for row in rows),
-        "failed": {row["row"]: f"{row['status']}: {row['error']}" for row in rows if row["status"] != "done"},
+        "done": sum(map(bundle.done, plan)),
+        "failed": {row.row: f"{row.status}: {row.error}" for row in failed},
         "running": now.get("running", []),
         "expected_s": now.get("expected_s"),
         "written": now.get("written"),

@@ -6,8 +6,8 @@ import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from repro import config
 from repro.artifacts import layout, sources
@@ -18,7 +18,6 @@ from repro.errors import UsageError
 from repro.judge.timing import speedups
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
-from repro.records import migrate
 from repro.records import row as record
 from repro.records.benchmark import Entry, ParityTimes, Round, Times
 from repro.records.job import Job
@@ -55,23 +54,25 @@ def _problem(artifact: Artifact, size: str) -> tuple[Problem, str]:
     return (catalogue.as_known(loaded, known), known) if known else (loaded, "")
 
 
+def _job(
+    row: str, artifact: Artifact, files: dict[str, Path], size: str, results: Path, engine: Engine, how: JudgeOptions
+) -> Job:
+    """Return the job that judges those files of a folder that exist, by name. Raises UsageError if none does."""
+    problem, known = _problem(artifact, size)
+    found = {name: evaluation.read(file) for name, file in files.items() if file.exists()}
+    submissions = [replace(each, name=name, entry="kernel_function") for name, each in found.items()]
+    if not submissions:
+        raise UsageError(f"{artifact.name} holds no kernel", f"none of {', '.join(KERNELS.values())} is there")
+    return evaluation.job(row, problem, submissions, results, engine, how, known_as=known)
+
+
 def row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
     """Return the row of one folder; anything missing or unreadable becomes its error."""
-    folder = artifact.path
-    columns: dict[str, Any] = {"problem": artifact.name, "number": artifact.number}
-    kernels = {label: folder / file for label, file in KERNELS.items() if (folder / file).exists()}
-    columns["missing"] = [file for file in KERNELS.values() if not (folder / file).exists()]
-
-    def build() -> Job:
-        problem, known = _problem(artifact, size)
-        if not kernels:
-            raise UsageError(f"{folder.name} holds no kernel", f"none of {', '.join(KERNELS.values())} is there")
-        submissions = [
-            replace(evaluation.read(file), name=label, entry="kernel_function") for label, file in kernels.items()
-        ]
-        return evaluation.job(folder.name, problem, submissions, results, engine, options, known_as=known)
-
-    return evaluation.row_for(folder.name, build, columns, sources.withheld(folder))
+    files = {name: artifact.path / file for name, file in KERNELS.items()}
+    missing = [file.name for file in files.values() if not file.exists()]
+    plan = record.Planned(row=artifact.name, problem=artifact.name, number=artifact.number, missing=missing)
+    build = partial(_job, plan.row, artifact, files, size, results, engine, options)
+    return evaluation.row_for(plan, build, sources.withheld(artifact.path))
 
 
 def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, options: JudgeOptions) -> Row:
@@ -81,27 +82,16 @@ def rounds_row(artifact: Artifact, size: str, results: Path, engine: Engine, opt
     """
     files = {"input_kernel": artifact.path / KERNELS["input_kernel"]}
     files |= {f"round_{r.number}": r.path / KERNEL for r in artifact.rounds}
-    missing = [name for name, file in files.items() if not file.exists()]
-
-    row_id = f"{artifact.name}{ROUNDS}"
-
-    def build() -> Job:
-        problem, known = _problem(artifact, size)
-        submissions = [
-            replace(evaluation.read(file), name=name, entry="kernel_function")
-            for name, file in files.items()
-            if name not in missing
-        ]
-        beside_eager = replace(options, compiled=False, profiled=False)
-        return evaluation.job(row_id, problem, submissions, results, engine, beside_eager, known_as=known)
-
-    columns: dict[str, Any] = {
-        "problem": artifact.name,
-        "number": artifact.number,
-        "rounds": {"0": None} | {str(r.number): r.timing.time_ms for r in artifact.rounds},
-        "missing": missing,
-    }
-    return evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
+    plan = record.Planned(
+        row=f"{artifact.name}{ROUNDS}",
+        problem=artifact.name,
+        number=artifact.number,
+        rounds={"0": None, **{str(r.number): r.timing.time_ms for r in artifact.rounds}},
+        missing=[name for name, file in files.items() if not file.exists()],
+    )
+    beside_eager = replace(options, compiled=False, profiled=False)
+    build = partial(_job, plan.row, artifact, files, size, results, engine, beside_eager)
+    return evaluation.row_for(plan, build, sources.withheld(artifact.path))
 
 
 def profile_row(artifact: Artifact, size: str, engine: Engine) -> Row:
@@ -119,8 +109,8 @@ def profile_row(artifact: Artifact, size: str, engine: Engine) -> Row:
             files=texts | {"problem.py": problem.path.read_bytes()}, timeout_s=PROFILE_S,
         )  # fmt: skip
 
-    columns = {"problem": artifact.name, "number": artifact.number, "profile": True, "missing": missing}
-    row = evaluation.row_for(row_id, build, columns, sources.withheld(artifact.path))
+    plan = record.Planned(row=row_id, problem=artifact.name, number=artifact.number, profile=True, missing=missing)
+    row = evaluation.row_for(plan, build, sources.withheld(artifact.path))
     return replace(row, grouped=True)  # every kernel has a process of its own below ncu
 
 
@@ -223,19 +213,17 @@ def ships(artifact: Artifact) -> bool:
 
 def entries(rows: Iterable[record.Row]) -> list[Entry]:
     """Return `--json`: one entry for each folder, with its rounds and profiles if they were requested."""
-    more: dict[str, dict[str, Any]] = {}
     rows = list(rows)
-    for row in rows:
-        if row.rounds is not None:
-            more.setdefault(row.problem, {})["rounds"] = rounds(row)
-        if row.profile:
-            more.setdefault(row.problem, {})["profiles"] = profiles(row)
     found = {row.problem: entry(row) for row in rows if own(row)}
     for row in rows:  # on several GPUs, the rounds of a folder may be measured before its own kernels, or elsewhere
         if row.problem not in found:
             error = "its input and optimised kernels are not among these rows"
             found[row.problem] = entry(row.model_copy(update={"result": None, "error": error}))
-    return [each.model_copy(update=more.get(name, {})) for name, each in found.items()]
+        if row.rounds is not None:
+            found[row.problem] = found[row.problem].model_copy(update={"rounds": rounds(row)})
+        if row.profile:
+            found[row.problem] = found[row.problem].model_copy(update={"profiles": profiles(row)})
+    return list(found.values())
 
 
 def _rounds_line(row: record.Row) -> str:
@@ -269,13 +257,12 @@ def profiles_line(entries: list[Profile]) -> str:
     return "; ".join(words)
 
 
-def summary(plain: dict[str, Any]) -> str:
-    """Return a finished folder's line. plain: its row as a bundle holds it.
+def summary(row: record.Row) -> str:
+    """Return a finished folder's line.
 
     It is the published script's line with additions, and with `--parity` the same line by the published protocol. Where
     times are not a measurement it has the verdicts.
     """
-    row = migrate.row(plain)
     if row.rounds is not None:
         return _rounds_line(row)
     if row.profile:
@@ -340,5 +327,4 @@ def run(
     bundle = open_bundle(results, "benchmark", rows, parameters, progress, resume=resume)
     shared = root.resolve() == config.ARTIFACTS_DIR.resolve() and options.trust == "audited"
     judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS if shared else 1)
-    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
-    return bundle, entries(map(migrate.row, judged))
+    return bundle, entries(judged)

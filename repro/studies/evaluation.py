@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from repro.errors import PrerequisiteError, UsageError
 from repro.fixtures import store
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
-from repro.records import migrate, wording
 from repro.records import row as record
+from repro.records import wording
 from repro.records.job import Job
 from repro.records.verdict import Reason, Verdict
 from repro.runs import fixtures
@@ -203,12 +204,12 @@ def ships(problem: Problem) -> bool:
     return problem.path.is_relative_to(config.PROBLEMS_DIR)
 
 
-def row_for(row: str, build: Any, columns: dict[str, Any], withheld: str = "") -> Row:
+def row_for(plan: record.Planned, build: Callable[[], Job], withheld: str = "") -> Row:
     """A planned row; where its job cannot be made the row fails with that reason and the others go on."""
     try:
-        return Row(row, build(), columns, withheld=withheld)
+        return Row(plan, build(), withheld=withheld)
     except (PrerequisiteError, UsageError) as error:
-        return Row(row, None, columns, error=str(error))
+        return Row(plan, None, error=str(error))
 
 
 def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
@@ -237,9 +238,9 @@ def find(paths: list[Path], only: list[str]) -> list[tuple[Path, str]]:
     return found
 
 
-def summary(row: dict[str, Any]) -> str:
+def summary(row: record.Row) -> str:
     """One line for a judged row, with the sizes at which it was judged where they are not the published ones."""
-    result = migrate.row(row).judged
+    result = row.judged
     assert result is not None, "only finished rows have a line"
     text = "; ".join(line(entry) for entry in result.results)
     return f"{text} [{result.sizes.stamp}]" if result.sizes and result.sizes.overrides else text
@@ -293,18 +294,13 @@ def identities(
     """
     rows = []
     for problem in catalogue.suite(suite, size=size, only=only):
-        row, own = f"{problem.key}/identity", identity(problem)
-        columns = {"problem": problem.key, "file": "identity"}
-
-        def build(problem: Problem = problem, own: Submission = own, row: str = row) -> Job:
-            return job(row, problem, [own], results, engine, options)
-
-        rows.append(row_for(row, build, columns))
+        row = f"{problem.key}/identity"
+        build = partial(job, row, problem, [identity(problem)], results, engine, options)
+        rows.append(row_for(record.Planned(row=row, problem=problem.key, file="identity"), build))
     parameters = {"suite": suite, "size": size, "device": engine.device, "options": options.for_job(engine.device)}
     bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
     judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
-    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
-    return bundle, results_of(map(migrate.row, judged))
+    return bundle, results_of(judged)
 
 
 def evaluate(
@@ -331,22 +327,13 @@ def evaluate(
     if not overrides:  # a fixture is of the problem's own sizes
         fixtures.ensure((p for _, p in found), results, engine, progress, resume=resume)
     for position, (file, problem) in enumerate(found):
-        submission = replace(read(file), name=file.stem)
-        row = f"{problem.key}/{file.stem}" + (
-            f"#{position}" if any(r.id == f"{problem.key}/{file.stem}" for r in rows) else ""
-        )
-        columns = {"problem": problem.key, "file": file.name}
-        rows.append(
-            row_for(
-                row,
-                lambda p=problem, s=submission, r=row: job(r, p, [s], results, engine, options, overrides=overrides),
-                columns,
-            )
-        )
+        row = f"{problem.key}/{file.stem}"
+        row += f"#{position}" if any(other.id == row for other in rows) else ""
+        build = partial(job, row, problem, [read(file)], results, engine, options, overrides=overrides)
+        rows.append(row_for(record.Planned(row=row, problem=problem.key, file=file.name), build))
     parameters = {"size": size, "device": engine.device, "options": options.for_job(engine.device)}
     if overrides:
         parameters["set"] = overrides
     bundle = open_bundle(results, "evaluate", rows, parameters, progress, resume=resume)
     judged = execute(rows, engine, bundle, progress, summary)
-    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
-    return bundle, results_of(map(migrate.row, judged))
+    return bundle, results_of(judged)

@@ -1,24 +1,6 @@
 """`repro evaluate --self-test`: tests of the judge by two suites of solutions under tests/, one file each.
 
-Adversarial solutions must never be accepted, honest ones never rejected. Each file's header states the expected result.
-The name of an adversarial one begins with the id of its exploit:
-
-    #: problem = "L1_36"                     a shipped problem; `L1_36@bf16` for one of the artifacts
-    #: size = "full"                         on a GPU; smoke by default and on the CPU. A case about time needs full:
-                                            the host dominates calls of 10 us, and `at_least` then confirms no speedup
-    #: device = ["cuda"]                     devices on which the case exists; cpu and cuda by default
-    #: timing = true                         whether it is timed, false by default; or the devices on which: ["cuda"]
-    #: expect = { verdict = ["rejected"], reasons = ["banned"] }        any of these; no reasons: any reason.
-                                            `distance`: values that are wrong, by any measure. Default: `incorrect`
-                                            for a `distance`
-    #: labels = ["triton"]                   labels that it must have
-    #: max_speedup = 1.3                     if it may be `correct`: the limit of the speedup over eager that the judge
-                                            confirms (`at_least`)
-    #: precision_class = ["bf16"]            if it is `correct`: the classes that it may have
-    #: class = "fp32"                        honest: the class, or classes, expected
-    #: engine = ["docker"]                   engines on which the case exists; all of them by default
-    #: needs = "nvcc"                        a program that it needs; nvcc also requires torch's C++ headers
-    #: timeout_s = 15                        bound of one request
+Adversarial solutions must never be accepted, honest ones never rejected. Each file begins with its `Header`.
 """
 
 from __future__ import annotations
@@ -29,16 +11,20 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
 
 from repro import config
 from repro.bundle.write import Bundle
 from repro.engines.base import Engine
 from repro.errors import UsageError
 from repro.problems import catalogue
-from repro.records import migrate, wording
 from repro.records import row as record
-from repro.records.verdict import Reason, Verdict
+from repro.records import wording
+from repro.records.base import Record, faults
+from repro.records.fingerprint import Device
+from repro.records.verdict import CaseOutcome, PrecisionClass, Reason, Verdict, VerdictWord
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
 from repro.runs.progress import Progress
@@ -90,13 +76,46 @@ DISTANCE, DISTANCES = "distance", {"rel_l2", "max", "row", "zero_region", "bias"
 DISTURBING = {"background_work", "baseline_disturbed"}
 
 
+class Expected(Record):
+    """What is expected of a cheat."""
+
+    verdict: list[VerdictWord] = Field(["incorrect"], min_length=1, description="Any of these.")
+    reasons: list[str] = Field(
+        default_factory=list, description="Any of these, or none: any. `distance`: wrong values, by any measure."
+    )
+
+
+class Header(Record):
+    """Lines of a case that begin with MARK: TOML."""
+
+    problem: str = Field(description="A shipped problem; `L1_36@bf16` for one of the artifacts.")
+    size: Literal["smoke", "full"] = Field(
+        "smoke",
+        description="On a GPU; the CPU has smoke. A case about time needs full: the host dominates calls of 10 us, and "
+        "`at_least` then confirms no speedup.",
+    )
+    device: list[Device] = Field(default_factory=list, description="Where the case exists; everywhere by default.")
+    engine: list[Literal["docker", "local"]] = Field(default_factory=list, description="The same of engines.")
+    needs: str = Field("", description="A program; nvcc also requires torch's C++ headers.")
+    timing: bool | list[Device] = Field(False, description="Whether it is timed, or the devices on which.")
+    compiled: bool = Field(False, description="Whether torch.compile is a baseline.")
+    timeout_s: float | None = Field(None, description="Bound of one request.")
+    labels: list[str] = Field(default_factory=list, description="Labels that it must have.")
+    expect: Expected = Field(Expected(reasons=[DISTANCE]), description="Of a cheat.")
+    max_speedup: float | None = Field(None, description="Of a cheat that may be correct: limit of `at_least`.")
+    precision_class: list[PrecisionClass] = Field(default_factory=list, description="The same: its classes.")
+    klass: PrecisionClass | list[PrecisionClass] = Field(
+        default_factory=list, alias="class", description="Of an honest solution: the class, or classes."
+    )
+
+
 @dataclass(frozen=True)
 class Case:
     """One file of a suite, with its header."""
 
     suite: str
     file: Path
-    meta: dict[str, Any]
+    header: Header
 
     @property
     def id(self) -> str:
@@ -108,21 +127,15 @@ class Case:
         found = re.match(r"([ABC])0*(\d+)_", self.file.stem)
         return f"{found[1]}{found[2]}" if found else ""
 
-    @property
-    def expect(self) -> dict[str, Any]:
-        """Return what is expected of a cheat: {"verdict", "reasons"}."""
-        stated: dict[str, Any] = self.meta.get("expect", {"reasons": [DISTANCE]})
-        return {"verdict": ["incorrect"], "reasons": []} | stated
-
     def reasons(self) -> set[str]:
         """Return the codes of the reasons that are expected."""
-        named = set(self.expect["reasons"])
+        named = set(self.header.expect.reasons)
         return (named - {DISTANCE}) | DISTANCES if DISTANCE in named else named
 
     def timed(self, engine: Engine) -> bool:
         """Return whether the case is timed here."""
-        timing = self.meta.get("timing", False)
-        return engine.device in timing if isinstance(timing, list) else bool(timing)
+        timing = self.header.timing
+        return engine.device in timing if isinstance(timing, list) else timing
 
     def alone(self, engine: Engine) -> bool:
         """Return whether the case is judged alone.
@@ -131,15 +144,15 @@ class Case:
         others.
         """
         disturbing = DISTURBING & self.reasons()
-        apart = "timeout_s" in self.meta or self.exploit.startswith("C")
+        apart = self.header.timeout_s is not None or self.exploit.startswith("C")
         return apart or (self.timed(engine) and bool(disturbing))
 
     def skipped(self, engine: Engine) -> str:
         """Return why the case cannot run here, or the empty string."""
-        for key, here in (("device", engine.device), ("engine", engine.name)):
-            if here not in self.meta.get(key, [here]):
-                return f"needs {' or '.join(NEEDS.get(each, each) for each in self.meta[key])}"
-        return _missing(engine, self.meta["needs"]) if "needs" in self.meta else ""
+        for named, here in ((self.header.device, engine.device), (self.header.engine, engine.name)):
+            if named and here not in named:
+                return f"needs {' or '.join(NEEDS[each] for each in named)}"
+        return _missing(engine, self.header.needs) if self.header.needs else ""
 
 
 @functools.cache
@@ -159,13 +172,12 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
         for file in sorted(folder.glob("*.py")):
             lines = [line.removeprefix(MARK) for line in file.read_text().splitlines() if line.startswith(MARK)]
             try:
-                meta = tomllib.loads("\n".join(lines))
-            except tomllib.TOMLDecodeError as error:
-                raise UsageError(f"{file} has no head that can be read", str(error)) from error
-            if "problem" not in meta:
-                raise UsageError(f"{file} does not say its problem")
+                header = Header.written(tomllib.loads("\n".join(lines)))
+            except ValueError as error:
+                why = "; ".join(faults(error)) if isinstance(error, ValidationError) else str(error)
+                raise UsageError(f"{file} has no header that can be read", why) from error
             if not names or any(name in (str(file) if "/" in name else file.name) for name in names):
-                found.append(Case(suite, file, meta))
+                found.append(Case(suite, file, header))
     if not found:
         raise UsageError("no case of the self-test is left", f"suites {', '.join(suites)}, names {', '.join(names)}")
     return found
@@ -173,32 +185,29 @@ def cases(suites: list[str], names: list[str]) -> list[Case]:
 
 def complaints(case: Case, entry: Verdict) -> list[str]:
     """Return the differences between one verdict (`entry`) and the file's header."""
-    found = []
+    found, header = [], case.header
     verdict, reasons = entry.verdict, [reason.code for reason in entry.reasons]
-    missing = sorted(set(case.meta.get("labels", [])) - set(entry.labels))
+    missing = sorted(set(header.labels) - set(entry.labels))
     if missing:
         found.append(f"label {', '.join(missing)} is missing")
     if case.suite == "honest":
-        classes = case.meta.get("class", [])
-        wanted = [classes] if isinstance(classes, str) else classes
+        wanted = [header.klass] if isinstance(header.klass, str) else header.klass
         if verdict != "correct":
             found.append(f"false reject: {evaluation.line(entry)}")
         elif wanted and entry.precision_class not in wanted:
             found.append(f"class {entry.precision_class} instead of {' or '.join(wanted)}")
         return found
-    expect = case.expect
-    if verdict not in expect["verdict"]:
+    if verdict not in header.expect.verdict:
         kind = "false accept" if verdict == "correct" else "another verdict"
         found.append(f"{kind}: {evaluation.line(entry)}")
-    elif verdict != "correct" and expect["reasons"] and not set(reasons) & case.reasons():
-        found.append(f"reason {', '.join(reasons)} instead of {', '.join(expect['reasons'])}")
-    classes = case.meta.get("precision_class", [])
+    elif verdict != "correct" and header.expect.reasons and not set(reasons) & case.reasons():
+        found.append(f"reason {', '.join(reasons)} instead of {', '.join(header.expect.reasons)}")
+    classes, limit = header.precision_class, header.max_speedup
     if verdict == "correct" and classes and entry.precision_class not in classes:
         found.append(f"class {entry.precision_class} instead of {' or '.join(classes)}")
-    if verdict == "correct" and "max_speedup" in case.meta and entry.measurement:
+    if verdict == "correct" and limit is not None and entry.measurement:
         eager = entry.speedup.get("eager")
         ratio = eager.at_least if eager else None
-        limit = case.meta["max_speedup"]
         if ratio is not None and ratio > limit:
             found.append(f"bought time: at least {ratio:.3g}x eager, at most {limit}x was due")
     return found
@@ -208,8 +217,8 @@ def options(case: Case, engine: Engine, base: JudgeOptions) -> JudgeOptions:
     """Return how this case is judged."""
     return JudgeOptions(
         timing=case.timed(engine),
-        compiled=bool(case.meta.get("compiled", False)),
-        timeout_s=float(case.meta.get("timeout_s", TIMEOUT_S)),
+        compiled=case.header.compiled,
+        timeout_s=case.header.timeout_s or TIMEOUT_S,
         timing_budget_s=min(base.timing_budget_s, TIMING_BUDGET_S),
         trust=base.trust,
         compile_timeout_s=base.compile_timeout_s,
@@ -226,7 +235,7 @@ def run(
     progress: Progress,
     *,
     resume: bool,
-) -> tuple[Bundle, list[dict[str, Any]]]:
+) -> tuple[Bundle, list[CaseOutcome]]:
     """Judge every case that can run here; return the bundle and one entry for each case.
 
     Missing and stale fixtures are measured first. Several rows share one process: the judge never imports a solution,
@@ -234,7 +243,7 @@ def run(
     """
     chosen = cases(suites, names)
     able = [case for case in chosen if not case.skipped(engine)]
-    wanted = [catalogue.load(case.meta["problem"], size=_size(case, engine)) for case in able]
+    wanted = [catalogue.load(case.header.problem, size=_size(case, engine)) for case in able]
     fixtures.ensure(wanted, results, engine, progress)
     rows = [_row(group, results, engine, base) for group in groups(able, engine)]
     skipped = {case.id: case.skipped(engine) for case in chosen if case.skipped(engine)}
@@ -242,13 +251,12 @@ def run(
     bundle = open_bundle(results, "self-test", rows, parameters, progress, resume=resume)
     known = {case.id: case for case in able}
 
-    def summary(row: dict[str, Any]) -> str:
-        wrong = [entry for entry in _outcomes(known, migrate.row(row)) if entry["complaints"]]
-        told = "; ".join(f"{entry['case']}: {', '.join(entry['complaints'])}" for entry in wrong)
-        return f"{len(row['cases'])} as expected" if not wrong else f"WRONG: {told}"
+    def summary(row: record.Row) -> str:
+        wrong = [entry for entry in _outcomes(known, row) if entry.complaints]
+        told = "; ".join(f"{entry.case}: {', '.join(entry.complaints)}" for entry in wrong)
+        return f"{len(row.cases or [])} as expected" if not wrong else f"WRONG: {told}"
 
-    judged = execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
-    bundle.finish("complete" if all(row["status"] == "done" for row in judged) else "incomplete")
+    execute(rows, engine, bundle, progress, summary, together=ROWS_A_PROCESS)
     return bundle, outcomes(bundle)
 
 
@@ -264,7 +272,7 @@ def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
         if case.alone(engine):
             rows[case.timed(engine)].append([case])
         else:
-            alike = (case.meta["problem"], _size(case, engine), case.timed(engine), case.meta.get("compiled", False))
+            alike = (case.header.problem, _size(case, engine), case.timed(engine), case.header.compiled)
             together.setdefault(alike, []).append(case)
     for of in together.values():
         timed = of[0].timed(engine)
@@ -276,47 +284,40 @@ def groups(able: list[Case], engine: Engine) -> list[list[Case]]:
 
 def _row(group: list[Case], results: Path, engine: Engine, base: JudgeOptions) -> Row:
     first = group[0]
-    problem = catalogue.load(first.meta["problem"], size=_size(first, engine))
+    problem = catalogue.load(first.header.problem, size=_size(first, engine))
     name = first.id if len(group) == 1 else f"{problem.key}: {first.id} and {len(group) - 1} more"
     entry = "kernel_function" if problem.dtype == "bfloat16" else "ModelNew"
-    sources = [case.file.read_bytes() for case in group]
     submissions = [
-        Submission(case.id, source, evaluation.entry_of(source, entry))
-        for case, source in zip(group, sources, strict=True)
+        Submission(case.id, source := case.file.read_bytes(), evaluation.entry_of(source, entry)) for case in group
     ]
-    columns = {"problem": problem.key, "cases": [case.id for case in group]}
-
-    def build() -> Any:
-        how = options(first, engine, base)
-        return evaluation.job(name, problem, submissions, results, engine, how)
-
-    return evaluation.row_for(name, build, columns, SHIPPED)
+    plan = record.Planned(row=name, problem=problem.key, cases=[case.id for case in group])
+    how = options(first, engine, base)
+    build = functools.partial(evaluation.job, name, problem, submissions, results, engine, how)
+    return evaluation.row_for(plan, build, SHIPPED)
 
 
 def _size(case: Case, engine: Engine) -> str:
-    return str(case.meta.get("size", "smoke")) if engine.device == "cuda" else "smoke"
+    return case.header.size if engine.device == "cuda" else "smoke"
 
 
-def _outcomes(known: dict[str, Case], row: record.Row) -> list[dict[str, Any]]:
+def _outcomes(known: dict[str, Case], row: record.Row) -> list[CaseOutcome]:
     """Return one entry for each case of a row."""
     entries = {entry.solution: entry for entry in row.judged.results} if row.judged else {}
     return [_outcome(known[name], entries.get(name), row) for name in row.cases or [] if name in known]
 
 
-def _outcome(case: Case, entry: Verdict | None, row: record.Row) -> dict[str, Any]:
-    facts = {"case": case.id, "problem": case.meta["problem"], "catalogue": case.exploit}
+def _outcome(case: Case, entry: Verdict | None, row: record.Row) -> CaseOutcome:
+    problem, exploit = case.header.problem, case.exploit
     if entry is None:
         told = [wording.reason(Reason(code=row.status, detail=row.error))]
-        return facts | {"verdict": "not measured", "reasons": [], "outcome": "not measured", "complaints": told}
+        return CaseOutcome(case=case.id, problem=problem, catalogue=exploit, verdict="not measured", reasons=[],
+                           outcome="not measured", complaints=told)  # fmt: skip
     found = complaints(case, entry)
-    return facts | {
-        "verdict": entry.verdict,
-        "reasons": [reason.to_json() for reason in entry.reasons],
-        "precision_class": entry.precision_class,
-        "labels": entry.labels,
-        "outcome": "wrong" if found else outcome(case, entry),
-        "complaints": found,
-    }
+    return CaseOutcome(
+        case=case.id, problem=problem, catalogue=exploit, verdict=entry.verdict, reasons=entry.reasons,
+        precision_class=entry.precision_class, labels=entry.labels,
+        outcome="wrong" if found else outcome(case, entry), complaints=found,
+    )  # fmt: skip
 
 
 def outcome(case: Case, entry: Verdict) -> str:
@@ -332,9 +333,9 @@ def outcome(case: Case, entry: Verdict) -> str:
     return NO_TIME if entry.measurement else RIGHT
 
 
-def outcomes(bundle: Bundle) -> list[dict[str, Any]]:
+def outcomes(bundle: Bundle) -> list[CaseOutcome]:
     """Return the entries of a self-test's bundle, by suite and name."""
     known = {case.id: case for case in cases(list(SUITES), [])}
     found = bundle.records()
     rows = [found[name] for name in bundle.manifest["plan"] if name in found]
-    return sorted((entry for row in rows for entry in _outcomes(known, row)), key=lambda entry: str(entry["case"]))
+    return sorted((entry for row in rows for entry in _outcomes(known, row)), key=lambda entry: entry.case)

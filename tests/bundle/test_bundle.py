@@ -57,6 +57,7 @@ INTERRUPTED = """
 import os, pathlib, signal, sys, threading
 from repro.engines.base import Engine
 from repro.runs import loop
+from repro.records.row import Planned
 from repro.runs.rows import Row
 from repro.records.job import Job, Outcome
 from repro.errors import ReproError
@@ -64,7 +65,7 @@ from repro.runs.progress import Progress
 
 point, real = int(sys.argv[2]), os.fsync
 jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(2)]
-rows = [Row(job.id, job) for job in jobs]
+rows = [Row(Planned(row=job.id), job) for job in jobs]
 bundle = loop.open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {}, Progress(), resume=False)
 seen = 0
 

@@ -22,6 +22,7 @@ from repro.bundle.write import Bundle, plan_digest
 from repro.fingerprint import digest
 from repro.records import migrate
 from repro.records.job import Outcome
+from repro.records.row import Input, Planned
 from repro.runs.rows import Row, _result
 from repro.system import jsonio
 
@@ -30,11 +31,11 @@ SCHEMA_1 = ROOT / "tests" / "data" / "schema-1-run.tar.xz"
 
 
 def states(path: Path) -> dict[str, str]:
-    return {check["check"]: check["state"] for check in verify.verify(path)["checks"]}
+    return {check.check: check.state for check in verify.verify(path).checks}
 
 
 def failed(path: Path) -> list[str]:
-    return [name for name, state in states(path).items() if state == "FAILED"]
+    return list(verify.verify(path).failed)
 
 
 def machine() -> dict[str, Any]:
@@ -60,7 +61,7 @@ def written(results: Path, verb: str = "run") -> Path:
         inputs = [{"name": "solution_0.py", "sha256": seal.sha256(text), "kept": bundle.keep("mine.py", text)}]
         content = seal.sha256(b"solution_0.py" + bytes.fromhex(inputs[0]["sha256"]))[:16]
         result = {"results": [entry], "samples_ms": samples} | seen(throttled, seconds=5.0, timed=(2.0, 4.5))
-        kept = _result(bundle, Row(name, None), Outcome(name, "done", result))
+        kept = _result(bundle, Row(Planned(row=name), None), Outcome(name, "done", result))
         bundle.add({"row": name, "content": content, "inputs": inputs, "status": "done", "error": "", "wall_s": 1.5,
                     "ended": "2999-01-01T00:00:00Z", "fingerprint_id": found, "result": kept})  # fmt: skip
     bundle.finish("complete")
@@ -72,8 +73,8 @@ def written(results: Path, verb: str = "run") -> Path:
 
 def test_a_bundle_of_schema_1_verifies_and_says_what_it_lacks() -> None:
     report = verify.verify(SCHEMA_1)
-    assert report["state"] == "ok" and report["schema_version"] == 1
-    skipped = {check["check"]: check["reasons"] for check in report["checks"] if check["state"] == "skipped"}
+    assert report.state == "ok" and report.schema_version == 1
+    skipped = {check.check: check.reasons for check in report.checks if check.state == "skipped"}
     assert skipped["statement"] == ["no statement: written by schema 1"]
     assert skipped["bundle id"] == ["no bundle id: written by schema 1"]
 
@@ -112,6 +113,12 @@ def test_the_statement_names_files_inputs_code_and_what_is_unknown(smoke_results
     assert "requirements/image.txt" in by_name and any("dirHash" in entry["digest"] for entry in resolved)
     assert told["predicate"]["repro_signature"].startswith("none: ")
     assert "image_id" in told["predicate"]["repro_unknown"]
+
+
+def test_a_commit_that_is_no_hash_is_left_out_of_the_statement(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    close_anew(path, lambda told: told["origin"].update(git_commit={"value": "v1", "source": "image", "status": "ok"}))
+    assert failed(path) == [] and "gitCommit" not in (path / "statement.json").read_text()
 
 
 # -- what is changed is found -----------------------------------------------------------------------------------------
@@ -153,7 +160,8 @@ def close_anew(path: Path, change: Callable[[dict[str, Any]], None] = lambda tol
     told["plan_digest"] = plan_digest(told["plan"], told["parameters"])
     found = evidence.read(path)
     files = {name: seal.digest(path, name) or "" for name in seal.names(path)}
-    seal.close(path, told, found.rows.values(), found.fingerprints, files)
+    inputs = {name: [Input(**given) for given in row["inputs"]] for name, row in found.rows.items()}
+    seal.close(path, told, inputs, found.fingerprints, files)
     jsonio.write(path / "manifest.json", told)
 
 
@@ -163,14 +171,12 @@ def edit_row(path: Path, name: str, change: Callable[[dict[str, Any]], None]) ->
     (path / "rows.jsonl").write_text("".join(jsonio.dumps(row) + "\n" for row in found.values()))
 
 
-def first(row: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = row["result"]["results"][0]
-    return found
+def first(row: dict[str, Any]) -> Any:
+    return row["result"]["results"][0]
 
 
-def windows(row: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = row["result"]["telemetry"]["windows"]
-    return found
+def windows(row: dict[str, Any]) -> Any:
+    return row["result"]["telemetry"]["windows"]
 
 
 FORGED: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
@@ -229,14 +235,10 @@ def test_files_that_came_and_went_are_found(tmp_path: Path) -> None:
     (path / "link").symlink_to(path / "rows.jsonl")
     (path / "linked").symlink_to(path / "inputs")
     next((path / "inputs").glob("*-mine.py")).unlink()
-    found = {check["check"]: check["reasons"] for check in verify.verify(path)["checks"] if check["state"] == "FAILED"}
-    assert [reason.split()[0] for reason in found["no foreign files"]] == [
-        "inputs/.hidden",
-        "link",
-        "linked",
-        "notes.txt",
-    ]
-    assert found["hashes"][0].endswith("is missing") and "solutions" in found
+    found = verify.verify(path).failed
+    foreign = ["inputs/.hidden", "link", "linked", "notes.txt"]
+    assert [reason.split()[0] for reason in found["no foreign files"].reasons] == foreign
+    assert found["hashes"].reasons[0].endswith("is missing") and "solutions" in found
 
 
 def test_calling_a_bundle_older_does_not_switch_checks_off(tmp_path: Path) -> None:
@@ -304,6 +306,7 @@ from repro.records.job import Job, Outcome
 from repro.engines.base import Engine
 from repro.runs.progress import Progress
 from repro.runs.loop import execute, open_bundle
+from repro.records.row import Planned
 from repro.runs.rows import Row
 
 class Slow(Engine):
@@ -317,11 +320,10 @@ class Slow(Engine):
             yield Outcome(job.id, "done", {"telemetry": {"of": job.id * 500}}, wall_s=0.0)
 
 jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(150)]
-rows = [Row(job.id, job) for job in jobs]
+rows = [Row(Planned(row=job.id), job) for job in jobs]
 bundle = open_bundle(pathlib.Path(sys.argv[1]), "run", rows, {"size": "smoke"}, Progress(), resume=True)
 print("begun", flush=True)
 execute(rows, Slow(), bundle, Progress(), lambda row: "", together=7)
-bundle.finish("complete")
 """
 
 
@@ -352,7 +354,7 @@ def test_a_run_killed_at_ten_random_points_resumes_to_the_same_rows(tmp_path: Pa
             time.sleep(dice.uniform(0, 0.15))
             process.kill()
         (path,) = (tmp_path / "killed").iterdir()
-        told = {check["check"]: check["reasons"] for check in verify.verify(path)["checks"]}
+        told = {check.check: check.reasons for check in verify.verify(path).checks}
         counts.append(len(rows(path)) if (path / "rows.jsonl").exists() else 0)
         missing = [f"row{n}: the run ended before it" for n in range(150)][counts[-1] :]
         assert told["planned against done"][1:] == missing

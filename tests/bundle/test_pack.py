@@ -45,7 +45,7 @@ def members(file: Path) -> dict[str, bytes]:
 def state(path: Path) -> tuple[str, set[str]]:
     """The state of a bundle and the checks that failed."""
     found = verify.verify(path)
-    return found["state"], {check["check"] for check in found["checks"] if check["state"] == "FAILED"}
+    return found.state, set(found.failed)
 
 
 # -- pack -----------------------------------------------------------------------------------------------------------
@@ -169,8 +169,8 @@ def test_copies_beside_an_archive_must_be_those_inside(packed: Path) -> None:
     (packed / "manifest.json").write_text(text)
     (packed / "rows.jsonl").write_text("{}\n")
     (packed / "new.txt").write_text("mine")
-    found = next(c for c in verify.verify(packed)["checks"] if c["check"] == "copies beside the archive")
-    assert [reason.split()[0] for reason in found["reasons"]] == ["new.txt", "rows.jsonl"]
+    found = verify.verify(packed).failed["copies beside the archive"]
+    assert [reason.split()[0] for reason in found.reasons] == ["new.txt", "rows.jsonl"]
     assert state(packed / ARCHIVE)[0] == "failed"
 
 

@@ -7,7 +7,6 @@ import re
 import subprocess
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import Tool
@@ -17,6 +16,8 @@ from repro.artifacts import sources
 from repro.bundle import storage, verify
 from repro.bundle.storage import ARCHIVE, Archive
 from repro.bundle.write import Bundle
+from repro.records.result import JudgeResult
+from repro.records.verdict import Verdict
 from repro.studies import artifact_study, self_test
 
 ROOT, PUBLISHED = config.ROOT, config.ARTIFACTS_DIR / "results"
@@ -40,7 +41,6 @@ def facts(bundle: Bundle) -> dict[str, str]:
     stacks = [fingerprint.stack(machine).label for machine in bundle.fingerprints().values()]
     machines = [str(machine["values"]["gpu_name"]["value"]) for machine in bundle.fingerprints().values()]
     ends = [datetime.fromisoformat(str(told[name])) for name in ("started", "finished")]
-    done = sum(row["status"] == "done" for row in bundle.rows.values())
     return {
         "bundle": f"{bundle.path.parent.name}/{bundle.name}",
         "bundle_id": str(told.get("bundle_id") or ""),
@@ -50,7 +50,7 @@ def facts(bundle: Bundle) -> dict[str, str]:
         "stack": "; ".join(dict.fromkeys(stacks)),
         "fingerprint": "; ".join(bundle.fingerprints()),
         "status": str(told["status"]),
-        "rows": f"{done} of {len(told['plan'])}",
+        "rows": f"{sum(map(bundle.done, told['plan']))} of {len(told['plan'])}",
         "wall_s": f"{(ends[1] - ends[0]).total_seconds():.0f}",
     }
 
@@ -58,38 +58,37 @@ def facts(bundle: Bundle) -> dict[str, str]:
 def figures(bundle: Bundle) -> list[dict[str, str]]:
     """The lines of a bundle in history.csv: one a solution that is no negative control and no round."""
     found = []
-    for row in bundle.rows.values() if bundle.manifest["verb"] in ("run", "benchmark", "evaluate") else ():
-        counts = row["status"] == "done" and not row.get("control") and "rounds" not in row
-        result = row["result"] if counts else {"results": []}
-        for entry in result.get("results", []):
-            found.append(line(f"{bundle.path.parent.name}/{bundle.name}", row, result, entry))
+    for row in bundle.records().values() if bundle.manifest["verb"] in ("run", "benchmark", "evaluate") else ():
+        if row.judged and not row.control and row.rounds is None:
+            name = f"{bundle.path.parent.name}/{bundle.name}"
+            found += [line(name, row.problem, row.judged, entry) for entry in row.judged.results]
     return found
 
 
-def line(name: str, row: dict[str, Any], result: dict[str, Any], entry: dict[str, Any]) -> dict[str, str]:
-    time, speedup, control = entry["time_ms"] or {}, entry["speedup"], result["timing"].get("aa") or {}
-    baselines = {base: told["time_ms"]["median"] for base, told in result["baselines"].items()}
+def line(name: str, problem: str, result: JudgeResult, entry: Verdict) -> dict[str, str]:
+    time, speedup, control = entry.time_ms, entry.speedup, result.timing.aa
+    baselines = {base: told.time_ms.median for base, told in result.baselines.items()}
     values = {
-        "time_ms": time.get("median"),
-        "time_low_ms": time["ci95"][0] if time else None,
-        "time_high_ms": time["ci95"][1] if time else None,
+        "time_ms": time and time.median,
+        "time_low_ms": time and time.ci95[0],
+        "time_high_ms": time and time.ci95[1],
         "eager_ms": baselines.get("eager"),
         "compile_ms": baselines.get("compile"),
-        **{column: speedup.get(base, {}).get("ratio") for base, column in RATIOS.items()},
-        "floor_share": entry["floor_fraction"],
-        "hot_ms": entry.get("hot_ms"),
-        "published_protocol_ms": (result.get("parity") or {}).get("times_ms", {}).get(entry["solution"]),
-        "control": control.get("ratio"),
-        "control_low": control["ci95"][0] if control else None,
-        "control_high": control["ci95"][1] if control else None,
+        **{column: speedup[base].ratio if base in speedup else None for base, column in RATIOS.items()},
+        "floor_share": entry.floor_fraction,
+        "hot_ms": entry.hot_ms,
+        "published_protocol_ms": result.parity_ms.get(entry.solution),
+        "control": control and control.ratio,
+        "control_low": control and control.ci95[0],
+        "control_high": control and control.ci95[1],
     }
     words = {
         "bundle": name,
-        "problem": row["problem"],
-        "solution": entry["solution"],
-        "verdict": entry["verdict"],
-        "class": entry["precision_class"] or "",
-        "best": speedup.get("best_same_class", {}).get("baseline", ""),
+        "problem": problem,
+        "solution": entry.solution,
+        "verdict": entry.verdict,
+        "class": entry.precision_class or "",
+        "best": speedup["best_same_class"].baseline or "" if "best_same_class" in speedup else "",
     }
     return words | {column: number(value) for column, value in values.items()}  # fmt: skip
 
@@ -108,7 +107,7 @@ def test_bundles_are_packed_and_verify() -> None:
     assert 6 <= len(BUNDLES) <= 14
     for path in BUNDLES:
         found = verify.verify(path)
-        assert found["state"] == ("interrupted" if Bundle.open(path).manifest["status"] == "interrupted" else "ok")
+        assert found.state == ("interrupted" if Bundle.open(path).manifest["status"] == "interrupted" else "ok")
         files = storage.find(path)
         assert isinstance(files, Archive) and files.name == path.name
         assert {file.name for file in path.iterdir()} - {"report.md"} == {ARCHIVE, "manifest.json"}
@@ -180,7 +179,7 @@ def test_a_bundle_whose_kernels_are_withheld_can_be_shared(tool: Tool) -> None:
     bundle = PUBLISHED / "h200-pinned" / "20261124T133107Z-benchmark"
     done = tool.within("bundle", "share", bundle, "-o", "out")
     assert done.code == 0, done.err
-    assert verify.verify(tool.folder / "out" / bundle.name)["state"] == "ok"
+    assert verify.verify(tool.folder / "out" / bundle.name).state == "ok"
 
 
 # What every kernel of the published study holds, whatever it computes.
@@ -196,9 +195,9 @@ def test_no_published_bundle_holds_a_line_of_a_fetched_kernel() -> None:
     lines = {line for line in lines if len(line) > 24 and b"import" not in line}
     for path in theirs:
         bundle = Bundle.open(path)
-        for row in bundle.rows.values():
-            given = [each for each in row["inputs"] if each["name"] != "fixture.json"]
-            assert given and all("kept" not in each and each["withheld"] for each in given), row["row"]
+        for row in bundle.records().values():
+            given = [each for each in row.inputs or [] if each.name != "fixture.json"]
+            assert given and all(each.withheld and not each.kept for each in given), row.row
         archive = Archive(path / ARCHIVE)
         for name in archive.entries():
             content = archive.read(name) or b""

@@ -19,6 +19,7 @@ from repro import fingerprint
 from repro.bundle.write import Bundle
 from repro.engines.base import Attempt, Engine
 from repro.records.job import Job, Outcome
+from repro.records.row import Planned
 from repro.runs.loop import execute
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
@@ -119,7 +120,7 @@ def talkative(tool: Tool) -> Path:
     files = {"solution_0.py": SOURCE.encode(), "problem.py": f"# of {HOME}\n".encode()}
     jobs = [Job(name, "evaluate", "problem.py", solutions=((f"{USER}_kernel", "solution_0.py", "ModelNew"),),
                   files=files) for name in (f"P/{USER}", "P/bad")]  # fmt: skip
-    found = [Row(job.id, job, {"problem": "P", "file": f"{USER}.py"}) for job in jobs]
+    found = [Row(Planned(row=job.id, problem="P", file=f"{USER}.py"), job) for job in jobs]
     parameters = {"size": "full", "device": "cuda", "artifacts": FOLDER, "note": f"serial: {SERIAL}"}
     bundle = Bundle.create(tool.results, "evaluate", [row.id for row in found], parameters)
     bundle.declare(f'# written by {MAIL}\n[claim]\nmachine = "{HOST}"\n'.encode())
@@ -132,7 +133,6 @@ def talkative(tool: Tool) -> Path:
     bundle.file("report.md", f"# on {HOST}\n\n[solution]({FOLDER}/a.py) of 2.9.1 at {ADDRESS}\n".encode())
     bundle.file("profile.bin", b"\x80\x00" + HOST.encode())
     execute(found, Told(), bundle, Progress(), lambda row: "")
-    bundle.finish("incomplete")
     return bundle.path
 
 

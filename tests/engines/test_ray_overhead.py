@@ -13,6 +13,7 @@ import pytest
 from ray_cluster import cluster
 
 from repro.engines.local import LocalEngine
+from repro.records import row as record
 from repro.records.job import Job, Outcome
 from repro.runs.loop import execute, open_bundle
 from repro.runs.progress import Progress
@@ -69,11 +70,13 @@ def test_a_job_takes_at_most_0_3_s_longer_than_on_the_local_engine(engine: Any) 
 
 
 def test_a_thousand_empty_jobs_take_a_minute_at_most_and_no_memory(engine: Any, tmp_path: Path) -> None:
-    rows = [Row(f"row{n}", Job(f"row{n}", "fingerprint", files={"f": b"%d" % n})) for n in range(JOBS)]
+    rows = [
+        Row(record.Planned(row=f"row{n}"), Job(f"row{n}", "fingerprint", files={"f": b"%d" % n})) for n in range(JOBS)
+    ]
     bundle = open_bundle(tmp_path, "evaluate", rows, {}, Progress(quiet=True), resume=False)
     memory: list[float] = []
 
-    def summarise(row: dict[str, Any]) -> str:
+    def summarise(row: record.Row) -> str:
         memory.append(memory_mb())
         return ""
 
@@ -82,5 +85,5 @@ def test_a_thousand_empty_jobs_take_a_minute_at_most_and_no_memory(engine: Any, 
     spent = time.perf_counter() - begin
     grown = memory[-1] - memory[JOBS // 10]
     print(f"\n{JOBS} empty jobs in {spent:.1f} s; the driver's memory grew by {grown:.1f} MB from {memory[0]:.0f} MB")
-    assert len(found) == JOBS and {row["status"] for row in found} == {"done"}
+    assert len(found) == JOBS and {row.status for row in found} == {"done"}
     assert spent <= MOST_S and grown <= MOST_GROWN_MB

@@ -13,8 +13,8 @@ from repro.records import migrate
 
 
 def test_an_empty_value_is_never_ok():
-    assert entry(None, "git rev-parse")["status"] == "absent"
-    assert entry(None, "nvml", "not_supported")["status"] == "not_supported"
+    assert entry(None, "git rev-parse").status == "absent"
+    assert entry(None, "nvml", "not_supported").status == "not_supported"
     values = fingerprint.collect("cpu")["values"]
     assert not [name for name, value in values.items() if value["value"] is None and value["status"] == "ok"]
 
@@ -26,12 +26,12 @@ def test_a_tree_without_history_says_that_its_commit_is_unknown(tmp_path, monkey
         monkeypatch.setattr(config, "container_facts", dict)
         found = git.values()
         for name in ("git_commit", "git_dirty"):
-            assert found[name]["value"] is None and found[name]["status"].startswith("unknown: "), found
-            assert why in found[name]["status"]
+            assert found[name].value is None and found[name].status.startswith("unknown: "), found
+            assert why in found[name].status
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
-    assert git.values()["git_commit"]["status"] == "unknown: the tree has no commit"
+    assert git.values()["git_commit"].status == "unknown: the tree has no commit"
     monkeypatch.setattr(config, "container_facts", lambda: {"git_sha": "unknown"})
-    assert git.values()["git_dirty"]["status"] == "unknown: the image was built without this build argument"
+    assert git.values()["git_dirty"].status == "unknown: the image was built without this build argument"
 
 
 def test_every_field_has_its_class_in_the_one_table():

@@ -281,7 +281,7 @@ def test_the_fingerprint_describes_this_gpu_and_hides_its_identity(alone: None) 
     assert len(values["gpu_uuid_hash"]) == 12
     again = fingerprint.collect("cuda")
     assert (again["sku_id"], again["fingerprint_id"]) == (found["sku_id"], found["fingerprint_id"])
-    assert state.snapshot("cuda")["values"]["sm_mhz"]["value"] > 0
+    assert state.snapshot("cuda").values["sm_mhz"].value > 0
 
 
 ILLEGAL = """import torch

@@ -49,10 +49,10 @@ def attacks() -> dict[str, list[Path]]:
     """By problem, the files of the adversarial suite that a CPU finds wrong without timing."""
     found: dict[str, list[Path]] = {}
     for case in self_test.cases(["adversarial"], []):
-        meta = case.meta
-        wrong = "correct" not in case.expect["verdict"] and not meta.get("timing") and meta["problem"] in ORACLE
-        if wrong and "cpu" in meta.get("device", ["cpu", "cuda"]) and not {"needs", "engine", "timeout_s"} & set(meta):
-            found.setdefault(meta["problem"], []).append(case.file)
+        header = case.header
+        wrong = "correct" not in header.expect.verdict and not header.timing and header.problem in ORACLE
+        if wrong and header.device != ["cuda"] and not (header.needs or header.engine or header.timeout_s):
+            found.setdefault(header.problem, []).append(case.file)
     return found
 
 

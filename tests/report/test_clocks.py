@@ -20,7 +20,6 @@ from repro import config
 from repro.analysis import compare, records
 from repro.bundle.write import Bundle
 from repro.fingerprint import series
-from repro.records import migrate
 from repro.records.comparison import Comparison
 from repro.records.result import Observed
 from repro.report import clocks, latex, markdown, page, plots
@@ -154,9 +153,9 @@ def test_a_throttled_solution_is_in_no_mean_and_no_figure(tmp_path: Path) -> Non
 def test_a_row_that_is_throttled_says_so_as_it_ends(tmp_path: Path) -> None:
     from repro.studies import artifact_study
 
-    (row,) = Bundle.open(theirs(tmp_path, {"hw_thermal": DURING})).rows.values()
+    (row,) = Bundle.open(theirs(tmp_path, {"hw_thermal": DURING})).records().values()
     assert " ms" not in artifact_study.summary(row) and "correct" in artifact_study.summary(row)
-    entry = artifact_study.entry(migrate.row(row)).to_json()
+    entry = artifact_study.entry(row).to_json()
     assert entry["no_measurement"].startswith("throttled: ") and entry["optimized_ms"] == pytest.approx(3.525)
 
 

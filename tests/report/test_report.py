@@ -28,6 +28,7 @@ from repro.problems import catalogue
 from repro.records import job
 from repro.records.job import Job, Outcome
 from repro.records.result import Ceilings, Timing
+from repro.records.row import Planned
 from repro.records.verdict import Reason
 from repro.report import document, elements, markdown, model
 from repro.report.model import Facts
@@ -129,17 +130,16 @@ def bundle_of(
 ) -> Bundle:  # fmt: skip
     """A bundle of scripted rows, read again from disk. unplanned: row -> why it never became a job."""
     rows = [
-        Row(name, None if unplanned and name in unplanned else Job(name, "evaluate"), columns[name],
+        Row(Planned(row=name, **of), None if unplanned and name in unplanned else Job(name, "evaluate"),
             error=(unplanned or {}).get(name, ""))
-        for name in columns
+        for name, of in columns.items()
     ]  # fmt: skip
     given = {"size": "full" if device == "cuda" else "smoke", "device": device} | (parameters or {})
     bundle = Bundle.create(folder, verb, [row.id for row in rows], given)
     bundle.manifest["started"] = "2025-11-21T12:00:00Z"
     engine = Scripted(device, script, machine, **off_pin)
     try:
-        judged = execute(rows, engine, bundle, Progress(), lambda row: "")
-        bundle.finish("complete" if all(row["status"] == "done" for row in judged) else "incomplete")
+        execute(rows, engine, bundle, Progress(), lambda row: "")
     except EngineError:
         pass
     named = bundle.path.with_name(f"20251121T120000Z-{verb}")
@@ -420,7 +420,7 @@ def test_every_torch_baseline_has_its_column_or_its_reason(tmp_path: Path) -> No
 
 
 def test_the_line_of_a_problem_is_the_published_scripts_with_what_it_leaves_out(tmp_path: Path) -> None:
-    row = by_both_protocols(tmp_path).rows["36_RMSNorm"]
+    row = by_both_protocols(tmp_path).record("36_RMSNorm")
     ours, theirs = artifact_study.summary(row).splitlines()
     assert ours.startswith("eager=4.000 compile=3.000 input=2.800 opt=2.400 1.25x | ")
     assert "n=40 95% [2.399, 2.4] ms, 1.25x [1.25, 1.25] over compile, " in ours and ours.endswith(" % of floor")

@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 from repro.bundle.write import Bundle  # noqa: E402
 from repro.engines.base import LOST_RETRIES  # noqa: E402
 from repro.records.job import Job, Outcome  # noqa: E402
+from repro.records.row import Planned  # noqa: E402
 from repro.runs.rows import Row, keep  # noqa: E402
 
 GPUS = (8, 64, 512)
@@ -57,10 +58,9 @@ class Ran:
 def published() -> list[float]:
     """How long the rows of published bundles took, s."""
     found = []
-    for file in sorted((ROOT / "artifacts" / "results").glob("h*/*-run/manifest.json")):
-        found += [row["wall_s"] for row in Bundle.open(file.parent).rows.values() if row["status"] == "done"]
-    for file in sorted((ROOT / "artifacts" / "results").glob("h*/*-benchmark/manifest.json")):
-        found += [row["wall_s"] for row in Bundle.open(file.parent).rows.values() if row["status"] == "done"]
+    for verb in ("run", "benchmark"):
+        for file in sorted((ROOT / "artifacts" / "results").glob(f"h*/*-{verb}/manifest.json")):
+            found += [row.wall_s for row in Bundle.open(file.parent).records().values() if row.status == "done"]
     return found
 
 
@@ -104,7 +104,8 @@ def measured(rows: int, folder: Path) -> dict[str, float]:
     for number, name in enumerate(plan):
         job = Job(name, "evaluate", problem="L1_36", files={"solution_0.py": b"# %d" % (number % 250)})
         result: dict[str, Any] = json.loads(results[number % len(results)])
-        keep(bundle, Row(name, job, {"problem": "L1_36"}), Outcome(name, "done", result, fingerprint=fingerprint))
+        row = Row(Planned(row=name, problem="L1_36"), job)
+        keep(bundle, row, Outcome(name, "done", result, fingerprint=fingerprint))
         if number == rows // 10:
             memory = _memory_mb()
     row_s = (time.perf_counter() - begin) / rows

@@ -12,6 +12,7 @@ from conftest import strict_json
 from repro.bundle import verify
 from repro.bundle.write import Bundle
 from repro.records.job import Job, Outcome
+from repro.records.row import Planned
 from repro.runs.rows import INVALID, Row, keep
 
 VERDICT = {"problem": "L1_36", "solution": "s", "verdict": "error", "reasons": [{"code": "raised", "detail": "no"}]}
@@ -21,7 +22,8 @@ JOB = Job("a/b", "evaluate", files={"solution_0.py": b"# of a\n"})
 def kept(folder: Path, result: dict[str, Any], columns: dict[str, Any] | None = None, **facts: Any) -> Bundle:
     """A closed bundle of one row with this result."""
     bundle = Bundle.create(folder, "evaluate", [JOB.id], {})
-    keep(bundle, Row(JOB.id, JOB, columns or {"problem": "L1_36"}), Outcome(JOB.id, "done", result, **facts))
+    planned = Planned(row=JOB.id, **columns or {"problem": "L1_36"})
+    keep(bundle, Row(planned, JOB), Outcome(JOB.id, "done", result, **facts))
     bundle.finish("complete" if bundle.done(JOB.id) else "incomplete")
     return Bundle.open(bundle.path)
 
@@ -51,18 +53,15 @@ def test_a_result_that_fits_no_record_is_a_failed_row_and_kept_in_a_file(tmp_pat
     (file,) = (bundle.path / INVALID).iterdir()
     assert f"{INVALID}/{file.name}" in row["error"] and f"{INVALID}/{file.name}" in bundle.manifest["files"]
     assert strict_json(file.read_text())["result"] == json.loads(json.dumps(result, default=repr))
-    states = {check["check"]: check for check in verify.verify(bundle.path)["checks"]}
-    assert states["schema of rows"]["state"] == "ok" and states["solutions"]["state"] == "ok"
+    assert not {"schema of rows", "solutions"} & verify.verify(bundle.path).failed.keys()
 
 
 def test_columns_that_fit_no_record_are_left_out_of_the_failed_row(tmp_path: Path) -> None:
-    columns = {"problem": "L1_36", "arm": 1, "colour": "red"}
-    row = kept(tmp_path, {"results": [VERDICT]}, columns).rows[JOB.id]
-    assert "arm: Input should be a valid string; colour: Extra inputs" in row["error"]
-    assert row["problem"] == "L1_36" and not {"arm", "colour"} & row.keys()
+    row = kept(tmp_path, {"results": [VERDICT]}, {"problem": "L1_36", "colour": "red"}).rows[JOB.id]
+    assert "colour: Extra inputs" in row["error"] and row["problem"] == "L1_36" and "colour" not in row
 
 
 def test_a_failed_row_that_fits_no_record_keeps_its_own_reason(tmp_path: Path) -> None:
     bundle = Bundle.create(tmp_path, "evaluate", [JOB.id], {})
-    row = keep(bundle, Row(JOB.id, JOB, {"colour": "red"}), Outcome(JOB.id, "failed", error="no memory", wall_s=-1.0))
-    assert row["error"].endswith("; no memory") and row["wall_s"] == 0.0 and len(bundle.records()) == 1
+    row = keep(bundle, Row(Planned(row=JOB.id, colour="red"), JOB), Outcome(JOB.id, "failed", None, "no memory", -1.0))
+    assert row.error.endswith("; no memory") and row.wall_s == 0.0 and len(bundle.records()) == 1

@@ -29,6 +29,7 @@ from repro.engines.resources import Lease
 from repro.errors import BundleError, EngineError, EngineGone, JobLost, UsageError
 from repro.fingerprint.entry import hashed
 from repro.records.job import Job, Outcome
+from repro.records.row import Planned
 from repro.runs.loop import divided, execute, open_bundle
 from repro.runs.progress import Progress
 from repro.runs.rows import Row, keep
@@ -81,7 +82,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def planned(count: int) -> list[Row]:
     jobs = [Job(f"row{n}", "fingerprint", files={"solution_0.py": b"# %d" % n}) for n in range(count)]
-    return [Row(job.id, job) for job in jobs]
+    return [Row(Planned(row=job.id), job) for job in jobs]
 
 
 def go(
@@ -89,7 +90,6 @@ def go(
 ) -> tuple[Bundle, list[Any]]:
     bundle = open_bundle(results, "evaluate", planned(count), {}, Progress(quiet=True), resume=resume)
     found = execute(planned(count), engine, bundle, Progress(quiet=True), lambda row: "", jobs=jobs, **how)
-    bundle.finish("complete")
     return bundle, found
 
 
@@ -110,11 +110,11 @@ def test_two_gpus_run_two_jobs_at_once_and_never_share_one(tmp_path: Path) -> No
     bundle, found = go(tmp_path, engine)
     assert overlaps(engine.held) > 0, "both GPUs worked at the same time"
     assert all(len(of(engine, gpu)) >= 2 and overlaps(of(engine, gpu)) == 0 for gpu in GPUS)
-    assert [row["row"] for row in found] == bundle.manifest["plan"] and sorted(bundle.rows) == sorted(
+    assert [row.row for row in found] == bundle.manifest["plan"] and sorted(bundle.rows) == sorted(
         job for _, job, _, _ in engine.held
     )
     on = {job: hashed(gpu) for gpu, job, _, _ in engine.held}
-    assert {row["row"]: row["gpu_uuid_hash"] for row in found} == on, "every row names its GPU"
+    assert {row.row: row.gpu_uuid_hash for row in found} == on, "every row names its GPU"
 
 
 @pytest.mark.clock
@@ -177,13 +177,13 @@ def test_each_gpu_has_whole_cores_of_one_socket(tmp_path: Path, monkeypatch: pyt
 def test_real_jobs_of_two_gpus_run_at_once_on_cores_of_their_own(tmp_path: Path) -> None:
     engine = LocalEngine(gpus="none", device="cpu")
     engine.gpus = resources.leases(list(GPUS))
-    found = [Row(f"row{n}", Job(f"row{n}", "fingerprint", device="cpu")) for n in range(2)]
+    found = [Row(Planned(row=f"row{n}"), Job(f"row{n}", "fingerprint", device="cpu")) for n in range(2)]
     bundle = open_bundle(tmp_path, "evaluate", found, {}, Progress(quiet=True), resume=False)
     before = os.sched_getaffinity(0)
     measured = execute(found, engine, bundle, Progress(quiet=True), lambda row: "")
     assert os.sched_getaffinity(0) == before
-    values = bundle.fingerprints()[measured[0]["fingerprint_id"]]["values"]
-    assert [row["status"] for row in measured] == ["done"] * 2
+    values = bundle.fingerprints()[str(measured[0].fingerprint_id)]["values"]
+    assert [row.status for row in measured] == ["done"] * 2
     assert values["visible_devices"]["value"] == "1 by UUID"
     assert values["cpu_count"]["value"] == len(engine.gpus[0].cpus) < len(before)
 
@@ -223,8 +223,8 @@ class Losing(Simulated):
 def test_lost_jobs_start_again_with_a_bound_and_rows_are_written_once(tmp_path: Path) -> None:
     engine = Losing({"row1": 2, "row3": 99})
     bundle, found = go(tmp_path, engine, 5, together=5)
-    assert [row["status"] for row in found] == ["done", "done", "done", "failed", "done"]
-    assert "lost 4 times: the node died" in found[3]["error"]
+    assert [row.status for row in found] == ["done", "done", "done", "failed", "done"]
+    assert "lost 4 times: the node died" in found[3].error
     assert engine.began.count("row1") == 3 and engine.began.count("row3") == 4
     assert len((bundle.path / "rows.jsonl").read_text().splitlines()) == 5
 
@@ -232,7 +232,7 @@ def test_lost_jobs_start_again_with_a_bound_and_rows_are_written_once(tmp_path: 
 def test_a_loss_after_the_outcome_is_no_loss(tmp_path: Path) -> None:
     engine = Losing(dict.fromkeys(("row0", "row1", "row2"), 9), late=True)
     _, found = go(tmp_path, engine, 3, together=3)
-    assert [row["status"] for row in found] == ["done"] * 3 and len(engine.began) == 3
+    assert [row.status for row in found] == ["done"] * 3 and len(engine.began) == 3
 
 
 def test_a_job_that_ran_twice_is_one_row(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_refused_job_fails_alone(tmp_path: Path) -> None:
     engine = Simulated()
     engine.failing = refuse
     _, found = go(tmp_path, engine, 6)
-    assert [row["row"] for row in found if row["status"] == "failed"] == ["row1"]
+    assert [row.row for row in found if row.status == "failed"] == ["row1"]
 
 
 # -- Ctrl-C -----------------------------------------------------------------------------------------------------------
@@ -365,6 +365,7 @@ from repro.fixtures import store
 from repro.problems import catalogue
 from repro.runs.loop import execute, open_bundle
 from repro.runs.progress import Progress
+from repro.records.row import Planned
 from repro.runs.rows import Row
 from repro.studies import evaluation
 
@@ -374,8 +375,8 @@ engine.gpus = resources.leases(["GPU-a", "GPU-b"])
 problem = catalogue.load("L1_36", size="smoke")
 hang = b"import time\\nopen('hangs', 'w').close()\\ntime.sleep(600)\\n"
 options = evaluation.JudgeOptions(timing=False)
-rows = [Row(n, evaluation.job(n, problem, [evaluation.Submission("hang", hang, "ModelNew")], results, engine, options))
-        for n in ("a", "b", "c")]
+given = [evaluation.Submission("hang", hang, "ModelNew")]
+rows = [Row(Planned(row=n), evaluation.job(n, problem, given, results, engine, options)) for n in ("a", "b", "c")]
 bundle = open_bundle(results, "evaluate", rows, {}, Progress(), resume=False)
 try:
     execute(rows, engine, bundle, Progress(), lambda row: "")
@@ -416,7 +417,6 @@ from repro.runs.progress import Progress
 bundle = open_bundle(pathlib.Path(sys.argv[1]), "evaluate", planned(400), {{}}, Progress(quiet=True), resume=True)
 print("begun", flush=True)
 execute(planned(400), Simulated(job_s=0.01), bundle, Progress(quiet=True), lambda row: "", together=7)
-bundle.finish("complete")
 """
 
 

@@ -16,6 +16,7 @@ from repro.cli.main import main
 from repro.engines.base import Attempt, Engine, Slots
 from repro.errors import UsageError
 from repro.records.job import Job, Outcome
+from repro.records.row import Planned
 from repro.runs import status
 from repro.runs.loop import execute, open_bundle
 from repro.runs.progress import Progress
@@ -48,7 +49,7 @@ class Paused(Engine):
 
 
 def test_status_shows_what_runs_and_what_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    engine, rows = Paused(), [Row(f"row{n}", Job(f"row{n}", "fingerprint")) for n in range(3)]
+    engine, rows = Paused(), [Row(Planned(row=f"row{n}"), Job(f"row{n}", "fingerprint")) for n in range(3)]
     bundle = open_bundle(tmp_path, "evaluate", rows, {}, Progress(quiet=True), resume=False)
     running = threading.Thread(
         target=execute, args=(rows, engine, bundle, Progress(quiet=True), lambda row: ""), kwargs={"jobs": 2}

@@ -33,6 +33,7 @@ from repro.fixtures import store
 from repro.problems import catalogue
 from repro.records.agent import MeterRecord
 from repro.records.job import Job, Outcome
+from repro.records.row import Sitting
 from repro.report import document, markdown, model, study
 from repro.runs.progress import Progress
 from repro.runs.schedule import Interrupted
@@ -382,9 +383,8 @@ def stub_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def go(engine: Stub, results: Path, chosen: Design, only: list[str] = IDS, *, resume: bool = False, jobs: int = 1,
        retries: int = 2, run_usd: float | None = None) -> Bundle:  # fmt: skip
-    bundle, _ = runner.run(chosen, only, "smoke", results, engine, evaluation.JudgeOptions(),
-                             runner.Pace(jobs, retries, 0.0, run_usd), Progress(), resume=resume)  # fmt: skip
-    return bundle
+    return runner.run(chosen, only, "smoke", results, engine, evaluation.JudgeOptions(),
+                      runner.Pace(jobs, retries, 0.0, run_usd), Progress(), resume=resume)  # fmt: skip
 
 
 def table(bundle: Bundle) -> list[Any]:
@@ -443,10 +443,10 @@ def test_no_solution_is_a_row_with_a_verdict(stub_results: Path) -> None:
     engine = Stub(lambda job, attempt: left({"status": "gave_up", "detail": "nothing"}, {"turns": 2}))
     bundle = go(engine, stub_results, plan(), ["L1_36"])
     assert len(engine.ran) == 2, "an agent's failure is not tried again"
-    for row in bundle.rows.values():
-        assert row["status"] == "done" and row["result"]["results"][0]["verdict"] == "error"
-        assert row["agent"] == {"job": row["row"], "status": "gave_up", "detail": "nothing", "solution": False,
-                                "record": f"agents/{row['row']}/job.json"}  # fmt: skip
+    for name, row in bundle.records().items():
+        assert row.judged and row.judged.results[0].verdict == "error"
+        assert row.agent == Sitting(job=name, status="gave_up", detail="nothing", solution=False,
+                                    record=f"agents/{name}/job.json")  # fmt: skip
     assert bundle.manifest["status"] == "complete"
 
 
@@ -464,8 +464,7 @@ def test_infrastructure_and_provider_failures_are_tried_again_and_recorded(stub_
     record = json.loads((bundle.path / "agents/L1_36/baseline/0/job.json").read_text())
     assert [a["class"] for a in record["attempts"]] == ["infrastructure", "provider", "agent"]
     assert record["finished"] and engine.ran.count("L1_36/baseline/0") == 3
-    checks = {check["check"]: check["state"] for check in verify.verify(bundle.path)["checks"]}
-    assert checks["schema of the study"] == "ok"
+    assert "schema of the study" not in verify.verify(bundle.path).failed
     told = study.build(bundle, list(bundle.records().values()))
     assert told is not None and len(told.retries) == 4
     assert told.arms["with_kb"].discarded_usd == 0.5 and told.arms["with_kb"].usd == 0.5
@@ -477,9 +476,9 @@ def test_a_failure_that_stays_leaves_its_row_unmeasured_and_resume_tries_it_alon
     broken = Stub(lambda job, attempt: left(None, cause="infrastructure", ending="no gateway")
                   if "with_kb" in job else handed_in(job))  # fmt: skip
     bundle = go(broken, stub_results, plan(seed=11), ["L1_36"], retries=1)
-    row = bundle.rows["L1_36/with_kb/0"]
-    assert broken.ran.count("L1_36/with_kb/0") == 2 and row["status"] == "failed"
-    assert "infrastructure failure in each of 2 attempts: no gateway" in row["error"]
+    row = bundle.record("L1_36/with_kb/0")
+    assert broken.ran.count(row.row) == 2 and row.status == "failed"
+    assert "infrastructure failure in each of 2 attempts: no gateway" in row.error
     assert bundle.manifest["status"] == "incomplete"
     told = study.build(bundle, list(bundle.records().values()))
     assert told is not None and told.unfinished == ["L1_36/with_kb/0"]
@@ -531,8 +530,8 @@ def test_jobs_run_side_by_side_and_no_more_than_asked(stub_results: Path) -> Non
     engine = Stub()
     bundle = go(engine, stub_results, plan(repeats=3), jobs=4)
     assert 2 <= engine.most <= 4
-    for name, row in bundle.rows.items():
-        kept = next(given["kept"] for given in row["inputs"] if "kept" in given)
+    for name, row in bundle.records().items():
+        kept = next(given.kept for given in row.inputs or [] if given.kept)
         assert name in (bundle.path / kept).read_text(), "every row was judged from its own agent's solution"
 
 
@@ -548,13 +547,13 @@ def test_an_agents_failure_is_never_tried_again(stub_results: Path, tmp_path: Pa
 
 def test_a_campaign_judges_controls_after_its_agents(stub_results: Path) -> None:
     engine = Stub()
-    bundle, found = runner.run(
+    bundle = runner.run(
         plan(seed=71), ["L1_36", "L1_82"], "smoke", stub_results, engine, evaluation.JudgeOptions(), runner.Pace(),
         Progress(), controls=[controls.Tf32()], resume=False,
     )  # fmt: skip
     assert engine.judged[-2:] == ["L1_36/tf32/0", "L1_82/tf32/0"] and len(engine.ran) == 4
     assert bundle.manifest["parameters"]["arms"]["tf32"] == controls.LABEL
-    assert [row["torch_control"] for row in found] == [False] * 4 + [True] * 2
+    assert [row.torch_control for row in bundle.records().values()] == [False] * 4 + [True] * 2
     assert bundle.manifest["status"] == "complete"
     told = study.build(bundle, list(bundle.records().values()))
     assert told is not None and list(told.arms) == ["baseline", "with_kb"]

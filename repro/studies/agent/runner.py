@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from repro.bundle.write import Bundle
 from repro.engines.agent import AgentJob, AgentOutcome
@@ -20,6 +19,7 @@ from repro.errors import UsageError
 from repro.problems import catalogue
 from repro.records.agent import AgentRecord
 from repro.records.job import Outcome
+from repro.records.row import Planned, Sitting
 from repro.runs import fixtures
 from repro.runs.loop import open_bundle
 from repro.runs.progress import Progress
@@ -87,7 +87,7 @@ class Campaign:
             record = attempts.finished(self.bundle, unit) or self._sit(unit)
         except Spent as error:
             for problem in sittings.loaded(unit, self.size) if not self.schedule.stopping.is_set() else []:
-                row = Row(row_id(unit, problem.key), None, {"problem": problem.key, "arm": unit.arm})
+                row = Row(Planned(row=row_id(unit, problem.key), problem=problem.key, arm=unit.arm), None)
                 self.schedule.keep(row, Outcome(row.id, "unmet", error=str(error)))
             return
         if record.finished:
@@ -128,22 +128,14 @@ class Campaign:
             source = (self.bundle.path / place).read_bytes() if place else MISSING
             entry = evaluation.entry_of(source) if place else "ModelNew"
             name = row_id(unit, problem.key)
-            columns = {
-                "problem": problem.key, "arm": unit.arm, "control": False, "torch_control": False,
-                "repeat": unit.repeat,
-                "agent": {"job": unit.id, "status": record.status, "detail": record.detail,
-                          "solution": bool(place), "record": f"{unit.folder}/{attempts.RECORD}"},
-            }  # fmt: skip
+            sitting = Sitting(job=unit.id, status=record.status, detail=record.detail, solution=bool(place),
+                              record=f"{unit.folder}/{attempts.RECORD}")  # fmt: skip
+            described = Planned(row=name, problem=problem.key, arm=unit.arm, control=False, torch_control=False,
+                                repeat=unit.repeat, agent=sitting)  # fmt: skip
             submission = Submission(problem.path.stem, source, entry)
-
-            def build(problem: Any = problem, submission: Submission = submission, name: str = name) -> Any:
-                return evaluation.job(name, problem, [submission], self.results, self.engine, self.options,
-                                       repeat=unit.repeat)  # fmt: skip
-
-            if judge or record.finished:
-                found.append(evaluation.row_for(name, build, columns))
-            else:
-                found.append(Row(name, None, columns))
+            build = partial(evaluation.job, name, problem, [submission], self.results, self.engine, self.options,
+                            repeat=unit.repeat)  # fmt: skip
+            found.append(evaluation.row_for(described, build) if judge or record.finished else Row(described, None))
         return found
 
 
@@ -161,8 +153,8 @@ def summary_line(record: AgentRecord) -> str:
 def run(
     plan: Design, only: list[str], size: str, results: Path, engine: Engine, options: JudgeOptions, pace: Pace,
     progress: Progress, *, controls: Sequence[Agent] = (), resume: bool,
-) -> tuple[Bundle, list[dict[str, Any]]]:  # fmt: skip
-    """Run a study with an agent; return the bundle and its rows. Controls are judged after the agents' solutions.
+) -> Bundle:  # fmt: skip
+    """Run a study with an agent; return the bundle. Controls are judged after the agents' solutions.
 
     Raises PrerequisiteError before anything starts if a fixture is refused, or if the CLI or a knowledge server is
     missing; Interrupted; EngineError.
@@ -175,7 +167,9 @@ def run(
     fixtures.ensure(wanted, results, engine, progress, resume=resume)
     for unit in order:
         sittings.build(plan, unit, size, results, engine, share=1.0)
-    rows = [Row(row_id(unit, problem.key), None) for unit in order for problem in sittings.loaded(unit, size)]
+    rows = [
+        Row(Planned(row=row_id(unit, problem.key)), None) for unit in order for problem in sittings.loaded(unit, size)
+    ]
     more = [study.row(problem, arm, 0, results, engine, options)[0] for problem in wanted for arm in controls]
     parameters = {
         "agent": plan.agent,
@@ -193,6 +187,4 @@ def run(
     bundle.manifest["engine"]["jobs"] = pace.jobs
     schedule.run(Campaign(plan, size, results, options, pace, schedule).work(order, more), pace.jobs)
     progress.say(f"{len(order)} jobs in {time.monotonic() - begin:.0f} s")
-    whole = all(bundle.done(name) for name in bundle.manifest["plan"])
-    bundle.finish("complete" if whole else "incomplete")
-    return bundle, [bundle.rows[name] for name in bundle.manifest["plan"] if name in bundle.rows]
+    return bundle

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+
+from pydantic import ValidationError
 
 from repro import config
 from repro.agents.events import STATUSES
@@ -30,11 +33,6 @@ CLASSES: dict[Ending, FailureClass] = {
     "timeout": "agent", "provider_error": "provider", "infra_error": "infrastructure", "interrupted": "interrupted",
 }  # fmt: skip
 
-# Fields that are kept of an agent's own report of its end, with their types.
-OUTCOME_FIELDS: dict[str, Any] = {
-    "schema_version": int, "status": str, "detail": str, "turns": int, "tool_calls": dict, "wall_s": int | float,
-    "usage": dict, "agent_version": str, "model_seen": str, "preflight": dict,
-}  # fmt: skip
 MOST_ENTRIES, LARGEST_NUMBER = 64, 1e15
 
 
@@ -218,17 +216,17 @@ def told_of(content: bytes | None) -> AgentReport:
     Programs of the agent may have written any part of it, and all of it goes into records and reports.
     """
     told, found = _object(content), dict[str, Any]()
-    for name, kind in OUTCOME_FIELDS.items():
-        value = told.get(name)
-        if isinstance(value, bool) or not isinstance(value, kind):
-            continue
-        if isinstance(value, str):
-            found[name] = printable(value, 600)
-        elif isinstance(value, dict):
-            few = list(value.items())[:MOST_ENTRIES]
-            found[name] = {printable(key, 80): plain for key, each in few if (plain := _plain(each)) is not None}
-        elif abs(value) < LARGEST_NUMBER:
-            found[name] = value
+    for name in AgentReport.model_fields.keys() & told.keys():
+        value = told[name]
+        with contextlib.suppress(ValidationError):
+            AgentReport.model_validate({name: value})
+            if isinstance(value, str):
+                found[name] = printable(value, 600)
+            elif isinstance(value, dict):
+                few = list(value.items())[:MOST_ENTRIES]
+                found[name] = {printable(key, 80): plain for key, each in few if (plain := _plain(each)) is not None}
+            elif abs(value) < LARGEST_NUMBER:
+                found[name] = value
     return AgentReport(**found)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from repro.bundle.write import Bundle
 from repro.engines import agent_local
@@ -14,6 +13,8 @@ from repro.engines.base import Engine
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import wording
+from repro.records.job import Job
+from repro.records.row import Planned
 from repro.runs import fixtures
 from repro.runs.loop import ROWS_A_PROCESS, execute, open_bundle
 from repro.runs.progress import Progress
@@ -38,17 +39,17 @@ def row(
 ) -> tuple[Row, Submission | None]:
     """Return the row of one solution, and the solution; None if there is none, whose reason is in the row."""
     name = f"{problem.key}/{arm.name}/{repeat}"
-    columns = {"problem": problem.key, "arm": arm.name, "control": arm.control, "torch_control": arm.torch_control,
-               "repeat": repeat}  # fmt: skip
+    described = Planned(row=name, problem=problem.key, arm=arm.name, control=arm.control,
+                        torch_control=arm.torch_control, repeat=repeat)  # fmt: skip
     # The speed of a wrong answer does not matter, so nothing compiles for a negative control.
     chosen = replace(options, compiled=False) if arm.control else options
     found: list[Submission] = []
 
-    def build() -> Any:
+    def build() -> Job:
         found.append(arm.solve(problem, repeat))
         return evaluation.job(name, problem, found, results, engine, chosen, repeat=repeat)
 
-    planned = evaluation.row_for(name, build, columns)
+    planned = evaluation.row_for(described, build)
     submission = found[0] if found else None
     return replace(planned, withheld=submission.withheld if submission else ""), submission
 
@@ -87,8 +88,8 @@ def run(
     *,
     resume: bool,
     jobs: int | None = None,
-) -> tuple[Bundle, list[dict[str, Any]]]:
-    """Run the study; return the bundle and its rows. jobs: as many run at once on the CPU, None for as many as fit."""
+) -> Bundle:
+    """Run the study; return the bundle. jobs: as many run at once on the CPU, None for as many as fit."""
     wanted = catalogue.suite("agent", size=size, only=only)
     folders = [arm for arm in arms if isinstance(arm, Folder)]
     for each in folders:
@@ -112,6 +113,5 @@ def run(
         bundle.file(name, content)
     # Safe for what ships with the project; other solutions get a process each.
     together = ROWS_A_PROCESS if options.trust == "audited" and not folders else 1
-    judged = execute(rows, engine, bundle, progress, evaluation.summary, together=together, jobs=jobs)
-    bundle.finish("complete" if all(r["status"] == "done" for r in judged) else "incomplete")
-    return bundle, judged
+    execute(rows, engine, bundle, progress, evaluation.summary, together=together, jobs=jobs)
+    return bundle

@@ -485,7 +485,7 @@ def test_the_line_and_the_table_have_times_shares_and_reasons() -> None:
         {"kernel": "input_kernel", "dtype": "bfloat16", "totals": totals},
         {"kernel": "optimized", "dtype": "float32", "state": "not_run", "why": "it was killed after 120 s"},
     )
-    line = artifact_study.summary(found)
+    line = artifact_study.summary(migrate.row(found))
     assert line == "input bfloat16 3 ms at 80 % of DRAM; optimised float32: not run: it was killed after 120 s"
     profiles = artifact_study.profiles(migrate.row(found))
     report = SimpleNamespace(artifacts=[SimpleNamespace(problem=NAME, profiles=profiles)])
