@@ -19,14 +19,15 @@ from repro.fixtures import store
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records.agent import AgentReport, Ending, FailureClass, KnowledgeUse, MeterRecord
+from repro.records.fixture import Fixture
 from repro.studies.agent.design import Design, Unit
 from repro.system import jsonio
 
 SCHEMA_VERSION = 1
 DOCS = ("judging.md",)
 # Fields of a fixture that judging reads. Checksums and sketches of outputs, seeds, cheats and times are withheld.
-FIXTURE_KEYS = ("schema_version", "problem", "size", "dtype", "problem_sha256", "generator", "device",
-                "weights_sha256", "output", "margin", "best_cheat", "refused")  # fmt: skip
+FIXTURE_KEYS = (*Fixture.model_fields, "schema_version", "problem", "size", "generator", "device", "output",
+                "best_cheat")  # fmt: skip
 # status -> who caused it. An agent's own failure is a result and is never retried.
 CLASSES: dict[Ending, FailureClass] = {
     "completed": "agent", "budget": "agent", "refused": "agent", "gave_up": "agent", "agent_error": "agent",
