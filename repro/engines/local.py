@@ -50,8 +50,8 @@ class LocalEngine(Engine):
         self.children: set[subprocess.Popen[str]] = set()
 
     def capacity(self) -> Slots:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return Slots(tuple(str(lease.gpu) for lease in self.gpus), len(os.sched_getaffinity(0)), memory)
+        # without a container, a solution that fills the memory or the disk would harm the job beside it
+        return Slots(tuple(str(lease.gpu) for lease in self.gpus), len(os.sched_getaffinity(0)))
 
     def describe(self) -> dict[str, Any]:
         return {"engine": "local", "isolation": "processes", "python": platform.python_version()}

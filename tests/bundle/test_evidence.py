@@ -400,4 +400,4 @@ def test_a_real_run_killed_at_random_points_resumes_and_verifies(tool: Tool) -> 
     assert done.code == 0, done.err
     complete = [path for path in tool.bundles() if manifest(path)["status"] == "complete"]
     assert complete and tool.within("verify", *complete).code == 0
-    assert all(sorted(rows(path)) == sorted(manifest(path)["plan"]) for path in complete)
+    assert all(list(rows(path)) == manifest(path)["plan"] for path in complete)

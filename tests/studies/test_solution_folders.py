@@ -264,7 +264,7 @@ def test_interrupted_and_resumed_it_ends_with_its_plan(tool: Tool, smoke_results
     """Meanwhile a further file lies in the folder, and the missing solution was added: its row alone is judged anew."""
     shutil.copytree(smoke_results, tool.results, ignore=shutil.ignore_patterns("*-fixtures"))
     placed(tool.folder / "a", **{"L1_36.py": RMS_NORM})
-    command = ("run", *CPU, "--no-timing", "--jobs", "1", *THREE[:4], "--solutions", "a=a")
+    command = ("run", *CPU, "--no-timing", *THREE[:4], "--solutions", "a=a")
     process = tool.start(*command)
     deadline = time.monotonic() + 200
     while not (tool.bundles() and (tool.bundles()[-1] / "rows.jsonl").exists()):
