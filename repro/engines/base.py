@@ -34,8 +34,8 @@ JOB_BYTES, MOST_JOBS = 8 << 30, 8
 class Slots:
     """How many jobs an engine can run at once. gpus: their UUIDs, a job each. cpus: jobs at once without a GPU.
 
-    memory: bytes that jobs share, each with a bound; 0 where none has one. many: several machines share the jobs, so without a GPU all `cpus` are used, however
-    many jobs are asked for.
+    memory: bytes that jobs share, each with a bound; 0 where none has one. many: several machines share the jobs, so
+    without a GPU all `cpus` are used, however many jobs are asked for.
     """
 
     gpus: tuple[str, ...] = ()
