@@ -38,8 +38,8 @@ def document(finished: Finished) -> Document:
         cards.append(elements.card("spent", f"{state.spent['usd']:.2f} USD", f"{state.spent['tokens']:.0f} tokens"))
     text = [
         "A point is a candidate that was timed; a line leads to it from its parent. The step line is the best so "
-        "far. Blue was accepted, green is the best, orange was slower or only screened. Hold the pointer over a point for "
-        "its change, verdict, time and reason."
+        "far. Blue was accepted, green is the best, orange was slower or only screened. Hold the pointer over a "
+        "point for its change, verdict, time and reason."
     ]
     trees = [Figure(id="search-tree", kind="search", title=title, alt=_alt(state), data=tree)
              for tree in [_tree(finished)] if tree.points]  # fmt: skip
