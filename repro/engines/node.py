@@ -186,7 +186,7 @@ class Server:
 
 @contextlib.contextmanager
 def _holds(token: str) -> Iterator[None]:
-    """Hold the lock of a run, for which whoever stops the run on this machine waits (`ray_worker.stop`)."""
+    """Hold the lock of a run, for which `ray_worker.stop` waits on this machine."""
     if not token:
         yield
         return

@@ -95,7 +95,7 @@ class RayEngine(Engine):
             raise PrerequisiteError(f"RAY_INNER={self.inner}", f"a node runs jobs with {' or '.join(INNER)}")
         _connect(address)
         self.stopping, self.gone = threading.Event(), ""
-        self._told = threading.Event()  # the nodes were told to stop
+        self._told = threading.Event()  # the stop is on its way to all nodes
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._running: set[Any] = set()  # streams of answers

@@ -41,6 +41,8 @@ def raised() -> Iterator[str]:
             match node:
                 case ast.Call(ast.Name(name), [ast.Constant(str(code)), *_]) if name in errors:
                     yield code
+                case ast.Call(ast.Name("Reason"), keywords=[ast.keyword("code", ast.Constant(str(code))), *_]):
+                    yield code
                 case ast.Dict(keys, values):
                     for key, value in zip(keys, values, strict=True):
                         match key, value:

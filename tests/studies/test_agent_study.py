@@ -257,7 +257,7 @@ def test_an_agents_fixture_judges_and_holds_nothing_else(smoke_results: Path) ->
     whole = store.load(store.path(smoke_results, problem, "cpu"), problem).to_json()
     whole["refused_classes"] = {"bf16": "a cheat passes every trial"}
     given = sittings.slim(whole)
-    assert given["refused_classes"] == whole["refused_classes"], "else an agent would be told `correct` for them"
+    assert given["refused_classes"] == whole["refused_classes"], "else an agent reads `correct` for them"
     text = json.dumps(given)
     for word in ("seed", "checksum64", "sha256_head", "sketch", "cheats", "honest", "eager_ms", "sensitivity"):
         assert f'"{word}"' in json.dumps(whole) and f'"{word}"' not in text, word
