@@ -88,10 +88,11 @@ def test_a_session_answers_until_it_is_closed(engine: LocalEngine, tool: Tool, s
     assert left(tool) == []
 
 
-def in_containers(*command: str) -> list[str]:
-    """What `docker COMMAND` lists of all jobs."""
-    words = ["docker", *command, "--quiet", "--filter", "label=repro.role=job"]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+def in_containers(pid: int, *flags: str) -> list[str]:
+    """The owners of containers with jobs of a process."""
+    words = ["docker", "ps", *flags, "--filter", "label=repro.role=job", "--format", '{{.Label "repro.owner"}}']
+    found = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    return [owner for owner in found if f"-{pid}-" in owner]
 
 
 @pytest.mark.docker
@@ -157,8 +158,8 @@ import sys
 from pathlib import Path
 from repro import engines
 from test_engine_session import session_job, submission
-import json
-job = session_job(json.loads(Path(sys.argv[1]).read_text()))
+from repro.records.fixture import FixtureRecord
+job = session_job(FixtureRecord.model_validate_json(Path(sys.argv[1]).read_text()))
 with engines.choose(sys.argv[3], gpus="none", device="cpu", say=lambda _: None).session(job, lambda _: None) as session:
     session.check([submission("good")])
     print("checked", flush=True)
@@ -175,7 +176,7 @@ def test_nothing_is_left_when_the_process_that_asked_ends(
     how: signal.Signals, state: str, tool: Tool, smoke_fixture: Measured
 ) -> None:
     """Killed or by Ctrl-C, while the judge waits for a request or for a solution that hangs."""
-    ended(how, state, "local", tool, smoke_fixture("L1_36"), lambda: len(tool.processes()) > 1)
+    ended(how, state, "local", tool, smoke_fixture("L1_36"), lambda _: len(tool.processes()) > 1)
     assert left(tool) == []
 
 
@@ -185,22 +186,19 @@ def test_no_container_runs_on_when_the_process_that_asked_is_killed(
     image: None, tool: Tool, smoke_fixture: Measured
 ) -> None:
     """Its standard input has ended. The ended container is removed as those of every dead command are."""
-    before = set(in_containers("ps"))
-    ended(signal.SIGKILL, "busy", "docker", tool, smoke_fixture("L1_36"), lambda: bool({*in_containers("ps")} - before))
+    pid = ended(signal.SIGKILL, "busy", "docker", tool, smoke_fixture("L1_36"), lambda pid: bool(in_containers(pid)))
     deadline = time.monotonic() + 30
-    while {*in_containers("ps")} - before and time.monotonic() < deadline:
+    while in_containers(pid) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert not {*in_containers("ps")} - before
+    assert not in_containers(pid)
     from repro.engines.docker import collect_garbage
 
-    assert any("container" in line for line in collect_garbage(everything=False))
-    assert not {*in_containers("ps", "--all")} - before
+    collect_garbage(everything=False)
+    assert not in_containers(pid, "--all")
 
 
-def ended(
-    how: signal.Signals, state: str, engine: str, tool: Tool, fixture: dict[str, Any], runs: Callable[[], bool]
-) -> None:
-    """Have a process ask a session for an answer, and end it. runs: whether the session runs."""
+def ended(how: signal.Signals, state: str, engine: str, tool: Tool, fixture: Any, runs: Callable[[int], bool]) -> int:
+    """Have a process ask a session for an answer, and end it; return its id. runs: whether its session runs."""
     file = tool.folder / "fixture.json"
     file.write_bytes(jsonio.render(fixture.to_json()))
     path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", Path(__file__).parent)))
@@ -211,6 +209,7 @@ def ended(
     with host:
         assert host.stdout is not None and host.stdout.readline() == "checked\n"
         time.sleep(1.0)
-        assert runs()
+        assert runs(host.pid)
         host.send_signal(how)
         host.wait(30)
+    return host.pid
