@@ -300,9 +300,9 @@ def check_gpu(scratch: Path, handle: str, nbytes: str) -> None:
 
     kernels, reason = provenance.profile(work)
     shares = provenance.share(kernels, Path(__file__))
-    assert not reason and {"own", "inductor"} <= shares["by_class"].keys(), (reason, shares)
-    assert shares["by_class"].keys() & {"cublas", "cutlass"}, shares
-    print(json.dumps(shares), file=sys.stderr)
+    assert not reason and {"own", "inductor"} <= shares.by_class.keys(), (reason, shares)
+    assert shares.by_class.keys() & {"cublas", "cutlass"}, shares
+    print(shares.model_dump_json(), file=sys.stderr)
 
 
 def check_shielded_gpu(scratch: Path) -> None:
