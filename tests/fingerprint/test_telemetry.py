@@ -58,7 +58,7 @@ def observed(fake_gpu, seconds=0.6, **env):
 
 
 def gone(pid):
-    for _ in range(100):
+    for _ in range(500):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
         except OSError:
