@@ -75,7 +75,7 @@ class Engine(abc.ABC):
         return one
 
     def capacity(self) -> Slots:
-        """Return how many jobs run at once. Those on the CPU may disturb each other: no time there is a measurement."""
+        """Return how many jobs run at once. On the CPU they may disturb each other: no time there is a measurement."""
         return Slots()
 
     @abc.abstractmethod
