@@ -26,7 +26,7 @@ Attempt = Generator[Outcome, None, str]
 START_ALLOWANCE_S = 120.0
 # How often a job starts again after what ran it has died.
 LOST_RETRIES = 3
-# On the CPU a job uses about one processor and at most JOB_BYTES; at most MOST_JOBS run side by side.
+# On the CPU a job uses about one processor and at most JOB_BYTES; MOST_JOBS is the most at once.
 JOB_BYTES, MOST_JOBS = 8 << 30, 8
 
 

@@ -89,7 +89,7 @@ def test_a_session_answers_until_it_is_closed(engine: LocalEngine, tool: Tool, s
 
 
 def in_containers(pid: int, *flags: str) -> list[str]:
-    """The owners of containers with jobs of a process."""
+    """Owners of a process's containers."""
     words = ["docker", "ps", *flags, "--filter", "label=repro.role=job", "--format", '{{.Label "repro.owner"}}']
     found = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     return [owner for owner in found if f"-{pid}-" in owner]

@@ -197,7 +197,7 @@ def test_ctrl_c_leaves_nothing_on_any_node_and_resume_goes_on_elsewhere(
 def test_a_run_that_is_stopped_waits_for_jobs_that_it_does_not_know_to_have_begun(
     nodes: Nodes, folder: Path, tmp_path: Path
 ) -> None:
-    """The driver learns that a job has begun only after the node began it: here, never."""
+    """The driver never learns here that a job has begun."""
     program = """
 import pathlib, sys, threading, time, ray
 from repro.engines.ray import RayEngine
