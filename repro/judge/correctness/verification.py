@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import math
 import random
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -58,6 +59,12 @@ def meets(values: dict[str, float], fixture: Fixture, kind: str, klass: str) -> 
     """Return whether distances are within a class's limits on a trial; a probe may have none for a class."""
     limits = fixture.trials[kind].limits[klass]
     return not limits or score(values, limits) <= 1
+
+
+def _rows(held: torch.Tensor, window: slice | None, part: slice | None) -> torch.Tensor:
+    """Return the rows `part` of an output of which `held` has the rows `window`."""
+    assert window is not None and part is not None
+    return held[part.start - window.start : part.stop - window.start]
 
 
 @dataclass
@@ -264,7 +271,7 @@ class Evaluation:
         self, implementation: Implementation, described: Any, only: slice | None = None, *, whole: bool = True,
         bound: Seal | None = None,
     ) -> tuple[Distance, list[int]]:  # fmt: skip
-        """Return the distance of the worker's kept output from the reference, and digests of its bytes, one a chunk.
+        """Return the distance of the worker's kept output from the reference, and digests of its bytes.
 
         only: rows to compare if not `whole`. bound: a seal that the bytes must match; then there are no digests. Raises
         SolutionRejected.
@@ -276,19 +283,23 @@ class Evaluation:
         distance, bits = Distance(), []
         plan, slots = self.shape.plan, self.slots
         edited = stresses.parts(slots.stress)[0] == "edit"
-        for part in self._parts() if whole else [only]:
-            expected = self._expected(part)
-            before = list[torch.Tensor]()
-            if edited:
-                before = self.reference(plan.chunk(part, slots.seed, self.device, self._unedited()))
-            fetches = self._fetched(implementation, part, [tuple(r.shape) for r in expected], bound)
-            for position, (fetch, reference) in enumerate(zip(fetches, expected, strict=True)):
-                output = fetch()
-                if bound is None:
-                    bits.append(self._digest(output))
-                distance.add(output, reference)
+        for window, parts in self._windows(self._parts() if whole else [only]):
+            fetches = self._fetched(implementation, window, self._shapes(window), bound)
+            held = fetches[0]() if len(parts) > 1 else None
+            for part in parts:
+                expected = self._expected(part)
+                before = list[torch.Tensor]()
                 if edited:
-                    distance.change.add(output, reference, before[position])
+                    before = self.reference(plan.chunk(part, slots.seed, self.device, self._unedited()))
+                for position, (fetch, reference) in enumerate(zip(fetches, expected, strict=True)):
+                    output = fetch() if held is None else _rows(held, window, part)
+                    if bound is None and held is None:
+                        bits.append(self._digest(output))
+                    distance.add(output, reference)
+                    if edited:
+                        distance.change.add(output, reference, before[position])
+            if bound is None and held is not None:
+                bits.append(self._digest(held))
         if not distance.finite:
             raise SolutionRejected("not_finite", "the output is not finite where the reference is, or was not written")
         return distance, bits
@@ -299,6 +310,22 @@ class Evaluation:
         if not self.screening or len(found) <= FEW:
             return found
         return [found[int(share * len(found))] for share in self.screening]
+
+    def _windows(self, parts: list[slice | None]) -> Iterator[tuple[slice | None, list[slice | None]]]:
+        """Yield chunks in groups that are fetched at once: those of one output that follow each other and fit.
+
+        Each fetch costs half a millisecond, whatever its size.
+        """
+        specs = leaves(self.shape.spec)
+        rows, most = [part for part in parts if part is not None], 1
+        if rows and len(specs) == 1 and all(a.stop == b.start for a, b in itertools.pairwise(rows)):
+            (shape,) = self._shapes(rows[0])
+            nbytes = math.prod(shape) * getattr(torch, specs[0][1]["dtype"]).itemsize
+            most = max(1, self.slots.staging_bytes // nbytes)
+        for start in range(0, len(parts), most):
+            group = parts[start : start + most]
+            first, last = group[0], group[-1]
+            yield (slice(first.start, last.stop) if first is not None and last is not None else None), group
 
     def _expected(self, part: slice | None) -> list[torch.Tensor]:
         """Return the reference's outputs of a chunk. Those of the latest inputs are kept while they are few bytes."""
@@ -327,12 +354,13 @@ class Evaluation:
         return stresses.base(self.shape.plan.problem.stress)
 
     def bits(self, implementation: Implementation, *, whole: bool = False) -> list[int]:
-        """Return digests of the worker's kept output, in the same chunks as `compare`, without a reference.
+        """Return digests of the worker's kept output, of the same rows each as `compare`, without a reference.
 
         whole: of all chunks, also in a screening.
         """
         parts = list(chunks(self.shape.plan, self.shape.rows)) if whole else self._parts()
-        return [self._digest(fetch()) for p in parts for fetch in self._fetched(implementation, p, self._shapes(p))]
+        windows = [window for window, _ in self._windows(parts)]
+        return [self._digest(fetch()) for w in windows for fetch in self._fetched(implementation, w, self._shapes(w))]
 
     def taken(self, implementation: Implementation, described: Any, part: slice | None, bound: Seal) -> None:
         """Fetch rows of the worker's kept output as `compare` does, without comparing them."""

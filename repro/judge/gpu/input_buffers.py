@@ -15,7 +15,8 @@ from repro.judge.gpu.shared_memory import Input, SharedBuffer
 from repro.problems.meta import Leaf, leaves
 from repro.problems.plan import Plan
 
-STAGING_BYTES = 16 << 20
+# Least bytes of a staging buffer, and what of one output is fetched at once on a GPU.
+STAGING_BYTES, WINDOW_BYTES = 16 << 20, 512 << 20
 # Inputs lie at one of SPOTS secret places of their buffers, another one from call to call: what a solution remembers of
 # the last address is not this call's input, and addresses come back as they do in any program. Places are as far apart
 # as torch aligns its own tensors on a GPU.
@@ -26,8 +27,8 @@ CHECK_BYTES = 64 << 20
 class Slots:
     """One buffer ("slot") for each tensor input, shared by all workers, and one staging buffer for each worker.
 
-    A staging buffer holds `rows` rows of the largest output, or a piece of weights. `seed`, `stress` and `plan`
-    describe the inputs in the slots, `places` their first bytes. `spoiled`: the inputs are overwritten.
+    A staging buffer holds at least `rows` rows of the largest output, or a piece of weights. `seed`, `stress` and
+    `plan` describe the inputs in the slots, `places` their first bytes. `spoiled`: the inputs are overwritten.
     """
 
     def __init__(self, plan: Plan, spec: Any, rows: int | None, device: torch.device) -> None:
@@ -38,6 +39,8 @@ class Slots:
         chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
         whole = max(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
         # A chunk is fetched with the whole segments in which it begins and ends, in one piece if it is contiguous.
+        if device.type == "cuda":
+            chunk = max(chunk, min(whole, WINDOW_BYTES))
         self.staging_bytes = max(STAGING_BYTES, chunk) + 2 * commitment.segment_bytes(whole)
         self.buffers: dict[str, SharedBuffer] = {}
         self.output_bytes = sum(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
