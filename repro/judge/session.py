@@ -187,6 +187,7 @@ class JudgeSession:
             evaluation.refer()
             self.clock.lap("reference")
         evaluation.start(*running)
+        self._refill()
         self.clock.lap("workers")
         if tier == "screen":
             evaluation.compile_all(running)
@@ -206,8 +207,8 @@ class JudgeSession:
         """Time the correct ones of some checked solutions, beside each other and the baselines.
 
         screen: a few calls beside each other, which nothing checks. quick: seconds, against eager torch alone, at its
-        default precision and at the solutions'. full: until the times are known, against every baseline of the
-        session's options. A solution that fails here loses its verdict.
+        default precision and at the solutions' where they differ. full: until the times are known, against every
+        baseline of the session's options. A solution that fails here loses its verdict.
 
         Raises UsageError for a solution without a verdict, and JudgeError if the baselines fail.
         """
@@ -314,7 +315,7 @@ class JudgeSession:
         self.evaluation.end(*self.trusted, self.control)
 
     def _refill(self) -> None:
-        """Start a worker for the next solution, which gets ready meanwhile. On the CPU a worker starts in no time."""
+        """Start a worker for the next solution, which gets ready while others are judged. The CPU's start at once."""
         if self.cuda and self.audited and not self.single:
             pool.prepare(Counter({pool.PLAIN: 1}), self.options.device)
 
@@ -369,7 +370,7 @@ def _unjudged(problem: Problem, fixture: Fixture, solutions: list[Solution], opt
 
 def _quick(options: Options) -> Options:
     budget_s, blocks = min(QUICK_BUDGET_S, options.timing_budget_s), min(QUICK_BLOCKS, options.max_blocks)
-    return replace(options, modes=("eager",), passes=(), timing_budget_s=budget_s, max_blocks=blocks)
+    return replace(options, modes=("eager",), passes=(), timing_budget_s=budget_s, max_blocks=blocks, quick=True)
 
 
 def _screen(options: Options) -> Options:

@@ -18,15 +18,14 @@ from repro.records.verdict import Neighbour
 
 def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:
     """Run the neighbouring shape's trials on every solution that did not fail, and record each result."""
-    shape = None
     for trial in (t for t in planned if t.neighbour):
         for implementation in evaluation.implementations:
             if implementation.failed or implementation.worker is None or implementation.neighbour.verdict:
                 continue
             evaluation.progress(f"{evaluation.problem.key}: {implementation.name}: {trial.kind}")
             begin = time.monotonic()
-            shape = shape or _shape(evaluation)
-            implementation.neighbour = _judged(evaluation, implementation, trial, shape)
+            evaluation.neighbouring = evaluation.neighbouring or _shape(evaluation)
+            implementation.neighbour = _judged(evaluation, implementation, trial, evaluation.neighbouring)
             evaluation.spent(trial.kind, begin)
 
 

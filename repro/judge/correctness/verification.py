@@ -104,6 +104,8 @@ class Evaluation:
         self.screening: list[float] = []  # where the chunks of a screening lie, as shares of all
         self.kept: dict[str, list[torch.Tensor]] = {}  # the reference's outputs by chunk, for the inputs of `kept_of`
         self.kept_of: tuple[Any, ...] = ()
+        self.sharing = False  # several solutions are verified on a GPU: the next one needs what is kept
+        self.neighbouring: Shape | None = None
         self.digest_key = secrets.token_bytes(commitment.KEY_BYTES)
         self.noted: Callable[[], None] = lambda: None  # called after each recorded distance of a solution
 
@@ -337,7 +339,7 @@ class Evaluation:
         if found is None:
             found = self.reference(self.shape.plan.chunk(part, slots.seed, self.device, slots.stress))
             held = sum(t.nbytes for each in self.kept.values() for t in each)
-            if self.device.type == "cuda" and held + sum(t.nbytes for t in found) <= KEPT_BYTES:
+            if self.sharing and held + sum(t.nbytes for t in found) <= KEPT_BYTES:
                 self.kept[str(part)] = [t.clone() for t in found]
         return found
 
@@ -501,17 +503,19 @@ class Evaluation:
         It decides only where the options say so: then it raises SolutionRejected. Return whether the NaN told anything:
         no window of a pooling may look at it.
         """
-        plan, wrong, of = self.shape.plan, [0, 0], 0
-        for part in chunks(plan, self.shape.rows):
-            expected = self.reference(plan.chunk(part, self.slots.seed, self.device, self.slots.stress))
-            fetches = self._fetched(implementation, part, [tuple(r.shape) for r in expected])
-            for fetch, reference in zip(fetches, expected, strict=True):
-                ours, due = torch.isfinite(fetch()), torch.isfinite(reference)
-                of += int((~due).sum())
-                wrong[0] += int((ours & ~due).sum())
-                wrong[1] += int((~ours & due).sum())
+        plan, counts = self.shape.plan, torch.zeros(3, dtype=torch.int64, device=self.device)
+        for window, parts in self._windows(list(chunks(plan, self.shape.rows))):
+            fetches = self._fetched(implementation, window, self._shapes(window))
+            held = fetches[0]() if len(parts) > 1 else None
+            for part in parts:
+                expected = self.reference(plan.chunk(part, self.slots.seed, self.device, self.slots.stress))
+                for fetch, reference in zip(fetches, expected, strict=True):
+                    output = fetch() if held is None else _rows(held, window, part)
+                    ours, due = torch.isfinite(output), torch.isfinite(reference).reshape(output.shape)
+                    counts += torch.stack([(~due).sum(), (ours & ~due).sum(), (~ours & due).sum()])
+        of, *wrong = counts.tolist()
         if not any(wrong):
-            return of > 0
+            return bool(of)
         detail = f"{wrong[0]} of {of} elements hide a NaN of the inputs, {wrong[1]} others are not finite"
         if self.options.strict_nonfinite:
             raise SolutionRejected(input_cases.NONFINITE, detail)
@@ -593,6 +597,7 @@ class Evaluation:
         self.restless.clear()
         chosen = self.implementations if implementations is None else implementations
         self.repeats = 1 if screening else REPEATS
+        self.sharing = self.device.type == "cuda" and len(chosen) > 1
         self.screening = [random.SystemRandom().random() for _ in range(FEW)] if screening else []
         order = list(planned)
         random.SystemRandom().shuffle(order)
