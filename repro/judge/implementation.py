@@ -35,8 +35,7 @@ class Options:
     parity, kernelbench: also measure with the published protocol, or judge and time as KernelBench does, after judging.
     passes: what is measured beside the times, of PASSES; the others are named in `timing.left_out`. strict_nonfinite: a
     solution that hides a NaN of its inputs is incorrect. screening: clocks are not compared (JudgeSession.time). alone:
-    the baselines are timed again without the solutions, which may have slowed them. quick: eager at a solution's
-    precision is left out where its default has that precision.
+    the baselines are timed again without the solutions, which may have slowed them.
     """
 
     device: str = "cuda"
@@ -53,7 +52,6 @@ class Options:
     strict_nonfinite: bool = False
     screening: bool = False
     alone: bool = True
-    quick: bool = False
 
     @property
     def controlled(self) -> bool:

@@ -207,8 +207,8 @@ class JudgeSession:
         """Time the correct ones of some checked solutions, beside each other and the baselines.
 
         screen: a few calls beside each other, which nothing checks. quick: seconds, against eager torch alone, at its
-        default precision and at the solutions' where they differ. full: until the times are known, against every
-        baseline of the session's options. A solution that fails here loses its verdict.
+        default precision and at the solutions'. full: until the times are known, against every baseline of the
+        session's options. A solution that fails here loses its verdict.
 
         Raises UsageError for a solution without a verdict, and JudgeError if the baselines fail.
         """
@@ -370,7 +370,7 @@ def _unjudged(problem: Problem, fixture: Fixture, solutions: list[Solution], opt
 
 def _quick(options: Options) -> Options:
     budget_s, blocks = min(QUICK_BUDGET_S, options.timing_budget_s), min(QUICK_BLOCKS, options.max_blocks)
-    return replace(options, modes=("eager",), passes=(), timing_budget_s=budget_s, max_blocks=blocks, quick=True)
+    return replace(options, modes=("eager",), passes=(), timing_budget_s=budget_s, max_blocks=blocks)
 
 
 def _screen(options: Options) -> Options:

@@ -119,13 +119,11 @@ def test_baselines_are_classed_once_and_timed_beside_every_solution(
     assert times[0] and times[1] and times[0] != times[1], "measured anew"
 
 
-def test_a_quick_timing_compiles_nothing_and_skips_a_second_eager(tmp_path: Path, smoke_fixture: Measured) -> None:
+def test_a_quick_timing_compiles_nothing(tmp_path: Path, smoke_fixture: Measured) -> None:
     options = replace(OPTIONS, modes=("eager", "compile"))
     with JudgeSession(PROBLEM, smoke_fixture("L1_36"), options) as judge:
         judge.check([solution(tmp_path, "mine")])
-        result = judge.time(["mine"], "quick")
-    assert result.timing.baseline_classes == {"eager": "fp32"} and set(result.baselines) == {"eager"}
-    assert result.timing.left_out["eager_fp32"] == "eager has that precision"
+        assert set(judge.time(["mine"], "quick").baselines) == {"eager", "eager_fp32"}
 
 
 def test_solutions_of_one_check_are_timed_beside_each_other(judge: JudgeSession, tmp_path: Path) -> None:

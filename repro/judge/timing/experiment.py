@@ -131,10 +131,6 @@ class Experiment:
                     self.classes[variant] = implementation.classes[variant]
                     runners.append(Runner(variant, self._run(implementation, variant)))
                     continue
-                mode, flag = baselines.split(variant)
-                if self.options.quick and flag and flag == self.classes.get(mode):
-                    self.left_out[variant] = f"{mode} has that precision"
-                    continue
                 evaluation.progress(f"{evaluation.problem.key}: {variant}")
                 self._others(implementation)
                 self.slots.fill(secret_seed(), None)  # fresh inputs, which no solution has seen or changed
