@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import os
 import signal
@@ -19,11 +20,18 @@ def _terminate(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+def _ignore() -> None:
+    """Let no signal change the exit code while Python unloads its modules; torch's take up to a second."""
+    for number in signals.ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def exit_code(run: Callable[[argparse.Namespace], int]) -> int:
     """Run a command and return its exit code; an expected failure is printed as one line.
 
     run: gets an empty namespace, in which it puts the command's options as soon as they are known.
     """
+    atexit.register(_ignore)
     code = _exit_code(run)
     if signals.END_AT_ONCE.is_set():
         for stream in (sys.stdout, sys.stderr):

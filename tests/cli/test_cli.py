@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,28 @@ def test_a_job_starts_without_studies_reports_and_agents(tmp_path: Path) -> None
 def test_a_verb_of_engines_without_its_folder_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["job"]) == 1
     assert capsys.readouterr().err == "repro: repro job takes one folder\n"
+
+
+def test_ctrl_c_while_python_ends_changes_nothing() -> None:
+    """Unloading torch takes long enough for an impatient user's second Ctrl-C, which made 130 a death by SIGINT."""
+    program = """
+import os, sys, time
+from repro.cli.ending import exit_code
+
+class Slow:
+    def __del__(self):
+        os.write(1, b"unloading\\n")
+        time.sleep(1)
+
+slow = Slow()
+
+def run(args):
+    raise KeyboardInterrupt
+
+sys.exit(exit_code(run))
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stdout.readline() == b"unloading\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and err.startswith(b"repro: interrupted."), err
