@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repro import config, fingerprint
+from repro.engines.job_problem import Ahead, Settled
 from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.fingerprint.telemetry import Telemetry
 from repro.judge.sandbox import launcher, pool
-from repro.problems import catalogue, constants
+from repro.problems import constants
 from repro.problems.catalogue import Problem
 from repro.system import importing, jsonio, stopwatch
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
@@ -38,33 +39,11 @@ AHEAD = 2
 Progress = Callable[[str], None]
 
 
-def _problem(job: Job, folder: Path) -> Problem:
-    if job.problem.endswith(".py"):
-        known = catalogue.id_in(job.variant) if job.variant else None
-        loaded = catalogue.load_file(folder / job.problem, dtype=job.dtype, size=job.size)
-        return catalogue.as_known(loaded, known) if known else replace(loaded, id=job.called or loaded.id)
-    return catalogue.load(job.problem, size=job.size, dtype=job.dtype)
-
-
-def settled(job: Job, folder: Path) -> Problem:
-    """Return a job's problem at its sizes. What suites.toml says of a shipped one is derived for others.
-
-    Raises ReproError, as where this machine has too little memory for it.
-    """
-    from repro.problems import derive, sizes
-
-    ours = not job.problem.endswith(".py") or bool(job.variant and catalogue.id_in(job.variant))
-    problem = sizes.settle(_problem(job, folder), job.overrides, known=ours)
-    judged = job.verb != "profile"  # which needs far less
-    if (
-        judged and not job.fixture and not (ours and problem.size == "smoke" and not job.overrides)
-    ):  # small, or judged before
-        sizes.require_memory(problem, job.device)
-    return problem if ours else derive.complete(problem)
-
-
-def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: None) -> dict[str, Any]:
-    """Run one job in this process. mark: called with `warm` and `timed` before and after timing.
+def run(
+    job: Job, folder: Path, settle: Callable[[Job], Settled], progress: Progress, mark: Progress = lambda _: None
+) -> dict[str, Any]:
+    """Run one job in this process. settle: returns a job's problem. mark: called with `warm` and `timed` before and
+    after timing.
 
     Raises ReproError.
     """
@@ -80,9 +59,9 @@ def run(job: Job, folder: Path, progress: Progress, mark: Progress = lambda _: N
     solutions = [(name, (folder / file).resolve(), entry) for name, file, entry in job.solutions]
     if job.verb == "profile":
         dtypes = job.options.get("dtypes", counters.DTYPES) if job.device == "cuda" else ()  # nothing runs on the CPU
-        found = {dtype: settled(replace(job, dtype=dtype), folder) for dtype in dtypes}
+        found = {dtype: settle(replace(job, dtype=dtype)).fitting(job.device) for dtype in dtypes}
         return counters.measure(found, solutions, job.device, progress)
-    problem = settled(job, folder)
+    problem = settle(job).fitting(job.device)
     if job.verb == "fixture":
         return calibration.build(problem, torch.device(job.device), progress).to_json()
     if job.verb == "evaluate":
@@ -179,6 +158,7 @@ def begin(folder: Path, temporary: Path | None = None) -> list[Job]:
 def serve(folder: Path) -> None:
     """Run the jobs of a folder; a failed job does not stop the next one."""
     jobs = begin(folder)
+    ahead = Ahead(jobs, folder)
     from repro.records.job import ENDED, OUTCOMES, Outcome
     from repro.records.row import checked
 
@@ -214,7 +194,7 @@ def serve(folder: Path) -> None:
             if judges:
                 pool.prepare(_workers(jobs[at:]), job.device)
                 watch.lap("workers begun")
-            outcome.result = checked(job.verb, run(job, folder, progress, observed.mark))
+            outcome.result = checked(job.verb, run(job, folder, ahead.settle, progress, observed.mark))
             outcome.status = "done"
         except ReproError as error:
             outcome.status = "unmet" if isinstance(error, PrerequisiteError | UsageError) else "failed"

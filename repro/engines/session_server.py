@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro import config, fingerprint
 from repro.engines import job as jobs
+from repro.engines import job_problem
 from repro.engines.session import ANSWER
 from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.judge.sandbox import launcher, pool
@@ -115,7 +116,7 @@ def _serve(job: Job, folder: Path, wire: Wire) -> None:
     from repro.judge.session import JudgeSession
 
     jobs.require_device(job)
-    problem = jobs.settled(job, folder)
+    problem = job_problem.settle(job, folder).fitting(job.device)
     fixture = jobs.fixture_of(job, folder, problem, wire.progress)
     with JudgeSession(problem, fixture, jobs.options_of(job), wire.progress) as session:
         ceilings = session.reached and session.reached.to_json()

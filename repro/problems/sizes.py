@@ -344,9 +344,12 @@ def settle(problem: Problem, given: dict[str, Any], *, known: bool) -> Problem:
     return problem
 
 
-def require_memory(problem: Problem, device: str) -> None:
-    """Raises PrerequisiteError where judging needs more memory than is free, before any is taken."""
-    lack = _lack(problem, measure(problem), device)
+def require_memory(problem: Problem, measured: Sizes, device: str) -> None:
+    """Raises PrerequisiteError where judging needs more memory than is free, before any is taken.
+
+    measured: what a call takes.
+    """
+    lack = _lack(problem, measured, device)
     if lack is None:
         return
     needed, free, where = lack

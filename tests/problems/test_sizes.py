@@ -156,14 +156,15 @@ def test_too_much_memory_is_refused_with_the_number_and_a_remedy_that_fits(monke
     monkeypatch.setattr(sizes, "free_bytes", lambda: 22 * 10**9)
     problem = unknown(DATA / "pooling_windows.py", "full")
     with pytest.raises(PrerequisiteError) as refused:
-        sizes.require_memory(problem, "cpu")
+        sizes.require_memory(problem, sizes.measure(problem), "cpu")
     text = str(refused.value)
     assert text.startswith("problem pooling_windows at full size needs about 28 GB; this machine has 22 GB free. "), (
         text
     )
     name, value = text.rpartition("--set ")[2].rstrip(".").split("=")
     assert "Use --size smoke, or shrink it" in text and refused.value.exit_code == 1
-    sizes.require_memory(replace(problem, overrides={name: int(value)}), "cpu")
+    smaller = replace(problem, overrides={name: int(value)})
+    sizes.require_memory(smaller, sizes.measure(smaller), "cpu")
 
 
 def test_the_estimate_grows_with_the_inputs_and_counts_the_reference() -> None:
