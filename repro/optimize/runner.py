@@ -17,6 +17,7 @@ from typing import Any
 
 from repro import config
 from repro.artifacts import layout
+from repro.bundle import storage
 from repro.engines.base import Engine
 from repro.errors import BundleError, UsageError
 from repro.optimize import bench, export, journal
@@ -215,8 +216,7 @@ def pack(runs: dict[str, Path], archive: Path) -> None:
                 content = _shared(file) if file.name == journal.FILE else file.read_bytes()
                 info.size, info.mode = len(content), 0o644
                 tar.addfile(info, io.BytesIO(content))
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0}]  # of text
-    jsonio.replace(archive, lzma.compress(stream.getvalue(), filters=filters))
+    jsonio.replace(archive, lzma.compress(stream.getvalue(), filters=storage.FILTERS))
 
 
 def _shared(file: Path) -> bytes:
