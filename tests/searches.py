@@ -28,6 +28,7 @@ import naive  # noqa: E402
 
 from repro.artifacts import layout  # noqa: E402
 from repro.optimize import journal, runner  # noqa: E402
+from repro.records.search import CLOCK  # noqa: E402
 from repro.system import jsonio  # noqa: E402
 
 SETS = ("own", "published", "naive")
@@ -91,7 +92,7 @@ def facts(out: Path, name: str) -> dict[str, Any]:
     programs = {p["id"]: p for p in told["programs"]}
     best = programs[told["best"]]
     lines = journal.read(next((out / name).glob(f"*/{journal.FILE}")).parent)
-    minutes = max((line["result"] for line in lines if line["kind"] == "clock"), default=0.0) / 60
+    minutes = max((CLOCK.validate_python(line.result) for line in lines if line.kind == "clock"), default=0.0) / 60
     full = [p for p in told["programs"] if p["gain"] and p["id"] != "input"]
     screened = [p for p in told["programs"] if p["verdict"] not in ("duplicate", "refused", "not judged")]
     confirmed = told["confirmed"] or {}

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from repro import config
 from repro.cli.offline import Run, write_json
@@ -14,6 +14,11 @@ from repro.engines import choose
 from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
 from repro.system.screen import Column, Screen, shortest
+
+if TYPE_CHECKING:
+    from repro.optimize.proposers.base import Proposer
+    from repro.optimize.runner import Finished
+    from repro.problems.catalogue import Problem
 
 PROPOSERS = ("search", "inbox", "anthropic", "claude-code")
 MODELS = ("anthropic", "claude-code")
@@ -82,7 +87,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     from repro.optimize import runner
     from repro.optimize.kernel_source import sha256
     from repro.optimize.live import Board
-    from repro.optimize.state import Options
+    from repro.records.search import Options
 
     if args.replay is not None:
         with runner.unpacked(args.replay, args.problem) as run:
@@ -120,7 +125,6 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
 def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
     """Repeat a recorded run's decisions."""
     from repro.optimize import runner
-    from repro.optimize.proposers.base import Proposer
     from repro.optimize.proposers.replay import Recorded
 
     options, kernel = runner.recorded(run)
@@ -160,7 +164,9 @@ def _model(args: argparse.Namespace) -> str:
     return str(args.model) or config.model(bedrock=kind == "bedrock")
 
 
-def _proposer(name: str, args: argparse.Namespace, problem: Any, model: str, folder: Path, progress: Progress) -> Any:
+def _proposer(
+    name: str, args: argparse.Namespace, problem: Problem, model: str, folder: Path, progress: Progress
+) -> Proposer:
     from repro.optimize.proposers.inbox import Inbox
     from repro.optimize.proposers.search import Search
 
@@ -177,7 +183,7 @@ def _proposer(name: str, args: argparse.Namespace, problem: Any, model: str, fol
     return Inbox(args.inbox) if name == "inbox" else Search()
 
 
-def _problem(spec: str, size: str, dtype: str) -> Any:
+def _problem(spec: str, size: str, dtype: str) -> Problem:
     from repro.problems import catalogue
 
     return catalogue.resolve(spec, size=size, dtype=dtype)
@@ -194,7 +200,7 @@ def _shipped(spec: str) -> Path:
     return found[0].path / layout.KERNELS["input_kernel"]
 
 
-def _conclude(finished: Any, args: argparse.Namespace) -> int:
+def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     """Print the accepted programs, the confirmation and the last line; write --json."""
     state, screen = finished.state, Screen.of(args)
     rows = []
@@ -212,17 +218,16 @@ def _conclude(finished: Any, args: argparse.Namespace) -> int:
     screen.line(f"{len(state.programs)} programs: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
     if finished.baselines_ms:
         screen.line("baselines: " + ", ".join(f"{n} {ms:.4g} ms" for n, ms in finished.baselines_ms.items()))
-    if finished.confirmed is not None:
-        verdict = (finished.confirmed.get("best") or {}).get("verdict", finished.confirmed.get("error"))
-        ratio = finished.confirmed_ratio
-        screen.line(
-            f"confirmed in fresh processes: {verdict}" + (f", {ratio['ratio']:.2f}x the input" if ratio else "")
-        )
+    told = finished.confirmed
+    if told is not None:
+        verdict = told.best.verdict if told.best else told.error
+        ratio = f", {told.ratio:.2f}x the input" if told.ratio else ""
+        screen.line(f"confirmed in fresh processes: {verdict}{ratio}")
     if args.compare is not None:
         _beside(screen, finished, args.compare)
     facts = {
         "schema_version": 1, "folder": str(finished.folder), "stopped": finished.stopped, "best": state.best,
-        "measurement": finished.measured, "options": vars(state.options), "confirmed": finished.confirmed,
+        "measurement": finished.measured, "options": vars(state.options), "confirmed": told and told.to_json(),
         "programs": [p.facts() for p in state.programs.values()],
         "diagnoses": {name: asdict(each) for name, each in state.diagnoses.items()},
     }  # fmt: skip
@@ -238,11 +243,11 @@ def _conclude(finished: Any, args: argparse.Namespace) -> int:
     return 0
 
 
-def _beside(screen: Screen, finished: Any, root: Path) -> None:
+def _beside(screen: Screen, finished: Finished, root: Path) -> None:
     """Print the rounds of a published folder beside this run's. Their times are the folder's own, not measured here."""
     from repro.optimize import export
 
-    theirs = {row["round"]: row for row in export.compare(root)}
+    theirs = export.compare(root)
     own = export.running_best(finished.state)
     columns = (Column("round", whole=True), Column("published ms", whole=True), Column("published best", whole=True),
                Column("our best ms", whole=True))  # fmt: skip
@@ -250,7 +255,6 @@ def _beside(screen: Screen, finished: Any, root: Path) -> None:
     def told(value: float | None) -> str:
         return "" if value is None else f"{value:.4g}"
 
-    rows = [[str(n), told(theirs.get(n, {}).get("time_ms")), told(theirs.get(n, {}).get("running_best_ms")),
-             told(own.get(n))] for n in sorted({*theirs, *own})]  # fmt: skip
+    rows = [[str(n), *map(told, theirs.get(n, (None, None))), told(own.get(n))] for n in sorted({*theirs, *own})]
     screen.table(columns, rows)
     screen.line(f"published: times that {root.name} states, of its own machine and protocol")

@@ -12,14 +12,33 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeVar
+
+from pydantic import ValidationError
 
 from repro.errors import EngineError, PrerequisiteError
+from repro.records.base import Record, faults
+from repro.records.job import ANSWER
+from repro.records.result import JudgeResult
+from repro.records.session import (
+    Answer,
+    Check,
+    Checked,
+    CheckTier,
+    Close,
+    Opened,
+    Refused,
+    Source,
+    Tier,
+    Time,
+    Times,
+    Verdicts,
+)
 from repro.system import jsonio
 
-# How a line that holds an answer begins.
-ANSWER = "\x1eanswer "
 CLOSE_TIMEOUT_S = 30.0
+A = TypeVar("A", bound=Answer)
+R = TypeVar("R", bound=Record)
 
 
 class Submitted(Protocol):
@@ -52,43 +71,39 @@ class Process(Protocol):
 class Session:
     """A warm judge of one problem. Its methods belong to one thread, and so do its engine's.
 
-    timeout_s bounds the start and each request. `opened`: the fingerprint of the machine and the GPU's ceilings.
-    `spent_s`: seconds by part of the latest request.
+    timeout_s bounds the start and each request. `spent_s`: seconds by part of the latest request.
     """
 
     def __init__(self, process: Process, timeout_s: float, progress: Callable[[str], None]) -> None:
         self._process, self._timeout_s, self._progress = process, timeout_s, progress
         self._lines = process.lines()
         self.spent_s: dict[str, float] = {}
-        self.opened = self._answer()
+        self.opened = self._answer(Opened)
 
     def check(
-        self, submissions: Sequence[Submitted], tier: str = "full", keep: Sequence[str] = ()
-    ) -> list[dict[str, Any]]:
-        """Judge whether solutions are right, without timing; return one entry each, as in the results of `evaluate`.
+        self, submissions: Sequence[Submitted], tier: CheckTier = "full", keep: Sequence[str] = ()
+    ) -> list[Checked]:
+        """Judge whether solutions are right, without timing; return one verdict each.
 
         tier, keep: see JudgeSession.check. Raises EngineError if the session failed, and PrerequisiteError if the
         request cannot be met.
         """
-        told = self._ask(op="check", solutions=_plain(submissions), tier=tier, keep=list(keep))
-        found: list[dict[str, Any]] = told["entries"]
-        return found
+        request = Check(op="check", solutions=_sources(submissions), tier=tier, keep=list(keep))
+        return self._ask(request, Verdicts).entries
 
-    def time(self, submissions: Sequence[Submitted], tier: str = "full") -> dict[str, Any]:
-        """Time checked solutions beside each other and the baselines; tier: `screen`, `quick` or `full`.
+    def time(self, submissions: Sequence[Submitted], tier: Tier = "full") -> JudgeResult:
+        """Time checked solutions beside each other and the baselines.
 
-        Return {"results", "baselines", "samples_ms", "timing", "ceilings"}, as `evaluate` does. Raises as `check` does,
-        and PrerequisiteError for a source that was not checked.
+        Raises as `check` does, and PrerequisiteError for a source that was not checked.
         """
-        found: dict[str, Any] = self._ask(op="time", solutions=_plain(submissions), tier=tier)["result"]
-        return found
+        return self._ask(Time(op="time", solutions=_sources(submissions), tier=tier), Times).result
 
     def close(self) -> None:
         """Have the session end, and wait until its process has ended; kill it if that takes too long."""
         timer = threading.Timer(CLOSE_TIMEOUT_S, self._process.kill)
         timer.start()
         try:
-            self._send({"op": "close"})
+            self._send(Close(op="close"))
             for line in self._lines:
                 if not line.startswith(ANSWER):
                     self._progress(line)
@@ -97,19 +112,19 @@ class Session:
         finally:
             timer.cancel()
 
-    def _ask(self, **request: Any) -> dict[str, Any]:
+    def _ask(self, request: Record, form: type[A]) -> A:
         try:
             self._send(request)
         except OSError:
             self._ended()
-        answer = self._answer()
-        self.spent_s = answer["spent_s"]
+        answer = self._answer(form)
+        self.spent_s = answer.spent_s
         return answer
 
-    def _send(self, request: dict[str, Any]) -> None:
-        self._process.send(jsonio.dumps(request) + "\n")
+    def _send(self, request: Record) -> None:
+        self._process.send(jsonio.dumps(request.to_json()) + "\n")
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self, form: type[R]) -> R:
         """Return the next answer; lines before it are progress."""
         late = threading.Event()
 
@@ -124,10 +139,13 @@ class Session:
                 if not line.startswith(ANSWER):
                     self._progress(line)
                     continue
-                answer: dict[str, Any] = json.loads(line.removeprefix(ANSWER))
+                answer = json.loads(line.removeprefix(ANSWER))
                 if "error" in answer:
-                    raise (PrerequisiteError if answer["status"] == "unmet" else EngineError)(answer["error"])
-                return answer
+                    refused = Refused.model_validate(answer)
+                    raise (PrerequisiteError if refused.status == "unmet" else EngineError)(refused.error)
+                return form.model_validate(answer)
+        except ValidationError as error:
+            raise EngineError("the answer of the judge's session is damaged", "; ".join(faults(error))) from error
         finally:
             timer.cancel()
         if late.is_set():
@@ -138,8 +156,5 @@ class Session:
         raise EngineError("the judge's session ended", self._process.ending())
 
 
-def _plain(submissions: Sequence[Submitted]) -> list[dict[str, str]]:
-    """Return submissions as a request holds them. A source that is no UTF-8 keeps its bytes as surrogates."""
-    return [
-        {"name": s.name, "entry": s.entry, "source": s.source.decode(errors="surrogateescape")} for s in submissions
-    ]
+def _sources(submissions: Sequence[Submitted]) -> list[Source]:
+    return [Source(name=s.name, entry=s.entry, source=s.source.decode(errors="surrogateescape")) for s in submissions]

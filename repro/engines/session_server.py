@@ -1,19 +1,9 @@
 """A job of the verb `session`: one JudgeSession that serves requests until the one to close.
 
-`repro session FOLDER` reads the job from FOLDER/jobs.jsonl. Requests come as JSON lines on standard input. Each gets
-one answer on standard output, a line that begins with ANSWER. Other lines are progress.
-
-request                                                      answer
-none, at the start                                           {"opened": true, "fingerprint", "ceilings", "room"}
-{"op": "check", "solutions": [{"name", "entry", "source"}],  {"entries": [...], "spent_s"}
- "tier", "keep": [name, ...]}
-{"op": "time", "solutions": [...], "tier"}                   {"result": {...}, "spent_s"}
-{"op": "close"}                                              none, and the process ends
-
-`room` is how many solutions may be checked at once. `tier` and `keep` are those of JudgeSession; `keep` counts where
-the source is the one that was checked in full. `spent_s` holds seconds by part of the work. An error is answered by
-{"error", "status"}, with a status of `Outcome`. The end of standard input ends the process at once, whatever it does,
-since the process that would read the answer has ended.
+`repro session FOLDER` reads the job from FOLDER/jobs.jsonl. Requests come as JSON lines on standard input, see
+`records.session`. Each gets one answer on standard output, a line that begins with ANSWER; so does the start. Other
+lines are progress. The end of standard input ends the process at once, whatever it does, since the process that would
+read the answer has ended.
 """
 
 from __future__ import annotations
@@ -26,18 +16,20 @@ import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from repro import config, fingerprint
 from repro.engines import job as jobs
 from repro.engines import job_problem
-from repro.engines.session import ANSWER
 from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.judge.sandbox import launcher, pool
 from repro.system import jsonio
 
 if TYPE_CHECKING:
+    from repro.judge.session import JudgeSession
+    from repro.records.base import Record
     from repro.records.job import Job
+    from repro.records.session import Check, Source, Time, Times, Verdicts
 
 
 class Wire:
@@ -54,7 +46,7 @@ class Wire:
         os.dup2(empty, 0)
         os.close(empty)
         os.dup2(2, 1)
-        self._queue: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[object] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -64,24 +56,30 @@ class Wire:
                 return
         os._exit(1)
 
-    def requests(self) -> Iterator[dict[str, Any]]:
+    def requests(self) -> Iterator[Check | Time]:
         """Yield requests until the one to close."""
-        while (request := self._queue.get())["op"] != "close":
+        from repro.records.session import REQUEST, Close
+
+        while not isinstance(request := REQUEST.validate_python(self._queue.get()), Close):
             yield request
 
     def progress(self, line: str) -> None:
         """Write one line of progress."""
         self._answers.write(f"{line}\n")
 
-    def answer(self, value: dict[str, Any]) -> None:
+    def answer(self, value: Record) -> None:
         """Write one answer."""
-        self._answers.write(f"{ANSWER}{jsonio.dumps(value)}\n")
+        from repro.records.job import ANSWER  # the launcher needs no pydantic
+
+        self._answers.write(f"{ANSWER}{jsonio.dumps(value.to_json())}\n")
 
     def refuse(self, error: Exception) -> None:
         """Answer with an error."""
+        from repro.records.session import Refused
+
         unmet = isinstance(error, PrerequisiteError | UsageError)
         text = str(error) if isinstance(error, ReproError) else f"{type(error).__name__}: {error}"
-        self.answer({"error": text, "status": "unmet" if unmet else "failed"})
+        self.answer(Refused(error=text, status="unmet" if unmet else "failed"))
 
 
 def serve(folder: Path, temporary: Path | None = None) -> int:
@@ -114,13 +112,15 @@ def _serve(job: Job, folder: Path, wire: Wire) -> None:
     if launcher.apart():
         config.keep_compiled()
     from repro.judge.session import JudgeSession
+    from repro.records.fingerprint import Fingerprint
+    from repro.records.session import Opened
 
     jobs.require_device(job)
     problem = job_problem.settle(job, folder).fitting(job.device)
     fixture = jobs.fixture_of(job, folder, problem, wire.progress)
     with JudgeSession(problem, fixture, jobs.options_of(job), wire.progress) as session:
-        ceilings = session.reached and session.reached.to_json()
-        wire.answer({"opened": True, "fingerprint": taken, "ceilings": ceilings, "room": session.room()})
+        machine = Fingerprint.model_validate(taken)
+        wire.answer(Opened(fingerprint=machine, ceilings=session.reached, room=session.room()))
         served = Served(session, folder)
         for request in wire.requests():
             try:
@@ -132,40 +132,40 @@ def _serve(job: Job, folder: Path, wire: Wire) -> None:
 class Served:
     """A session with the sources of its solutions, which are files in the job's folder."""
 
-    def __init__(self, session: Any, folder: Path) -> None:
+    def __init__(self, session: JudgeSession, folder: Path) -> None:
         self.session, self.folder = session, folder
         self.digests: dict[str, str] = {}  # solution -> hash of the source that was checked
         self.full: dict[str, str] = {}  # the same of full checks
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: Check | Time) -> Verdicts | Times:
         """Return the answer to one request. Raises ReproError."""
-        solutions, before = request["solutions"], self.session.spent_s()
-        due = {each["name"]: _digest(each["source"]) for each in solutions}
-        if request["op"] == "check":
-            keep = [name for name in request["keep"] if name in due and self.full.get(name) == due[name]]
+        from repro.records.session import Check, Times, Verdicts
+
+        before = self.session.spent_s()
+        due = {each.name: _digest(each.source) for each in request.solutions}
+        if isinstance(request, Check):
+            keep = [name for name in request.keep if name in due and self.full.get(name) == due[name]]
             for name in due:
                 self.digests.pop(name, None)
-            entries = self.session.check([self._kept(**s) for s in solutions], request["tier"], keep)
-            told: dict[str, Any] = {"entries": [entry.to_json() for entry in entries]}
+            entries = self.session.check([self._kept(each) for each in request.solutions], request.tier, keep)
             self.digests |= due
-            self.full |= due if request["tier"] == "full" else {}
-        elif request["op"] == "time":
-            for name, digest in due.items():
-                if (self.digests if request["tier"] == "screen" else self.full).get(name) != digest:
-                    raise UsageError(f"this source of {name} has no verdict in this session", "", "Check it.")
-            told = {"result": self.session.time(list(due), request["tier"]).to_json()}
-        else:
-            raise UsageError(f"no request {request['op']!r} of a session")
-        now = self.session.spent_s()
-        return told | {
-            "spent_s": {n: round(s - before.get(n, 0.0), 3) for n, s in now.items() if s > before.get(n, 0.0)}
-        }
+            self.full |= due if request.tier == "full" else {}
+            return Verdicts(entries=entries, spent_s=self._spent_s(before))
+        for name, digest in due.items():
+            if (self.digests if request.tier == "screen" else self.full).get(name) != digest:
+                raise UsageError(f"this source of {name} has no verdict in this session", "", "Check it.")
+        result = self.session.time(list(due), request.tier)
+        return Times(result=result, spent_s=self._spent_s(before))
 
-    def _kept(self, name: str, entry: str, source: str) -> tuple[str, Path, str]:
+    def _spent_s(self, before: dict[str, float]) -> dict[str, float]:
+        now = self.session.spent_s()
+        return {n: round(s - before.get(n, 0.0), 3) for n, s in now.items() if s > before.get(n, 0.0)}
+
+    def _kept(self, solution: Source) -> tuple[str, Path, str]:
         """Write a source into the job's folder; return the solution. A later source of the name replaces it."""
-        file = self.folder / f"candidate_{_digest(name)}.py"
-        file.write_bytes(source.encode(errors="surrogateescape"))
-        return name, file, entry
+        file = self.folder / f"candidate_{_digest(solution.name)}.py"
+        file.write_bytes(solution.source.encode(errors="surrogateescape"))
+        return solution.name, file, solution.entry
 
 
 def _digest(text: str) -> str:

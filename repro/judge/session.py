@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
 
 import torch
 
@@ -38,6 +37,7 @@ from repro.judge.timing.sampling import Series
 from repro.problems.catalogue import Problem
 from repro.records.fixture import Fixture
 from repro.records.result import JudgeResult, Timing, Trial
+from repro.records.session import Checked, CheckTier, Tier
 from repro.records.verdict import Reason, Verdict
 from repro.system.stopwatch import Clock
 
@@ -52,8 +52,6 @@ RESTING_ROOM = 3
 CPU_ROOM, MOST_ROOM, CONTEXT_BYTES, OUTPUTS = 8, 12, 1 << 30, 2
 NOT_TIMED = Timing(status="not_timed")
 Solution = tuple[str, Path, str]  # name, file, entry
-Check = Literal["screen", "full"]
-Tier = Literal["screen", "quick", "full"]
 
 
 class JudgeSession:
@@ -129,7 +127,7 @@ class JudgeSession:
 
     # -- checking -----------------------------------------------------------------------------------------------------
 
-    def check(self, solutions: Iterable[Solution], tier: Check = "full", keep: Iterable[str] = ()) -> list[Verdict]:
+    def check(self, solutions: Iterable[Solution], tier: CheckTier = "full", keep: Iterable[str] = ()) -> list[Checked]:
         """Judge whether solutions are right, on inputs of fresh secret seeds; return one entry each, without times.
 
         tier: `screen` looks at a part of the output of one call, to screen many candidates. What it finds correct has
@@ -158,21 +156,21 @@ class JudgeSession:
         # they are not used any more
         self.evaluation.end(*[s for s in found.values() if self.judged[s.name].verdict != "correct"])
         self._refill()
-        entries = self._entries(list(found), {}, NOT_TIMED)
+        plain = [entry.to_json() for entry in self._entries(list(found), {}, NOT_TIMED)]
         if tier == "screen":
-            entries = [e.model_copy(update={"bits": s.bits}) for e, s in zip(entries, found.values(), strict=True)]
-        return entries
+            plain = [each | {"bits": s.bits} for each, s in zip(plain, found.values(), strict=True)]
+        return [Checked.model_validate(each) for each in plain]
 
     def _correct(self, solution: Implementation) -> bool:
         return verdict.judge(solution, self.fixture).verdict == "correct"
 
-    def _fixture(self, tier: Check) -> Fixture:
+    def _fixture(self, tier: CheckTier) -> Fixture:
         """Return the fixture with the trials of a tier."""
         ran = {trial.kind for trial in self.planned}
         trials = {kind: facts for kind, facts in self.fixture.trials.items() if tier == "full" or kind in ran}
         return self.fixture.model_copy(update={"trials": trials})
 
-    def _verify(self, running: list[Implementation], tier: Check) -> None:
+    def _verify(self, running: list[Implementation], tier: CheckTier) -> None:
         """Run the trials of the solutions that were not rejected by their source and have none yet."""
         evaluation = self.evaluation
         self.planned = input_cases.make(evaluation.plan, fixture=self.fixture)

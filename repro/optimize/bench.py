@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from repro.engines.base import Engine
 from repro.engines.session import Session
@@ -14,6 +14,10 @@ from repro.errors import EngineError
 from repro.optimize.kernel_source import sha256
 from repro.problems.catalogue import Problem
 from repro.records.job import Job
+from repro.records.profile import ProfileResult
+from repro.records.result import JudgeResult
+from repro.records.search import Confirmation, Confirmed, Profiled
+from repro.records.session import Checked, CheckTier, Opened
 from repro.runs import fixtures
 from repro.runs.progress import Progress
 from repro.studies import evaluation
@@ -28,6 +32,7 @@ SESSIONS = 5
 CONTEST_BUDGET_S = 6.0
 # What the final confirmation times: eager and torch.compile, also with max-autotune.
 FINAL_BUDGET_S = 20.0
+T = TypeVar("T")
 
 
 class EngineJudge:
@@ -50,37 +55,35 @@ class EngineJudge:
         self._sessions = 0
 
     @property
-    def opened(self) -> dict[str, Any]:
+    def opened(self) -> Opened:
         """See judging.Judge. Raises EngineError, PrerequisiteError."""
-        told = self._warm().opened
-        return {name: told.get(name) for name in ("fingerprint", "ceilings", "room")}
+        return self._warm().opened
 
     @property
     def spent_s(self) -> dict[str, float]:
         """Return seconds by part of the latest request."""
         return self._session.spent_s if self._session is not None else {}
 
-    def check(self, submissions: Sequence[Submission], tier: str, keep: Sequence[str]) -> list[dict[str, Any]]:
+    def check(self, submissions: Sequence[Submission], tier: CheckTier, keep: Sequence[str]) -> list[Checked]:
         """See judging.Judge. Raises EngineError after SESSIONS sessions that ended."""
-        found: list[dict[str, Any]] = self._asked(lambda session: session.check(submissions, tier, keep))
+        found = self._asked(lambda session: session.check(submissions, tier, keep))
         self._checked = {s.name: sha256(s.source.decode(errors="replace")) for s in submissions}
         self._tier = tier
         return found
 
-    def time(self, submissions: Sequence[Submission], tier: str) -> dict[str, Any]:
+    def time(self, submissions: Sequence[Submission], tier: CheckTier) -> JudgeResult:
         """See judging.Judge. What this session has no verdict on, as after a resume, is checked first."""
 
-        def timed(session: Session) -> dict[str, Any]:
+        def timed(session: Session) -> JudgeResult:
             due = {s.name: sha256(s.source.decode(errors="replace")) for s in submissions}
             if any(self._checked.get(n) != d for n, d in due.items()) or tier not in (self._tier, "screen"):
                 session.check(submissions, tier, list(due))
                 self._checked, self._tier = due, tier
             return session.time(submissions, tier)
 
-        found: dict[str, Any] = self._asked(timed)
-        return found
+        return self._asked(timed)
 
-    def profile(self, source: bytes, entry: str) -> dict[str, Any]:
+    def profile(self, source: bytes, entry: str) -> Profiled:
         """Return the hardware counters of one kernel in the problem's dtype, or the state and reason of their absence.
 
         It holds the GPU itself, so it runs before the session is opened.
@@ -89,11 +92,11 @@ class EngineJudge:
         made = evaluation.job("profile", self.problem, [kernel], self.results, self.engine, self.options)
         job = replace(made, verb="profile", timeout_s=PROFILE_S, options={"dtypes": [self.problem.dtype]})
         (outcome,) = self.engine.run([job], self.progress.step)
-        entries = (outcome.result or {}).get("profiles", [])
-        found = next((e for e in entries if e["dtype"] == self.problem.dtype), None)
+        entries = ProfileResult.model_validate(outcome.result).profiles if outcome.result else []
+        found = next((e for e in entries if e.dtype == self.problem.dtype), None)
         if found is None:
-            return {"state": "not_run", "why": outcome.error or "counters exist on a GPU only", "totals": {}}
-        return {"state": found["state"], "why": found["why"], "totals": found["totals"]}
+            return Profiled(state="not_run", why=outcome.error or "counters exist on a GPU only", totals={})
+        return Profiled(state=found.state, why=found.why, totals=found.totals)
 
     def close(self) -> None:
         """End the session, which gives the GPU back."""
@@ -108,7 +111,7 @@ class EngineJudge:
             self._session = self._stack.enter_context(self.engine.session(job, self.progress.step))
         return self._session
 
-    def _asked(self, request: Callable[[Session], Any]) -> Any:
+    def _asked(self, request: Callable[[Session], T]) -> T:
         while True:
             try:
                 return request(self._warm())
@@ -134,19 +137,19 @@ def ensure_fixture(problem: Problem, results: Path, engine: Engine, progress: Pr
 
 def confirm(
     problem: Problem, results: Path, engine: Engine, progress: Progress, kernels: dict[str, Submission], trust: str
-) -> dict[str, Any]:
+) -> Confirmation:
     """Judge and time kernels in processes of their own, beside eager, torch.compile and max-autotune.
 
-    kernels: by role, `input` and `best`. Return {role: an entry as of `repro evaluate`}, with `error` if it failed.
+    kernels: by role, `input` and `best`.
     """
     options = JudgeOptions(trust=trust, timing_budget_s=FINAL_BUDGET_S)
     submissions = [replace(submission, name=role) for role, submission in kernels.items()]
     job = evaluation.job("confirm", problem, submissions, results, engine, options)
     (outcome,) = engine.run([job], progress.step)
     if outcome.result is None:
-        return {"error": outcome.error or outcome.status}
-    names = ("verdict", "reasons", "precision_class", "rel_l2", "time_ms", "speedup_all", "floor_ms", "floor_fraction",
-             "measurement", "labels")  # fmt: skip
-    found: dict[str, Any] = {e["solution"]: {n: e.get(n) for n in names} for e in outcome.result["results"]}
-    found["baselines_ms"] = {n: b["time_ms"]["median"] for n, b in outcome.result.get("baselines", {}).items()}
-    return found
+        return Confirmation(error=outcome.error or outcome.status)
+    result = JudgeResult.model_validate(outcome.result)
+    told = {entry.solution: entry.to_json() for entry in result.results}
+    found = {role: {name: each.get(name) for name in Confirmed.model_fields} for role, each in told.items()}
+    medians = {name: each.time_ms.median for name, each in result.baselines.items()}
+    return Confirmation.model_validate(found | {"baselines_ms": medians})

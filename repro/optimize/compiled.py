@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from repro import config
+from repro.records.search import Compiled, CompiledKernel
 
 TIMEOUT_S = 120.0
 AT_ONCE = 8
@@ -59,11 +60,11 @@ def occupancy(arch: int, warps: int, registers: int, shared_bytes: int) -> float
     return blocks * warps / limits.warps
 
 
-def compile_all(problem: str, size: str, dtype: str, arch: int, sources: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Return name -> {"ptx": hash, "kernels": [...]} or {"error": why}, each from a process of its own."""
+def compile_all(problem: str, size: str, dtype: str, arch: int, sources: dict[str, str]) -> dict[str, Compiled]:
+    """Return name -> what it compiles to, each from a process of its own."""
     with tempfile.TemporaryDirectory(prefix="repro-compile-") as folder, ThreadPoolExecutor(AT_ONCE) as pool:
 
-        def one(name: str) -> dict[str, Any]:
+        def one(name: str) -> Compiled:
             file = Path(folder) / f"{name.replace('.', '_')}.py"
             file.write_text(sources[name])
             words = (problem, size, dtype, str(arch), str(file))
@@ -72,15 +73,14 @@ def compile_all(problem: str, size: str, dtype: str, arch: int, sources: dict[st
             env.pop("TRITON_INTERPRET", None)
             try:
                 done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=TIMEOUT_S, check=False)
-                found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+                return Compiled.model_validate(json.loads(done.stdout.splitlines()[-1]))
             except (subprocess.TimeoutExpired, ValueError, IndexError):
-                return {"error": "it did not compile"}
-            return found
+                return Compiled(error="it did not compile")
 
         return dict(zip(sources, pool.map(one, sources), strict=True))
 
 
-def compile_one(problem: str, size: str, dtype: str, arch: int, file: Path) -> dict[str, Any]:
+def compile_one(problem: str, size: str, dtype: str, arch: int, file: Path) -> Compiled:
     """Compile every kernel that a solution launches on a problem's shapes. Raises what the solution raises."""
     import torch
     import triton
@@ -105,7 +105,7 @@ def compile_one(problem: str, size: str, dtype: str, arch: int, file: Path) -> d
         def get_active_torch_device(self) -> torch.device:
             return torch.device("meta")
 
-    found: list[dict[str, Any]] = []
+    found: list[CompiledKernel] = []
     run = JITFunction.run
 
     def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
@@ -114,11 +114,11 @@ def compile_one(problem: str, size: str, dtype: str, arch: int, file: Path) -> d
         registers = _registers(kernel.asm["ptx"], arch)
         text = PLACES.sub("", kernel.asm["ptx"]).replace(meta.name, "kernel")
         parts = grid(dict(zip(self.arg_names, args, strict=False)) | kwargs) if callable(grid) else grid
-        found.append({
-            "name": self.__name__, "ptx": hashlib.sha256(text.encode()).hexdigest(), "grid": list(parts),
-            "warps": meta.num_warps, "shared_bytes": meta.shared, "registers": registers,
-            "occupancy": occupancy(arch, meta.num_warps, registers, meta.shared) if registers else None,
-        })  # fmt: skip
+        found.append(CompiledKernel(
+            name=self.__name__, ptx=hashlib.sha256(text.encode()).hexdigest(), grid=list(parts),
+            warps=meta.num_warps, shared_bytes=meta.shared, registers=registers,
+            occupancy=occupancy(arch, meta.num_warps, registers, meta.shared) if registers else None,
+        ))  # fmt: skip
         return kernel
 
     triton.knobs.compilation.disable_line_info = True  # which names the file, so that equal programs would differ
@@ -138,8 +138,8 @@ def compile_one(problem: str, size: str, dtype: str, arch: int, file: Path) -> d
             model = reference.Model(*given).to(getattr(torch, dtype))
             bind(module.kernel_function, model, len(inputs))(*inputs)
     # the launches decide too: equal kernels on other grids are other programs
-    ptx = hashlib.sha256(json.dumps([[k["ptx"], k["grid"], k["warps"]] for k in found]).encode()).hexdigest()
-    return {"ptx": ptx, "kernels": found}
+    ptx = hashlib.sha256(json.dumps([[k.ptx, k.grid, k.warps] for k in found]).encode()).hexdigest()
+    return Compiled(ptx=ptx, kernels=found)
 
 
 def _registers(ptx: str, arch: int) -> int | None:
@@ -170,8 +170,8 @@ def main(arguments: list[str]) -> int:
         try:
             found = compile_one(problem, size, dtype, int(arch), Path(file))
         except Exception as error:  # of the solution
-            found = {"error": f"{type(error).__name__}: {error}"[:300]}
-        print(json.dumps(found), flush=True)
+            found = Compiled(error=f"{type(error).__name__}: {error}"[:300])
+        print(json.dumps(found.to_json()), flush=True)
     return 0
 
 

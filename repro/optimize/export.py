@@ -7,13 +7,16 @@ exported. The shipped kernel is the accepted best.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from repro.artifacts import layout
 from repro.artifacts.layout import KERNEL, KERNELS, PROFILES, ROUND_FILES, TIMES, TRACE
 from repro.errors import UsageError
 from repro.optimize import calls
 from repro.optimize.state import INPUT, Program, State
+from repro.records.base import Record
+from repro.records.profile import Counters
+from repro.records.search import Confirmation, Profiled
 from repro.system import jsonio
 
 MANIFEST = "manifest.json"
@@ -24,8 +27,8 @@ NO_PROFILE = "this kernel was not profiled by Nsight Compute"
 
 
 def export(
-    state: State, problem: Path, name: str, folder: Path, *, measured: bool, counters: dict[str, Any] | None,
-    fingerprint: dict[str, Any] | None, confirmed: dict[str, Any] | None, journal_sha256: str,
+    state: State, problem: Path, name: str, folder: Path, *, measured: bool, counters: Profiled | None,
+    fingerprint: Record | None, confirmed: Confirmation | None, journal_sha256: str,
 ) -> Path | None:  # fmt: skip
     """Write the folder `NAME` below `folder`; return its path, or None if no candidate was accepted.
 
@@ -39,7 +42,7 @@ def export(
         KERNELS["input_kernel"]: state.source(INPUT).encode(),
         KERNELS["optimized"]: state.source(state.best).encode(),
     }
-    rounds = []
+    rounds: list[dict[str, object]] = []
     for number in range(1, state.round + 1):
         chosen = published(state, number)
         if chosen is None:
@@ -52,7 +55,8 @@ def export(
         "schema_version": MANIFEST_VERSION, "problem": state.options.problem, "options": vars(state.options),
         "measurement": measured, "protocol": PROTOCOL, "input": state.programs[INPUT].facts(),
         "best": state.programs[state.best].facts(), "lineage": lineage(state, state.best), "rounds": rounds,
-        "confirmed": confirmed, "counters_of_the_input": counters, "fingerprint": fingerprint,
+        "confirmed": confirmed and confirmed.to_json(), "counters_of_the_input": counters and counters.to_json(),
+        "fingerprint": fingerprint and fingerprint.to_json(),
         "journal_sha256": journal_sha256, "spent": state.spent,
     }  # fmt: skip
     files[MANIFEST] = jsonio.render(manifest)
@@ -76,7 +80,7 @@ def lineage(state: State, name: str) -> list[str]:
     return found
 
 
-def _round(state: State, chosen: Program, counters: dict[str, Any] | None) -> tuple[dict[str, bytes], dict[str, str]]:
+def _round(state: State, chosen: Program, counters: Profiled | None) -> tuple[dict[str, bytes], dict[str, str]]:
     """Return the files of a round, and the reason for each one that is absent."""
     dtype = f"torch.{state.options.dtype}"
     times = {
@@ -85,7 +89,7 @@ def _round(state: State, chosen: Program, counters: dict[str, Any] | None) -> tu
         "kernels": {"kernel_round_1": {"time_ms": chosen.time_ms, "path": KERNEL}},
     }  # fmt: skip
     diagnosis = state.diagnoses.get(chosen.parent or INPUT)
-    strategy = [{
+    strategy: object = [{
         "category": diagnosis.bound if diagnosis else "unknown",
         "summary": chosen.why,
         "reasoning": diagnosis.sentence() if diagnosis else "",
@@ -98,8 +102,8 @@ def _round(state: State, chosen: Program, counters: dict[str, Any] | None) -> tu
         TIMES: jsonio.render(times), KERNEL: state.source(chosen.id).encode(), "strategy.json": jsonio.render(strategy),
     }  # fmt: skip
     files |= {name: text.encode() for name, text in chosen.transcript.items() if name in ROUND_FILES}
-    if counters and counters.get("state") == "profiled":
-        metrics = {"input_kernel": _metrics(counters["totals"])}
+    if counters and counters.state == "profiled":
+        metrics = {"input_kernel": _metrics(counters.totals)}
         files[PROFILES["input"]] = jsonio.render({"metrics": metrics, "metadata": {"dtype": state.options.dtype}})
     why = {name: NO_PROFILE for name in PROFILES.values()}
     absent = {name: why.get(name, NO_MODEL.format(proposer=chosen.proposer)) for name in ROUND_FILES
@@ -107,18 +111,22 @@ def _round(state: State, chosen: Program, counters: dict[str, Any] | None) -> tu
     return files, absent
 
 
-def _metrics(totals: dict[str, Any]) -> dict[str, float]:
+def _metrics(totals: Counters) -> dict[str, float]:
     """Return counters by ncu's names, as the published profiles hold them."""
     from repro.judge.timing.counters import METRICS
 
     return {METRICS[name][0]: value for name, value in totals.items() if name in METRICS and value is not None}
 
 
-def compare(root: Path) -> list[dict[str, Any]]:
-    """Read a folder in the published layout; return round, time (ms) and running best, for a comparison with a run.
+class PublishedRound(NamedTuple):
+    """A round's own time, ms, and the best so far."""
 
-    Raises UsageError if it is no folder with rounds.
-    """
+    time_ms: float
+    running_best_ms: float
+
+
+def compare(root: Path) -> dict[int, PublishedRound]:
+    """Return the rounds of a folder in the published layout. Raises UsageError if it is no folder with rounds."""
     from repro.artifacts import trace
 
     artifact = layout.Artifact(root)
@@ -126,7 +134,7 @@ def compare(root: Path) -> list[dict[str, Any]]:
     if not own:
         raise UsageError(f"{root} holds no rounds", "there is no optimization_trace with times in it")
     best = trace.running_best(own)
-    return [{"round": n, "time_ms": own[n], "running_best_ms": best[n]} for n in sorted(own)]
+    return {n: PublishedRound(own[n], best[n]) for n in sorted(own)}
 
 
 def running_best(state: State) -> dict[int, float]:

@@ -14,14 +14,19 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from repro.errors import BundleError, ReproError, UsageError
 from repro.optimize.kernel_source import sha256
+from repro.records.base import faults
+from repro.records.search import Line, Start
 from repro.system import jsonio
 
 FILE, KERNELS = "journal.jsonl", "kernels"
 SCHEMA_VERSION = 3
+T = TypeVar("T")
 
 
 class ReplayEnded(ReproError):
@@ -35,7 +40,7 @@ class Journal:
     on_disk: how many lines the folder holds already.
     """
 
-    def __init__(self, folder: Path, recorded: list[dict[str, Any]], *, live: bool, on_disk: int) -> None:
+    def __init__(self, folder: Path, recorded: list[Line], *, live: bool, on_disk: int) -> None:
         self.folder, self._recorded, self._live = folder, recorded, live
         self._at, self._lines, self._on_disk = 0, 0, on_disk
         self.clock: Callable[[], float] = time.monotonic
@@ -71,33 +76,40 @@ class Journal:
         return self._at < len(self._recorded)
 
     def effect(
-        self, kind: str, request: Any, perform: Callable[[], Any], parts: Callable[[], dict[str, float]] = dict
-    ) -> Any:
+        self,
+        kind: str,
+        request: object,
+        form: TypeAdapter[T],
+        perform: Callable[[], T],
+        parts: Callable[[], dict[str, float]] = dict,
+    ) -> T:
         """Return the recorded answer to a request, or ask for it and record it.
 
-        parts: called after `perform`, for its seconds by part. Raises BundleError if the recording holds another
-        request here, ReplayEnded if a replay has no more lines.
+        form: of the answer. parts: called after `perform`, for its seconds by part. Raises BundleError if the recording
+        holds another request here or a damaged answer, ReplayEnded if a replay has no more lines.
         """
         request = json.loads(jsonio.dumps(request))
         line = self._next(kind)
-        if line is not None:
-            if line.get("request") != request:
-                raise BundleError("the journal is of another run", f"line {self._at} holds another request of {kind}")
-            result, spent_s = line["result"], line["spent_s"]
-        else:
+        if line is None:
             begin = self.clock()
-            result = json.loads(jsonio.dumps(perform()))
+            result = json.loads(jsonio.dumps(form.dump_python(perform(), exclude_unset=True)))
             spent_s = {"all": round(self.clock() - begin, 3)} | parts()
-        self._write({"kind": kind, "request": request, "result": result, "spent_s": spent_s})
-        return result
+            line = Line(n=self._lines + 1, kind=kind, request=request, result=result, spent_s=spent_s)
+        elif line.request != request:
+            raise BundleError("the journal is of another run", f"line {self._at} holds another request of {kind}")
+        self._write(line)
+        try:
+            return form.validate_python(line.result)
+        except ValidationError as error:
+            raise BundleError(f"line {self._lines} of the journal is damaged", "; ".join(faults(error))) from error
 
-    def note(self, kind: str, facts: dict[str, Any]) -> None:
+    def note(self, kind: str, facts: object) -> None:
         """Record a decision. Raises BundleError if the recording holds another one here."""
         facts = json.loads(jsonio.dumps(facts))
         line = self._next(kind)
-        if line is not None and line.get("facts") != facts:
+        if line is not None and line.facts != facts:
             raise BundleError("the journal is of another run", f"line {self._at} holds another decision ({kind})")
-        self._write({"kind": kind, "facts": facts})
+        self._write(line or Line(n=self._lines + 1, kind=kind, facts=facts))
 
     def keep(self, source: str) -> str:
         """Store a kernel by its content; return its address."""
@@ -117,38 +129,38 @@ class Journal:
             raise BundleError(f"the kernel {address[:12]} was changed", "its text has another hash")
         return text
 
-    def _next(self, kind: str) -> dict[str, Any] | None:
+    def _next(self, kind: str) -> Line | None:
         if self._at >= len(self._recorded):
             if not self._live:
                 raise ReplayEnded("the journal ends here", "the recorded run was interrupted", "Use --resume on it.")
             return None
         line = self._recorded[self._at]
         self._at += 1
-        if line.get("kind") != kind:
-            raise BundleError("the journal is of another run", f"line {self._at} is {line.get('kind')}, not {kind}")
+        if line.kind != kind:
+            raise BundleError("the journal is of another run", f"line {self._at} is {line.kind}, not {kind}")
         return line
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write(self, line: Line) -> None:
         """Append a line that is not on disk yet. Raises BundleError if it cannot be written."""
         self._lines += 1
         if self._lines <= self._on_disk:
             return
         try:
-            jsonio.append(self.folder / FILE, {"n": self._lines} | line)
+            jsonio.append(self.folder / FILE, line.to_json())
         except OSError as error:
             raise BundleError("the journal cannot be written", error.strerror or str(error)) from error
 
 
-def read(folder: Path) -> list[dict[str, Any]]:
+def read(folder: Path) -> list[Line]:
     """Return the lines of a run's journal. Raises BundleError if there is none or it is broken."""
     file = folder / FILE
     if not file.is_file():
         raise BundleError(f"no journal in {folder}", f"{FILE} is missing")
     try:
-        lines = jsonio.lines(file)
+        lines = [Line.model_validate(line) for line in jsonio.lines(file)]
+        start = next((Start.model_validate(line.facts) for line in lines if line.kind == "start"), None)
     except (OSError, ValueError) as error:
         raise BundleError(f"{file} cannot be read", str(error)) from error
-    start: dict[str, Any] = next((line["facts"] for line in lines if line.get("kind") == "start"), {})
-    if start.get("schema_version") != SCHEMA_VERSION:
+    if start is None or start.schema_version != SCHEMA_VERSION:
         raise BundleError(f"{file} is no journal of this version", "")
     return lines

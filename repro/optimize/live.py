@@ -71,7 +71,7 @@ def cells(state: State, program: Program) -> list[str]:
     """Return a row of the board: time, speedup with its interval, share of the floor, part in the search."""
     gain = ""
     if program.gain and program.id != INPUT:
-        low, high = program.gain["ci95"]
+        low, high = program.gain.ci95
         gain = f"{program.ratio:.2f}x [{low:.2f}, {high:.2f}]"
     floor = f"{program.floor_ms / program.time_ms:.0%}" if program.floor_ms and program.time_ms else ""
     roles = ["best"] * (program.id == state.best) + ["expanded"] * (program.id in state.beam)

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 from repro.optimize import compiled, judging, rewrites, roofline
 from repro.optimize.journal import SCHEMA_VERSION, Journal
 from repro.optimize.judging import Judge
 from repro.optimize.kernel_source import KernelSource, NotApplicable, ast_hash, refusal, sha256
-from repro.optimize.proposers.base import Proposer
-from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, Options, Program, Proposal, State
+from repro.optimize.proposers.base import Modelled, Proposer
+from repro.optimize.state import DUPLICATE, INPUT, REFUSED, SCREENED, Program, State
 from repro.problems.catalogue import Work
+from repro.records import search
+from repro.records.profile import Counters
+from repro.records.search import Compiled, Contest, Diagnosis, Gain, Judged, Options, Proposal, Proposed
+from repro.records.session import CheckTier, Opened
 from repro.studies.evaluation import Submission
 
 # How often a folder is looked at while nothing else is left to do.
@@ -24,8 +29,6 @@ POLL_S = 1.0
 ASKED = 10
 # How often finalists meet where no time can be compared, because the kernels to compare with got none.
 CONTESTS = 2
-# What a proposer with a model adds to the journal: money and tokens, its calls, and why it gave no more.
-MODELLED = ("spent", "calls", "reflexions", "failed")
 MODELS = {"anthropic", "claude-code"}
 # Compiled for this architecture where the machine has no GPU.
 DEFAULT_ARCH = 90
@@ -60,20 +63,19 @@ class Search:
         view: View,
         *,
         work: Work | None = None,
-        counters: dict[str, Any] | None = None,
+        counters: Counters | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.journal, self.proposers, self.view, self._judge = journal, proposers, view, judge
         self._work, self._counters, self._clock, self._sleep = work, counters, clock, sleep
         self.state = State(options)
-        self.ceilings: dict[str, Any] | None = None
-        self.fingerprint: dict[str, Any] | None = None
+        self.opened = Opened()
         self.baselines_ms: dict[str, float] = {}
         self.measured = False
         self._began, self._before_s = clock(), 0.0
         self._source, self._entry, self._without_gain = source, entry, 0
-        self._latest: dict[str, Any] = {"programs": {}}
+        self._latest = Contest(programs={}, baselines_ms={}, clock="")
         self._foreign: set[str] = set()
         self._room = judging.BATCH
         self._exhausted, self.stopped, self._failed = False, "", ""
@@ -86,16 +88,16 @@ class Search:
         self.view.watch(self.state, self.elapsed_s)
         self.journal.note("start", {"schema_version": SCHEMA_VERSION} | vars(options) | {"entry": self._entry})
         self.journal.keep(self._source)
-        opened = self.journal.effect("opened", {}, lambda: self._judge().opened)
-        self.ceilings, self.fingerprint = opened.get("ceilings"), opened.get("fingerprint")
-        self._room = opened.get("room") or judging.BATCH
+        self.opened = self.journal.effect("opened", {}, search.OPENED, lambda: self._judge().opened)
+        self._room = self.opened.room or judging.BATCH
         self._add(Proposal(self._source, self._entry, "", "input kernel", why="the kernel to start from"), "", INPUT)
         self.stopped = self._begin()
         while not self.stopped:
             self.state.round += 1
             self._round()
             self.stopped = self._stop()
-        self.journal.note("stopped", {"why": self.stopped, "best": self.state.best, "rounds": self.state.round})
+        end = search.Stopped(why=self.stopped, best=self.state.best, rounds=self.state.round)
+        self.journal.note("stopped", end.to_json())
         self.view.done(f"stopped: {self.stopped}")
         return self.state
 
@@ -133,8 +135,9 @@ class Search:
         for name in state.beam:
             if name not in state.diagnoses:
                 state.diagnoses[name] = self._diagnose(state.programs[name])
-        bounds = {name: state.diagnoses[name].to_json() for name in state.beam}
-        self.journal.note("round", {"round": state.round, "beam": state.beam, "diagnoses": bounds})
+        bounds = {name: state.diagnoses[name] for name in state.beam}
+        begun = search.Round(round=state.round, beam=state.beam, diagnoses=bounds)
+        self.journal.note("round", begun.to_json())
         for name in state.beam:
             self.view.step(f"round {state.round}: {name} is {state.diagnoses[name].sentence()}")
         pool: list[Program] = []
@@ -152,10 +155,11 @@ class Search:
         gained = state.best != before
         self._without_gain = 0 if gained else self._without_gain + 1
         best = state.programs[state.best]
-        facts = {"round": state.round, "proposed": len(pool), "finalists": [p.id for p in chosen], "best": best.id,
-                 "best_ms": best.time_ms, "gain": best.gain,
-                 "accepted": [p.id for p in chosen if p.accepted]}  # fmt: skip
-        self.journal.note("selected", facts)
+        selected = search.Selected(
+            round=state.round, proposed=len(pool), finalists=[p.id for p in chosen], best=best.id, best_ms=best.time_ms,
+            gain=best.gain, accepted=[p.id for p in chosen if p.accepted],
+        )  # fmt: skip
+        self.journal.note("selected", selected.to_json())
         self.view.done(self._line(len(pool), chosen, gained))
 
     def _stop(self) -> str:
@@ -181,10 +185,10 @@ class Search:
         if minutes is None:
             return False
         replays = self.journal.replays
-        elapsed = self.journal.effect("clock", {}, self.elapsed_s)
+        elapsed = self.journal.effect("clock", {}, search.CLOCK, self.elapsed_s)
         if replays:  # a resumed run goes on from there
-            self._before_s, self._began = float(elapsed), self._clock()
-        return bool(elapsed >= 60 * minutes)
+            self._before_s, self._began = elapsed, self._clock()
+        return elapsed >= 60 * minutes
 
     def elapsed_s(self) -> float:
         """Return the seconds of this run, with those before it was killed and resumed."""
@@ -206,26 +210,26 @@ class Search:
                 self._sleep(POLL_S)
 
     def _asked(self, proposer: Proposer, count: int) -> list[Program]:
-        def perform() -> dict[str, Any]:
+        def perform() -> Proposed:
             self.view.step(f"round {self.state.round}: {proposer.name} proposes")
             made = proposer.propose(self.state, count)
-            kept = [vars(p) | {"source": self.journal.keep(p.source)} for p in made]
-            more = {name: getattr(proposer, name) for name in MODELLED if hasattr(proposer, name)}
-            return {"proposals": kept, "spent": {}} | more
+            kept = [replace(p, source=self.journal.keep(p.source)) for p in made]
+            if not isinstance(proposer, Modelled):
+                return Proposed(proposals=kept, spent={})
+            return Proposed(
+                proposals=kept, spent=proposer.spent, calls=proposer.calls, reflexions=proposer.reflexions,
+                failed=proposer.failed,
+            )  # fmt: skip
 
         if count <= 0:
             return []
         request = {"proposer": proposer.name, "round": self.state.round, "count": count}
-        told = self.journal.effect("proposed", request, perform)
-        for name, value in told["spent"].items():
-            self.state.spent[name] = value
-        for name, text in told.get("reflexions", {}).items():
+        told = self.journal.effect("proposed", request, search.PROPOSED, perform)
+        self.state.spent |= told.spent
+        for name, text in told.reflexions.items():
             self.state.programs[name].transcript["reflexion.txt"] = text
-        self._failed = told.get("failed") or self._failed
-        return [
-            self._add(Proposal(**(p | {"source": self.journal.kernel(p["source"])})), proposer.name)
-            for p in told["proposals"]
-        ]
+        self._failed = told.failed or self._failed
+        return [self._add(replace(p, source=self.journal.kernel(p.source)), proposer.name) for p in told.proposals]
 
     def _add(self, proposal: Proposal, proposer: str, name: str = "") -> Program:
         """Enter a candidate as a program; one that is known or may not be judged gets that verdict at once."""
@@ -251,30 +255,30 @@ class Search:
     def _submission(self, program: Program) -> Submission:
         return Submission(program.id, self.state.sources[program.address].encode(), program.entry)
 
-    def _check(self, programs: list[Program], tier: str = "full", keep: Sequence[str] = ()) -> dict[str, Any]:
+    def _check(self, programs: list[Program], tier: CheckTier = "full", keep: Sequence[str] = ()) -> dict[str, Judged]:
         request = {"tier": tier, "programs": {p.id: p.address for p in programs}, "keep": list(keep)}
         submissions = [self._submission(p) for p in programs]
-        told: dict[str, Any] = self.journal.effect(
-            "checked", request, lambda: judging.check(self._judge(), submissions, tier, keep),
+        return self.journal.effect(
+            "checked", request, search.CHECKED, lambda: judging.check(self._judge(), submissions, tier, keep),
             lambda: self._judge().spent_s,
         )  # fmt: skip
-        return told
 
-    def _time(self, programs: list[Program], tier: str) -> dict[str, Any]:
+    def _time(self, programs: list[Program], tier: CheckTier) -> Contest:
         request = {"tier": tier, "programs": {p.id: p.address for p in programs}}
-        told: dict[str, Any] = self.journal.effect(
-            "timed", request, lambda: judging.time(self._judge(), [self._submission(p) for p in programs], tier),
+        told = self.journal.effect(
+            "timed", request, search.CONTEST,
+            lambda: judging.time(self._judge(), [self._submission(p) for p in programs], tier),
             lambda: self._judge().spent_s,
         )  # fmt: skip
-        self.measured = all(each["measurement"] for each in told["programs"].values())
+        self.measured = all(each.measurement for each in told.programs.values())
         return told
 
-    def _verdict(self, program: Program, told: dict[str, Any], right: str = "correct") -> None:
+    def _verdict(self, program: Program, told: dict[str, Judged], right: str = "correct") -> None:
         """Take a program's verdict; one that is correct becomes `right`."""
-        entry = told.get(program.id, {"verdict": "error", "reasons": ["the judge gave no verdict"]})
-        program.verdict = right if entry["verdict"] == "correct" else entry["verdict"]
-        program.reason = "; ".join(entry["reasons"])
-        labels = FOREIGN & set(entry.get("labels", []))
+        entry = told.get(program.id) or Judged(verdict="error", reasons=["the judge gave no verdict"])
+        program.verdict = right if entry.verdict == "correct" else entry.verdict
+        program.reason = "; ".join(entry.reasons)
+        labels = FOREIGN & set(entry.labels)
         if program.id == INPUT:
             self._foreign = labels
         elif program.passed and (more := sorted(labels - self._foreign)):
@@ -297,52 +301,52 @@ class Search:
                 name = program.parent or INPUT
                 if program.passed and program.kind == "E" and not judging.equal_outputs(told, name, program.id):
                     program.verdict, program.reason = REFUSED, f"its outputs are not those of {name}, bit for bit"
-            right = {p.id for p in parents if told.get(p.id, {}).get("verdict") == "correct"}
+            right = {p.id for p in parents if p.id in told and told[p.id].verdict == "correct"}
             good = [p for p in some if p.passed and (p.parent or INPUT) in right]
             if not good:
                 continue
             contest = self._time([*[p for p in parents if p.id in right], *good], "screen")
             for program in good:
                 found = judging.ratio(contest, program.parent or INPUT, program.id)
-                program.quick = found["ratio"] if found else None
+                program.quick = found.ratio if found else None
                 self._timed(program, contest)
 
     def _distinct(self, programs: list[Program]) -> list[Program]:
         """Return the programs whose PTX no other has. Those that `search` made are compiled without the GPU."""
         state, options = self.state, self.state.options
-        values = (self.fingerprint or {}).get("values", {})
-        capability = str((values.get("compute_capability") or {}).get("value") or "")
+        machine = self.opened.fingerprint
+        known = machine.values.get("compute_capability") if machine else None
+        capability = str(known.value or "") if known else ""
         if not options.ptx or not programs:
             return programs
         arch = int(capability.replace(".", "") or DEFAULT_ARCH)
         ours = {p.id: p for p in [state.programs[INPUT], *programs] if p.proposer in ("", "search") and not p.ptx}
 
-        def perform() -> dict[str, Any]:
+        def perform() -> dict[str, Compiled]:
             self.view.step(f"round {state.round}: compiling {len(ours)} candidates")
             sources = {name: state.source(name) for name in ours}
             return compiled.compile_all(options.problem, options.size, options.dtype, arch, sources)
 
         request = {"arch": arch, "programs": {name: p.address for name, p in ours.items()}}
-        told = self.journal.effect("compiled", request, perform) if ours else {}
+        told = self.journal.effect("compiled", request, search.COMPILED, perform) if ours else {}
         for name, program in ours.items():
-            found = told.get(name, {})
-            twin = next((p for p in state.programs.values() if p.ptx and p.ptx == found.get("ptx")), None)
-            program.ptx = found.get("ptx", "")
-            known = [k["occupancy"] for k in found.get("kernels", []) if k["occupancy"] is not None]
-            program.occupancy = min(known, default=None)
+            found = told.get(name) or Compiled()
+            twin = next((p for p in state.programs.values() if p.ptx and p.ptx == found.ptx), None)
+            program.ptx = found.ptx
+            program.occupancy = min((k.occupancy for k in found.kernels if k.occupancy is not None), default=None)
             if twin is not None and program.id != INPUT:
                 program.verdict, program.reason = DUPLICATE, f"the same PTX as {twin.id}"
         return [p for p in programs if p.verdict != DUPLICATE]
 
-    def _timed(self, program: Program, contest: dict[str, Any]) -> None:
+    def _timed(self, program: Program, contest: Contest) -> None:
         """Take a program's time and what timing found wrong with it."""
-        entry = contest["programs"].get(program.id)
+        entry = contest.programs.get(program.id)
         if entry is None:
             return
-        if entry["verdict"] != "correct":
-            program.verdict, program.reason, program.quick = entry["verdict"], "; ".join(entry["reasons"]), None
-        if entry["time_ms"]:
-            program.time_ms, program.floor_ms = entry["time_ms"]["median"], entry["floor_ms"]
+        if entry.verdict != "correct":
+            program.verdict, program.reason, program.quick = entry.verdict, "; ".join(entry.reasons), None
+        if entry.time_ms:
+            program.time_ms, program.floor_ms = entry.time_ms.median, entry.floor_ms
 
     def _finalists(self, pool: list[Program]) -> list[Program]:
         """Return the candidates that are judged in full: the fastest by their parent's speedup times their own."""
@@ -372,7 +376,7 @@ class Search:
                 break
         before = state.best
         for program in good:
-            program.accepted = bool(program.correct and program.better and program.better["ci95"][0] > 1)
+            program.accepted = bool(program.correct and program.better and program.better.ci95[0] > 1)
         if not state.programs[before].correct:  # it was found out in this contest
             before, good = self._base(), [p for p in state.programs.values() if p.correct]
         faster = [p for p in good if p.accepted and self._beats(p, before)]
@@ -387,25 +391,23 @@ class Search:
 
     def _beats(self, program: Program, best: str) -> bool:
         found = judging.ratio(self._latest, best, program.id)
-        return found is not None and found["ci95"][0] > 1
+        return found is not None and found.ci95[0] > 1
 
     def _contest(self, programs: list[Program]) -> None:
         """Time programs in full beside each other."""
         contest = self._time(programs, "full")
-        self._latest, self.baselines_ms = contest, contest["baselines_ms"] or self.baselines_ms
+        self._latest, self.baselines_ms = contest, contest.baselines_ms or self.baselines_ms
         base = self._base()
         for program in programs:
             known = program.id == base and program.time_ms is not None
-            if not known or contest["programs"][base]["time_ms"]:  # no contest takes the input kernel's verdict
+            if not known or contest.programs[base].time_ms:  # no contest takes the input kernel's verdict
                 self._timed(program, contest)
         for program in programs:
             if program.round == self.state.round or program.id == base:
                 program.gain = self._gain(contest, base, program, programs)
                 program.better = judging.ratio(contest, program.parent or INPUT, program.id)
 
-    def _gain(
-        self, contest: dict[str, Any], base: str, program: Program, programs: list[Program]
-    ) -> dict[str, Any] | None:
+    def _gain(self, contest: Contest, base: str, program: Program, programs: list[Program]) -> Gain | None:
         """Return a program's speedup over the input kernel: measured, or through a program with a known one.
 
         The latter where the input kernel got no time in this contest. Its interval is the product of both.
@@ -414,17 +416,17 @@ class Search:
         for rival in programs if found is None else ():
             step = judging.ratio(contest, rival.id, program.id)
             if rival.gain and rival.id != program.id and step is not None:
-                bounds = [a * b for a, b in zip(rival.gain["ci95"], step["ci95"], strict=True)]
-                return {"ratio": rival.gain["ratio"] * step["ratio"], "ci95": bounds, "n": step["n"]}
+                bounds = [a * b for a, b in zip(rival.gain.ci95, step.ci95, strict=True)]
+                return Gain(ratio=rival.gain.ratio * step.ratio, ci95=bounds, n=step.n)
         return found
 
     # -- words --------------------------------------------------------------------------------------------------------
 
-    def _diagnose(self, program: Program) -> roofline.Diagnosis:
+    def _diagnose(self, program: Program) -> Diagnosis:
         counters = self._counters if program.id == INPUT else None
         dtype = self.state.options.dtype
         return roofline.diagnose(
-            self._work, dtype, program.time_ms, program.floor_ms, self.ceilings, counters, program.occupancy
+            self._work, dtype, program.time_ms, program.floor_ms, self.opened.ceilings, counters, program.occupancy
         )
 
     def _stamp(self) -> str:
@@ -434,7 +436,7 @@ class Search:
         state, best = self.state, self.state.programs[self.state.best]
         passed = sum(p.passed for p in state.programs.values() if p.round == state.round)
         words = [f"round {state.round}: {proposed} proposed, {passed} right in one trial, {len(chosen)} in full"]
-        low, high = best.gain["ci95"] if best.gain else (1.0, 1.0)
+        low, high = best.gain.ci95 if best.gain else (1.0, 1.0)
         told = f"best {best.id} {best.time_ms:.4g} ms, {best.ratio or 1.0:.2f}x the input [{low:.2f}, {high:.2f}]"
         words.append(told + ("" if gained else ", no gain") + self._stamp())
         if best.floor_ms and best.time_ms:

@@ -6,46 +6,15 @@ not see bytes that a kernel moves twice, so a kernel far from both bounds is `la
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
-
 from repro.problems.catalogue import ITEMSIZE, Work
+from repro.records.profile import Counters
+from repro.records.result import Ceilings
+from repro.records.search import Diagnosis
 
 # A program at this share of a bound is held by it.
 HELD = 0.6
 # The search ends at this fraction of the floor: no kernel was seen nearer to it than 0.92 (docs/optimise.md).
 REACHED = 0.92
-FLOP_RATE = {"float32": "fp32_tflop_s", "bfloat16": "bf16_tflop_s", "float16": "fp16_tflop_s"}
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """bound: memory, compute, latency or unknown. Shares are 0 to 1, None if unknown. source: where they come from."""
-
-    bound: str
-    source: str
-    dram: float | None = None
-    l1: float | None = None
-    l2: float | None = None
-    sm: float | None = None
-    tensor: float | None = None
-    floor_ms: float | None = None
-    floor_fraction: float | None = None
-    occupancy: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields."""
-        return asdict(self)
-
-    def sentence(self) -> str:
-        """Return one line for a person."""
-        shares = [f"{name} {value:.0%}" for name, value in
-                  (("DRAM", self.dram), ("L1", self.l1), ("L2", self.l2), ("SM", self.sm), ("tensor", self.tensor))
-                  if value is not None]  # fmt: skip
-        floor = [f"{self.floor_fraction:.0%} of the floor"] if self.floor_fraction is not None else []
-        floor += [f"occupancy {self.occupancy:.0%}, computed"] if self.occupancy is not None else []
-        return f"{self.bound} ({', '.join([*shares, *floor, self.source])})"
 
 
 def diagnose(
@@ -53,8 +22,8 @@ def diagnose(
     dtype: str,
     time_ms: float | None,
     floor_ms: float | None,
-    ceilings: Mapping[str, Any] | None,
-    counters: Mapping[str, Any] | None = None,
+    ceilings: Ceilings | None,
+    counters: Counters | None = None,
     occupancy: float | None = None,
 ) -> Diagnosis:
     """Return what bounds a program of this time. counters: totals of `counters.measure`, in per cent."""
@@ -68,12 +37,18 @@ def diagnose(
             bound = "compute" if max(share.get("sm", 0.0), share.get("l1", 0.0)) >= HELD else "latency"
         return Diagnosis(bound, "hardware counters", **share, floor_ms=floor_ms, floor_fraction=fraction,
                          occupancy=occupancy)  # fmt: skip
-    if work is None or not time_ms or not ceilings:
+    rates = (
+        {"float32": ceilings.fp32_tflop_s, "bfloat16": ceilings.bf16_tflop_s, "float16": ceilings.fp16_tflop_s}
+        if ceilings
+        else {}
+    )
+    rate = rates.get(dtype)
+    if work is None or not time_ms or not ceilings or not rate:
         why = "no GPU" if not ceilings else "the problem's work at this size is unknown"
         return Diagnosis("unknown", why, floor_ms=floor_ms, floor_fraction=fraction, occupancy=occupancy)
     moved = (work.read_elements + work.written_elements) * ITEMSIZE[dtype]
-    dram = moved / time_ms / 1e9 / float(ceilings["copy_tb_s"])
-    arithmetic = work.flop / time_ms / 1e9 / float(ceilings[FLOP_RATE[dtype]])
+    dram = moved / time_ms / 1e9 / ceilings.copy_tb_s
+    arithmetic = work.flop / time_ms / 1e9 / rate
     bound = "memory" if dram >= HELD else "compute" if arithmetic >= HELD else "latency"
     return Diagnosis(bound, "computed, no counters", dram=dram, sm=arithmetic, floor_ms=floor_ms,
                      floor_fraction=fraction, occupancy=occupancy)  # fmt: skip

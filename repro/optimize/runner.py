@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+
+from pydantic import ValidationError
 
 from repro import config
 from repro.artifacts import layout
@@ -26,8 +27,10 @@ from repro.optimize.kernel_source import sha256
 from repro.optimize.live import Board
 from repro.optimize.loop import Search
 from repro.optimize.proposers.base import Proposer
-from repro.optimize.state import INPUT, Options, State
+from repro.optimize.state import INPUT, State
 from repro.problems.catalogue import Problem
+from repro.records import search
+from repro.records.search import Confirmation, Options, Profiled, Start
 from repro.runs.progress import Progress
 from repro.studies import evaluation
 from repro.studies.evaluation import Submission
@@ -66,16 +69,9 @@ class Finished:
     folder: Path
     stopped: str
     measured: bool
-    confirmed: dict[str, Any] | None
+    confirmed: Confirmation | None
     exported: Path | None
     baselines_ms: dict[str, float]
-
-    @property
-    def confirmed_ratio(self) -> dict[str, Any] | None:
-        """Return the confirmed speedup of the best over the input kernel, by the medians; None if either failed."""
-        told = self.confirmed or {}
-        first, best = ((told.get(role) or {}).get("time_ms") for role in ("input", "best"))
-        return {"ratio": first["median"] / best["median"]} if first and best else None
 
 
 def optimize(
@@ -112,12 +108,13 @@ def optimize(
     try:
         if judge is not None and not record.replays:
             bench.ensure_fixture(problem, results, judge.engine, progress)
-        counters = record.effect("profiled", {"kernel": options.kernel}, lambda: _profile(asked(), kernel))
-        search = Search(
+        told = {"kernel": options.kernel}
+        counters = record.effect("profiled", told, search.PROFILED, lambda: _profile(asked(), kernel))
+        run = Search(
             options, source, kernel.entry, record, asked, proposers, Lines(progress), work=problem.work,
-            counters=counters["totals"] if counters["state"] == "profiled" else None,
+            counters=counters.totals if counters.state == "profiled" else None,
         )  # fmt: skip
-        state = search.run()
+        state = run.run()
     finally:
         if judge is not None:
             judge.close()
@@ -131,20 +128,21 @@ def optimize(
         confirmed = record.effect(
             "confirmed",
             {role: sha256(each.source.decode()) for role, each in kernels.items()},
+            search.CONFIRMED,
             lambda: bench.confirm(problem, results, asked().engine, progress, kernels, trust),
         )
     name = export_name(problem)
     exported = export.export(
-        state, problem.path, name, record.folder, measured=search.measured, counters=counters,
-        fingerprint=search.fingerprint, confirmed=confirmed,
+        state, problem.path, name, record.folder, measured=run.measured, counters=counters,
+        fingerprint=run.opened.fingerprint, confirmed=confirmed,
         journal_sha256=hashlib.sha256((record.folder / journal.FILE).read_bytes()).hexdigest(),
     )  # fmt: skip
-    return Finished(state, record.folder, search.stopped, search.measured, confirmed, exported, search.baselines_ms)
+    return Finished(state, record.folder, run.stopped, run.measured, confirmed, exported, run.baselines_ms)
 
 
-def _profile(judge: bench.EngineJudge, kernel: Submission) -> dict[str, Any]:
+def _profile(judge: bench.EngineJudge, kernel: Submission) -> Profiled:
     if judge.engine.device != "cuda":
-        return {"state": "no_gpu", "why": "hardware counters need an NVIDIA GPU", "totals": {}}
+        return Profiled(state="no_gpu", why="hardware counters need an NVIDIA GPU", totals={})
     return judge.profile(kernel.source, kernel.entry)
 
 
@@ -169,7 +167,7 @@ def _journal(problem: Problem, options: Options, results: Path, *, resume: bool,
     folders = f"*-optimize-{problem.key}*"
     if resume:
         for folder in sorted(results.glob(folders), reverse=True):
-            if started(folder).get("kernel") == options.kernel:
+            if (found := started(folder)) and found[0].kernel == options.kernel:
                 return Journal.resume(folder)
         raise UsageError(f"nothing to resume in {results}", f"no run of {problem.key} from this kernel")
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -222,31 +220,29 @@ def pack(runs: dict[str, Path], archive: Path) -> None:
 def _shared(file: Path) -> bytes:
     lines = jsonio.lines(file)
     for line in lines:
-        if line["kind"] == "opened" and line["result"].get("fingerprint"):
-            values = line["result"]["fingerprint"].get("values", {})
-            kept = {name: {"value": values[name]["value"]} for name in SHARED if name in values}
+        if line["kind"] == "opened" and (machine := search.OPENED.validate_python(line["result"]).fingerprint):
+            kept = {name: {"value": machine.values[name].value} for name in SHARED if name in machine.values}
             line["result"]["fingerprint"] = {"values": kept}
     return "".join(jsonio.dumps(line) + "\n" for line in lines).encode()
 
 
-def started(folder: Path) -> dict[str, Any]:
-    """Return what the first note of a run's journal says; empty if there is no readable journal."""
+def started(folder: Path) -> tuple[Options, Start] | None:
+    """Return what the first note of a run's journal says; None if there is no readable journal."""
     try:
-        lines = journal.read(folder)
-    except BundleError:
-        return {}
-    return next((line["facts"] for line in lines if line["kind"] == "start"), {})
+        facts = next(line.facts for line in journal.read(folder) if line.kind == "start")
+        return search.OPTIONS.validate_python(facts), Start.model_validate(facts)
+    except (BundleError, ValidationError):
+        return None
 
 
 def recorded(folder: Path) -> tuple[Options, Submission]:
     """Return the options and the input kernel of a recorded run. Raises BundleError."""
-    facts = started(folder)
-    known = {name: value for name, value in facts.items() if name in Options.__dataclass_fields__}
-    if not known:
+    found = started(folder)
+    if found is None:
         raise BundleError(f"no journal in {folder}", f"{journal.FILE} is missing or broken")
-    options = Options(**(known | {"proposers": tuple(known["proposers"])}))
+    options, start = found
     text = (folder / journal.KERNELS / f"{options.kernel}.py").read_bytes()
-    return options, Submission("input", text, facts["entry"])
+    return options, Submission("input", text, start.entry)
 
 
 def read_kernel(path: Path) -> Submission:

@@ -3,63 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
-from repro.optimize.roofline import Diagnosis
+from repro.records.base import Record
+from repro.records.search import Diagnosis, Gain, Options
 
 INPUT = "input"
 NOT_JUDGED, DUPLICATE, REFUSED, SCREENED = "not judged", "duplicate", "refused", "screened"
-
-
-@dataclass(frozen=True)
-class Options:
-    """The choices that decide a run.
-
-    problem: key, such as `L1_36@bf16`; kernel: address of the input kernel; rounds, beam (programs that are expanded),
-    directions (rewrites tried of each in a round), screen (candidates judged quickly in a round), finalists (judged in
-    full); minutes, usd and tokens: budgets, None without a limit; patience: rounds without a gain after which it
-    ends; ptx: compile candidates of `search` first, and drop those with a known one's PTX.
-    """
-
-    problem: str
-    size: str
-    dtype: str
-    device: str
-    kernel: str
-    proposers: tuple[str, ...] = ("search",)
-    rounds: int = 8
-    beam: int = 2
-    directions: int = 2
-    screen: int = 40
-    finalists: int = 4
-    minutes: float | None = 10.0
-    patience: int = 3
-    seed: int = 0
-    model: str = ""
-    usd: float | None = None
-    tokens: int | None = None
-    ptx: bool = False
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A candidate as a proposer gives it.
-
-    kind: E if it must keep every bit of its parent's outputs, else R or P. params: knobs that were turned. transcript:
-    file name of the published layout -> text of a prompt or reply that led to it. mends: the failed candidate of which
-    it is a repair.
-    """
-
-    source: str
-    entry: str
-    parent: str
-    strategy: str
-    kind: str = "P"
-    params: dict[str, int] = field(default_factory=dict)
-    why: str = ""
-    transcript: dict[str, str] = field(default_factory=dict)
-    mends: str = ""
 
 
 @dataclass
@@ -87,8 +37,8 @@ class Program:
     reason: str = ""
     quick: float | None = None
     time_ms: float | None = None
-    gain: dict[str, Any] | None = None
-    better: dict[str, Any] | None = None
+    gain: Gain | None = None
+    better: Gain | None = None
     floor_ms: float | None = None
     accepted: bool = False
     transcript: dict[str, str] = field(default_factory=dict)
@@ -108,11 +58,12 @@ class Program:
     @property
     def ratio(self) -> float:
         """Return its speedup over the input kernel, 0 if it was not timed in full."""
-        return float(self.gain["ratio"]) if self.gain else 0.0
+        return self.gain.ratio if self.gain else 0.0
 
-    def facts(self) -> dict[str, Any]:
-        """Return what the journal and the manifest keep of it."""
-        return {name: value for name, value in asdict(self).items() if name != "transcript"}
+    def facts(self) -> dict[str, object]:
+        """Return what the manifest keeps of it."""
+        found = {name: value for name, value in vars(self).items() if name != "transcript"}
+        return {name: value.to_json() if isinstance(value, Record) else value for name, value in found.items()}
 
 
 @dataclass

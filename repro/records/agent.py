@@ -6,10 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from repro.records.base import Record, Text, Time
+from repro.records.base import Amount, Record, Text, Time
 
-# A whole number stays one when it is written again.
-Amount = int | float
 FailureClass = Literal["agent", "provider", "infrastructure", "interrupted"]
 Ending = Literal[
     "completed",

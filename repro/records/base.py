@@ -26,6 +26,8 @@ Number = Annotated[
     BeforeValidator(_number),
     WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": list(NON_FINITE)}]}),
 ]
+# A whole number stays one when it is written again.
+Amount = int | float
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 ShortHash = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]

@@ -8,13 +8,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from repro.records.base import Number, Pair, Record, Text
+from repro.records.base import Amount, Number, Pair, Record, Text
 from repro.records.fingerprint import Stack
 
 # Published descriptions of machines have rounded numbers.
 ROUNDED = 0.01
-# A whole number stays one when it is written again.
-Amount = int | float
 
 Kind = Literal["ratio", "absolute"]
 Measure = Literal["speedup", "time", "mean", "gain", "running-best", "profile"]

@@ -9,8 +9,8 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 JOBS, OUTCOMES = "jobs.jsonl", "outcomes.jsonl"
-# The line by which a job process reports a new outcome.
-ENDED = "\x1eended"
+# The line by which a job process reports a new outcome, and how one of a session with an answer begins.
+ENDED, ANSWER = "\x1eended", "\x1eanswer "
 _REFUSES_UNKNOWN = ConfigDict(extra="forbid")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from repro.records.base import Number, Record, Text
+from repro.records.base import Amount, Number, Record, Text
 from repro.records.verdict import Ratio, Summary, Verdict
 
 
@@ -107,8 +107,8 @@ class Ceilings(Record):
     fp32_tflop_s: float | None = Field(None, description="Matrix products in float32, TFLOP/s.")
     cached: bool | None = Field(None, description="Whether a measurement of this GPU was used again.")
     measured_at: str | None = Field(None, description="When it was measured, UTC.")
-    limits: dict[str, float | None] = Field(default_factory=dict, description="Clock (MHz) and power (W) limits.")
-    clocks: dict[str, float | None] = Field(default_factory=dict, description="Clocks during the measurement, MHz.")
+    limits: dict[str, Amount | None] = Field(default_factory=dict, description="Clock (MHz) and power (W) limits.")
+    clocks: dict[str, Amount | None] = Field(default_factory=dict, description="Clocks during the measurement, MHz.")
 
 
 class Trial(Record):

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from repro.records.agent import Amount
-from repro.records.base import Number, Pair, Record
+from repro.records.base import Amount, Number, Pair, Record
 
 
 class Quantity(Record):

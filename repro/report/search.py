@@ -67,7 +67,7 @@ def _tree(finished: Finished) -> Tree:
 
 def told(state: State, program: Program) -> str:
     """Return what a point says: change, verdict, time with its interval, reason and the difference in the code."""
-    low, high = program.gain["ci95"] if program.gain else (None, None)
+    low, high = program.gain.ci95 if program.gain else (None, None)
     lines = [f"{program.id}: {program.strategy} {program.params or ''}".rstrip(), program.why,
              f"{program.verdict}, {program.time_ms:.4g} ms" if program.time_ms else program.verdict]  # fmt: skip
     if low is not None:

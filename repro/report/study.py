@@ -16,8 +16,8 @@ from repro.analysis import statistics
 from repro.analysis.statistics import Observation
 from repro.bundle.write import Bundle
 from repro.records import migrate, wording
-from repro.records.agent import AgentAttempt, AgentConfig, AgentRecord, Amount
-from repro.records.base import Record
+from repro.records.agent import AgentAttempt, AgentConfig, AgentRecord
+from repro.records.base import Amount, Record
 from repro.records.row import Row
 from repro.report import elements
 from repro.report.elements import Cell, Head, Quantity, Section, Table

@@ -66,20 +66,20 @@ def answers(engine: Engine, fixture: dict[str, Any], timeout_s: float) -> None:
     """Ask a session of an engine for all that it can do, and for what ends a solution alone."""
     lines: list[str] = []
     with engine.session(session_job(fixture, timeout_s=timeout_s), lines.append) as session:
-        assert session.opened["fingerprint"] and session.opened["ceilings"] is None
+        assert session.opened.fingerprint and session.opened.ceilings is None
         good, latin = submission("good"), submission("latin", top=b"# -*- coding: latin-1 -*-\n# \xe9\n")
         wrong, crash = submission("wrong", "return inputs[0] * 0"), submission("crash", "import os; os._exit(1)")
         hang = submission("hang", "while True: pass")
-        assert [entry["verdict"] for entry in session.check([good, wrong])] == ["correct", "incorrect"]
-        verdicts = [session.check([each])[0]["verdict"] for each in (crash, hang, latin)]
+        assert [entry.verdict for entry in session.check([good, wrong])] == ["correct", "incorrect"]
+        verdicts = [session.check([each])[0].verdict for each in (crash, hang, latin)]
         assert verdicts == ["error", "timeout", "correct"]
         result = session.time([latin, good], "quick")
-        assert {"results", "baselines", "samples_ms", "timing"} <= result.keys()
-        assert [entry["solution"] for entry in result["results"]] == ["latin", "good"]
-        assert all(entry["time_ms"]["n"] > 0 for entry in result["results"])
+        assert result.baselines and result.samples_ms
+        assert [entry.solution for entry in result.results] == ["latin", "good"]
+        assert all(entry.time_ms and entry.time_ms.n > 0 for entry in result.results)
         with pytest.raises(PrerequisiteError, match="no verdict"):
             session.time([submission("good", "return super().forward(inputs[0])")], "quick")
-        assert session.check([good])[0]["verdict"] == "correct", "the session goes on"
+        assert session.check([good])[0].verdict == "correct", "the session goes on"
     assert any("L1_36" in line for line in lines)
 
 
@@ -122,8 +122,8 @@ def test_output_of_a_solution_in_the_judges_process_is_no_answer(
 ) -> None:
     forged = 'print("\\x1eanswer {}", end="", flush=True); return super().forward(*inputs)'
     with engine.session(session_job(smoke_fixture("L1_36"), trust="dev"), lambda _: None) as session:
-        assert session.check([submission("prints", forged)])[0]["verdict"] == "correct"
-        assert session.check([submission("wrong", "return inputs[0] * 0")])[0]["verdict"] == "incorrect"
+        assert session.check([submission("prints", forged)])[0].verdict == "correct"
+        assert session.check([submission("wrong", "return inputs[0] * 0")])[0].verdict == "incorrect"
     assert left(tool) == []
 
 

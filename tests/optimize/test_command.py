@@ -17,8 +17,9 @@ from repro.optimize.kernel_source import sha256
 from repro.optimize.loop import Search
 from repro.optimize.proposers.inbox import Inbox
 from repro.optimize.runner import Lines
-from repro.optimize.state import INPUT, NOT_JUDGED, Options
+from repro.optimize.state import INPUT, NOT_JUDGED
 from repro.problems import catalogue
+from repro.records.search import Options
 from repro.runs.progress import Progress
 from repro.studies import self_test
 

@@ -23,6 +23,7 @@ from repro.optimize import journal, runner
 from repro.optimize.journal import Journal
 from repro.optimize.proposers.search import Search
 from repro.optimize.state import INPUT, Program, State
+from repro.records.search import Selected
 from repro.report import search as report
 from repro.system.procfs import descendants
 
@@ -49,9 +50,9 @@ def test_a_recorded_search_gives_the_same_selections(archive: Path, tmp_path: Pa
     with runner.unpacked(archive) as folder:
         finished = documents.replayed(folder, tmp_path)
         assert (finished.folder / journal.FILE).read_bytes() == (folder / journal.FILE).read_bytes()
-        selected = [line["facts"] for line in journal.read(folder) if line["kind"] == "selected"]
-    assert selected and selected[-1]["best"] == finished.state.best
-    best = [facts["gain"]["ratio"] if facts["gain"] else 1.0 for facts in selected]
+        selected = [Selected.model_validate(each.facts) for each in journal.read(folder) if each.kind == "selected"]
+    assert selected and selected[-1].best == finished.state.best
+    best = [each.gain.ratio if each.gain else 1.0 for each in selected]
     assert best == sorted(best) and best[-1] > 1.4
     if finished.exported is not None:
         found = lint.lint(finished.exported)

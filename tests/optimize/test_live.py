@@ -56,7 +56,7 @@ def test_the_board_says_where_a_search_stands(tmp_path: Path) -> None:
     made = [p for p in state.programs.values() if p.round == 2]
     assert said[1].startswith(f"candidates of this round: {len(made)}; {sum(p.passed for p in made)} passed, ")
     assert best.gain is not None
-    low, high = best.gain["ci95"]
+    low, high = best.gain.ci95
     (row,) = [line for line in said if line.startswith(best.id)]
     assert f"{best.time_ms:.4g}" in row and f"{best.ratio:.2f}x [{low:.2f}, {high:.2f}]" in row
     assert "50%" in row and "best" in row

@@ -22,8 +22,12 @@ from repro.optimize.proposers.base import Proposer
 from repro.optimize.proposers.inbox import Inbox
 from repro.optimize.proposers.replay import Recorded
 from repro.optimize.proposers.search import Search, ask, directions
-from repro.optimize.state import DUPLICATE, INPUT, REFUSED, Options, State
+from repro.optimize.state import DUPLICATE, INPUT, REFUSED, State
 from repro.problems import catalogue
+from repro.records.result import Baseline, JudgeResult, Samples, Series, Timing
+from repro.records.search import Compiled, CompiledKernel, Options
+from repro.records.session import Checked, Opened, PackedMachine
+from repro.records.verdict import Distances, Reason, Summary, Verdict
 from repro.studies.evaluation import Submission
 
 FOLDER = next(config.ARTIFACTS_DIR.glob("82_*"))
@@ -38,8 +42,8 @@ class ToldJudge:
         self.dies_after = dies_after
 
     @property
-    def opened(self) -> dict[str, Any]:
-        return {"fingerprint": {"values": {}}, "ceilings": None, "room": 8}
+    def opened(self) -> Opened:
+        return Opened(fingerprint=PackedMachine(values={}), ceilings=None, room=8)
 
     @property
     def spent_s(self) -> dict[str, float]:
@@ -50,26 +54,29 @@ class ToldJudge:
         if self.dies_after is not None and self.asked > self.dies_after:
             raise EngineError("killed")
 
-    def check(self, submissions: Sequence[Submission], tier: str, keep: Sequence[str]) -> list[dict[str, Any]]:
+    def check(self, submissions: Sequence[Submission], tier: str, keep: Sequence[str]) -> list[Checked]:
         self._count()
         return [
-            {"solution": s.name, "verdict": "incorrect" if b"wrong" in s.source else "correct", "labels": ["triton"],
-             "reasons": [{"code": "rel_l2", "detail": "off"}] if b"wrong" in s.source else [],
-             "distances": {"native": [{"rel_l2": 0.25}]}, "bits": [int(b"other bits" in s.source)]}
+            Checked(problem="", solution=s.name, verdict="incorrect" if b"wrong" in s.source else "correct",
+                    labels=["triton"], reasons=[Reason(code="rel_l2", detail="off")] if b"wrong" in s.source else [],
+                    distances={"native": [Distances(rel_l2=0.25, max=0.25, row=0.25)]},
+                    bits=[int(b"other bits" in s.source)])
             for s in submissions
         ]  # fmt: skip
 
-    def time(self, submissions: Sequence[Submission], tier: str) -> dict[str, Any]:
+    def time(self, submissions: Sequence[Submission], tier: str) -> JudgeResult:
         self._count()
         results, samples = [], {}
         for s in submissions:
             ms = time_of(s.source.decode())
-            device = [ms * (1 + 0.001 * (i % 3)) for i in range(24)]
-            samples[s.name] = {"gated": {"device_ms": device}}
-            results.append({"solution": s.name, "verdict": "correct", "reasons": [], "time_ms": {"median": ms},
-                            "floor_ms": None, "measurement": False})  # fmt: skip
-        return {"results": results, "samples_ms": samples, "baselines": {"eager": {"time_ms": {"median": 2.0}}},
-                "timing": {"clock": "told"}}  # fmt: skip
+            samples[s.name] = Series(gated=Samples(device_ms=[ms * (1 + 0.001 * (i % 3)) for i in range(24)]))
+            results.append(Verdict(problem="", solution=s.name, verdict="correct", reasons=[], time_ms=summary(ms)))
+        return JudgeResult(results=results, samples_ms=samples, baselines={"eager": Baseline(time_ms=summary(2.0))},
+                           timing=Timing(clock="told"))  # fmt: skip
+
+
+def summary(ms: float) -> Summary:
+    return Summary(median=ms, ci95=[ms, ms], iqr=0.0, n=24)
 
 
 def time_of(source: str) -> float:
@@ -111,7 +118,7 @@ def unasked() -> Any:
 def test_keeps_what_is_faster_and_records_every_program(tmp_path: Path) -> None:
     state, loop = ended(tmp_path / "run")
     best = state.programs[state.best]
-    assert best.accepted and best.gain is not None and best.gain["ci95"][0] > 1.5
+    assert best.accepted and best.gain is not None and best.gain.ci95[0] > 1.5
     assert loop.stopped == "3 rounds are done"
     timed = [p for p in state.programs.values() if p.gain and p.id != INPUT]
     assert best.time_ms == min(p.time_ms for p in timed if p.time_ms)
@@ -131,13 +138,14 @@ class Contests(ToldJudge):
         super().__init__()
         self.refused, self.contests = refused, 0
 
-    def time(self, submissions: Sequence[Submission], tier: str) -> dict[str, Any]:
+    def time(self, submissions: Sequence[Submission], tier: str) -> JudgeResult:
         told = super().time(submissions, tier)
         self.contests += tier == "full"
-        for entry in told["results"]:
-            if tier == "full" and self.refused(self.contests, entry["solution"]):
-                entry |= {"verdict": "rejected", "time_ms": None, "reasons": [{"code": "background_work"}]}
-                told["samples_ms"].pop(entry["solution"])
+        for at, entry in enumerate(told.results):
+            if tier == "full" and self.refused(self.contests, entry.solution):
+                refused = {"verdict": "rejected", "time_ms": None, "reasons": [Reason(code="background_work")]}
+                told.results[at] = entry.model_copy(update=refused)
+                told.samples_ms.pop(entry.solution)
         return told
 
 
@@ -148,8 +156,8 @@ def test_a_gain_is_known_through_another_program_where_the_input_kernel_got_no_t
     best, usual = state.programs[state.best], whole.programs[whole.best]
     assert judge.contests == 3 and best.round == 2 and best.id == usual.id
     assert best.gain is not None and usual.gain is not None
-    assert best.gain["ratio"] == pytest.approx(usual.gain["ratio"], rel=1e-3)
-    assert best.gain["ci95"][0] <= usual.gain["ci95"][0] and best.gain["ci95"][1] >= usual.gain["ci95"][1]
+    assert best.gain.ratio == pytest.approx(usual.gain.ratio, rel=1e-3)
+    assert best.gain.ci95[0] <= usual.gain.ci95[0] and best.gain.ci95[1] >= usual.gain.ci95[1]
     assert state.programs[INPUT].correct and state.programs[INPUT].time_ms == 3.0
 
 
@@ -252,8 +260,8 @@ def test_the_exported_folder_has_no_error_of_lint(tmp_path: Path) -> None:
     assert report["errors"] == 0, report["findings"]
     assert report["artifacts"][0]["shipped_round"] is not None
     rounds = export.compare(root)
-    assert [r["round"] for r in rounds] == [1, 2, 3]
-    assert rounds[-1]["running_best_ms"] == state.programs[state.best].time_ms
+    assert [*rounds] == [1, 2, 3]
+    assert rounds[3].running_best_ms == state.programs[state.best].time_ms
 
 
 def test_without_a_gain_nothing_is_exported(tmp_path: Path) -> None:
@@ -330,10 +338,10 @@ def test_nothing_left_to_expand_ends_the_search(tmp_path: Path) -> None:
 def test_equal_ptx_is_a_duplicate_and_gives_the_occupancy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def compile_all(problem: str, size: str, dtype: str, arch: int, sources: dict[str, str]) -> dict[str, Any]:
+    def compile_all(problem: str, size: str, dtype: str, arch: int, sources: dict[str, str]) -> dict[str, Compiled]:
         asked.append(arch)
-        kernels = [{"occupancy": 0.5}]
-        return {name: {"ptx": "same" if "num_stages" in text else sha256(text), "kernels": kernels}
+        kernel = CompiledKernel(name="k", ptx="", grid=[1], warps=4, shared_bytes=0, registers=None, occupancy=0.5)
+        return {name: Compiled(ptx="same" if "num_stages" in text else sha256(text), kernels=[kernel])
                 for name, text in sources.items()}  # fmt: skip
 
     monkeypatch.setattr(compiled, "compile_all", compile_all)

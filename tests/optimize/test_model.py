@@ -22,6 +22,7 @@ from repro.optimize.proposers.search import Search
 from repro.optimize.proposers.sitting import Sitting
 from repro.optimize.state import INPUT
 from repro.problems import catalogue
+from repro.records.search import PROPOSED
 from repro.runs.progress import Progress
 
 MODEL = "claude-opus-4-5-20251101"
@@ -118,6 +119,12 @@ def run(folder: Path, model: Calls, **changed: Any) -> tuple[Any, Loop]:
         proposer.close()
 
 
+def made_calls(model: Calls) -> list[dict[str, object]]:
+    """The calls in the journal of a run."""
+    proposed = [each.result for each in journal.read(model.run) if each.kind == "proposed"]
+    return [call for each in proposed for call in PROPOSED.validate_python(each).calls]
+
+
 def test_a_model_analyses_rewrites_mends_and_reflects(tmp_path: Path) -> None:
     model = calls(tmp_path, script())
     state, _ = run(model.run, model, rounds=2)
@@ -126,8 +133,7 @@ def test_a_model_analyses_rewrites_mends_and_reflects(tmp_path: Path) -> None:
     failed = state.programs[made["wide_blocks"].mends]
     assert failed.verdict == "incorrect" and failed.round == made["wide_blocks"].round == 1
     assert state.spent["usd"] > 0 and state.spent["tokens"] > 0
-    lines = [each for each in journal.read(model.run) if each["kind"] == "proposed"]
-    purposes = [c["purpose"].split()[0] for each in lines for c in each["result"]["calls"]]
+    purposes = [str(c["purpose"]).split()[0] for c in made_calls(model)]
     assert purposes[:4] == ["analyse", "rewrite", "rewrite", "repair"] and "reflect" in purposes
     lessons = [p for p in state.programs.values() if "reflexion.txt" in p.transcript]
     assert lessons and parsed(lessons[0].transcript["reflexion.txt"], REFLEXION).lessons == REFLECTED["lessons"]
@@ -151,7 +157,7 @@ def test_a_budget_of_one_dollar_stops_within_one_call_of_it(tmp_path: Path) -> N
     state, loop = run(model.run, model, rounds=8, patience=8, usd=1.0)
     assert 1.0 <= state.spent["usd"] <= 1.31
     assert "budget" in loop.stopped
-    made = [c for each in journal.read(model.run) if each["kind"] == "proposed" for c in each["result"]["calls"]]
+    made = made_calls(model)
     assert sum(c["outcome"] == "ok" for c in made) == 4 and made[-1]["outcome"] in ("ok", "budget")
 
 
@@ -164,8 +170,7 @@ def test_search_goes_on_beside_a_model_that_refuses(tmp_path: Path) -> None:
     state = loop.run()
     proposer.close()
     assert len(state.programs) > 5 and {p.proposer for p in state.programs.values()} == {"", "search"}
-    told = [c["outcome"] for each in journal.read(model.run) if each["kind"] == "proposed"
-            for c in each["result"].get("calls", [])]  # fmt: skip
+    told = [c["outcome"] for c in made_calls(model)]
     assert set(told) == {"refused"} and len(told) <= 4
 
 
@@ -199,5 +204,5 @@ def test_a_sitting_of_an_agent_makes_a_candidate(tmp_path: Path, smoke_results: 
     (made,) = [p for p in state.programs.values() if p.proposer == "claude-code"]
     assert made.verdict == "correct" and "x_of_mine = 1" in state.source(made.id)
     assert "Start from this program" in made.transcript["opt_prompt.txt"]
-    (call,) = [c for each in journal.read(model.run) if each["kind"] == "proposed" for c in each["result"]["calls"]]
+    (call,) = made_calls(model)
     assert call["outcome"] == "completed" and call["turns"] == 2 and state.spent["tokens"] > 0

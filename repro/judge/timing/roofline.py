@@ -192,8 +192,7 @@ def measure(device: torch.device) -> Ceilings:
     told = {n: value for n, value in of.items() if n.startswith(("max_", "power_")) and not isinstance(value, str)}
     at = datetime.fromtimestamp(entry.measured_s, UTC).isoformat(timespec="seconds")
     measured = {name: entry.rates[name] for name in RATES}
-    found = Ceilings(**measured, cached=cached, measured_at=at, limits={}, clocks={})
-    return found.model_copy(update={"limits": told, "clocks": entry.clocks})  # whole numbers stay whole
+    return Ceilings(**measured, cached=cached, measured_at=at, limits=told, clocks=entry.clocks)
 
 
 def rate(klass: str, ceilings: Mapping[str, float]) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from repro.optimize.state import Proposal, State
+from repro.optimize.state import State
+from repro.records.search import Proposal
 
 
 class Proposer(Protocol):
@@ -22,3 +23,13 @@ class Proposer(Protocol):
 
     def close(self) -> None:
         """End what it started."""
+
+
+@runtime_checkable
+class Modelled(Protocol):
+    """What a proposer with a model adds: see records.search.Proposed."""
+
+    spent: dict[str, float]
+    calls: list[dict[str, object]]
+    reflexions: dict[str, str]
+    failed: str

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from repro.errors import UsageError
 from repro.optimize.kernel_source import ast_hash, sha256
-from repro.optimize.state import Proposal, State
+from repro.optimize.state import State
+from repro.records.search import Proposal
 from repro.studies.evaluation import entry_of
 
 SETTLED_S = 0.5

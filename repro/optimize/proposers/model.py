@@ -16,8 +16,9 @@ import jinja2
 
 from repro.optimize.calls import DIRECTIONS, REFLEXION, Calls, Direction, NoAnswer, Unreadable, kernel_of, parsed
 from repro.optimize.export import lineage
-from repro.optimize.state import DUPLICATE, INPUT, NOT_JUDGED, Program, Proposal, State
+from repro.optimize.state import DUPLICATE, INPUT, NOT_JUDGED, Program, State
 from repro.problems.catalogue import Problem
+from repro.records.search import Proposal
 from repro.system import jsonio
 
 NAME = "anthropic"
@@ -55,7 +56,7 @@ class Model:
         return self.model.spent
 
     @property
-    def calls(self) -> list[dict[str, Any]]:
+    def calls(self) -> list[dict[str, object]]:
         """Return the calls of the latest `propose`."""
         return list(self.model.lines)
 

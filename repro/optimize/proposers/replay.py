@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from repro.optimize.journal import ReplayEnded
-from repro.optimize.state import Proposal, State
+from repro.optimize.state import State
+from repro.records.search import Proposal
 
 
 class Recorded:

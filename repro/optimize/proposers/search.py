@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from repro.optimize import knobs, rewrites
 from repro.optimize.kernel_source import KernelSource, NotApplicable, refusal
 from repro.optimize.knobs import Knob, Params
-from repro.optimize.state import DUPLICATE, Proposal, State
+from repro.optimize.state import DUPLICATE, State
+from repro.records.search import Proposal
 
 KNOBS = "knobs"
 SWEEP = "coordinate sweep"

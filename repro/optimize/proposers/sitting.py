@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from typing import Any
 
 from repro.engines import agent_local
 from repro.engines.agent import METER, OUTCOME, SOLUTIONS, AgentJob
@@ -18,9 +17,10 @@ from repro.engines.resources import Lease
 from repro.errors import ReproError
 from repro.optimize.calls import Calls, NoAnswer
 from repro.optimize.proposers.model import Model, Question
-from repro.optimize.state import Program, Proposal, State
+from repro.optimize.state import Program, State
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
+from repro.records.search import Proposal
 from repro.runs import fixtures
 from repro.runs.progress import Progress
 from repro.studies.agent import sittings
@@ -61,7 +61,7 @@ class Sitting(Model):
         """Hold one sitting. Raises NoAnswer if it hands in nothing."""
         brief = self._render("sitting", state, parent)
         number = len(state.of(parent.id)) + at
-        line: dict[str, Any] = {"purpose": f"sitting {parent.id} {number}", "model": self.model.model}
+        line: dict[str, object] = {"purpose": f"sitting {parent.id} {number}", "model": self.model.model}
         self.model.lines.append(line)
         try:
             job = self._job(state, brief, state.source(parent.id))

@@ -1,0 +1,100 @@
+"""What a judge's session is asked and answers: a line of JSON each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, TypeAdapter
+
+from repro.records.base import Record
+from repro.records.fingerprint import Fingerprint
+from repro.records.result import Ceilings, JudgeResult
+from repro.records.verdict import Verdict
+
+CheckTier = Literal["screen", "full"]
+Tier = Literal["screen", "quick", "full"]
+
+
+class Source(Record):
+    """A solution's text. One that is no UTF-8 keeps its bytes as surrogates."""
+
+    name: str
+    entry: str
+    source: str
+
+
+class Check(Record):
+    """See JudgeSession.check. `keep` counts where the source is the one that was checked in full."""
+
+    op: Literal["check"]
+    solutions: list[Source]
+    tier: CheckTier
+    keep: list[str]
+
+
+class Time(Record):
+    """See JudgeSession.time."""
+
+    op: Literal["time"]
+    solutions: list[Source]
+    tier: Tier
+
+
+class Close(Record):
+    """The end. It gets no answer."""
+
+    op: Literal["close"]
+
+
+REQUEST: TypeAdapter[Check | Time | Close] = TypeAdapter(Annotated[Check | Time | Close, Discriminator("op")])
+
+
+class PackedValue(Record):
+    """A value of a fingerprint alone."""
+
+    value: Any
+
+
+class PackedMachine(Record):
+    """What the archive of a search keeps of a fingerprint."""
+
+    values: dict[str, PackedValue]
+
+
+class Opened(Record):
+    """The first answer. ceilings: None on the CPU. room: how many solutions may be checked at once."""
+
+    fingerprint: Fingerprint | PackedMachine | None = None
+    ceilings: Ceilings | None = None
+    room: int | None = None
+
+
+class Checked(Verdict):
+    """A verdict without times. bits: of a screening, digests of the whole output."""
+
+    bits: list[int] | None = None
+
+
+class Answer(Record):
+    """An answer. spent_s: seconds by part of the work."""
+
+    spent_s: dict[str, float]
+
+
+class Verdicts(Answer):
+    """The answer to Check."""
+
+    entries: list[Checked]
+
+
+class Times(Answer):
+    """The answer to Time."""
+
+    result: JudgeResult
+
+
+class Refused(Record):
+    """The answer where a request failed, with a status of `Outcome`."""
+
+    error: str
+    status: Literal["unmet", "failed"]
