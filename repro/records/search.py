@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from repro.records.base import Number, Record
@@ -91,106 +91,106 @@ class Diagnosis:
 class Gain(Ratio):
     """The speedup of one program over another. n: samples of each."""
 
-    n: int
+    n: int = Field(description="Samples of each.")
 
 
 class Judged(Record):
     """What a search keeps of a verdict. outputs: a digest, see judging.check."""
 
-    verdict: VerdictWord
-    reasons: list[str]
-    precision_class: PrecisionClass | None = None
-    rel_l2: Number | None = None
-    labels: list[str] = []
-    outputs: str = ""
+    verdict: VerdictWord = Field(description="The word.")
+    reasons: list[str] = Field(description="Code and detail.")
+    precision_class: PrecisionClass | None = Field(None, description="As in a verdict.")
+    rel_l2: Number | None = Field(None, description="As in a verdict.")
+    labels: list[str] = Field(default_factory=list, description="As in a verdict.")
+    outputs: str = Field("", description="Digest of the outputs; see `judging.check`.")
 
 
 class Median(Record):
     """A time, ms."""
 
-    median: float
+    median: float = Field(description="Milliseconds.")
 
 
 class Timed(Record):
     """What a search keeps of a program's times. samples_ms: device times of gated calls."""
 
-    verdict: VerdictWord
-    reasons: list[str]
-    time_ms: Median | None
-    floor_ms: float | None
-    measurement: bool
-    samples_ms: list[float]
+    verdict: VerdictWord = Field(description="The word.")
+    reasons: list[str] = Field(description="Code and detail.")
+    time_ms: Median | None = Field(description="Of gated calls.")
+    floor_ms: float | None = Field(description="As in a verdict.")
+    measurement: bool = Field(description="As in a verdict.")
+    samples_ms: list[float] = Field(description="Device times of gated calls.")
 
 
 class Contest(Record):
     """Programs timed beside each other, and the medians of the baselines."""
 
-    programs: dict[str, Timed]
-    baselines_ms: dict[str, float]
-    clock: str
-    timed_again: str | None = None
+    programs: dict[str, Timed] = Field(description="By id.")
+    baselines_ms: dict[str, float] = Field(description="Medians by name.")
+    clock: str = Field(description="As in `timing`.")
+    timed_again: str | None = Field(None, description="As in `timing`.")
 
 
 class Profiled(Record):
     """Hardware counters of the input kernel, as in Profile."""
 
-    state: str
-    why: str
-    totals: Counters
+    state: str = Field(description="As in a profile.")
+    why: str = Field(description="Why there are no counters.")
+    totals: Counters = Field(description="Over all launches.")
 
 
 class CompiledKernel(Record):
     """A launch: hash of its PTX, grid, and what it takes of a multiprocessor."""
 
-    name: str
-    ptx: str
-    grid: list[int]
-    warps: int
-    shared_bytes: int
-    registers: int | None
-    occupancy: float | None
+    name: str = Field(description="Of the function.")
+    ptx: str = Field(description="Hash of its PTX.")
+    grid: list[int] = Field(description="Blocks by axis.")
+    warps: int = Field(description="Of a block.")
+    shared_bytes: int = Field(description="Of a block.")
+    registers: int | None = Field(description="Of a thread.")
+    occupancy: float | None = Field(description="0 to 1.")
 
 
 class Compiled(Record):
     """What a candidate compiles to, or the error. ptx: hash over all launches."""
 
-    ptx: str = ""
-    kernels: list[CompiledKernel] = []
-    error: str = ""
+    ptx: str = Field("", description="Hash over all launches.")
+    kernels: list[CompiledKernel] = Field(default_factory=list, description="By launch.")
+    error: str = Field("", description="Why it did not compile.")
 
 
 class Proposed(Record):
     """Candidates of a proposer. One with a model adds money and tokens, its calls, and why it gave no more."""
 
-    proposals: list[Proposal]
-    spent: dict[str, float]
-    calls: list[dict[str, object]] = []
-    reflexions: dict[str, str] = {}
-    failed: str = ""
+    proposals: list[Proposal] = Field(description="Candidates.")
+    spent: dict[str, float] = Field(description="Money and tokens.")
+    calls: list[dict[str, object]] = Field(default_factory=list, description="Of a model.")
+    reflexions: dict[str, str] = Field(default_factory=dict, description="Program to text.")
+    failed: str = Field("", description="Why there are no more.")
 
 
 class Confirmed(Record):
     """What the final confirmation says of a kernel, as in Verdict; None for what it does not say."""
 
-    verdict: VerdictWord
-    reasons: list[Reason]
-    precision_class: PrecisionClass | None
-    rel_l2: Number | None
-    time_ms: Summary | None
-    speedup_all: dict[str, Speedup] | None
-    floor_ms: float | None
-    floor_fraction: float | None
-    measurement: bool | None
-    labels: list[str] | None
+    verdict: VerdictWord = Field(description="As in a verdict, like all below.")
+    reasons: list[Reason] = Field(description="The same.")
+    precision_class: PrecisionClass | None = Field(description="The same.")
+    rel_l2: Number | None = Field(description="The same.")
+    time_ms: Summary | None = Field(description="The same.")
+    speedup_all: dict[str, Speedup] | None = Field(description="The same.")
+    floor_ms: float | None = Field(description="The same.")
+    floor_fraction: float | None = Field(description="The same.")
+    measurement: bool | None = Field(description="The same.")
+    labels: list[str] | None = Field(description="The same.")
 
 
 class Confirmation(Record):
     """The final confirmation of the input kernel and the best, or why it failed."""
 
-    input: Confirmed | None = None
-    best: Confirmed | None = None
-    baselines_ms: dict[str, float] = {}
-    error: str = ""
+    input: Confirmed | None = Field(None, description="The input kernel.")
+    best: Confirmed | None = Field(None, description="The best program.")
+    baselines_ms: dict[str, float] = Field(default_factory=dict, description="Medians by name.")
+    error: str = Field("", description="Why it failed.")
 
     @property
     def ratio(self) -> float | None:
@@ -202,47 +202,47 @@ class Confirmation(Record):
 class Line(Record):
     """A line of a journal: the answer to a request with its seconds by part, or a decision."""
 
-    n: int
-    kind: str
-    request: object = None
-    result: object = None
-    spent_s: dict[str, float] = {}
-    facts: object = None
+    n: int = Field(description="Number of the line.")
+    kind: str = Field(description="Of request or decision.")
+    request: object = Field(None, description="What was asked.")
+    result: object = Field(None, description="The answer.")
+    spent_s: dict[str, float] = Field(default_factory=dict, description="Seconds by part.")
+    facts: object = Field(None, description="The decision.")
 
 
 class Start(Record):
     """Of the decision to begin, beside the options. entry: of the input kernel."""
 
-    schema_version: int
-    entry: str
+    schema_version: int = Field(description="Of the journal.")
+    entry: str = Field(description="Of the input kernel.")
 
 
 class Round(Record):
     """The decision which programs a round expands."""
 
-    round: int
-    beam: list[str]
-    diagnoses: dict[str, Diagnosis]
+    round: int = Field(description="From 1.")
+    beam: list[str] = Field(description="Programs.")
+    diagnoses: dict[str, Diagnosis] = Field(description="By program.")
 
 
 class Selected(Record):
     """The outcome of a round."""
 
-    round: int
-    proposed: int
-    finalists: list[str]
-    best: str
-    best_ms: float | None
-    gain: Gain | None
-    accepted: list[str]
+    round: int = Field(description="From 1.")
+    proposed: int = Field(description="How many.")
+    finalists: list[str] = Field(description="Judged in full.")
+    best: str = Field(description="The fastest so far.")
+    best_ms: float | None = Field(description="Its time.")
+    gain: Gain | None = Field(description="Over the input kernel.")
+    accepted: list[str] = Field(description="Faster than their parent.")
 
 
 class Stopped(Record):
     """The end of a run."""
 
-    why: str
-    best: str
-    rounds: int
+    why: str = Field(description="The reason.")
+    best: str = Field(description="Program.")
+    rounds: int = Field(description="How many.")
 
 
 OPTIONS = TypeAdapter(Options)

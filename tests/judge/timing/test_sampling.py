@@ -558,7 +558,8 @@ CONTROLS = config.ROOT / "tests" / "data" / "launch_bound_controls.jsonl.xz"
 def test_the_intervals_of_launch_bound_controls_cover_one() -> None:
     """Eager against eager in another process, of an H200: launches took milliseconds, the gate held for half of one.
 
-    The file has all such controls of the bundles of 21 and 22 November 2026. Later judges launch these calls ahead.
+    The file has all such controls of the bundles of 21 and 22 November 2026, to four digits. Later judges launch these
+    calls ahead.
     """
     covered = {}
     for control in jsonio.lines_of(lzma.decompress(CONTROLS.read_bytes()).decode()):
