@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repro import config, fingerprint
-from repro.engines.job_problem import Ahead, Settled
+from repro.engines.problem_ahead import Ahead, Settled
 from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.fingerprint.telemetry import Telemetry
 from repro.judge.sandbox import launcher, pool

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from repro import config, fingerprint
 from repro.engines import job as jobs
-from repro.engines import job_problem
+from repro.engines import problem_ahead
 from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.judge.sandbox import launcher, pool
 from repro.system import jsonio
@@ -116,7 +116,7 @@ def _serve(job: Job, folder: Path, wire: Wire) -> None:
     from repro.records.session import Opened
 
     jobs.require_device(job)
-    problem = job_problem.settle(job, folder).fitting(job.device)
+    problem = problem_ahead.settle(job, folder).fitting(job.device)
     fixture = jobs.fixture_of(job, folder, problem, wire.progress)
     with JudgeSession(problem, fixture, jobs.options_of(job), wire.progress) as session:
         machine = Fingerprint.model_validate(taken)

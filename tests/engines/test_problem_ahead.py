@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from repro.engines.job_problem import Ahead, settle
+from repro.engines.problem_ahead import Ahead, settle
 from repro.errors import JudgeError, PrerequisiteError
 from repro.problems import sizes
 from repro.records.job import Job
