@@ -764,6 +764,7 @@ def test_whoever_ignores_the_end_of_children_gets_the_same_verdicts(judge_tool: 
 # -- interruptions ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_interrupted_and_killed_and_resumed_a_run_ends_with_its_plan(judge_tool: Tool) -> None:
     """Ctrl-C in the second row of two exits with 130 and leaves neither a process nor a temporary folder. Resumed and
     killed in the second row, then resumed to its end, the run has measured each row once."""

@@ -223,6 +223,7 @@ def test_a_replay_with_other_times_or_kernels_is_refused(tmp_path: Path) -> None
         loop.run()
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_line_resumes_to_the_same_journal(tmp_path: Path) -> None:
     state, _ = ended(tmp_path / "run", rounds=2)
     whole = (tmp_path / "run" / journal.FILE).read_bytes()
@@ -239,6 +240,7 @@ def test_a_run_killed_at_any_line_resumes_to_the_same_journal(tmp_path: Path) ->
         assert (folder / journal.FILE).read_bytes() == whole, kept
 
 
+@pytest.mark.slow
 def test_a_judge_that_fails_leaves_a_journal_that_resumes(tmp_path: Path) -> None:
     broken = ToldJudge(dies_after=7)
     with pytest.raises(EngineError):
