@@ -27,7 +27,7 @@ MAX_BYTES = 1 << 29
 MAX_FILES = 50_000
 # Decompression of what `pack` writes takes a dictionary of 16 MiB and little else.
 MAX_MEMORY = 128 << 20
-FILTERS = [  # lc and pb: of text
+FILTERS = [  # lc and pb suit text
     {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 16 << 20, "lc": 4, "pb": 0}
 ]
 REMEDY = "Pack the bundle again, or fetch the archive again."

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from repro.records.job import Job
 
 
+# Options of a job that times solutions.
+TIMED = ("timing", "parity", "kernelbench")
+
+
 @dataclass(frozen=True)
 class Settled:
     """A job's problem, and what a call takes where it is not known to fit into memory."""
@@ -76,12 +80,13 @@ class Ahead:
 
     It does so in a process of its own, because torch's global generator forbids a thread. Make it before this
     process has threads or a CUDA context, which a fork could not use. Nothing starts where nothing is to be derived, or
-    where jobs time solutions, which the process would disturb.
+    where a job times solutions, which the process would disturb.
     """
 
     def __init__(self, jobs: Sequence[Job], folder: Path) -> None:
+        timed = any(job.options.get(name) for job in jobs for name in TIMED)
         judging = [job for job in jobs[1:] if job.verb in ("fixture", "evaluate")]
-        later = [job for job in judging if not (_ours(job) or job.options.get("timing"))]
+        later = [job for job in judging if not (timed or _ours(job))]
         self.awaited = {job.id for job in later}
         self.folder = folder
         if later:

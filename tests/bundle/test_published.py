@@ -128,7 +128,7 @@ def test_documents_name_bundles_that_exist() -> None:
 
 
 def test_tables_of_all_bundles_agree_with_the_bundles() -> None:
-    """bundles.csv has a line a bundle; lines of kept bundles are computed again.
+    """bundles.csv has a line for each bundle that is kept or named; lines of kept bundles are computed again.
 
     history.csv has what documents cite of bundles no longer kept, and lines of one that is: those are computed again.
     """

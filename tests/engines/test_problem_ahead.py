@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from repro.engines.problem_ahead import Ahead, settle
+from repro.engines.problem_ahead import TIMED, Ahead, settle
 from repro.errors import JudgeError, PrerequisiteError
 from repro.problems import sizes
 from repro.records.job import Job
@@ -69,10 +69,10 @@ def test_where_the_process_ends_the_judge_settles_the_problem_itself(jobs: list[
 
 
 def test_nothing_is_settled_beside_timing_or_for_profiles_and_shipped_problems(jobs: list[Job], tmp_path: Path) -> None:
-    timed = [replace(job, verb="evaluate", options={"timing": True}) for job in jobs]
+    timed = [[replace(jobs[0], verb="evaluate", options={name: True}), *jobs[1:]] for name in TIMED]
     profiles = [replace(job, verb="profile") for job in jobs]
     shipped = [replace(job, problem="L1_36") for job in jobs]
-    assert not any(Ahead(each, tmp_path).awaited for each in (timed, profiles, shipped, jobs[:1]))
+    assert not any(Ahead(each, tmp_path).awaited for each in (*timed, profiles, shipped, jobs[:1]))
 
 
 def test_memory_is_looked_at_when_a_problem_is_judged(
