@@ -192,7 +192,7 @@ CASES = {
 def _plain(output: str) -> str:
     """An output without what differs from one run to the next: names of bundles, times, distances, margins, and which
     of the trials, whose order is random, came first."""
-    output = re.sub(r"\d{8}T\d{6}Z(-\d+)?", "TIME", output)
+    output = re.sub(r"\d{8}T\d{6}Z-[a-z]+(-\d+)?", "BUNDLE", output)
     output = re.sub(r"\bon [^:;()]+[:;]", "on inputs;", " ".join(output.split()))
     return re.sub(r"[─ ]+", " ", re.sub(r"\b\d+(\.\d+)?(e[-+]\d+)?\b|/tmp/\S+", "N", output))
 
