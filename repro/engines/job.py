@@ -129,9 +129,9 @@ def _workers(jobs: list[Job]) -> Counter[str]:
 
 
 def start_torch(device: str) -> None:
-    """Start what all judging needs: torch, Triton, and on a GPU a context."""
+    """Start what all judging needs: torch, what it imports for shapes, Triton, and on a GPU a context."""
     with importing.uncollected():
-        for name in ("torch", "triton"):
+        for name in ("torch", "torch.fx.experimental.symbolic_shapes", "triton"):
             with contextlib.suppress(ImportError):  # the fingerprint lists missing packages
                 importlib.import_module(name)
     if device == "cuda":
@@ -175,7 +175,7 @@ def serve(folder: Path) -> None:
         watch.lap("telemetry")
         try:
             judges = job.verb == "evaluate" and job.options.get("trust", "audited") == "audited"
-            if judges:  # the fork server imports torch at the same time as this process
+            if judges:  # it imports what workers need at the same time as this process does
                 launcher.current().start_forkserver(job.device)
                 if pool.COMPILES in _workers(jobs[at + 1 :]):  # too late for this job, but not for the next
                     launcher.current().start_forkserver(job.device, compiles=True)

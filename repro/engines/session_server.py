@@ -102,7 +102,7 @@ def serve(folder: Path, temporary: Path | None = None) -> int:
 
 def _serve(job: Job, folder: Path, wire: Wire) -> None:
     audited = job.options.get("trust", "audited") == "audited"
-    if audited:  # the fork server imports torch at the same time as this process
+    if audited:  # it imports what workers need at the same time as this process does
         launcher.current().start_forkserver(job.device)
     elif job.device == "cpu":
         config.interpret()

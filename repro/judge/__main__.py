@@ -15,10 +15,9 @@ from repro import config
 from repro.judge.sandbox import confinement, forkserver
 
 
-def main() -> None:
+def work(connection: socket.socket, device: str, *, compiles: bool) -> None:
     """Fork workers. In each, confine the process, then serve the judge."""
-    connection, device = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
-    us = forkserver.serve(connection, device, compiles=forkserver.COMPILES in sys.argv[3:])
+    us = forkserver.serve(connection, device, compiles=compiles)
     scratch = Path(us.scratch)
     os.chdir(scratch)
     if os.geteuid() == 0:  # child processes of confined root, in which torch compiles, have no CUDA
@@ -43,4 +42,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    work(socket.socket(fileno=int(sys.argv[1])), sys.argv[2], compiles=forkserver.COMPILES in sys.argv[3:])

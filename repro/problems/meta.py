@@ -50,12 +50,11 @@ def _uncompiled() -> Iterator[None]:
 def model(plan: Plan, init: list[Any]) -> torch.nn.Module:
     """The Model with these constructor arguments, without memory. One whose constructor reads values of tensors is
     built on the CPU. Raises JudgeError where it cannot be built there either."""
-    try:
-        with torch.device("meta"):
+    for around in (_uncompiled, nullcontext):
+        with suppress(Exception), around(), torch.device("meta"):
             found: torch.nn.Module = plan.module.Model(*init)
-    except Exception:
-        return build(plan.problem, plan.module, init).to("meta")
-    return found.to(torch_dtype(plan.problem.dtype)).eval()
+            return found.to(torch_dtype(plan.problem.dtype)).eval()
+    return build(plan.problem, plan.module, init).to("meta")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scipy import stats
+from scipy import special  # scipy.stats takes most of a second to import
 
 from repro.records.verdict import Ratio
 from repro.report import elements
@@ -47,4 +47,4 @@ def _controls(source: Source) -> dict[tuple[str, str], list[Ratio]]:
 
 def verdict(cover: int, count: int) -> str:
     """Return whether so few intervals of 95 % that hold 1 are no chance."""
-    return "disturbed" if stats.binom.cdf(cover, count, 0.95) < UNLIKELY else "undisturbed"
+    return "disturbed" if special.bdtr(cover, count, 0.95) < UNLIKELY else "undisturbed"

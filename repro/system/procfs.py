@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import time
 from pathlib import Path
@@ -169,6 +170,20 @@ def filters(pid: int) -> int:
         return int(_status(pid, "Seccomp_filters"))
     except (OSError, ValueError):
         return 0
+
+
+def rewrite_start(words: list[str], environment: dict[str, str]) -> None:
+    """Overwrite the command line and environment that this process began with, which /proc shows, with these.
+
+    What does not fit is cut. Call it after the environment was replaced: libraries may still point at the old strings.
+    """
+    facts = [int(each) for each in stat("/proc/self/stat")[45:49]]  # arg_start, arg_end, env_start, env_end: proc(5)
+    for start, end, strings in (
+        (*facts[:2], words),
+        (*facts[2:], [f"{name}={value}" for name, value in environment.items()]),
+    ):
+        text = b"".join(os.fsencode(each) + b"\0" for each in strings)[: end - start - 1]
+        ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
 
 
 def capabilities(pid: int) -> int:

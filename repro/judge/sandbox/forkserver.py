@@ -1,9 +1,9 @@
 """The fork server: one process imports what every worker needs, and each worker is a fork of it.
 
-Importing torch takes seconds of a core; a fork takes milliseconds. The launcher starts a fork server in a worker's
-environment before it knows a problem or a solution, and the fork server never sees one. A fork holds an interpreter
-that imported torch, Triton and the worker's code, and nothing else. The fork server makes no CUDA context, which a fork
-could not use, and no thread that a fork would miss.
+Importing torch takes seconds of a core; a fork takes milliseconds. A launcher that imported torch forks a fork server,
+which takes a worker's environment; another launcher starts a new process. Neither launcher nor fork server ever sees a
+problem or a solution. A worker holds an interpreter that imported torch, Triton and the worker's code. The fork server
+makes no CUDA context, which a fork could not use, and no thread that a fork would miss.
 
 For runs of many jobs, a second fork server also imports torch.compile. Workers of the torch baselines are forks of that
 one as soon as it is ready.
@@ -25,6 +25,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
+import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ from repro.errors import JudgeError
 from repro.judge.sandbox import preload, uids
 from repro.system import importing
 from repro.system.prctl import PR_SET_DUMPABLE, prctl
+from repro.system.procfs import rewrite_start
 
 MESSAGE_BYTES = 1 << 16
 MOST_FDS = 64
@@ -68,7 +71,8 @@ class Request:
 class Forkserver:
     """A fork server for workers of one kind of device, or for those that compile. It imports in the background."""
 
-    def __init__(self, device: str, *, compiles: bool = False) -> None:
+    def __init__(self, device: str, *, compiles: bool = False, forks: bool = False) -> None:
+        """forks: whether it is a fork of this process, and not a new process."""
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.connection.settimeout(START_TIMEOUT_S)
         self.log = os.memfd_create("repro-nursery")
@@ -77,25 +81,8 @@ class Forkserver:
         environment = config.worker_env(Path(tempfile.gettempdir()) / "repro-nursery", interpret=device == "cpu")
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # importing torch.compile checks for a GPU
         with theirs:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-s",
-                    "-m",
-                    "repro.judge",
-                    str(theirs.fileno()),
-                    kind_of(device),
-                    *([COMPILES] if compiles else []),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=self.log,
-                stderr=self.log,
-                cwd="/",  # root without its capabilities may not enter a worker's scratch folder
-                env=environment,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            start = _fork if forks else _spawn
+            self.process = start(theirs, kind_of(device), self.log, environment, compiles=compiles)
 
     def lives(self) -> bool:
         """Return whether the fork server can still be asked."""
@@ -140,10 +127,68 @@ class Forkserver:
         os.close(self.log)
 
 
-class Nurseries:
-    """The fork servers of one launcher."""
+def _spawn(
+    theirs: socket.socket, device: str, log: int, environment: dict[str, str], *, compiles: bool
+) -> subprocess.Popen[bytes]:
+    """Start a fork server as a new process."""
+    words = [sys.executable, "-P", "-s", "-m", "repro.judge", str(theirs.fileno()), device]
+    return subprocess.Popen(
+        [*words, *([COMPILES] if compiles else [])],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        cwd="/",  # root without its capabilities may not enter a worker's scratch folder
+        env=environment,
+        pass_fds=[theirs.fileno()],
+        start_new_session=True,
+    )
 
-    def __init__(self) -> None:
+
+def _fork(theirs: socket.socket, device: str, log: int, environment: dict[str, str], *, compiles: bool) -> Forked:
+    """Start a fork server as a fork of this process. Its workers, too, end here."""
+    pid = os.fork()
+    if pid:
+        return Forked(pid)
+    code = 1
+    try:
+        _leave_launcher(theirs.fileno(), log, environment)
+        importlib.import_module("repro.judge.__main__").work(theirs, device, compiles=compiles)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _leave_launcher(connection: int, log: int, environment: dict[str, str]) -> None:
+    """Make a fork of the launcher what a new process would be: of its files, handlers and environment nothing stays."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.setsid()
+    os.chdir("/")  # root without its capabilities may not enter a worker's scratch folder
+    null = os.open(os.devnull, os.O_RDONLY)
+    for fd, number in ((null, 0), (log, 1), (log, 2)):
+        os.dup2(fd, number)
+    os.closerange(3, connection)
+    os.closerange(connection + 1, os.sysconf("SC_OPEN_MAX"))
+    config.take_environment(environment)
+    rewrite_start(["python", "-m", "repro.judge"], environment)
+    sys.argv = ["repro.judge"]
+    sys.dont_write_bytecode = True
+    tempfile.tempdir = None
+
+
+class Nurseries:
+    """The fork servers of one launcher. forks: whether they are forks of this process."""
+
+    def __init__(self, *, forks: bool = False) -> None:
+        self.forks = forks
         self.begun: dict[tuple[str, bool], Forkserver] = {}
 
     def begin(self, device: str, *, compiles: bool = False) -> Forkserver:
@@ -155,7 +200,8 @@ class Nurseries:
         if forkserver is None or not (forkserver.lives() or compiles):
             if forkserver is not None:
                 forkserver.close()
-            forkserver = self.begun[kind_of(device), compiles] = Forkserver(device, compiles=compiles)
+            forkserver = Forkserver(device, compiles=compiles, forks=self.forks)
+            self.begun[kind_of(device), compiles] = forkserver
         return forkserver
 
     def of(self, device: str, serves: str) -> Forkserver:
@@ -190,7 +236,7 @@ def kind_of(device: str) -> str:
 
 
 class Forked:
-    """A child process that this process adopted and did not start."""
+    """A child process that was forked here, or by a fork server, and then adopted."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -208,6 +254,20 @@ class Forked:
                 pid, status = self.pid, 0
             self.code = os.waitstatus_to_exitcode(status) if pid else None
         return self.code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL unless it has ended."""
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Wait for its end."""
+        while self.poll() is None:
+            time.sleep(0.001)
 
 
 # -- the fork server itself --------------------------------------------------------------------------------------------

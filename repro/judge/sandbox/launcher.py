@@ -1,7 +1,7 @@
 """Starts, stops and ends workers. This part alone may run as root; it never sees a solution or a tensor.
 
-`divide()` splits the process of a job in two before torch is imported. The parent becomes the launcher: it forks
-workers (`fork server`) when the judge asks for them, and ends them. The child becomes the judge.
+`divide()` imports torch and splits the process of a job in two. The parent becomes the launcher: it has workers forked
+(`forkserver.py`) when the judge asks for them, and ends them. The child becomes the judge.
 
 With a root parent (root on a machine, or a container started with SETUID and SETGID) every worker gets its own user.
 Inside the image the judge gets its own user too. Each worker's user has one helper process, its warden. The warden
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -35,7 +36,7 @@ from repro.errors import JudgeError
 from repro.judge.sandbox import reaper
 from repro.judge.sandbox import uids as users
 from repro.judge.sandbox.forkserver import BEGIN, Forked, Nurseries, Request
-from repro.system import removal
+from repro.system import importing, removal
 from repro.system.prctl import CAP_SYS_ADMIN, PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
 from repro.system.procfs import capabilities, descendants, of_user
 
@@ -96,7 +97,7 @@ class Launcher:
         self.children: dict[int, Forked] = {}
         self.started: dict[int, Started] = {}
         self.wardens: dict[int, int] = {}
-        self.forkservers = Nurseries()
+        self.forkservers = Nurseries(forks=judge is not None)
 
     def start_forkserver(self, device: str, *, compiles: bool = False) -> None:
         """Start the fork server of a device, or the one for workers that compile. Do not wait for its imports."""
@@ -388,15 +389,17 @@ def may_administer() -> bool:
 
 
 def divide(temporary: Path | None = None) -> None:
-    """Make this process the launcher, and return in a child process that is the judge. Call before importing torch.
+    """Make this process the launcher, and return in a child process that is the judge.
 
-    The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too. temporary:
+    It imports torch first, so that it is imported once: the judge and the fork servers are forks. The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too. temporary:
     a folder that the launcher removes at its end if the process that started it has ended. SIGTERM then ends the judge.
     """
     global _current, _apart
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     users_of_their_own = users.may_change()
     judge_uid = config.CONTAINER_UID if users_of_their_own and config.in_container() else None
+    with importing.uncollected(), contextlib.suppress(ImportError):  # reported where it is needed
+        importlib.import_module("torch")
     parent, starter = os.getpid(), os.getppid()
     sys.stdout.flush()
     pid = os.fork()

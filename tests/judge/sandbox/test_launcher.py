@@ -101,6 +101,8 @@ assert kinds == ["/dev/null", *["/memfd"] * 4, *["pipe"] * 2], links  # its log 
 named = {{"HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"}}
 assert all(os.environ[name].startswith(here) for name in named) and tempfile.gettempdir() == here, os.environ
 assert not {{name for name in os.environ if name.startswith("REPRO_")}}, os.environ
+began = open("/proc/self/environ").read() + open("/proc/self/cmdline").read()  # of the process that it is a fork of
+assert "repro.judge" in began and "REPRO_" not in began and "test_launcher" not in began, began
 assert not hasattr(sys, "marked")
 sys.marked = True
 print("said by", here, flush=True)
@@ -555,7 +557,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     begun: list[subprocess.Popen[str]] = []
 
     def started(*arguments: str) -> subprocess.Popen[str]:
-        env = os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+        env = os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1", "REPRO_MARK": "ours"}
         # a session in the background ignores Ctrl-C, and its children inherit that
         command = ["env", "--default-signal=INT", sys.executable, __file__, *arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
@@ -600,7 +602,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[s
         try:
             done = subprocess.run(
                 [*command, ",".join(names)], capture_output=True, text=True, timeout=150, process_group=0,
-                env=os.environ | {"TMPDIR": str(folder), "OMP_NUM_THREADS": "1"},
+                env=os.environ | {"TMPDIR": str(folder), "OMP_NUM_THREADS": "1", "REPRO_MARK": "ours"},
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             return dict.fromkeys(names, f"{error}: {error.stdout!r}")
