@@ -177,11 +177,9 @@ def rewrite_start(words: list[str], environment: dict[str, str]) -> None:
 
     What does not fit is cut. Call it after the environment was replaced: libraries may still point at the old strings.
     """
-    facts = [int(each) for each in stat("/proc/self/stat")[45:49]]  # arg_start, arg_end, env_start, env_end: proc(5)
-    for start, end, strings in (
-        (*facts[:2], words),
-        (*facts[2:], [f"{name}={value}" for name, value in environment.items()]),
-    ):
+    words_at, words_end, names_at, names_end = map(int, stat("/proc/self/stat")[45:49])  # proc(5): arg_start to env_end
+    named = [f"{name}={value}" for name, value in environment.items()]
+    for start, end, strings in ((words_at, words_end, words), (names_at, names_end, named)):
         text = b"".join(os.fsencode(each) + b"\0" for each in strings)[: end - start - 1]
         ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
 

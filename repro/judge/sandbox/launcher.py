@@ -391,8 +391,9 @@ def may_administer() -> bool:
 def divide(temporary: Path | None = None) -> None:
     """Make this process the launcher, and return in a child process that is the judge.
 
-    It imports torch first, so that it is imported once: the judge and the fork servers are forks. The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too. temporary:
-    a folder that the launcher removes at its end if the process that started it has ended. SIGTERM then ends the judge.
+    It imports torch first, so that it is imported once: the judge and the fork servers are forks. The launcher exits
+    with the judge's exit code. When the judge or the launcher ends, the workers end too. temporary: a folder that the
+    launcher removes at its end if the process that started it has ended. SIGTERM then ends the judge.
     """
     global _current, _apart
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
