@@ -1,9 +1,10 @@
 """The fork server: one process imports what every worker needs, and each worker is a fork of it.
 
-Importing torch takes seconds of a core; a fork takes milliseconds. A launcher that imported torch forks a fork server,
-which takes a worker's environment; another launcher starts a new process. Neither launcher nor fork server ever sees a
-problem or a solution. A worker holds an interpreter that imported torch, Triton and the worker's code. The fork server
-makes no CUDA context, which a fork could not use, and no thread that a fork would miss.
+Importing torch takes seconds of a core; a fork takes milliseconds. The launcher starts a fork server in a worker's
+environment before it knows a problem or a solution, and the fork server never sees one. A fork holds an interpreter
+that imported torch, Triton and the worker's code, and nothing else. The fork server makes no CUDA context, which a fork
+could not use, and no thread that a fork would miss. It is a new process; without a GPU it is a fork of the launcher,
+which imported torch there.
 
 For runs of many jobs, a second fork server also imports torch.compile. Workers of the torch baselines are forks of that
 one as soon as it is ready.

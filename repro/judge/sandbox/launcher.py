@@ -1,7 +1,7 @@
 """Starts, stops and ends workers. This part alone may run as root; it never sees a solution or a tensor.
 
-`divide()` imports torch and splits the process of a job in two. The parent becomes the launcher: it has workers forked
-(`forkserver.py`) when the judge asks for them, and ends them. The child becomes the judge.
+`divide()` splits the process of a job in two. The parent becomes the launcher: it has workers forked (`forkserver.py`)
+when the judge asks for them, and ends them. The child becomes the judge.
 
 With a root parent (root on a machine, or a container started with SETUID and SETGID) every worker gets its own user.
 Inside the image the judge gets its own user too. Each worker's user has one helper process, its warden. The warden
@@ -97,7 +97,7 @@ class Launcher:
         self.children: dict[int, Forked] = {}
         self.started: dict[int, Started] = {}
         self.wardens: dict[int, int] = {}
-        self.forkservers = Nurseries(forks=judge is not None)
+        self.forkservers = Nurseries(forks=judge is not None and "torch" in sys.modules)
 
     def start_forkserver(self, device: str, *, compiles: bool = False) -> None:
         """Start the fork server of a device, or the one for workers that compile. Do not wait for its imports."""
@@ -391,16 +391,19 @@ def may_administer() -> bool:
 def divide(temporary: Path | None = None) -> None:
     """Make this process the launcher, and return in a child process that is the judge.
 
-    It imports torch first, so that it is imported once: the judge and the fork servers are forks. The launcher exits
-    with the judge's exit code. When the judge or the launcher ends, the workers end too. temporary: a folder that the
-    launcher removes at its end if the process that started it has ended. SIGTERM then ends the judge.
+    The launcher exits with the judge's exit code. When the judge or the launcher ends, the workers end too. temporary:
+    a folder that the launcher removes at its end if the process that started it has ended. SIGTERM then ends the judge.
+
+    Without a GPU nothing is a measurement, and there may be two processors only. So torch is imported once there,
+    before the split, and the fork servers are forks of the launcher too.
     """
     global _current, _apart
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     users_of_their_own = users.may_change()
     judge_uid = config.CONTAINER_UID if users_of_their_own and config.in_container() else None
-    with importing.uncollected(), contextlib.suppress(ImportError):  # reported where it is needed
-        importlib.import_module("torch")
+    if not config.may_see_gpu():
+        with importing.uncollected(), contextlib.suppress(ImportError):  # reported where it is needed
+            importlib.import_module("torch")
     parent, starter = os.getpid(), os.getppid()
     sys.stdout.flush()
     pid = os.fork()

@@ -1,8 +1,9 @@
 """The launcher: what workers start ends with them, a stopped process does not run, nothing outlives judge or launcher.
 
-`python test_launcher.py MODE NAME` divides itself as a job does (MODE divided) or starts workers as its own children
-(alone), and calls NAME. With `NAME,NAME,...` it calls one check after the other, as a job serves one solution after the
-other: torch is imported once for all of them. In a container of the image the workers have users.
+`python test_launcher.py MODE NAME` divides itself as a job does (MODE divided, or divided_as_with_a_gpu) or starts
+workers as its own children (alone), and calls NAME. With `NAME,NAME,...` it calls one check after the other, as a job
+serves one solution after the other: torch is imported once for all of them. In a container of the image the workers
+have users.
 """
 
 from __future__ import annotations
@@ -523,9 +524,12 @@ def tell(then: str) -> None:
 
 def main(mode: str, name: str, *arguments: str) -> None:
     global LAUNCHER
-    if mode == "divided":
+    if mode.startswith("divided"):
         LAUNCHER = os.getpid()
+        if mode == "divided_as_with_a_gpu":
+            config.may_see_gpu = lambda: True
         launch.divide()
+        assert ("torch" in sys.modules) != config.may_see_gpu()
     if "," not in name:
         return globals()[name](*arguments)
     for each in name.split(","):
@@ -586,6 +590,11 @@ QUICK = (
 WARDEN = "check_a_solution_that_ends_its_warden_is_told_and_ended"
 TOGETHER = {
     "divided": [name for name in CHECKS if name not in (*QUICK, WARDEN, "check_bystanders_live")],
+    "divided_as_with_a_gpu": [
+        "check_a_fork_is_what_a_process_of_its_own_would_be",
+        "check_no_solution_reaches_what_workers_are_made_of",
+        "check_a_nursery_that_died_is_made_anew",
+    ],
     "alone": [name for name in CHECKS if name != WARDEN],
     "container": [name for name in CHECKS if name not in (WARDEN, "check_bystanders_live")],
 }
@@ -625,6 +634,13 @@ def test_in_a_divided_process(name: str, start: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TOGETHER["divided"])
 def test_in_one_divided_process(name: str, together: Any) -> None:
     assert together("divided")[name] == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TOGETHER["divided_as_with_a_gpu"])
+def test_in_a_divided_process_whose_fork_server_is_a_new_process(name: str, together: Any) -> None:
+    """As where there is a GPU."""
+    assert together("divided_as_with_a_gpu")[name] == ""
 
 
 @pytest.mark.slow
