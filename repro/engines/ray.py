@@ -112,9 +112,12 @@ class RayEngine(Engine):
             raise PrerequisiteError("no GPU in the Ray cluster", f"{len(found)} nodes have none", "Use --device cpu.")
         self.contained = self.inner == "docker"
         self.stack = found[0].node.stack
-        self._watching = threading.Thread(target=self._watch, args=(weakref.ref(self), self._closed), daemon=True)
-        self._watching.start()
-        atexit.register(_close, self._closed, self._watching)
+        self.able_s = time.monotonic()  # when it was last seen that a node can run jobs
+        watching = [threading.Thread(target=watch, args=(weakref.ref(self), self._closed), daemon=True)
+                    for watch in (self._watch, self._look)]  # fmt: skip
+        for each in watching:
+            each.start()
+        atexit.register(_close, self._closed, watching)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -357,28 +360,34 @@ class RayEngine(Engine):
 
     @staticmethod
     def _watch(engine: weakref.ref[RayEngine], closed: threading.Event) -> None:
-        """Look whether the cluster still answers. Runs in a thread until the engine is gone."""
+        """Look whether the cluster still answers. Runs in a thread until the engine is gone, and asks Ray nothing: Ray
+        waits a minute for a head that died, then ends this process."""
         host, _, port = str(ray.get_runtime_context().gcs_address).rpartition(":")
-        answered = able = time.monotonic()
+        answered = time.monotonic()
         while not closed.is_set() and (here := engine()) is not None and not here.gone:
             now = time.monotonic()
             if _listens(host, int(port)):
                 answered = now
-                left = set(here.left_out)
-                with contextlib.suppress(Exception):
-                    if any(
-                        node["Alive"]
-                        and node["NodeID"] not in left
-                        and node["Resources"].get("GPU" if here.device == "cuda" else "CPU")
-                        for node in ray.nodes()
-                    ):
-                        able = now
             if now - answered > SILENT_S:
                 signals.END_AT_ONCE.set()
                 here.gone = f"its head has not answered for {SILENT_S:.0f} s"
-            elif now - able > EMPTY_S:
+            elif now - here.able_s > EMPTY_S:
                 here.gone = f"it has had no node that can run jobs for {EMPTY_S:.0f} s"
             del here
+            closed.wait(POLL_S)
+
+    @staticmethod
+    def _look(engine: weakref.ref[RayEngine], closed: threading.Event) -> None:
+        """Note when the cluster last had a node that can run jobs. Runs in a thread until the engine is gone."""
+        while not closed.is_set():
+            with contextlib.suppress(Exception):
+                alive = [node for node in ray.nodes() if node["Alive"]]
+                if (here := engine()) is None or here.gone:
+                    return
+                kind = "GPU" if here.device == "cuda" else "CPU"
+                if any(node["Resources"].get(kind) for node in alive if node["NodeID"] not in here.left_out):
+                    here.able_s = time.monotonic()
+                del here
             closed.wait(POLL_S)
 
 
@@ -401,10 +410,11 @@ def _connect(address: str) -> None:
         ) from None  # fmt: skip
 
 
-def _close(closed: threading.Event, watching: threading.Thread) -> None:
+def _close(closed: threading.Event, watching: list[threading.Thread]) -> None:
     """Leave the cluster. Ray ends the process with a signal if a thread asks it something meanwhile."""
     closed.set()
-    watching.join(2 * POLL_S)
+    for each in watching:
+        each.join(2 * POLL_S)
     ray.shutdown()
 
 

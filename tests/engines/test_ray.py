@@ -13,9 +13,12 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -263,6 +266,39 @@ def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder: Path, tmp
     done = tool.finish(tool.start(*command, *CPU, "--resume"), 600)
     assert done.code == 0, done.err
     assert lines(bundle)[: len(before)] == before and {row["status"] for row in rows(bundle).values()} == {"done"}
+
+
+def test_a_head_that_dies_while_ray_asks_it_something_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray waits a minute for its answer, and then would end the process before its rows are told."""
+    from repro.engines import ray as engines
+
+    class Engine:
+        gone, device, left_out, able_s = "", "cpu", dict[str, str](), time.monotonic()
+
+    engine, closed, asked = Engine(), threading.Event(), threading.Event()
+    context = SimpleNamespace(gcs_address="127.0.0.1:1")
+
+    def nodes() -> list[Any]:
+        asked.set()
+        closed.wait(60)
+        return []
+
+    monkeypatch.setattr(engines, "ray", SimpleNamespace(nodes=nodes, get_runtime_context=lambda: context))
+    monkeypatch.setattr(engines, "_listens", lambda *_: not asked.is_set())
+    monkeypatch.setattr(engines, "SILENT_S", 0.5)
+    monkeypatch.setattr(engines, "POLL_S", 0.05)
+    monkeypatch.setattr(engines.signals, "END_AT_ONCE", threading.Event())
+    watches = [watch for name in ("_watch", "_look") if (watch := getattr(engines.RayEngine, name, None))]
+    threads = [threading.Thread(target=watch, args=(weakref.ref(engine), closed)) for watch in watches]
+    for thread in threads:
+        thread.start()
+    try:
+        until(lambda: engine.gone, 20)
+        assert "head has not answered" in engine.gone
+    finally:
+        closed.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_files_larger_than_the_object_store_do_not_end_the_run(nodes: Nodes, tmp_path: Path) -> None:
