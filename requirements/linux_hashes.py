@@ -17,9 +17,9 @@ PYTHONS = ("cp311", "cp312", "abi3", "py3", "cp3")
 
 
 def installs(file: str) -> bool:
-    """Return whether a supported machine may install this file of a release."""
+    """Return whether a supported machine may install this file of a release: a wheel, where it has one."""
     if not file.endswith(".whl"):
-        return True
+        return False
     python, abi, platform = file.removesuffix(".whl").split("-")[-3:]
     known = abi == "abi3" or any(tag in PYTHONS for tag in python.split("."))
     linux = "linux" in platform and "musl" not in platform and platform.endswith(("x86_64", "aarch64"))
@@ -46,7 +46,7 @@ def slim(text: str, names: dict[str, str]) -> str:
 def _slim_package(block: str, names: dict[str, str]) -> str:
     def needed(line: str) -> bool:
         found = re.search(r"--hash=sha256:([0-9a-f]{64})", line)
-        return found is None or installs(names.get(found[1], ""))
+        return found is None or found[1] not in names or installs(names[found[1]])
 
     kept = [line for line in block.splitlines() if needed(line)]
     hashed = [at for at, line in enumerate(kept) if "--hash" in line]

@@ -37,7 +37,7 @@ def compile_ptx(source: Path) -> str:
         raise RuntimeError(text.value.decode())
     code = text.value.decode()
     body = re.sub(r"^\.version .*$", f".version {PTX_VERSION}", code[code.index(".version") :], flags=re.MULTILINE)
-    lines = [line.strip() for line in body.splitlines() if line.strip(" \t/")]
+    lines = [line.strip() for line in body.splitlines() if line.strip() and not line.strip().startswith("//")]
     return "\n".join([f"// Made from {source.name} by `make ptx`.", *lines, ""])
 
 

@@ -353,8 +353,8 @@ def schema_tables() -> str:
     for name, (model, title) in RECORDS.items():
         found = model.model_json_schema()
         told = " ".join(found["description"].split())
-        about = f"{told} Schema: `python -m repro.records {name}`."
-        rows = list(_fields(found, found, ""))
+        about = f"{told} Record `{name}`."
+        rows = list(_fields(found, found, "", {}))
         parts.append(f"### {title}\n\n{about}\n\n{table(rows, ['field', 'type', 'meaning'])}")
     return "\n\n".join(parts)
 
@@ -363,18 +363,22 @@ def schema_tables() -> str:
 ELSEWHERE = ("Verdict", "JudgeResult", "ProfileResult", "FixtureRecord", "Observed")
 
 
-def _fields(schema: dict[str, Any], root: dict[str, Any], path: str, depth: int = 0) -> Any:
-    """One row a field: path, with a star if it is required, type, description."""
+def _fields(schema: dict[str, Any], root: dict[str, Any], path: str, told: dict[str, str], depth: int = 0) -> Any:
+    """One row a field: path, with a star if it is required, type, description. told: record -> where its fields are."""
     schema = _resolved(schema, root)
     required = schema.get("required", [])
     for name, found in schema.get("properties", {}).items():
         each = _resolved(found, root)
         where = f"{path}{name}"
         star = "*" if name in required else ""
-        yield [f"`{where}`{star}", _type(each, root), _cell(each.get("description", ""))]
         inner = _inner(each, root)
-        if inner is not None and depth < 3 and inner[1]["title"] not in ELSEWHERE:
-            yield from _fields(inner[1], root, f"{where}{inner[0]}", depth + 1)
+        title = inner[1]["title"] if inner is not None and depth < 3 else None
+        there = told.get(title) if title else None
+        meaning = _cell(each.get("description", "")) + (f" Fields as in `{there}`." if there else "")
+        yield [f"`{where}`{star}", _type(each, root), meaning]
+        if inner is not None and title and not there and title not in ELSEWHERE:
+            told[title] = where
+            yield from _fields(inner[1], root, f"{where}{inner[0]}", told, depth + 1)
 
 
 def _inner(schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
