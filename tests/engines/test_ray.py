@@ -269,7 +269,7 @@ def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder: Path, tmp
 
 
 def test_a_head_that_dies_while_ray_asks_it_something_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray waits a minute for its answer, and then would end the process before its rows are told."""
+    """Ray waits a minute for its answer, and then would end the process before its rows are printed."""
     from repro.engines import ray as engines
 
     class Engine:
