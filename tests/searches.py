@@ -61,7 +61,7 @@ def cases(args: argparse.Namespace) -> list[Case]:
         else:
             print(f"{chosen}: left out, no folder was named")
     return [Case(f"{name}-s{seed}", problem, kernel, seed) for seed in range(args.seeds)
-            for name, problem, kernel in starts]  # fmt: skip
+            for name, problem, kernel in starts if args.named in name]  # fmt: skip
 
 
 def run(case: Case, args: argparse.Namespace) -> str:
@@ -141,6 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", default="own,published,naive", help="sets, separated by commas")
+    parser.add_argument("--named", default="", metavar="TEXT", help="only searches whose name holds this: L1_04")
     parser.add_argument("--published", type=Path, default=None, metavar="DIR")
     parser.add_argument("--kernelbench", type=Path, default=None, metavar="DIR")
     parser.add_argument("--minutes", type=float, default=10.0)
