@@ -78,9 +78,11 @@ def test_published_searches_start_from_the_naive_kernels(tmp_path: Path) -> None
     problems.mkdir()
     for name in KERNELS:
         (problems / f"{name}.py").touch()
-    args = argparse.Namespace(only="naive", kernelbench=tmp_path, seeds=3, out=tmp_path / "out", published=None)
-    found = searches.cases(args)
+    options = {"only": "naive", "kernelbench": tmp_path, "seeds": 3, "out": tmp_path / "out", "published": None}
+    found = searches.cases(argparse.Namespace(**options, named=""))
     assert len(found) == 30 and {case.kernel.read_text() for case in found} == set(KERNELS.values())
+    some = searches.cases(argparse.Namespace(**options, named=next(iter(KERNELS))))
+    assert len(some) == 3 and {case.seed for case in some} == {0, 1, 2}
 
 
 def test_options_of_the_search_follow_two_dashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
