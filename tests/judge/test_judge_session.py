@@ -62,6 +62,7 @@ def judge(smoke_fixture: Measured) -> Iterator[JudgeSession]:
     assert workers() == 0
 
 
+@pytest.mark.slow
 def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(
     judge: JudgeSession, tmp_path: Path, smoke_fixture: Measured
 ) -> None:

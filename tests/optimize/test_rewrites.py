@@ -266,7 +266,8 @@ def kernel_function(x):
 """
 
 
-@pytest.mark.parametrize("form", ["function", pytest.param("lambda", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["function", "lambda"])
 def test_a_grid_that_is_a_function_is_rewritten_like_a_tuple(form: str, tmp_path: Path) -> None:
     text = GRID_FUNCTION
     if form == "lambda":

@@ -209,6 +209,7 @@ def judged(tmp_path: Path) -> Judged:
     return judge
 
 
+@pytest.mark.slow
 def test_a_large_file_is_judged_without_a_gpu_and_says_at_which_sizes(
     judged: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -319,6 +319,7 @@ def cases_of(tool: Tool) -> dict[str, dict[str, Any]]:
     return {found["case"]: found for found in strict_json((tool.folder / "out.json").read_text())["cases"]}
 
 
+@pytest.mark.slow
 def test_a_few_cases_are_as_they_must_be(judge_tool: Tool) -> None:
     """Exit 0, a complete bundle, every case with its verdict in the JSON and in the report; drawn again from disk."""
     names = drawn()
