@@ -236,8 +236,7 @@ def visible_gpu() -> str:
 
 def may_see_gpu() -> bool:
     """Whether this process may have a GPU, by its files and environment alone."""
-    devices = any(Path("/dev", name).exists() for name in ("nvidiactl", "dxg"))
-    return devices and os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() != ""
+    return visible_devices() != "none" and any(Path("/dev", name).exists() for name in ("nvidiactl", "dxg"))
 
 
 def visible_devices() -> str:

@@ -16,6 +16,7 @@ of this module needs no torch.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import json
@@ -26,6 +27,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from dataclasses import asdict, dataclass
@@ -162,7 +164,9 @@ def _fork(theirs: socket.socket, device: str, log: int, environment: dict[str, s
     except BaseException:
         traceback.print_exc()
     finally:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(BaseException):  # as a process ends: a solution may have registered something
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)

@@ -111,6 +111,15 @@ print("said by", here, flush=True)
 class ModelNew:
     pass
 """
+# One that does something when its process ends.
+LAST_WORDS = """
+import atexit
+
+atexit.register(print, "last words", flush=True)
+
+class ModelNew:
+    pass
+"""
 # One that would reach what later workers are made of.
 REACH = """
 import os
@@ -469,6 +478,16 @@ def check_a_fork_is_what_a_process_of_its_own_would_be() -> None:
         worker.close()
 
 
+def check_a_worker_that_its_judge_left_ends_as_a_process_does() -> None:
+    """What a solution registered for the end runs, wherever it is a fork of."""
+    worker = Busy("left", LAST_WORDS).worker
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, worker.channel.write_fd)  # the judge's end of the pipe is closed
+    os.close(null)
+    wait_for(lambda: "last words" in worker.stderr_tail(), "its end")
+    worker.close()
+
+
 def check_no_solution_reaches_what_workers_are_made_of() -> None:
     first = Busy("first")
     forkserver = nursery_of(LAUNCHER or os.getpid(), [first.worker.started.pid, *first.pids()])
@@ -592,6 +611,7 @@ TOGETHER = {
     "divided": [name for name in CHECKS if name not in (*QUICK, WARDEN, "check_bystanders_live")],
     "divided_as_with_a_gpu": [
         "check_a_fork_is_what_a_process_of_its_own_would_be",
+        "check_a_worker_that_its_judge_left_ends_as_a_process_does",
         "check_no_solution_reaches_what_workers_are_made_of",
         "check_a_nursery_that_died_is_made_anew",
     ],
