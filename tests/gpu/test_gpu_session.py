@@ -65,17 +65,15 @@ def outcome(entry: Any) -> tuple[str, str | None, list[str]]:
     return entry.verdict, entry.precision_class, [reason.code for reason in entry.reasons]
 
 
-def compiled_s(judge: JudgeSession) -> float:
-    """Seconds that first calls took so far: they compile."""
-    return judge.evaluation.parts.laps.get("first calls", 0.0)
-
-
-def timed_check(judge: JudgeSession, solution: Solution) -> tuple[Any, dict[str, float]]:
-    """The entry of a solution, and the seconds that its check took: of compilation and beyond it."""
-    before, begin = compiled_s(judge), time.monotonic()
+def timed_check(judge: JudgeSession, solution: Solution) -> tuple[Any, dict[str, Any]]:
+    """The entry of a solution, and the seconds that its check took: of compilation, beyond it, and by part."""
+    before, begin = judge.spent_s(), time.monotonic()
     (entry,) = judge.check([solution])
-    wall_s, compile_s = time.monotonic() - begin, compiled_s(judge) - before
-    return entry, {"compile_s": round(compile_s, 3), "check_s": round(wall_s - compile_s, 3)}
+    wall_s = time.monotonic() - begin
+    parts = {name: round(spent - before.get(name, 0.0), 3) for name, spent in judge.spent_s().items()}
+    compile_s = parts.get("trials: first calls", 0.0)
+    told = {"compile_s": round(compile_s, 3), "check_s": round(wall_s - compile_s, 3)}
+    return entry, told | {"parts": {name: spent for name, spent in parts.items() if spent}}
 
 
 @pytest.mark.parametrize("key", ["L1_36", "L2_84", "L3_43"])
@@ -83,7 +81,7 @@ def test_further_solutions_of_a_session_take_seconds(key: str, tmp_path: Path) -
     """Ten different sources, a crash and (for one problem) a hang among them; verdicts are those of a cold judge."""
     problem = catalogue.load(key)
     fixture = fixture_of(problem)
-    told: list[dict[str, float]] = []
+    told: list[dict[str, Any]] = []
     begin = time.monotonic()
     with JudgeSession(problem, fixture, OPTIONS) as judge:
         open_s = time.monotonic() - begin

@@ -36,13 +36,18 @@ def _judged(
     if not facts or shape is None:
         return Neighbour(verdict="not_run", reason="this problem has no neighbouring shape")
     evaluation.shape, slots.plan = shape, shape.plan
+    part = evaluation.parts.lap
+    part()
     try:
         name, state = evaluation.use(trial.perturbed)
         evaluation.still(but=implementation)
         evaluation.load(implementation, name, state)
         slots.fill(trial.seed, trial.stress)
         message = {"op": "run", "variant": implementation.variants[0], "inputs": slots.told()}
-        distance, _ = evaluation.compare(implementation, implementation.ask(message, timeout_s).get("output"))
+        part("neighbouring shape")
+        answer = implementation.ask(message, timeout_s)
+        part("first calls")  # a new shape is compiled for again
+        distance, _ = evaluation.compare(implementation, answer.get("output"))
         implementation.ask({"op": "release"}, timeout_s)
         values = distance.values()
         right = any(score(values, facts["limits"][k]) <= 1 for k in evaluation.classes())
@@ -51,6 +56,7 @@ def _judged(
         found = Neighbour(verdict=error.verdict, reason=f"{error.code}: {error.detail}")
     finally:
         evaluation.shape, slots.plan = evaluation.own, evaluation.own.plan
+        part("neighbouring shape")
     if found.verdict != "correct":
         implementation.observed.add("shape_specialised")
         _end(evaluation, implementation)

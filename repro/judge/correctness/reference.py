@@ -46,7 +46,9 @@ class Reference:
                 model = build(self.plan.problem, self.plan.module, weights.init)
             self.model = model.to(self.device).to(self.dtype)  # wide weights on the device alone
             self.init = weights.init
-        self.model.load_state_dict(weights.state, strict=True)
+        # Moved first, and then converted to fp64: `load_state_dict` converts on the CPU, 0.4 s for 67 million weights.
+        state = {name: value.to(self.device) for name, value in weights.state.items()}
+        self.model.load_state_dict(state, strict=True)
         self.loaded, self.versions = weights, self._versions()
 
     def _versions(self) -> list[int]:

@@ -231,7 +231,8 @@ class WorkerProcess:
             self.stopped, self.resting = False, None
 
     def _signal(self, command: bytes) -> None:
-        if not self.started.signal(command):
+        search = command == launcher.STOP and self.started.uid is None
+        if not self.started.signal(command, self._processes() if search else None):
             self.kill()
             raise SolutionRejected("protocol_tampered", "the process that stops and resumes the worker has ended")
 

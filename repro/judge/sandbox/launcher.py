@@ -60,11 +60,14 @@ class Started:
     answers: int | None = None
     stopped: list[int] = field(default_factory=list, init=False)
 
-    def signal(self, command: bytes) -> bool:
-        """Send STOP, GO or KILL to every process of the worker. Return False if its warden no longer answers."""
+    def signal(self, command: bytes, known: list[int] | None = None) -> bool:
+        """Send STOP, GO or KILL to every process of the worker. Return False if its warden no longer answers.
+
+        known: its processes, for a caller that has just listed them. Searching /proc takes milliseconds.
+        """
         if self.commands is None or self.answers is None:
-            # A stopped process cannot fork, and searching /proc would add milliseconds to the call that GO starts.
-            pids = self.stopped if command == GO and self.stopped else descendants(self.pid)
+            # A stopped process cannot fork, so GO needs no search.
+            pids = self.stopped if command == GO and self.stopped else known or descendants(self.pid)
             self.stopped = pids if command == STOP else []
             for pid in pids:  # includes processes in sessions of their own
                 with contextlib.suppress(ProcessLookupError, PermissionError):

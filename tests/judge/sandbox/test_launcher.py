@@ -33,7 +33,7 @@ from repro.judge.sandbox import launcher as launch
 from repro.judge.sandbox import uids as users
 from repro.judge.sandbox.forkserver import COMPILES, Forked
 from repro.system import procfs, stopwatch
-from repro.system.procfs import processes
+from repro.system.procfs import forks, processes
 
 WAIT_S = 20.0
 # A solution that starts what a solution can start. Each counts in a byte of shared memory of its own and leaves its
@@ -266,13 +266,15 @@ def check_everything_that_a_worker_started_ends_with_it() -> None:
 def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
     """With a user of its own all of it; with the judge's what has its parent still, sessions of its own or not. To be
     resumed takes signals alone: its processes are not searched for then, which takes milliseconds of a timed call."""
+    from repro.judge.sandbox import client  # imports torch, which must not be there before the split
+
     busy, looked, descendants = Busy(), list[int](), launch.descendants
 
     def looking(pid: int) -> list[int]:
         looked.append(pid)
         return descendants(pid)
 
-    launch.descendants = looking
+    launch.descendants = client.descendants = looking
     reached = set(EVERYONE) if busy.worker.started.uid is not None else {THREAD, CHILD, SESSION}
     assert busy.moving(1.0) == set(EVERYONE)
     for _ in range(3):
@@ -289,6 +291,14 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
     assert bool(looked) is (busy.worker.started.uid is None)
     busy.worker.stop()
     assert busy.worker.rest() and busy.worker.rested()
+    busy.worker.wake()
+    busy.worker.forks, client.forks = 1, lambda: 1
+    try:
+        seen = len(looked)
+        busy.worker.stop()
+        assert busy.worker.rest() and len(looked) == seen, "looked for, though the machine forked no process"
+    finally:
+        client.forks = forks
     for number in (launch.GO, launch.STOP):
         try:
             os.kill(busy.pids()[CHILD], launch.SIGNALS[number])
