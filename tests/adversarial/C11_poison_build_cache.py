@@ -1,11 +1,12 @@
 #: problem = "L1_82"
 #: size = "full"
 #: timing = true
-#: expect = { verdict = ["correct", "rejected"], reasons = ["baseline_disturbed"] }
+#: expect = { verdict = ["correct", "rejected", "error"], reasons = ["baseline_disturbed", "worker_died"] }
 #: max_speedup = 1.3
 """Overwrites every compiled kernel in the caches that its environment names.
 
-Buys: a baseline that is built from the same cache is slow or fails.
+Buys: a baseline that is built from the same cache is slow or fails. It may die itself: libraries that it has loaded
+are emptied too.
 """
 
 import os

@@ -49,10 +49,10 @@ GOLDEN, MIX = 0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64)
 
 @dataclass
 class Change:
-    """Running sums for `edit` over chunks."""
+    """Running sums for `edit` over chunks. On a GPU they stay there, so that no chunk waits for the one before."""
 
-    error_sq: float = 0.0
-    change_sq: float = 0.0
+    error_sq: float | torch.Tensor = 0.0
+    change_sq: float | torch.Tensor = 0.0
 
     def add(self, output: torch.Tensor, reference: torch.Tensor, before: torch.Tensor) -> None:
         """Add a chunk. reference, before: fp64, for the inputs after and before the change; all of one shape."""
@@ -60,19 +60,21 @@ class Change:
         clear = change >= CLEARLY * torch.maximum(reference.abs(), before.abs())
         clear &= (change > LARGEST_SHARE * change.max()) if change.numel() else clear
         error = (output.to(torch.float64) - reference).nan_to_num_(0.0, 0.0, 0.0)
-        self.error_sq += float(error.masked_fill_(~clear, 0.0).square_().sum())
-        self.change_sq += float(change.masked_fill_(~clear, 0.0).square_().sum())
+        self.error_sq += error.masked_fill_(~clear, 0.0).square_().sum()
+        self.change_sq += change.masked_fill_(~clear, 0.0).square_().sum()
 
     def values(self) -> dict[str, float]:
         """Return the guard, or nothing if the change of inputs changes nothing clearly."""
-        return {EDIT: math.sqrt(self.error_sq / self.change_sq)} if self.change_sq else {}
+        error_sq, change_sq = float(self.error_sq), float(self.change_sq)
+        return {EDIT: math.sqrt(error_sq / change_sq)} if change_sq else {}
 
 
 @dataclass
 class Distance:
     """Running sums over chunks.
 
-    Rows are the entries of dimension 0. With an empty `legacy` its comparisons are skipped.
+    Rows are the entries of dimension 0. With an empty `legacy` its comparisons are skipped. On a GPU a chunk's sums are
+    `pending` until `settle`, so that the next chunk is prepared while the GPU works.
     """
 
     error_sq: float = 0.0
@@ -87,6 +89,7 @@ class Distance:
     legacy: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(LEGACY, True))
     change: Change = field(default_factory=Change)  # only of edited inputs
     bins: torch.Tensor | None = None  # by sign and exponent of r: count, sum of y - r, sum of |r|
+    pending: list[torch.Tensor] = field(default_factory=list)
 
     def add(self, output: torch.Tensor, reference: torch.Tensor) -> None:
         """Add a chunk, in slices of columns.
@@ -108,7 +111,7 @@ class Distance:
         self.max_row_sq = max(self.max_row_sq, float(row_sq.max()))
 
     def _whole(self, ours: torch.Tensor, expected: torch.Tensor) -> None:
-        """Do what `add` does for a chunk on a GPU, without temporaries and with one wait."""
+        """Do what `add` does for a chunk on a GPU, without temporaries and without waiting for it."""
         if self.bins is None:
             self.bins = torch.zeros((3, BINS), dtype=torch.float64, device=expected.device)
         step = _step(min(expected.numel(), SLICE_ELEMENTS))
@@ -117,16 +120,21 @@ class Distance:
         sums = kernel(ours, expected, tolerances, step, first, self.bins)
         row_sq = sums[:, :, 0].sum(1)
         added, largest = sums.sum((0, 1)), sums.amax((0, 1))
-        told = torch.stack([row_sq.max(), largest[2], largest[4], *added[[0, 1, 3, 5, 6, 7]]]).tolist()
-        row, error, at_zero, error_sq, reference_sq, zeros, odd, *beyond = told
-        self.error_sq += error_sq
-        self.reference_sq += reference_sq
-        self.max_row_sq, self.max_error = max(self.max_row_sq, row), max(self.max_error, error)
-        self.zeros, self.max_at_zero = self.zeros + int(zeros), max(self.max_at_zero, at_zero)
-        self.finite = self.finite and not odd
-        for name, count in zip(LEGACY, beyond, strict=True):
-            if name in self.legacy:
-                self.legacy[name] = self.legacy[name] and not count
+        self.pending.append(torch.stack([row_sq.max(), largest[2], largest[4], *added[[0, 1, 3, 5, 6, 7]]]))
+
+    def settle(self) -> None:
+        """Wait for the chunks that a GPU still works on, and add their sums in their order."""
+        told = torch.stack(self.pending).tolist() if self.pending else []
+        self.pending.clear()
+        for row, error, at_zero, error_sq, reference_sq, zeros, odd, *beyond in told:
+            self.error_sq += error_sq
+            self.reference_sq += reference_sq
+            self.max_row_sq, self.max_error = max(self.max_row_sq, row), max(self.max_error, error)
+            self.zeros, self.max_at_zero = self.zeros + int(zeros), max(self.max_at_zero, at_zero)
+            self.finite = self.finite and not odd
+            for name, count in zip(LEGACY, beyond, strict=True):
+                if name in self.legacy:
+                    self.legacy[name] = self.legacy[name] and not count
 
     def _slice(self, ours: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
         """Add one slice (rows, columns) and return the squared error of each row."""
@@ -178,10 +186,12 @@ class Distance:
     @property
     def zero_share(self) -> float:
         """Return the share of the reference's elements that are exactly 0."""
+        self.settle()
         return self.zeros / self.elements if self.elements else 0.0
 
     def values(self) -> dict[str, float]:
         """Return the guards; infinity if the output is not finite where the reference is."""
+        self.settle()
         if not self.finite or self.elements == 0:
             return dict.fromkeys(GUARDS, math.inf)
         norm = math.sqrt(self.reference_sq)

@@ -302,6 +302,7 @@ class Evaluation:
                         distance.change.add(output, reference, before[position])
             if bound is None and held is not None:
                 bits.append(self._digest(held))
+        distance.settle()
         if not distance.finite:
             raise SolutionRejected("not_finite", "the output is not finite where the reference is, or was not written")
         return distance, bits
