@@ -25,7 +25,8 @@ def look(evaluation: Evaluation, planned: list[input_cases.Trial]) -> None:
             evaluation.progress(f"{evaluation.problem.key}: {implementation.name}: {trial.kind}")
             begin = time.monotonic()
             evaluation.neighbouring = evaluation.neighbouring or _shape(evaluation)
-            implementation.neighbour = _judged(evaluation, implementation, trial, evaluation.neighbouring)
+            with evaluation.gpu.trial():
+                implementation.neighbour = _judged(evaluation, implementation, trial, evaluation.neighbouring)
             evaluation.spent(trial.kind, begin)
 
 

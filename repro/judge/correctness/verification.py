@@ -31,7 +31,7 @@ from repro.judge.gpu.input_buffers import Slots
 from repro.judge.gpu.shared_memory import Gate
 from repro.judge.implementation import Implementation, Options, Progress, Restless, moved
 from repro.judge.sandbox import pool as spare
-from repro.judge.sandbox.client import WorkerProcess
+from repro.judge.sandbox.client import GpuUse, WorkerProcess
 from repro.judge.sandbox.wire import Json
 from repro.judge.worker.in_process import InProcess
 from repro.problems import plan as inputs_module
@@ -98,6 +98,7 @@ class Evaluation:
         self.loaded: dict[str, str] = {}
         self.spent_s: dict[str, float] = {}
         self.parts = Clock()
+        self.gpu = GpuUse()
         self.restless: set[str] = set()  # solutions that were not seen at rest once
         self.perturbed: Weights | None = None
         self.repeats = REPEATS
@@ -133,9 +134,10 @@ class Evaluation:
             if self.options.trust == "dev":
                 implementation.worker = InProcess(self.device, buffers)
             else:
-                kind = spare.COMPILES if implementation.compiles and len(self.options.modes) > 1 else spare.PLAIN
+                compiles = implementation.compiles and len(self.options.modes) > 1
+                kind, gpu = (spare.COMPILES, self.gpu) if compiles else (spare.PLAIN, None)
                 implementation.worker = WorkerProcess(
-                    implementation.name, self.device, buffers, trusted=implementation.trusted, kind=kind
+                    implementation.name, self.device, buffers, trusted=implementation.trusted, kind=kind, gpu=gpu
                 )
 
     def start(self, *implementations: Implementation) -> None:
@@ -608,7 +610,8 @@ class Evaluation:
                 if implementation.failed in ("", "incorrect") and implementation.worker is not None:
                     self.progress(f"{self.problem.key}: {implementation.name}: {trial.kind}")
                     begin = time.monotonic()
-                    self.trial(implementation, trial)
+                    with self.gpu.trial():
+                        self.trial(implementation, trial)
                     self.spent(trial.kind, begin)
         self.kept, self.screening = {}, []
 

@@ -15,6 +15,8 @@ from repro.errors import printable
 MAX_LINE_BYTES = 4 << 20
 # An object of another process, of whose values nothing is known.
 Json = dict[str, object]
+# A worker that compiles asks the judge before each of its benchmarks, and tells when it has ended.
+TUNES = "tunes"
 # Most levels of nested objects and lists: code that stores a message and reads it again is recursive.
 MOST_LEVELS = 24
 

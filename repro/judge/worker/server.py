@@ -29,7 +29,7 @@ from repro.judge import baselines
 from repro.judge.gpu import commitment, driver
 from repro.judge.gpu.shared_memory import Input, Ticket, open_ticket, view
 from repro.judge.sandbox import preload
-from repro.judge.sandbox.wire import Channel, ChannelClosed, Json
+from repro.judge.sandbox.wire import TUNES, Channel, ChannelClosed, Json
 from repro.judge.source import provenance
 from repro.judge.worker import binding, no_gpu, triton_interpreter
 from repro.judge.worker.outputs import address, describe, digest, nbytes, part, sealed, sums
@@ -397,6 +397,23 @@ def answer(worker: Worker, message: Json) -> Json:
         return {"error": f"{type(error).__name__}: {error} ({where})", "code": code}
 
 
+def tune_alone(channel: Channel) -> None:
+    """Have each benchmark of torch.compile's tuner in this process wait until the judge leaves it the GPU."""
+    from torch._inductor.runtime.benchmarking import benchmarker
+
+    benchmark = benchmarker.benchmark_gpu
+
+    def alone(*args: Any, **options: Any) -> Any:
+        channel.send({TUNES: True})
+        channel.receive()
+        try:
+            return benchmark(*args, **options)
+        finally:
+            channel.send({TUNES: False})
+
+    benchmarker.benchmark_gpu = alone  # type: ignore[method-assign]  # of the one object that every tuner calls
+
+
 def serve(
     read_fd: int, write_fd: int, device: str, scratch: Path, confined: dict[str, str], *, compiles: bool = False
 ) -> None:
@@ -409,6 +426,7 @@ def serve(
         preload.triton()
         if compiles:
             preload.compiler()
+            tune_alone(channel)
     else:
         torch.set_num_threads(1)
         triton_interpreter.mend()
