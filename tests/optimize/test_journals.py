@@ -34,10 +34,11 @@ RUNS = sorted(config.ARTIFACTS_DIR.glob("*/search*.tar.xz"))
 @pytest.fixture
 def several(tmp_path: Path) -> Path:
     """An archive of two searches."""
-    for archive in RUNS[:2]:
+    pair = [archive for archive in RUNS if archive.parent.name[:2] in ("36", "43")]
+    for archive in pair:
         with tarfile.open(archive) as opened:
             opened.extractall(tmp_path / archive.parent.name[:2], filter="data")
-    runner.pack({f"L1_{a.parent.name[:2]}": tmp_path / a.parent.name[:2] for a in RUNS[:2]}, tmp_path / "two.tar.xz")
+    runner.pack({f"L1_{a.parent.name[:2]}": tmp_path / a.parent.name[:2] for a in pair}, tmp_path / "two.tar.xz")
     return tmp_path / "two.tar.xz"
 
 

@@ -3,6 +3,9 @@
 In Triton 3.5.1 float32 -> bfloat16 truncates, bfloat16 constants are missing, and arithmetic, comparisons, casts,
 reductions, scans and `tl.dot` treat the bit patterns as integers. The patch widens values to float32 first and rounds
 the result once, to nearest even.
+
+`tl.dot` adds up in float64 and rounds once. In float32 the bits of a row would depend on its place in the tile, on some
+processors, and a rewrite that only moves rows would seem to change them.
 """
 
 from __future__ import annotations
@@ -70,7 +73,12 @@ def mend() -> None:
         return as_bf16(result) if is_bf16(c) else result
 
     def create_dot(self: Any, a: Any, b: Any, d: Any, *rest: Any) -> Any:
-        result = dot(self, as_float(a), as_float(b), as_float(d), *rest)
+        left, right, added = as_float(a), as_float(b), as_float(d)
+        if added.data.dtype == np.float32 and left.data.dtype.kind == right.data.dtype.kind == "f":
+            sums = np.matmul(left.data, right.data, dtype=np.float64) + added.data
+            result = handle(sums.astype(np.float32), tl.float32)
+        else:
+            result = dot(self, left, right, added, *rest)
         return as_bf16(result) if is_bf16(d) else result
 
     def retyped(tensor: Any, converted: Callable[[Any], Any]) -> Any:

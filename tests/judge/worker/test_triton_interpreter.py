@@ -29,6 +29,17 @@ kernel[(1,)](a, b, product, mixed, N=32)
 assert torch.allclose(product, a.float() @ b.float(), atol=1e-5)
 expected = ((a * b + a).float() + torch.where(a > b, a, b) - a + b.abs()).bfloat16()
 assert torch.equal(mixed, expected), (mixed - expected).abs().max()
+
+@triton.jit
+def multiply(a, b, product, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(product + at, tl.dot(tl.load(a + at), tl.load(b + at)))
+
+a, b, order = torch.randn(128, 128), torch.randn(128, 128), torch.randperm(128)
+found, moved = torch.empty(128, 128), torch.empty(128, 128)
+multiply[(1,)](a, b, found, N=128)
+multiply[(1,)](a[order].contiguous(), b, moved, N=128)
+assert torch.equal(found[order], moved), "the bits of a row depend on its place in the tile"
 """
 
 
