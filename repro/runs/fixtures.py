@@ -98,7 +98,15 @@ def measure(
     rows = [_row(file.stem, problem, engine.device, withheld(problem)) for file, problem in files.items()]
     parameters = {"size": size, "device": engine.device} | ({"suite": suite} if suite else {})
     bundle = open_bundle(results, "fixtures", rows, parameters, progress, resume=resume)
-    execute(rows, engine, bundle, progress, summary, together=max(1, len(rows)))
+    try:
+        execute(rows, engine, bundle, progress, summary, together=max(1, len(rows)))
+    finally:  # what was measured before an interruption serves too
+        _keep(files, bundle)
+    return bundle
+
+
+def _keep(files: Iterable[Path], bundle: Bundle) -> None:
+    """Write the measured fixtures of a bundle. Raises BundleError."""
     for file in files:
         if bundle.done(file.stem):
             try:
@@ -107,7 +115,6 @@ def measure(
                 bundle.finish("failed", error=f"cannot write {file}")
                 kept = f"The measured fixtures are in {bundle.path}; repeat with --resume."
                 raise BundleError(f"cannot write {file}", error.strerror or str(error), kept) from error
-    return bundle
 
 
 def summary(row: record.Row) -> str:

@@ -816,6 +816,18 @@ def test_ctrl_c_keeps_the_rows_of_a_process_that_still_runs(tool: Tool) -> None:
     assert not tool.processes()
 
 
+@pytest.mark.slow
+def test_ctrl_c_keeps_the_fixtures_that_are_measured(tool: Tool) -> None:
+    """They are below the results folder at once, for whoever judges before the rest is measured."""
+    process = tool.start("fixtures", *CPU)
+    bundle = wait_for("the bundle", lambda: next(iter(tool.bundles()), None), process)
+    wait_for("a row", lambda: (bundle / "rows.jsonl").exists() and len(rows(bundle)) > 0, process)
+    os.killpg(process.pid, signal.SIGINT)
+    assert tool.finish(process).code == 130
+    kept = {file.stem for file in (bundle.parent / "fixtures" / "smoke-cpu").glob("*.json")}
+    assert kept == set(rows(bundle)) and kept < set(manifest(bundle)["plan"])
+
+
 def test_killed_tool_takes_its_job_and_worker_with_it(judge_tool: Tool) -> None:
     """SIGKILL for the tool while a solution hangs."""
     (judge_tool.folder / "L1_36.py").write_text(HANG_AND_TELL)

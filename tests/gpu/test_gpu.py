@@ -751,7 +751,7 @@ def test_kernels_are_right_at_an_odd_neighbouring_shape(alone: None, key: str, f
     problem = catalogue.load(key, size="smoke")
     problem = dataclasses.replace(problem, overrides=ODD[problem.id])
     plan = inputs.plan(problem)
-    state = input_cases.perturbed_weights(plan, GPU)
+    state = input_cases.perturbed_weights(plan, inputs.weights(problem, plan.module), GPU)
     loosest = CLASSES[problem.dtype][-1] if file != "oracle" else "tf32"
     reference, honest = Reference(plan, state, GPU), Reference(plan, state, GPU, loosest)
     if file == "oracle":

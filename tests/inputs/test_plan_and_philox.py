@@ -7,11 +7,13 @@ a process of its own, because Triton decides at import whether it interprets.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -479,10 +481,11 @@ def test_perturbed_weights_move_every_affine_parameter_and_running_statistic(pro
     native = inputs.weights(problem, plan.module)
     torch.manual_seed(7)
     before = torch.random.get_rng_state()
-    moved = input_cases.perturbed_weights(plan, CPU)
+    moved = input_cases.perturbed_weights(plan, native, CPU)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert list(moved.state) == list(native.state)
-    assert moved.sha256 == input_cases.perturbed_weights(plan, CPU).sha256
+    native.perturbed = None
+    assert moved.sha256 == input_cases.perturbed_weights(plan, native, CPU).sha256
     parameters = {name for name, _ in plan.module.Model(*moved.init).named_parameters()}
     for name, value in moved.state.items():
         was = native.state[name]
@@ -538,3 +541,62 @@ def test_a_neighbour_is_planned_last_and_a_warm_up_first_and_neither_decides() -
             assert not first.perturbed and not first.judged and not first.decides and first.stress is None
     elsewhere = catalogue.load_file(catalogue.load("L1_36").path)
     assert not any(t.neighbour for t in input_cases.make(inputs.plan(elsewhere))), "a file from elsewhere has none"
+
+
+CONSTRUCTORS = {
+    "plain": ("self.net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.LSTM(8, 4))", True),
+    "attention": ("self.net = nn.MultiheadAttention(8, 2)", True),
+    "truncated": ("self.net = nn.Linear(8, 8); nn.init.trunc_normal_(self.net.weight)", True),
+    "drawn bias": ("self.net = nn.Linear(8, 8); self.bias = nn.Parameter(torch.randn(8))", False),
+    "derived tensor": ("self.net = nn.Linear(8, 8); self.norm = self.net.weight.detach().norm()", False),
+    "derived number": ("self.net = nn.Linear(8, 8); self.top = float(self.net.weight.max())", False),
+    "copy": ("self.net = nn.Linear(8, 8); self.kept = [self.net.weight.detach().clone()]", False),
+    "hidden parameter": ("self.kept = [nn.Linear(8, 8)]", False),
+    "plain draw": ("self.net = nn.Linear(8, 8); self.state = torch.randn(8)", False),
+    "orthogonal": ("self.net = nn.Linear(8, 8); nn.init.orthogonal_(self.net.weight)", False),
+}
+
+
+@pytest.mark.parametrize("name", CONSTRUCTORS)
+def test_initial_draws_are_left_out_only_where_nothing_else_depends_on_them(name: str, tmp_path: Path) -> None:
+    """A loaded state dict then makes both models equal, and torch's generator is where it was."""
+    body, expected = CONSTRUCTORS[name]
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n    def __init__(self):\n"
+        f"        super().__init__()\n        {body}\n\n\ndef get_inputs():\n    return [torch.rand(4, 8)]\n\n\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    problem = catalogue.load_file(file)
+    module = problem.module()
+    before = torch.random.get_rng_state()
+    assert (inputs._undrawn(module, [], 42) is not None) is expected
+    torch.random.set_rng_state(before)
+    drawn, bare = (inputs.build(problem, module, [], drawn=each) for each in (True, False))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    bare.load_state_dict(drawn.state_dict())
+    for kept, again in zip(_held(drawn), _held(bare), strict=True):
+        assert torch.equal(torch.as_tensor(kept), torch.as_tensor(again))
+
+
+def _held(model: torch.nn.Module) -> list[Any]:
+    """Numbers and tensors of a model, also those that are no part of its state dict."""
+    plain = [value for key, value in sorted(vars(model).items()) if key in ("norm", "top", "state", "kept")]
+    flat = [x for value in plain for x in (value if isinstance(value, list) else [value])]
+    flat = [x for value in flat for x in (value.parameters() if isinstance(value, torch.nn.Module) else [value])]
+    return [*model.state_dict().values(), *flat]
+
+
+def test_a_job_draws_its_weights_once_and_another_problem_draws_its_own(tmp_path: Path) -> None:
+    """A calibration and the judging after it share them; a file with other text has others."""
+    problem = catalogue.load("L2_37", size="smoke")
+    plan = inputs.plan(problem)
+    first = inputs.weights(problem, plan.module)
+    assert inputs.weights(problem, problem.module()) is first
+    assert inputs.weights(dataclasses.replace(problem, dtype="bfloat16"), plan.module) is not first
+    file = tmp_path / "model.py"
+    file.write_bytes(problem.path.read_bytes())
+    copied = catalogue.load_file(file)
+    known = inputs.weights(copied, copied.module())
+    file.write_bytes(file.read_bytes() + b"\nWEIGHTS = 1\n")
+    assert inputs.weights(copied, copied.module()) is not known

@@ -1229,9 +1229,8 @@ def test_spiked_inputs_reveal_kernels_that_assume_a_range(key: str, smoke_fixtur
     fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
     kind = "spiked" if problem.native_signal else "perturbed_spiked"
     plan, trial = inputs.plan(problem), fixture.trials[kind]
-    state = (
-        inputs.weights(problem, plan.module) if problem.native_signal else input_cases.perturbed_weights(plan, CPU)
-    )  # fmt: skip
+    native = inputs.weights(problem, plan.module)
+    state = native if problem.native_signal else input_cases.perturbed_weights(plan, native, CPU)
     reference = reference_module.Reference(plan, state, CPU)
     values = plan.make(trial.seed, CPU, stress="spike")
     found = distance(reference([x.clamp(0, 1) for x in values])[0], reference(list(values))[0])
@@ -1252,6 +1251,7 @@ def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkey
     problem = catalogue.load("L2_37", size="smoke")
     plan = inputs.plan(problem)
     published = inputs.weights(problem, plan.module)
+    perturbed = input_cases.perturbed_weights(plan, published, CPU)
     reference = reference_module.Reference(plan, published, CPU)
     loads, load = list[bool](), torch.nn.Module.load_state_dict
 
@@ -1262,7 +1262,7 @@ def test_weights_that_are_there_are_not_loaded_again_and_changed_ones_are(monkey
     monkeypatch.setattr(torch.nn.Module, "load_state_dict", counted)
     reference.load(published)
     assert not loads
-    reference.load(input_cases.perturbed_weights(plan, CPU))
+    reference.load(perturbed)
     reference.load(published)
     assert len(loads) == 2
     weight = next(iter(reference.model.parameters()))
@@ -1296,7 +1296,8 @@ def test_honest_kernels_are_within_the_limits_on_inputs_that_the_fixture_never_s
     """In every class, except one draw at most: of limits that came from one draw, up to one in four was outside."""
     fixture, problem = smoke_fixture(key), catalogue.load(key, size="smoke")
     plan = inputs.plan(problem)
-    published, perturbed = inputs.weights(problem, plan.module), input_cases.perturbed_weights(plan, CPU)
+    published = inputs.weights(problem, plan.module)
+    perturbed = input_cases.perturbed_weights(plan, published, CPU)
     models = {
         name: reference_module.Reference(plan, published, CPU, name)
         for name in ("fp64", *tolerances.CLASSES["float32"])

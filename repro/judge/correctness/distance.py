@@ -47,6 +47,10 @@ BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 GOLDEN, MIX = 0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64)
 
 
+def _change(reference: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+    return (reference - before).abs_().nan_to_num_(0.0, 0.0, 0.0)
+
+
 @dataclass
 class Change:
     """Running sums for `edit` over chunks. On a GPU they stay there, so that no chunk waits for the one before."""
@@ -55,13 +59,16 @@ class Change:
     change_sq: float | torch.Tensor = 0.0
 
     def add(self, output: torch.Tensor, reference: torch.Tensor, before: torch.Tensor) -> None:
-        """Add a chunk. reference, before: fp64, for the inputs after and before the change; all of one shape."""
-        change = (reference - before).abs_().nan_to_num_(0.0, 0.0, 0.0)
-        clear = change >= CLEARLY * torch.maximum(reference.abs(), before.abs())
-        clear &= (change > LARGEST_SHARE * change.max()) if change.numel() else clear
-        error = (output.to(torch.float64) - reference).nan_to_num_(0.0, 0.0, 0.0)
-        self.error_sq += error.masked_fill_(~clear, 0.0).square_().sum()
-        self.change_sq += change.masked_fill_(~clear, 0.0).square_().sum()
+        """Add a chunk, in slices. reference, before: fp64, for the inputs after and before the change; of one shape."""
+        ours, after, old = (x.reshape(-1).split(SLICE_ELEMENTS) for x in (output, reference, before))
+        zero = reference.new_zeros(())
+        largest = torch.stack([zero, *(_change(a, b).max() for a, b in zip(after, old, strict=True) if len(a))]).max()
+        for x, a, b in zip(ours, after, old, strict=True):
+            change = _change(a, b)
+            clear = (change >= CLEARLY * torch.maximum(a.abs(), b.abs())) & (change > LARGEST_SHARE * largest)
+            error = (x.to(torch.float64) - a).nan_to_num_(0.0, 0.0, 0.0)
+            self.error_sq += error.masked_fill_(~clear, 0.0).square_().sum()
+            self.change_sq += change.masked_fill_(~clear, 0.0).square_().sum()
 
     def values(self) -> dict[str, float]:
         """Return the guard, or nothing if the change of inputs changes nothing clearly."""

@@ -156,8 +156,8 @@ def _draw(shape: torch.Size, kind: str, index: int, seed: int, std: float = 1.0)
     return philox.fill(torch.empty(shape, dtype=torch.float32), kind, seed, index, std=std)
 
 
-def perturbed_weights(plan: Plan, device: torch.device, seed: int = PERTURBATION_SEED) -> Weights:
-    """Return the published weights, perturbed.
+def perturbed_weights(plan: Plan, native: Weights, device: torch.device) -> Weights:
+    """Return the published weights, perturbed. They are made once.
 
     Norm weights are U(.5, 1.5), those of batch norms U(.75, 1.25); norm biases are normal with deviation .2, of batch
     norms .1. Constant parameters are multiplied by 1.37, or become normal with deviation .2 if they are zero. Vectors
@@ -166,8 +166,13 @@ def perturbed_weights(plan: Plan, device: torch.device, seed: int = PERTURBATION
     Running statistics are calibrated on a few rows: one scalar mean square a layer, and means of a tenth of that
     deviation. The scalar keeps a deep untrained net well conditioned, since per-channel statistics amplify rounding.
     """
-    init = plan.problem.init_inputs(plan.module, perturbed=True)
-    model = build(plan.problem, plan.module, init).float()
+    if native.perturbed is not None:
+        return native.perturbed
+    init, seed = plan.problem.init_inputs(plan.module, perturbed=True), PERTURBATION_SEED
+    model = build(plan.problem, plan.module, init, drawn=init != native.init)
+    if init == native.init:
+        model.load_state_dict(native.state)
+    model = model.float()
     owners = {id(p): m for m in model.modules() for p in m.parameters(recurse=False)}
     with torch.no_grad():
         for index, (name, parameter) in enumerate(model.named_parameters()):
@@ -192,10 +197,11 @@ def perturbed_weights(plan: Plan, device: torch.device, seed: int = PERTURBATION
             _calibrate(model, plan, device, seed)
     dtype = torch_dtype(plan.problem.dtype)
     state = {
-        name: (value.to(dtype) if value.is_floating_point() else value).cpu().clone()
+        name: (value.to(dtype) if value.is_floating_point() else value).cpu()
         for name, value in model.state_dict().items()
     }
-    return Weights(init, state)
+    native.perturbed = Weights(init, state)
+    return native.perturbed
 
 
 def _calibrate(model: nn.Module, plan: Plan, device: torch.device, seed: int) -> None:

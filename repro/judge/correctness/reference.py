@@ -26,28 +26,30 @@ class Reference:
 
     DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 
-    def __init__(self, plan: Plan, weights: Weights, device: torch.device, precision: str = "fp64") -> None:
+    def __init__(
+        self, plan: Plan, weights: Weights, device: torch.device, precision: str = "fp64", like: Reference | None = None
+    ) -> None:
         self.plan, self.device, self.precision = plan, device, precision
         self.dtype = self.DTYPES[precision]
         self.init: list[Any] | None = None
         self.loaded: Weights | None = None
         self.versions: list[int] = []
-        self.load(weights)
+        self.load(weights, like)
 
-    def load(self, weights: Weights) -> None:
+    def load(self, weights: Weights, like: Reference | None = None) -> None:
         """Load these weights, unless they are there unchanged. Other constructor arguments need a new model.
 
-        Building draws all initial values on the CPU, 0.7 s for 67 million of them; loading does not.
+        like: one in the weights' own dtype that holds them on the device already.
         """
         if self.loaded is weights and self.versions == self._versions():
             return
         if self.init != weights.init:
-            with torch.random.fork_rng(devices=[]):
-                model = build(self.plan.problem, self.plan.module, weights.init)
+            model = build(self.plan.problem, self.plan.module, weights.init, drawn=False)
             self.model = model.to(self.device).to(self.dtype)  # wide weights on the device alone
             self.init = weights.init
         # Moved first, and then converted to fp64: `load_state_dict` converts on the CPU, 0.4 s for 67 million weights.
-        state = {name: value.to(self.device) for name, value in weights.state.items()}
+        known = weights.state if like is None or like.loaded is not weights else like.model.state_dict()
+        state = {name: value.to(self.device) for name, value in known.items()}
         self.model.load_state_dict(state, strict=True)
         self.loaded, self.versions = weights, self._versions()
 

@@ -192,7 +192,7 @@ class Evaluation:
         if not perturbed:
             return "native", self.native
         if self.perturbed is None:
-            self.perturbed = input_cases.perturbed_weights(self.plan, self.device)
+            self.perturbed = input_cases.perturbed_weights(self.plan, self.native, self.device)
         return "perturbed", self.perturbed
 
     def use(self, perturbed: bool) -> tuple[str, Weights]:
