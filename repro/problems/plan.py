@@ -107,6 +107,8 @@ class Served(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+# Inputs that every call of `get_inputs()` gives alike: making the others to have them would take as long as these.
+PLAIN = (bool, int, float, str, type(None))
 # An input with this share of exact zeros has them on purpose; one of at most FEW_VALUES values is a code.
 ZERO_SHARE, FEW_VALUES = 0.05, 16
 
@@ -176,9 +178,10 @@ class Plan:
         return [self.rows(i, None, values, seed, device, stress) for i, values in enumerate(self._others(seed, device))]
 
     def _others(self, seed: int, device: torch.device) -> list[Any]:
-        """Return what `get_inputs()` gives for inputs without a recipe; None for the others."""
-        if all(r is not None for r in self.recipes):
-            return [None] * len(self.recipes)
+        """Return the inputs without a recipe, made by `get_inputs()` unless all are plain; None for the others."""
+        left = [i for i, recipe in enumerate(self.recipes) if recipe is None]
+        if all(isinstance(self.spec[i], PLAIN) for i in left):
+            return [self.spec[i] if i in left else None for i in range(len(self.recipes))]
         torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
         with torch.device(device), Served(device, seed):
             return list(self.module.get_inputs())

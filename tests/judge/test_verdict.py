@@ -8,6 +8,7 @@ import math
 import os
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -1324,7 +1325,23 @@ def test_as_many_draws_are_measured_as_cost_little(key: str, size: str, count: i
     problem = catalogue.load(key, size=size)
     plan = inputs.plan(problem)
     spec = meta.output_spec(plan, inputs.weights(problem, plan.module))
-    assert calibration.draws(plan, spec) == count
+    assert calibration.draws(reference_module.Shape(plan, spec, None)) == count
+
+
+@pytest.mark.parametrize("whole_gib", [0, 2])
+def test_a_chunk_has_as_many_rows_as_fit_beside_what_every_chunk_needs(
+    whole_gib: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second factor of a matrix product is made for every chunk; counted as a row's it left chunks of one row."""
+    problem = catalogue.load("L2_84")
+    plan = inputs.plan(problem)
+    spec = meta.output_spec(plan, inputs.weights(problem, plan.module))
+    gpu: Any = types.SimpleNamespace(device=torch.device("cuda"))
+    monkeypatch.setattr(reference_module, "_peak_bytes", lambda plan, reference, rows: (whole_gib << 30) + (rows << 20))
+    row = reference_module._row_bytes(plan, spec)
+    assert row is not None and plan.batch is not None
+    expected = reference_module.CHUNK_BYTES // (row + (1 << 20))
+    assert 100 < expected < plan.batch and reference_module.rows_per_chunk(plan, gpu, spec) == expected
 
 
 def test_a_region_of_zeros_that_is_filled_passes_every_average_and_fails(smoke_fixture: Callable[[str], Any]) -> None:

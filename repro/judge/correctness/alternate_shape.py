@@ -7,8 +7,8 @@ import time
 from repro.errors import JudgeError, SolutionError
 from repro.judge.correctness import input_cases
 from repro.judge.correctness.distance import score
-from repro.judge.correctness.reference import rows_per_chunk
-from repro.judge.correctness.verification import Evaluation, Shape
+from repro.judge.correctness.reference import Shape, rows_per_chunk
+from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Implementation
 from repro.judge.sandbox import pool
 from repro.problems import plan as inputs_module

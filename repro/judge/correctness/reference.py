@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,8 +18,19 @@ from repro.problems.plan import Plan, Weights, build
 # Device memory for one chunk, with the reference's intermediates and the comparison.
 CHUNK_BYTES = 384 << 20
 CPU_CHUNK_BYTES = 256 << 20
+# Rows that are run to learn what a row needs.
+FEW_ROWS = 4
 # Copies of a chunk's fp64 output that exist at once during the comparison.
 COMPARISON_COPIES = 2
+
+
+@dataclass
+class Shape:
+    """A problem at one shape: its inputs, its output spec, and how many rows fit a chunk."""
+
+    plan: Plan
+    spec: Any
+    rows: int | None
 
 
 class Reference:
@@ -117,22 +129,30 @@ def most_rows(plan: Plan, spec: Any, device: torch.device) -> int | None:
 def rows_per_chunk(plan: Plan, reference: Reference, spec: Any) -> int | None:
     """Return how many rows of the batch fit a chunk; None if the problem cannot be split, so that all is one chunk.
 
-    On a GPU one row is run and its peak measured; on the CPU it is estimated from the sizes.
+    On a GPU a few rows are run. What one row needs more is counted, not what every chunk needs: another whole input.
+    On the CPU it is estimated from the sizes.
     """
     batch, estimate = plan.batch, _row_bytes(plan, spec)
     if batch is None or estimate is None:
         return None
     if reference.device.type != "cuda":
         return most_rows(plan, spec, reference.device)
-    rows = 1
-    reference(plan.chunk(slice(0, rows), 0, reference.device, None))  # libraries allocate workspace at their first call
+    few = min(batch, FEW_ROWS)
+    _peak_bytes(plan, reference, few)  # libraries allocate workspace at their first call
+    most = _peak_bytes(plan, reference, few)
+    row = (most - _peak_bytes(plan, reference, 1)) / (few - 1) if few > 1 else most
+    return int(max(1, min(batch, CHUNK_BYTES // max(1, estimate + max(0, row)))))
+
+
+def _peak_bytes(plan: Plan, reference: Reference, rows: int) -> int:
+    """Return the most device memory that the reference of some rows takes, with their inputs."""
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     reference(plan.chunk(slice(0, rows), 0, reference.device, None))
-    measured = (torch.cuda.max_memory_allocated() - before) / rows
+    peak = torch.cuda.max_memory_allocated() - before
     torch.cuda.empty_cache()
-    return int(max(1, min(batch, CHUNK_BYTES // max(1, estimate + measured))))
+    return peak
 
 
 def chunks(plan: Plan, rows: int | None) -> Iterator[slice | None]:

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from repro.inputs.stress import Stress
 from repro.judge.correctness import distance as metric
 from repro.judge.correctness import input_cases, output_checks
 from repro.judge.correctness.distance import Distance, score
-from repro.judge.correctness.reference import Reference, chunks, most_rows, rows_per_chunk
+from repro.judge.correctness.reference import Reference, Shape, chunks, most_rows, rows_per_chunk
 from repro.judge.correctness.tolerances import CLASSES, class_of
 from repro.judge.gpu import commitment
 from repro.judge.gpu.commitment_check import Seal
@@ -65,15 +65,6 @@ def _rows(held: torch.Tensor, window: slice | None, part: slice | None) -> torch
     """Return the rows `part` of an output of which `held` has the rows `window`."""
     assert window is not None and part is not None
     return held[part.start - window.start : part.stop - window.start]
-
-
-@dataclass
-class Shape:
-    """A problem at one shape: its inputs, its output spec, and how many rows fit a chunk."""
-
-    plan: Plan
-    spec: Any
-    rows: int | None
 
 
 class Evaluation:
