@@ -18,9 +18,11 @@ from repro.problems.plan import Plan
 # Least bytes of a staging buffer, and what of one output is fetched at once on a GPU.
 STAGING_BYTES, WINDOW_BYTES = 16 << 20, 256 << 20
 # Inputs lie at one of SPOTS secret places of their buffers, another one from call to call: what a solution remembers of
-# the last address is not this call's input, and addresses come back as they do in any program. Places are as far apart
-# as torch aligns its own tensors on a GPU.
-ALIGNMENT, PLACES, SPOTS = 512, 128, 4
+# the last address is not this call's input, and addresses come back as they do in any program. Places are aligned as
+# torch aligns its own tensors on a GPU, where those of LARGE bytes and more have memory of their own.
+SPOTS, LARGE = 4, 10 << 20
+ALIGNMENT, PLACES = 512, 128
+LARGE_ALIGNMENT, LARGE_PLACES = 2 << 20, 16
 # Inputs are made again in pieces of this many bytes to be compared, on the CPU and on a GPU.
 CHECK_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}
 
@@ -46,16 +48,15 @@ class Slots:
         self.buffers: dict[str, SharedBuffer] = {}
         self.output_bytes = sum(_chunk_bytes(leaf, None, 1) for _, leaf in leaves(spec))
         for i in plan.tensors:
-            self.buffers[f"input{i}"] = SharedBuffer(plan.nbytes(i) + ALIGNMENT * PLACES, device)
-        draw = random.SystemRandom()
-        self.spots = {i: [ALIGNMENT * n for n in draw.sample(range(PLACES), SPOTS)] for i in plan.tensors}
+            self.buffers[f"input{i}"] = SharedBuffer(plan.nbytes(i) + math.prod(_places(plan, i)), device)
+        draw, steps = random.SystemRandom(), {i: _places(plan, i) for i in plan.tensors}
+        self.spots = {i: [step * n for n in draw.sample(range(count), SPOTS)] for i, (step, count) in steps.items()}
         self.places = {i: spots[0] for i, spots in self.spots.items()}
 
     def fits(self, plan: Plan, spec: Any, rows: int | None) -> bool:
         """Return whether another shape of the problem fits into these buffers."""
         chunk = max(_chunk_bytes(leaf, rows, plan.problem.batch_dims) for _, leaf in leaves(spec))
-        slack = ALIGNMENT * PLACES
-        smaller = all(plan.nbytes(i) + slack <= self.buffers[f"input{i}"].nbytes for i in plan.tensors)
+        smaller = all(plan.nbytes(i) + max(self.spots[i]) <= self.buffers[f"input{i}"].nbytes for i in plan.tensors)
         return smaller and chunk <= self.staging_bytes
 
     def staging(self) -> SharedBuffer:
@@ -88,7 +89,7 @@ class Slots:
         made = None
         for i in self.plan.tensors:
             whole, place = self.buffers[f"input{i}"].bytes, self.places[i]
-            for rest in (whole[:place], whole[place + self.plan.nbytes(i) :][: ALIGNMENT * PLACES]):
+            for rest in (whole[:place], whole[place + self.plan.nbytes(i) :][: math.prod(_places(self.plan, i))]):
                 rest.fill_(0xFF)  # NaN: nothing of earlier inputs is left beside these
             recipe = self.plan.recipe(i, stress)
             if recipe is not None:
@@ -134,6 +135,11 @@ class Slots:
         """Free the buffers."""
         for buffer in self.buffers.values():
             buffer.close()
+
+
+def _places(plan: Plan, i: int) -> tuple[int, int]:
+    """Return how far apart the places of input i are, in bytes, and how many there are."""
+    return (LARGE_ALIGNMENT, LARGE_PLACES) if plan.nbytes(i) >= LARGE else (ALIGNMENT, PLACES)
 
 
 def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:
