@@ -112,7 +112,11 @@ def _results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, default=config.results_dir(), help="folder of bundles and fixtures")
 
 
-def _judging(parser: argparse.ArgumentParser, *, budget_s: float = 10.0, compile_timeout_s: float = 30.0) -> None:
+def _judging(
+    parser: argparse.ArgumentParser, *, budget_s: float = 10.0, compile_timeout_s: float | None = None
+) -> None:
+    from repro.studies.evaluation import COMPILE_TIMEOUT_S
+
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     parser.add_argument("--strict", action="store_true", help="exit 3 where a solution is not correct")
     parser.add_argument("--no-timing", action="store_true", help="only judge, do not time")
@@ -130,7 +134,7 @@ def _judging(parser: argparse.ArgumentParser, *, budget_s: float = 10.0, compile
         "--timeout-s", type=float, default=180.0, help="longest wait for one answer of a solution, seconds"
     )
     parser.add_argument(
-        "--compile-timeout-s", type=float, default=compile_timeout_s,
+        "--compile-timeout-s", type=float, default=compile_timeout_s or COMPILE_TIMEOUT_S,
         help="longest wait for torch.compile's max-autotune, seconds; a baseline that takes longer is left out",
     )  # fmt: skip
     parser.add_argument(

@@ -44,7 +44,7 @@ class Options:
     modes: tuple[str, ...] = baselines.MODES
     timeout_s: float = 180.0
     timing_budget_s: float = 20.0
-    compile_timeout_s: float = 30.0
+    compile_timeout_s: float = 60.0
     max_blocks: int = 400
     parity: bool = False
     kernelbench: bool = False

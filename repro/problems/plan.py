@@ -349,7 +349,7 @@ def build(
 ) -> torch.nn.Module:
     """Return a new `Model` on the CPU, in the problem's dtype and in eval mode. Raises JudgeError.
 
-    drawn: without it parameters may hold anything, for a caller who loads a state dict. They are drawn all the same
+    drawn: without it parameters may hold anything, for a caller that loads a state dict. They are drawn all the same
     where something else depends on them.
     """
     state = torch.random.get_rng_state()

@@ -170,7 +170,7 @@ def _options(verb: str, given: dict[str, Any]) -> list[str]:
         return []
     usual = evaluation.JudgeOptions(
         timing_budget_s=artifact_study.BUDGET_S if verb == "benchmark" else 10.0,
-        compile_timeout_s=artifact_study.COMPILE_TIMEOUT_S if verb == "benchmark" else 30.0,
+        compile_timeout_s=(artifact_study if verb == "benchmark" else evaluation).COMPILE_TIMEOUT_S,
         trust=told.get("trust", "audited"),
         quick=bool(given.get("quick")),
     ).for_job(str(given.get("device")))

@@ -818,7 +818,7 @@ def test_ctrl_c_keeps_the_rows_of_a_process_that_still_runs(tool: Tool) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_the_fixtures_that_are_measured(tool: Tool) -> None:
-    """They are below the results folder at once, for whoever judges before the rest is measured."""
+    """They are below the results folder at once, for what is judged before the rest is measured."""
     process = tool.start("fixtures", *CPU)
     bundle = wait_for("the bundle", lambda: next(iter(tool.bundles()), None), process)
     wait_for("a row", lambda: (bundle / "rows.jsonl").exists() and len(rows(bundle)) > 0, process)
