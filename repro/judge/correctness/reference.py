@@ -53,17 +53,21 @@ class Reference:
 
         like: one in the weights' own dtype that holds them on the device already.
         """
-        if self.loaded is weights and self.versions == self._versions():
+        if self.holds(weights):
             return
         if self.init != weights.init:
             model = build(self.plan.problem, self.plan.module, weights.init, drawn=False)
             self.model = model.to(self.device).to(self.dtype)  # wide weights on the device alone
             self.init = weights.init
         # Moved first, and then converted to fp64: `load_state_dict` converts on the CPU, 0.4 s for 67 million weights.
-        known = weights.state if like is None or like.loaded is not weights else like.model.state_dict()
+        known = like.model.state_dict() if like is not None and like.holds(weights) else weights.state
         state = {name: value.to(self.device) for name, value in known.items()}
         self.model.load_state_dict(state, strict=True)
         self.loaded, self.versions = weights, self._versions()
+
+    def holds(self, weights: Weights) -> bool:
+        """Return whether these weights are loaded and unchanged."""
+        return self.loaded is weights and self.versions == self._versions()
 
     def _versions(self) -> list[int]:
         """Return how often each weight was written to."""
