@@ -27,8 +27,8 @@ SHAPES: dict[str, list[tuple[list[list[int]], dict[str, Any]]]] = {
         ([[2, 2, 7, 8, 9]], {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 3}),
     ],
     "77": [
-        ([[1, 32, 3, 4, 4], [32, 32, 3, 3, 3]], {"stride": 2, "padding": 1, "dilation": 2}),
-        ([[2, 5, 2, 3, 3], [5, 7, 3, 3, 3]], {"stride": 2, "padding": 1, "dilation": 2}),
+        ([[1, 32, 2, 3, 3], [32, 32, 3, 3, 3]], {"stride": 2, "padding": 1, "dilation": 2}),
+        ([[2, 5, 1, 3, 2], [5, 7, 3, 3, 3]], {"stride": 2, "padding": 1, "dilation": 2}),
     ],
     "82": [([[2, 4, 18, 34], [4, 1, 3, 3]], {"stride": 1}), ([[1, 3, 11, 13], [3, 1, 3, 3]], {"padding": 1})],
 }  # fmt: skip
