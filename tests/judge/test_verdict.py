@@ -1328,6 +1328,47 @@ def test_as_many_draws_are_measured_as_cost_little(key: str, size: str, count: i
     assert calibration.draws(reference_module.Shape(plan, spec, None)) == count
 
 
+def test_sums_of_slices_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no whole fp64 temporary is held beside an output of gigabytes; a NaN counts as 0 in both."""
+    torch.manual_seed(3)
+    before, output, others = (torch.randn(6, 5, 7, dtype=torch.float64) for _ in range(3))
+    reference = before.clone()
+    reference[2, 1], reference[0, 0, 0], others[4, 4, 4] = 50.0, math.nan, math.nan
+
+    def sums(size: int) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+        for module in (metric, calibration):
+            monkeypatch.setattr(module, "SLICE_ELEMENTS", size)
+        change, means = metric.Change(), calibration.Means()
+        change.add(output.float(), reference, before)
+        means.add([reference, reference.sum().nan_to_num()], [others, others[0].sum()])
+        return change.values(), means.distances()
+
+    whole, sliced = sums(1 << 22), sums(11)
+    assert whole[0]["edit"] > 0.1 and sliced[0] == pytest.approx(whole[0], rel=1e-12)
+    for name, values in whole[1].items():
+        assert sliced[1][name] == pytest.approx(values, rel=1e-12)
+
+
+def test_a_probe_is_measured_once_where_one_draw_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At full size of a large problem each measurement takes a good part of a second."""
+    seen = list[tuple[str, Any]]()
+    measure = calibration._measure
+
+    def counted(shape: Any, trial: Any, *given: Any, **more: Any) -> Any:
+        seen.append((trial.kind, trial.stress))
+        return measure(shape, trial, *given, **more)
+
+    monkeypatch.setattr(calibration, "_measure", counted)
+    monkeypatch.setattr(calibration, "draws", lambda shape: 1)
+    fixture = calibration.build(catalogue.load("L1_36", size="smoke"), CPU)
+    probes = [each for each in seen if each[0] in input_cases.PROBES]
+    assert {kind for kind, _ in probes} >= {"tiny", "edited"} and len(set(probes)) == len(probes)
+    every = len(tolerances.CLASSES["float32"])
+    for kind, trial in fixture.trials.items():
+        if kind in input_cases.PROBES and sum(map(bool, trial.limits.values())) == every:
+            assert [stress for name, stress in probes if name == kind][-1] == trial.stress, "weaker ones are not tried"
+
+
 @pytest.mark.parametrize("whole_gib", [0, 2])
 def test_a_chunk_has_as_many_rows_as_fit_beside_what_every_chunk_needs(
     whole_gib: int, monkeypatch: pytest.MonkeyPatch
