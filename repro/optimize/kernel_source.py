@@ -40,6 +40,7 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@functools.lru_cache(1024)
 def ast_hash(text: str) -> str:
     """Return a hash that ignores comments, formatting and docstrings; "" if the text is not Python."""
     try:
@@ -52,6 +53,7 @@ def ast_hash(text: str) -> str:
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
+@functools.lru_cache(1024)
 def refusal(text: str) -> str:
     """Return why a source may not be judged: it does not parse, or it uses what the judge bans. "" if it may."""
     if layout.program(text) is None:

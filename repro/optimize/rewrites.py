@@ -9,6 +9,8 @@ that other shapes still pass. Names and numbers (T0 to T22) are those of docs/op
 from __future__ import annotations
 
 import ast
+import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -625,10 +627,13 @@ BY_NAME = {rewrite.name: rewrite for rewrite in CATALOGUE}
 
 def applicable(source: KernelSource) -> dict[str, str]:
     """Return name -> rewritten text of every rewrite that fits a source."""
-    found = {}
+    return dict(_applicable(source.text))
+
+
+@functools.lru_cache(256)
+def _applicable(text: str) -> dict[str, str]:
+    source, found = KernelSource(text), {}
     for rewrite in CATALOGUE:
-        try:
+        with contextlib.suppress(NotApplicable):
             found[rewrite.name] = rewrite.apply(source)
-        except NotApplicable:
-            continue
     return found

@@ -23,20 +23,20 @@ SHAPES: dict[str, list[tuple[list[list[int]], dict[str, Any]]]] = {
     "04": [([[32, 512], [512, 1]], {}), ([[19, 300], [300, 1]], {})],
     "36": [([[2, 8, 16, 32], ], {}), ([[2, 7, 9, 31]], {})],
     "43": [
-        ([[1, 2, 9, 18, 34]], {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 1}),
+        ([[1, 1, 8, 16, 32]], {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 1}),
         ([[2, 2, 7, 8, 9]], {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 3}),
     ],
     "77": [
         ([[1, 32, 2, 3, 3], [32, 32, 3, 3, 3]], {"stride": 2, "padding": 1, "dilation": 2}),
         ([[2, 5, 1, 3, 2], [5, 7, 3, 3, 3]], {"stride": 2, "padding": 1, "dilation": 2}),
     ],
-    "82": [([[2, 4, 18, 34], [4, 1, 3, 3]], {"stride": 1}), ([[1, 3, 11, 13], [3, 1, 3, 3]], {"padding": 1})],
+    "82": [([[1, 2, 18, 34], [2, 1, 3, 3]], {"stride": 1}), ([[1, 3, 11, 13], [3, 1, 3, 3]], {"padding": 1})],
 }  # fmt: skip
 # Sizes below those of `--size smoke`, for kernels that the interpreter runs slowest.
 SMALLER = {
     "L1_97": {"batch_size": 1},
     "L2_34": {"batch_size": 1, "H": 2},
-    "L3_20": {"batch_size": 1, "resolution": 16},
+    "L3_20": {"batch_size": 1, "resolution": 8},
     "L3_44": {"batch_size": 1},
 }
 PROGRAM = """

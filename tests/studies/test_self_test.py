@@ -260,6 +260,8 @@ FASTER = {"measurement": True, "speedup": {"eager": {"ratio": 1.9, "ci95": [1.8,
         (WRONG, entry("incorrect", "wrong_shape"), "reason wrong_shape instead of rel_l2, row"),
         ({"expect": {"verdict": ["incorrect"]}}, entry("incorrect", "wrong_shape"), ""),
         (WRONG | {"labels": ["triton", "threads"]}, entry("incorrect", "row"), "label threads is missing"),
+        (UNBOUGHT | {"labels": ["input_dependent_time"]}, entry(), ""),  # without a measurement
+        (UNBOUGHT | {"labels": ["input_dependent_time"]}, entry(measurement=True), "label input_dependent_time is"),
         (UNBOUGHT, entry(), ""),
         (UNBOUGHT, entry(**FASTER), "bought time: at least 1.5x eager, at most 1.3x was due"),
         (UNBOUGHT, entry(**(FASTER | {"measurement": False})), ""),

@@ -28,7 +28,19 @@ from repro.studies.agent import controls, folder, options
 from repro.studies.evaluation import absent
 
 SUITE = catalogue.suites()["agent"]
-RMS_NORM = (config.ORACLE_DIR / "L1_36_RMSNorm.py").read_text()
+# Without a kernel, since Triton's interpreter takes its time.
+RMS_NORM = """import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.square().mean(1, keepdim=True) + self.eps)
+"""
 ZEROS = """import torch
 from torch import nn
 
@@ -284,7 +296,7 @@ def test_interrupted_and_resumed_it_ends_with_its_plan(tool: Tool, smoke_results
 
 
 # Cheap ones of the suite, because Triton's interpreter takes minutes for others.
-FEW = ["L1_36", "L1_82", "L2_37", "L3_43"]
+FEW = ["L1_36", "L1_82", "L2_37"]
 
 
 @pytest.mark.slow
@@ -302,7 +314,7 @@ def test_two_folders_of_solutions_are_judged_at_smoke_size(tool: Tool) -> None:
     words += ["--no-timing", "--solutions", "a=a", "--solutions", "b=b"]
     done = tool("run", *CPU, *words)
     assert done.code == 0, done.err
-    assert "a: 4 of 4 correct · b: 3 of 4 correct (1 missing)" in done.out.splitlines()[-1]
+    assert "a: 3 of 3 correct · b: 2 of 3 correct (1 missing)" in done.out.splitlines()[-1]
 
 
 # --- the report and the claims of a run on a GPU ---------------------------------------------------------------------
