@@ -43,6 +43,34 @@ assert torch.equal(found[order], moved), "the bits of a row depend on its place 
 """
 
 
+WITHOUT_WASTE = """
+import inspect, torch, triton, triton.language as tl
+from triton.runtime import interpreter
+from repro.judge.worker import triton_interpreter
+triton_interpreter.mend()
+
+@triton.jit
+def more(i):
+    return i + 1
+
+@triton.jit
+def kernel(out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, more(i) * (2**31 - 1))
+
+out = torch.zeros(4, dtype=torch.int32)
+kernel[(1,)](out, N=4)
+patched, operations = [], []
+listed, operate = inspect.getmembers, interpreter.InterpreterBuilder.binary_op
+inspect.getmembers = lambda *a: patched.append(a) or listed(*a)
+interpreter.InterpreterBuilder.binary_op = lambda *a: operations.append(a[-1]) or operate(*a)
+kernel[(3,)](out, N=4)
+assert patched == [], "a second launch patches nothing"
+assert len(operations) == 6, operations
+assert out.tolist() == [(n * (2**31 - 1) + 2**31) % 2**32 - 2**31 for n in (1, 2, 3, 4)], "int32 wraps around"
+"""
+
+
 HEAD = """
 import json, torch, triton, triton.language as tl
 from repro.judge.worker import triton_interpreter
@@ -126,6 +154,11 @@ def interpreted(tmp_path, source):
 
 def test_bfloat16_arithmetic_and_dot_match_torch(tmp_path):
     interpreted(tmp_path, KERNEL)
+
+
+def test_a_launch_does_no_work_without_effect(tmp_path):
+    """One addition and one product of int32 in each of three programs."""
+    interpreted(tmp_path, WITHOUT_WASTE)
 
 
 @pytest.mark.slow
