@@ -25,7 +25,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from conftest import CPU, WHOLE, Tool, attempt, manifest, rows, strict_json
+from conftest import CPU, Tool, attempt, manifest, rows, strict_json
 
 from repro import config as settings
 from repro.engines import local
@@ -363,7 +363,7 @@ REST = [name for name in BAD if name not in FEW]
 TOGETHER: dict[str, tuple[dict[str, Bad], tuple[object, ...], int]] = {
     "few": ({name: BAD[name] for name in FEW}, ("--strict",), 3),
     "half": ({name: BAD[name] for name in REST[::2]}, (), 0),
-    **({"other half": ({name: BAD[name] for name in REST[1::2]}, (), 0)} if WHOLE else {}),
+    "other half": ({name: BAD[name] for name in REST[1::2]}, (), 0),
     "bounded": (BOUNDED, ("--timeout-s", BOUND_S), 0),
 }
 
