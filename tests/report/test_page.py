@@ -278,17 +278,10 @@ def test_a_report_of_thirteen_problems_is_drawn_in_five_seconds(tool: Tool) -> N
     assert len(names) == 13
     script = {name: result(name, times) | seen(seconds=60.0, timed=(20.0, 55.0)) for name in names}
     bundle = bundle_of(tool.folder, "evaluate", script, {n: {"problem": n, "file": f"{n}.py"} for n in names})
-    starts, took = [], []
-    for _ in range(2):  # the first one may read the libraries from a disk
-        began = time.monotonic()
-        assert tool("report", "no-bundle").code == 1
-        started = time.monotonic()
-        done = tool("report", bundle.path, "-o", "out")
-        assert done.code == 0, done.err
-        took.append(time.monotonic() - started)
-        starts.append(started - began)
-    # The start of the command takes a second on two cores with nothing beside it. A slower machine has more time.
-    assert min(took) < 5 * max(1, min(starts)), (starts, took)
+    began = time.monotonic()
+    done = tool("report", bundle.path, "-o", "out")
+    assert done.code == 0, done.err
+    assert time.monotonic() - began < 5
     assert len(rows_of(document(tool.folder / "out"), "correctness", "correctness")) == 13
 
 
