@@ -28,8 +28,9 @@ REQUEST_S = 600.0
 PROFILE_S = 300.0
 # Sessions that may end before the run gives up.
 SESSIONS = 5
-# Seconds of sampling of one contest, whose intervals need only exclude 1.
-CONTEST_BUDGET_S = 6.0
+# Seconds of sampling of one contest, and its most blocks: its intervals need only exclude 1, so a ratio that is not yet
+# known to 0.5 % gets no second budget.
+CONTEST_BUDGET_S, CONTEST_BLOCKS = 6.0, 200
 # What the final confirmation times: eager and torch.compile, also with max-autotune.
 FINAL_BUDGET_S = 20.0
 T = TypeVar("T")
@@ -46,8 +47,9 @@ class EngineJudge:
     ) -> None:
         self.problem, self.results, self.engine, self.progress = problem, results, engine, progress
         self.options = JudgeOptions(
-            trust=trust, timing_budget_s=CONTEST_BUDGET_S, compiled=False, profiled=False, alone=alone
-        )
+            trust=trust, timing_budget_s=CONTEST_BUDGET_S, compiled=False, profiled=False, alone=alone,
+            max_blocks=CONTEST_BLOCKS,
+        )  # fmt: skip
         self._stack = contextlib.ExitStack()
         self._session: Session | None = None
         self._checked: dict[str, str] = {}

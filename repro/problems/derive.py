@@ -292,7 +292,8 @@ def neighbour(problem: Problem) -> dict[str, Any]:
     """Return constants at odd, smaller values that change neither constructor arguments nor weights; {} for none."""
     plan = inputs.plan(problem)
     values = dict(vars(plan.module))
-    own = {name: tuple(x.shape) for name, x in meta.run(plan, problem.init_inputs(plan.module)).state.items()}
+    init = problem.init_inputs(plan.module)
+    own = {name: tuple(x.shape) for name, x in meta.run(plan, init).state.items()}
     able = [
         c for c in constants.sizes(problem.path.read_bytes(), values) if not c.init and c.name not in problem.overrides
     ]
@@ -303,6 +304,7 @@ def neighbour(problem: Problem) -> dict[str, Any]:
         try:
             other = inputs.plan(replace(problem, overrides=search.overrides(chosen), work=None))
             ran = meta.run(other, problem.init_inputs(other.module))
+            meta.run(other, init, built=meta.model(plan, init))  # one Model takes both shapes
         except JudgeError:
             return False
         smaller = all(other.nbytes(i) <= plan.nbytes(i) for i in plan.tensors)

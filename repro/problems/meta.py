@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -89,10 +89,10 @@ class _Recurrent(TorchFunctionMode):
         return (x.new_empty((*x.shape[:-1], width)), *(torch.empty_like(state) for state in states))
 
 
-def run(plan: Plan, init: list[Any], mode: Tally | None = None) -> Run:
-    """Run the Model with these constructor arguments. mode: counts what it computes. Raises JudgeError where it
-    fails."""
-    built = model(plan, init)
+def run(plan: Plan, init: list[Any], mode: Tally | None = None, built: torch.nn.Module | None = None) -> Run:
+    """Run the Model with these constructor arguments, or one that is built. mode: counts what it computes. Raises
+    JudgeError where it fails."""
+    built = built or model(plan, init)
     inputs = [torch.empty(s[0], dtype=s[1], device="meta") if i in plan.tensors else s for i, s in enumerate(plan.spec)]
 
     def call() -> Any:
@@ -123,17 +123,20 @@ def changes_inputs(plan: Plan, weights: Weights) -> bool:
 
 def _spec(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+        leaf = {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+        strides = sorted(range(value.dim()), key=lambda d: (value.shape[d] > 1, value.stride(d)), reverse=True)
+        return leaf if value.permute(strides).is_contiguous() else leaf | {"gaps": True}
     if isinstance(value, tuple | list):
         return [_spec(item) for item in value]
     raise JudgeError(f"the problem's Model returns {type(value).__name__}", "only tensors can be judged")
 
 
 class Leaf(TypedDict):
-    """One tensor of an output spec."""
+    """One tensor of an output spec. gaps: its elements overlap or have gaps between them, so a solution's may too."""
 
     shape: list[int]
     dtype: str
+    gaps: NotRequired[bool]
 
 
 def leaves(spec: Any, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Leaf]]:

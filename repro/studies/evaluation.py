@@ -43,6 +43,7 @@ class JudgeOptions:
 
     quick: a shorter timing against fewer baselines, the same verdicts. parity: also times by the published protocol.
     profiled: also where the time of the GPU goes, by the profiler. kernelbench: also what KernelBench's protocol says.
+    max_blocks: with fewer than the default, a ratio that is still open gets no second budget.
     """
 
     timing: bool = True
@@ -57,13 +58,14 @@ class JudgeOptions:
     strict_nonfinite: bool = False
     kernelbench: bool = False
     alone: bool = True
+    max_blocks: int = 400
 
     def for_job(self, device: str) -> dict[str, Any]:
         """The judge's options on this device: torch.compile is a baseline on a GPU only, and not of a quick look."""
         full = device == "cuda" and self.compiled and self.trust == "audited"
         budget = self.timing_budget_s if device == "cuda" else min(1.0, self.timing_budget_s)
         modes = QUICK_MODES if self.quick else ("eager", "compile", "reduce_overhead", "max_autotune")
-        blocks = 40 if device != "cuda" else 64 if self.trust == "dev" else 400
+        blocks = 40 if device != "cuda" else 64 if self.trust == "dev" else self.max_blocks
         passes = [
             name for name in ("control", "hot", "profile") if not self.quick and (self.profiled or name != "profile")
         ]

@@ -44,7 +44,7 @@ from repro.judge.correctness import input_cases
 from repro.judge.correctness.distance import Distance, score
 from repro.judge.correctness.reference import Reference
 from repro.judge.correctness.tolerances import CLASSES, limits
-from repro.judge.gpu import driver, shared_memory
+from repro.judge.gpu import driver, memory, shared_memory
 from repro.judge.implementation import Options
 from repro.judge.timing.l2_flush_and_idle import Idle
 from repro.judge.timing.sampling import GATE_US
@@ -344,6 +344,17 @@ def test_judging_at_full_size_stays_within_its_memory(alone: None, tmp_path: Pat
     allowed = given + memory["solution"]["allocated"] + 2 * GIB
     assert memory["device_over_start_bytes"] is not None, "NVML does not say how much memory is in use"
     assert 0 < memory["device_over_start_bytes"] <= allowed, {**memory, "allowed": allowed}
+
+
+def test_what_the_allocator_holds_is_given_back_once_it_is_more_than_what_is_left(alone: None) -> None:
+    """The fp64 reference of L1_96 left 1.8 GB of 80 to the solution."""
+    device = torch.device("cuda")
+    torch.cuda.empty_cache()
+    free = torch.cuda.mem_get_info()[0]
+    for share, given_back in ((0.2, False), (0.7, True)):
+        torch.empty(int(share * free), dtype=torch.uint8, device=device)  # freed at once
+        memory.make_room(device)
+        assert (torch.cuda.mem_get_info()[0] > 0.95 * free) is given_back, share
 
 
 def test_the_model_timed_against_itself_is_neither_faster_nor_slower(alone: None, tmp_path: Path) -> None:

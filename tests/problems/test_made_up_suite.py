@@ -88,6 +88,11 @@ SUITE: dict[str, tuple[str, str, str, str, str, str]] = {
     "dropout in training mode": ("x", "return F.dropout(x, 0.5, training=True)", X, "pass", "", "draws random numbers"),
     "state between calls": (
         "x", "self.seen = self.seen + x.sum(); return x * self.seen", X, "self.seen = 0.0", "", "keeps state"),
+    "state of the batch's size": (
+        "x, h", "self.h.copy_(h); self.h = torch.tanh(self.fc(torch.cat((x, self.h), 1))); return self.h * 1",
+        f"{X}, torch.rand(n, 24)", "self.fc = nn.Linear(120, 24); self.h = torch.zeros(n, 24)", "", "judged"),
+    "part of a larger output": ("x", "return torch.stack((x, x * 2, x - 1), 1)[:, -1]", X, "pass", "", "judged"),
+    "one row for all": ("x", "return x.mean(0, keepdim=True).expand(8, -1)", X, "pass", "", "judged"),
     "dictionary": ("x", "return {'y': x}", X, "pass", "", "returns dict"),
     "no output": ("x", "pass", X, "pass", "", "returns NoneType"),
     "missing package": ("x", "import not_there; return x", X, "pass", "", "not_there"),

@@ -25,7 +25,7 @@ from repro.judge.correctness import input_cases, output_checks
 from repro.judge.correctness.distance import Distance, score
 from repro.judge.correctness.reference import Reference, Shape, chunks, most_rows, rows_per_chunk
 from repro.judge.correctness.tolerances import CLASSES, class_of
-from repro.judge.gpu import commitment
+from repro.judge.gpu import commitment, memory
 from repro.judge.gpu.commitment_check import Seal
 from repro.judge.gpu.input_buffers import Slots
 from repro.judge.gpu.shared_memory import Gate
@@ -424,14 +424,13 @@ class Evaluation:
             self.load(implementation, name, state)
             part("weights")
             self.slots.move()
-            message = self._message(implementation)
             if stresses.parts(trial.stress)[0] == "edit":  # the call before, at the same addresses
                 self.slots.fill(trial.seed, self._unedited())
-                answer = implementation.ask(message, self.options.timeout_s)
+                answer = self._called(implementation)
                 self._gates(answer.get("output"))
             self.slots.fill(trial.seed, trial.stress)
             part("inputs")
-            answer = implementation.ask(message, self.options.timeout_s)
+            answer = self._called(implementation)
             part("calls" if implementation.distances else "first calls")
             if not trial.judged:
                 self._gates(answer.get("output"))
@@ -439,7 +438,7 @@ class Evaluation:
                     if self._propagates(implementation):
                         break
                     self.slots.fill(input_cases.secret_seed(), trial.stress)
-                    self._gates(implementation.ask(self._message(implementation), self.options.timeout_s).get("output"))
+                    self._gates(self._called(implementation).get("output"))
                 return
             distance, bits = self.compare(implementation, answer.get("output"))
             part("comparing")
@@ -454,8 +453,7 @@ class Evaluation:
                     self.slots.move()
                 if turn or self.problem.writes_inputs:
                     self.slots.fill(trial.seed, trial.stress)
-                    message = self._message(implementation)
-                answer = implementation.ask(message, self.options.timeout_s)
+                answer = self._called(implementation)
                 self._gates(answer.get("output"))
                 if self.bits(implementation) != bits:
                     implementation.observed.add("nondeterministic")
@@ -484,6 +482,11 @@ class Evaluation:
             torch.cuda.empty_cache()
             implementation.fail(SolutionDied("judge_out_of_memory", f"it left no room on the GPU to judge it: {error}"),
                          trial.kind)  # fmt: skip
+
+    def _called(self, implementation: Implementation) -> Json:
+        """Return the answer to a call on the inputs in the slots."""
+        memory.make_room(self.device)
+        return implementation.ask(self._message(implementation), self.options.timeout_s)
 
     def _gates(self, described: Any) -> None:
         output_checks.check(described, self.shape.spec, self.device.type, aliases=self.problem.aliases_input)

@@ -1,4 +1,4 @@
-"""Peak memory of the whole GPU while a job runs, as NVML sees it: every process, contexts included."""
+"""Memory of the whole GPU: its peak while a job runs, as NVML sees it, and room for other processes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pynvml
+import torch
 
 PERIOD_S = 0.01
 
@@ -17,6 +18,14 @@ def handle(uuid: str) -> Any:
         return pynvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
     except pynvml.NVMLError:
         return None
+
+
+def make_room(device: torch.device) -> None:
+    """Give other processes what this one's allocator holds for later, where that is more than the GPU has left."""
+    if device.type == "cuda":
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        if cached > torch.cuda.mem_get_info(device)[0]:
+            torch.cuda.empty_cache()
 
 
 class DeviceMemory:

@@ -88,8 +88,11 @@ def sums(value: Any) -> list[torch.Tensor]:
 def _sums(value: Any) -> list[torch.Tensor]:
     if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
         return []
-    if not value.numel() or not _dense(value):
+    if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+        return []  # its elements overlap, and a copy may not fit
+    if not value.numel():
         return []
+    value = value if _dense(value) else value.detach().contiguous()
     flat = value.detach().as_strided((value.numel(),), (1,)).view(torch.uint8)
     even = flat.numel() // 8 * 8 if value.storage_offset() * value.element_size() % 8 == 0 else 0
     if even == 0 and flat.numel() > SMALL_BYTES:
