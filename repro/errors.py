@@ -80,6 +80,10 @@ class JudgeError(ReproError):
     """The judge failed: a fault of the tool or of the problem file, not of a solution."""
 
 
+class NoFunction(JudgeError):
+    """The problem's output is no function of its inputs, so nothing can be compared with it."""
+
+
 class SolutionError(ReproError):
     """A solution's fault. `code` is the reason code and `verdict` the verdict that it leads to."""
 

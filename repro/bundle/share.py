@@ -25,6 +25,7 @@ from repro.bundle.identities import Identities
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.write import FINGERPRINTS, INPUTS, ROWS, plan_digest
 from repro.errors import PrerequisiteError, UsageError
+from repro.records.fixture import PUBLISHED
 from repro.records.manifest import Doubt, Shared, SharedCopy
 from repro.records.row import Input
 from repro.system import jsonio
@@ -32,7 +33,11 @@ from repro.system import jsonio
 Mask = Callable[[str], str]
 SOURCES = (".py",)
 # What `repro report` draws from the rows, often larger than they are.
-DRAWN = re.compile(r"report\.(?!md$)\w+|(?:figures|tables)/.*")
+DRAWN, REPORT = re.compile(r"report\.(?!md$)\w+|(?:figures|tables)/.*"), "report.md"
+BRIEF = "left out of a brief copy"
+# What a brief copy keeps of the trial with published inputs, and what it leaves out beside the trials.
+KEPT_OF_TRIALS = ("stress", "seed", "weights_sha256", "sensitivity", "cheats")
+NOT_BRIEF = ("neighbour", "telemetry", "dynamic", "trials_left_out", "reference_timing", "build_s", "cell_spent_s")
 # Text that may be an identity but has no form of its own: public addresses, hosts of links, random-looking words.
 HASHES = "left out of the copy, which keeps its hash"
 DOUBTS = {
@@ -45,18 +50,23 @@ PUBLIC_HOSTS = frozenset("github.com arxiv.org slsa.dev in-toto.io json-schema.o
 
 
 def share(
-    paths: list[Path], output: Path | None, salt: bytes, hide: list[str], *, texts: bool = True
+    paths: list[Path], output: Path | None, salt: bytes, hide: list[str], *, texts: bool = True, brief: bool = False
 ) -> list[SharedCopy]:
-    """Copies bundles, each to `<output>/<name>`, and replaces their identities. texts: whether with what was judged.
+    """Copies bundles, each to `<output>/<name>`, and replaces their identities.
 
-    output: a folder, else `shared` beside each bundle. hide: names to replace besides those that are found.
-    Raises UsageError for a path without a closed bundle or a target that exists, BundleError for a changed bundle.
+    texts: whether with what was judged. brief: of fixtures only what an audit shows, and no telemetry. output: a
+    folder, else `shared` beside each bundle. hide: names to replace besides those that are found.
+    Raises UsageError for a path without a closed bundle, a target that exists, or a brief copy of anything but
+    fixtures; BundleError for a changed bundle.
     """
     read = [verify.unchanged(path, "shared") for path in paths]
+    if brief and (others := [found.name for found in read if found.manifest.get("verb") != "fixtures"]):
+        raise UsageError("--brief is of bundles of fixtures", f"{others[0]} is another", "Leave out --brief.")
     who = Identities(salt, hide)
     for found in read:
         _learn(found, who)
-    return [_copy(found, (output or found.path.absolute().parent / "shared"), who, texts=texts) for found in read]
+    where = [output or found.path.absolute().parent / "shared" for found in read]
+    return [_copy(found, at, who, texts=texts, brief=brief) for found, at in zip(read, where, strict=True)]
 
 
 def _failed(path: Path) -> set[str]:
@@ -99,7 +109,7 @@ def masked(value: Any, mask: Mask, who: Identities) -> Any:
     return value
 
 
-def _copy(found: Evidence, output: Path, who: Identities, *, texts: bool) -> SharedCopy:
+def _copy(found: Evidence, output: Path, who: Identities, *, texts: bool, brief: bool) -> SharedCopy:
     """Writes the copy of one bundle, whole or not at all."""
     mask = who.masker()
     machines = _machines(found, mask, who)
@@ -110,7 +120,7 @@ def _copy(found: Evidence, output: Path, who: Identities, *, texts: bool) -> Sha
     try:
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
-        shared, closed_id, doubts = _write(found, half, machines, mask, who, texts=texts)
+        shared, closed_id, doubts = _write(found, half, machines, mask, who, texts=texts, brief=brief)
         half.rename(target)
     except OSError as error:
         shutil.rmtree(half, ignore_errors=True)
@@ -134,8 +144,9 @@ def _machines(found: Evidence, mask: Mask, who: Identities) -> dict[str, dict[st
 
 
 def _write(
-    found: Evidence, folder: Path, machines: dict[str, dict[str, Any]], mask: Mask, who: Identities, *, texts: bool
-) -> tuple[Shared, str, list[Doubt]]:
+    found: Evidence, folder: Path, machines: dict[str, dict[str, Any]], mask: Mask, who: Identities, *,
+    texts: bool, brief: bool,
+) -> tuple[Shared, str, list[Doubt]]:  # fmt: skip
     """Writes the files of a copy. Returns what its manifest says of it, its bundle id, and what may be an identity."""
     doubts = [Doubt(file="", what=f"the name {n!r} is also a word of bundles and was left") for n in who.doubtful()]
     left_out: dict[str, str] = {}
@@ -146,11 +157,14 @@ def _write(
     for name in sorted(found.files):
         if name in (STATEMENT, ROWS) or name.startswith(f"{FINGERPRINTS}/"):
             continue
-        if DRAWN.fullmatch(name):
+        if DRAWN.fullmatch(name) or (brief and name == REPORT):
             left_out[name] = "`repro report` draws it again"
             continue
         if not texts and name.startswith((f"{INPUTS}/", f"{SOLUTIONS}/")):
             left_out[name.partition("/")[0]] = HASHES
+            continue
+        if brief and name.startswith("telemetry/"):
+            left_out["telemetry"] = BRIEF
             continue
         text = _text(found, name)
         if text is None:
@@ -164,6 +178,9 @@ def _write(
         jsonio.replace(folder / mask(name), new.encode())
         digests[mask(name)] = seal.sha256(new.encode())
     rows = _rows(found, digests, mask, who)
+    if brief:
+        left_out["limits and distances of fixtures"] = BRIEF
+        rows = [_brief(row) for row in rows]
     jsonio.replace(folder / ROWS, "".join(jsonio.dumps(row) + "\n" for row in rows).encode())
     manifest = _manifest(found, mask, who)
     shared = Shared(
@@ -219,6 +236,20 @@ def _rows(found: Evidence, digests: dict[str, str], mask: Mask, who: Identities)
                     new["content"] = hashlib.sha256(content).hexdigest()[:16]
         rows.append(new)
     return rows
+
+
+def _brief(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns the row of a fixture with what an audit shows; any other row as it is."""
+    result = row.get("result") or {}
+    if "trials" not in result or "problem_sha256" not in result:
+        return row
+    kept = {name: value for name, value in result.items() if name not in NOT_BRIEF}
+    shown = next((kind for kind in PUBLISHED if kind in result["trials"]), None)
+    if shown is None:
+        return row | {"result": kept | {"trials": {}}}
+    trial = {name: value for name, value in result["trials"][shown].items() if name in KEPT_OF_TRIALS}
+    trial["cheats"] = {name: value for name, value in trial.get("cheats", {}).items() if "legacy" in value}
+    return row | {"result": kept | {"trials": {shown: trial}}}
 
 
 def _manifest(found: Evidence, mask: Mask, who: Identities) -> dict[str, Any]:

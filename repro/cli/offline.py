@@ -101,6 +101,9 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
     bundle.add_argument(
         "--no-texts", action="store_true", help="share: keep the hashes of what was judged, not its text"
     )
+    bundle.add_argument(
+        "--brief", action="store_true", help="share: of fixtures only what `repro audit` shows, and no telemetry"
+    )
     bundle.add_argument("--json", type=Path, metavar="FILE", help="write a record of each copy as JSON")
 
 
@@ -295,8 +298,8 @@ def _bundle(args: argparse.Namespace, progress: Progress) -> int:
 def _pack(args: argparse.Namespace) -> int:
     from repro.bundle import pack
 
-    if args.hide or args.no_texts:
-        option = "--hide" if args.hide else "--no-texts"
+    if args.hide or args.no_texts or args.brief:
+        option = "--hide" if args.hide else "--no-texts" if args.no_texts else "--brief"
         raise UsageError(f"{option} is of `bundle share`", "packing changes nothing", "Share the bundle, then pack it.")
     packed = pack.pack(args.bundle, args.output)
     screen = Screen.of(args)
@@ -310,7 +313,9 @@ def _pack(args: argparse.Namespace) -> int:
 def _share(args: argparse.Namespace) -> int:
     from repro.bundle import share
 
-    done = share.share(args.bundle, args.output, secrets.token_bytes(16), args.hide, texts=not args.no_texts)
+    done = share.share(
+        args.bundle, args.output, secrets.token_bytes(16), args.hide, texts=not args.no_texts, brief=args.brief
+    )
     screen = Screen.of(args)
     for told in done:
         counts = ", ".join(f"{n} {kind}" for kind, n in told.shared.identities.items()) or "none"

@@ -61,11 +61,19 @@ def run(
         dtypes = job.options.get("dtypes", counters.DTYPES) if job.device == "cuda" else ()  # nothing runs on the CPU
         found = {dtype: settle(replace(job, dtype=dtype)).fitting(job.device) for dtype in dtypes}
         return counters.measure(found, solutions, job.device, progress)
-    problem = settle(job).fitting(job.device)
+    settled, device = settle(job), torch.device(job.device)
+    if job.verb == "fixture" and settled.refused is not None:
+        return calibration.refused(settled.problem, device, settled.refused).to_json()
     if job.verb == "fixture":
-        return calibration.build(problem, torch.device(job.device), progress).to_json()
+        return calibration.build(settled.fitting(job.device), device, progress).to_json()
     if job.verb == "evaluate":
-        fixture, options = fixture_of(job, folder, problem, progress), options_of(job)
+        options = options_of(job)
+        fixture: Fixture
+        if settled.refused is not None:
+            problem, fixture = settled.problem, calibration.refused(settled.problem, device, settled.refused)
+        else:
+            problem = settled.fitting(job.device)
+            fixture = fixture_of(job, folder, problem, progress)
         judged = session.evaluate(problem, fixture, solutions, options, progress, mark)
         result = judged.to_json()
         result["sizes"] = {"stamp": constants.stamp(problem.size, problem.overrides), "overrides": problem.overrides}

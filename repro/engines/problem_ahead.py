@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro.errors import ReproError
+from repro.errors import NoFunction, ReproError
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
@@ -27,15 +27,23 @@ TIMED = ("timing", "parity", "kernelbench")
 
 @dataclass(frozen=True)
 class Settled:
-    """A job's problem, and what a call takes where it is not known to fit into memory."""
+    """A job's problem, and what a call takes where it is not known to fit into memory. refused: why nothing can judge
+    a solution of it, or None."""
 
     problem: Problem
     measured: Sizes | None
+    refused: NoFunction | None = None
 
     def fitting(self, device: str) -> Problem:
-        """Return the problem. Raises PrerequisiteError where this machine has too little memory for it."""
+        """Return the problem.
+
+        Raises PrerequisiteError where this machine has too little memory for it, NoFunction where nothing can judge a
+        solution of it.
+        """
         from repro.problems import sizes
 
+        if self.refused is not None:
+            raise self.refused
         if self.measured is not None:
             sizes.require_memory(self.problem, self.measured, device)
         return self.problem
@@ -58,7 +66,10 @@ def settle(job: Job, folder: Path) -> Settled:
         problem = sizes.settle(_loaded(job, folder), job.overrides, known=ours)
         # A profile needs far less than judging, and a problem with a fixture was judged before.
         measured = None if job.verb == "profile" or job.fixture or small else sizes.measure(problem)
-        return Settled(problem if ours else derive.complete(problem), measured)
+        try:
+            return Settled(problem if ours else derive.complete(problem), measured)
+        except NoFunction as error:
+            return Settled(problem, None, error)
     finally:
         torch.set_num_threads(threads)
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from repro.errors import JudgeError, PrerequisiteError
+from repro.errors import JudgeError, NoFunction, PrerequisiteError
 from repro.inputs.stress import Stress
 from repro.problems import constants, meta, sizes
 from repro.problems import plan as inputs
@@ -147,9 +147,9 @@ def _equal(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> bool:
 
 
 def require_function(reduced: Reduced) -> None:
-    """Raises JudgeError where the output is no function of inputs and weights: nothing can be compared then."""
+    """Raises NoFunction where the output is none of inputs and weights: nothing can be compared then."""
     values, name = reduced.draw(), reduced.problem.key
-    random = JudgeError(f"Model of {name} draws random numbers", "its output is no function of its inputs")
+    random = NoFunction(f"Model of {name} draws random numbers", "its output is no function of its inputs")
     try:
         first, again, other = (reduced(values, seed) for seed in (SEED, SEED, SEED + 1))
     except JudgeError:  # drawn in float32, they may not go with fp64
@@ -159,7 +159,7 @@ def require_function(reduced: Reduced) -> None:
             raise random from None
         raise
     if not _same(first, again):
-        raise JudgeError(f"Model of {name} keeps state", "a second call on the same inputs returns something else")
+        raise NoFunction(f"Model of {name} keeps state", "a second call on the same inputs returns something else")
     if not _same(first, other):
         raise random
 
@@ -323,7 +323,7 @@ def neighbour(problem: Problem) -> dict[str, Any]:
 def complete(problem: Problem) -> Problem:
     """Return a problem with all that is derived for it. What cannot be derived stays as it is for any file.
 
-    Raises JudgeError where the file does not run.
+    Raises JudgeError where the file does not run, NoFunction where its output is none of its inputs.
     """
     try:
         reduced = Reduced(problem)

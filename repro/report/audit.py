@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from repro.bundle.write import Bundle
 from repro.records.base import Number, Record
-from repro.records.fixture import FixtureRecord
+from repro.records.fixture import PUBLISHED, FixtureRecord
 from repro.records.row import Row
 
 HEAD = ("problem", "verdict", "classes", "signal", "best cheat", "margin", "zeros pass 1e-2", "zeros pass 1e-4",
         "influence of inputs", "why")  # fmt: skip
-# Trials whose cheats say what the published comparison would let pass, in this order.
-PUBLISHED = ("native", "perturbed")
+
+# Tolerances of the published comparison, and the influence below which an input hardly matters.
+TOLERANCES, BLIND = ("1e-2", "1e-4"), 1e-4
 
 
 class Audited(Record):
@@ -64,9 +65,9 @@ def cells(entry: Audited) -> list[str]:
     """Return an entry as the cells of HEAD."""
     if entry.verdict == "not measured":
         return [entry.problem, entry.verdict, *[""] * (len(HEAD) - 3), " ".join(entry.why.split())[:160]]
-    passed = (entry.zeros_allclose.get(f"allclose_{at}") for at in ("1e-2", "1e-4"))
+    passed = (entry.zeros_allclose.get(f"allclose_{at}") for at in TOLERANCES)
     return [
-        entry.problem, entry.verdict, " ".join(entry.classes), _number(entry.signal), str(entry.best_cheat),
+        entry.problem, entry.verdict, " ".join(entry.classes), _number(entry.signal), entry.best_cheat or "",
         _number(entry.margin), *("" if each is None else "yes" if each else "no" for each in passed),
         ", ".join("no tensor" if x is None else _number(x) for x in entry.influence), entry.why,
     ]  # fmt: skip
@@ -89,24 +90,84 @@ def counted(entries: list[Audited]) -> str:
 
 
 def markdown(bundle: Bundle, entries: list[Audited]) -> str:
-    """Return the page of an audit: how it was measured, one sentence, the table."""
+    """Return the page of an audit: how it was measured, what stands out, and a table of all problems."""
     given = bundle.manifest.get("parameters", {})
     lines = [
         f"# What the problems of {given.get('suite', 'a suite')} can tell",
         "",
         f"From the bundle `{bundle.path.name}`, at {given.get('size')} size on {given.get('device')}. "
         f"{counted(entries)}.",
+    ]
+    for head, said, found in _notable(entries):
+        lines += ["", f"## {head}", "", said, "", *found] if found else []
+    lines += [
+        "",
+        "## All problems",
         "",
         "- **signal**: relative L2 distance of the outputs for two draws of the published inputs.",
         "- **best cheat**: the built-in answer without the work that comes nearest to passing; **margin**: how much "
         "further it is from passing than the worst honest kernel, in the loosest class that is judged.",
-        "- **zeros pass**: whether a kernel that returns zeros passes `allclose` with that tolerance, absolute and "
-        "relative, on the published inputs.",
-        "- **influence of inputs**: relative change of the output when one input alone is another draw.",
-        "- **why**: the proof that a problem is unjudgeable, or why a class is not judged.",
+        "- **zeros**: with which tolerances, absolute and relative, `allclose` passes a kernel that returns zeros, on "
+        "the published inputs.",
+        "- **influence**: with several inputs, relative change of the output when one of them alone is another draw; "
+        "`-`: it is no tensor.",
         "",
-        f"| {' | '.join(HEAD)} |",
-        f"|{'---|' * len(HEAD)}",
+        "| problem | signal | best cheat | margin | zeros | influence |",
+        "|---|---|---|---|---|---|",
     ]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(entry)) + " |" for entry in entries]
+    lines += [
+        f"| {e.problem} | {_number(e.signal)} | {e.best_cheat or ''} | {_number(e.margin)} | {', '.join(_passed(e))} "
+        f"| {', '.join(_number(x) or '-' for x in e.influence) if len(e.influence) > 1 else ''} |"
+        for e in entries
+        if e.verdict != "not measured"
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _notable(entries: list[Audited]) -> list[tuple[str, str, list[str]]]:
+    """Return heading, sentence and lines of what stands out."""
+    some = [e for e in entries if e.verdict == "judged" and e.refused_classes]
+    zeros = [f"- {e.problem}: {', '.join(_passed(e))}" for e in entries if _passed(e)]
+    blind = [
+        f"- {e.problem}: input {at + 1}, {_number(x)}"
+        for e in entries
+        for at, x in enumerate(e.influence)
+        if x is not None and x < BLIND and e.verdict == "judged"
+    ]
+    return [
+        (
+            "Unjudgeable",
+            "No comparison can tell a kernel that does not do the work from one that does.",
+            [f"- {e.problem}: {e.why}" for e in entries if e.verdict == "unjudgeable"],
+        ),
+        (
+            "Judged in some classes",
+            "In the classes named here a cheat passes every trial, or torch cannot run the problem.",
+            [f"- {e.problem}: {', '.join(_refused(*each) for each in e.refused_classes.items())}" for e in some],
+        ),
+        (
+            "Zeros pass allclose",
+            "On these a kernel that returns zeros is right by `allclose`, on the published inputs, with the tolerances "
+            "named.",
+            zeros,
+        ),
+        (
+            "Inputs that hardly matter",
+            f"Another draw of this input changes the output by less than {BLIND:g}: a kernel need not read it to pass "
+            "a comparison on the published inputs.",
+            blind,
+        ),
+        (
+            "Not measured",
+            "What their own code says.",
+            [f"- {e.problem}: {' '.join(e.why.split())[:160]}" for e in entries if e.verdict == "not measured"],
+        ),
+    ]
+
+
+def _refused(klass: str, why: str) -> str:
+    return klass if why.startswith("the cheat ") else f"{klass} ({' '.join(why.split())[:100]})"
+
+
+def _passed(entry: Audited) -> list[str]:
+    return [at for at in TOLERANCES if entry.zeros_allclose.get(f"allclose_{at}")]

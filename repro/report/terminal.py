@@ -372,7 +372,8 @@ def _fixtures(facts: Facts, screen: Screen) -> None:
     rows = []
     for each in facts.fixtures:
         word = Text(f"{SIGNS[BAD]} refused", BAD) if each.refused else Text(f"{SIGNS[GOOD]} usable", GOOD)
-        rows.append([each.problem, word, f"{each.margin:.1f}", each.best_cheat, f"{each.build_s:.1f}",
+        rows.append([each.problem, word, f"{each.margin:.1f}", each.best_cheat or "–",
+                     "–" if each.build_s is None else f"{each.build_s:.1f}",
                      cells.text("ms", each.eager_ms), ", ".join(each.trials)])  # fmt: skip
     screen.table(columns, rows)
     for each in facts.fixtures:

@@ -15,11 +15,13 @@ import pytest
 from conftest import ROOT, Tool, manifest, rows
 from sampled import seen
 
-from repro import fingerprint
-from repro.bundle.write import Bundle
+from repro import config, fingerprint
+from repro.bundle import verify
+from repro.bundle.write import ROWS, Bundle
 from repro.engines.base import Attempt, Engine
 from repro.records.job import Job, Outcome
 from repro.records.row import Planned
+from repro.report import audit
 from repro.runs.loop import execute
 from repro.runs.progress import Progress
 from repro.runs.rows import Row
@@ -187,6 +189,18 @@ def test_a_copy_without_texts_keeps_their_hashes(talkative: Path, tool: Tool) ->
     assert given and all(each["withheld"] and "kept" not in each for each in given)
     told = tool.within("bundle", "pack", talkative, "-o", "packed", "--no-texts")
     assert told.code == 1 and "--no-texts is of `bundle share`" in told.complaint
+
+
+def test_a_brief_copy_of_fixtures_has_the_same_audit_in_a_third_of_the_bytes(tool: Tool, talkative: Path) -> None:
+    whole = config.ARTIFACTS_DIR / "results" / "h200-pinned" / "20261123T130219Z-fixtures"
+    assert tool.within("bundle", "share", whole, "-o", "brief", "--brief", "--no-texts").code == 0
+    copy = tool.folder / "brief" / whole.name
+    assert verify.verify(copy).state == "ok"
+    before = json.dumps([row.to_json() for row in Bundle.open(whole).records().values()])
+    assert (copy / ROWS).stat().st_size < len(before) / 3
+    assert audit.rows(Bundle.open(copy)) == audit.rows(Bundle.open(whole))
+    told = tool.within("bundle", "share", talkative, "-o", "other", "--brief")
+    assert told.code == 1 and "--brief is of bundles of fixtures" in told.complaint
 
 
 def test_an_identity_has_one_hash_within_a_bundle_and_another_in_the_next_copy(talkative: Path, tool: Tool) -> None:

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from repro.engines.job import run
 from repro.engines.problem_ahead import TIMED, Ahead, settle
-from repro.errors import JudgeError, PrerequisiteError
+from repro.errors import NoFunction, PrerequisiteError
 from repro.problems import sizes
+from repro.records.fixture import FixtureRecord
 from repro.records.job import Job
+from repro.records.result import JudgeResult
 
 FILE = """
 import torch
@@ -53,8 +56,9 @@ def test_later_jobs_find_what_they_would_have_derived_themselves(jobs: list[Job]
     for job in jobs[:2]:
         assert ahead.settle(job) == settle(job, tmp_path)
     assert not ahead.awaited - {"2"} and ahead.settle(jobs[1]).problem.batch_inputs == (0,)
-    with pytest.raises(JudgeError, match="draws random numbers"):
-        ahead.settle(jobs[2])
+    refused = ahead.settle(jobs[2])
+    with pytest.raises(NoFunction, match="draws random numbers"):
+        refused.fitting("cpu")
     assert torch.get_num_threads() == threads
 
 
@@ -95,3 +99,16 @@ def test_the_process_ends_with_the_judge(jobs: list[Job], tmp_path: Path) -> Non
     os.kill(judge, signal.SIGKILL)
     os.waitpid(judge, 0)
     assert os.read(reading, 1) == b""
+
+
+def test_a_problem_that_is_no_function_of_its_inputs_is_unjudgeable_with_its_reason(
+    jobs: list[Job], tmp_path: Path
+) -> None:
+    """As L3_35, whose Model draws its first state: a finding, and no failure of the tool."""
+    own = tmp_path / "own.py"
+    own.write_text((tmp_path / "2.py").read_text().replace("class Model", "class ModelNew"))
+    evaluated = replace(jobs[2], verb="evaluate", solutions=[("own", "own.py", "ModelNew")], options={"timing": False})
+    fixture = FixtureRecord.model_validate(run(jobs[2], tmp_path, lambda job: settle(job, tmp_path), print))
+    assert fixture.refused == "Model of 2 draws random numbers" and fixture.degenerate["kind"] == "no function"
+    (entry,) = JudgeResult.model_validate(run(evaluated, tmp_path, lambda job: settle(job, tmp_path), print)).results
+    assert entry.verdict == "unjudgeable" and "no function of its inputs" in entry.reasons[0].detail
