@@ -94,6 +94,7 @@ export COMMAND
 
 $(REPRO): Makefile | $(VENV)/.$(NEEDS)
 	@printf '%s\n' "$$COMMAND" >$@ && chmod +x $@ && echo "the command: $@"
+	@$(PY) -m compileall -q repro # jobs write no bytecode: each would compile what it imports, for half a second
 
 setup: $(VENV)/.$(NEEDS) $(REPRO)
 
