@@ -3,6 +3,7 @@
     own          from the five input kernels of artifacts/
     published    from the five published input kernels: --published DIR, brought by `repro fetch kernelagent-artifacts`
     naive        from the kernels of tests/naive.py: --kernelbench DIR, brought by `repro fetch kernelbench`
+    designs      as own; after two thirds of the time the hand-written kernel of the folder is put into the inbox
 
 Each search is a `repro optimize` of its own. A search with an archive in OUT is done and is left out; one with a
 journal is resumed. `summary.json` and the printed table hold gains by seed, times, and rates of judging.
@@ -16,6 +17,7 @@ import math
 import shutil
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +33,9 @@ from repro.optimize import journal, runner  # noqa: E402
 from repro.records.search import CLOCK  # noqa: E402
 from repro.system import jsonio  # noqa: E402
 
-SETS = ("own", "published", "naive")
+SETS = ("own", "published", "naive", "designs")
+# When a hand-written kernel comes into the inbox, as a share of the minutes, and how it is labelled there.
+DESIGNED, LABEL = 2 / 3, "hand_written.py"
 
 
 @dataclass(frozen=True)
@@ -42,26 +46,29 @@ class Case:
     problem: str
     kernel: Path
     seed: int
+    design: Path | None = None
 
 
 def cases(args: argparse.Namespace) -> list[Case]:
     """Return every search of the chosen sets: all problems of a seed before the next seed."""
-    starts: list[tuple[str, str, Path]] = []
+    starts: list[tuple[str, str, Path, Path | None]] = []
     for chosen in args.only.split(","):
-        folder = {"own": ROOT / "artifacts", "published": args.published}.get(chosen)
+        ours = ROOT / "artifacts"
+        folder = {"own": ours, "designs": ours, "published": args.published}.get(chosen)
         if chosen == "naive" and args.kernelbench is not None:
             for name, text in naive.kernels().items():
                 kernel = args.out / "naive" / f"{name}.py"
                 jsonio.replace(kernel, text.encode())
                 (problem,) = args.kernelbench.glob(f"**/level[12]/{kernel.name}")
-                starts.append((f"naive-{problem.parent.name}-{name}", str(problem), kernel))
+                starts.append((f"naive-{problem.parent.name}-{name}", str(problem), kernel, None))
         elif folder is not None:
             for each in layout.find(folder):
-                starts.append((f"{chosen}-{each.known}", str(each.known), each.path / layout.KERNELS["input_kernel"]))
+                first, last = (each.path / layout.KERNELS[name] for name in ("input_kernel", "optimized"))
+                starts.append((f"{chosen}-{each.known}", str(each.known), first, last if chosen == "designs" else None))
         else:
             print(f"{chosen}: left out, no folder was named")
-    return [Case(f"{name}-s{seed}", problem, kernel, seed) for seed in range(args.seeds)
-            for name, problem, kernel in starts if args.named in name]  # fmt: skip
+    return [Case(f"{name}-s{seed}", problem, kernel, seed, design) for seed in range(args.seeds)
+            for name, problem, kernel, design in starts if args.named in name]  # fmt: skip
 
 
 def run(case: Case, args: argparse.Namespace) -> str:
@@ -77,7 +84,15 @@ def run(case: Case, args: argparse.Namespace) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "fixtures").exists():  # one measurement of a problem's fixture serves all of its searches
         (folder / "fixtures").symlink_to(args.out / "fixtures")
+    inbox, timer = folder / "inbox", None
+    if case.design is not None:
+        inbox.mkdir(exist_ok=True)
+        command += ["--proposer", "search,inbox", "--inbox", str(inbox)]
+        timer = threading.Timer(60 * args.minutes * DESIGNED, shutil.copy, (case.design, inbox / LABEL))
+        timer.start()
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if timer is not None:
+        timer.cancel()
     (args.out / f"{case.name}.log").write_text(done.stdout + done.stderr)
     if done.returncode:
         return f"{case.name}: exit code {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
@@ -127,10 +142,11 @@ def summarise(out: Path) -> list[dict[str, Any]]:
 def ship(out: Path) -> None:
     """Copy the search of seed 0 of each input kernel, and its rounds, into its artifact folder."""
     for each in layout.find(ROOT / "artifacts"):
-        archive = out / f"own-{each.known}-s0.tar.xz"
-        if archive.exists():
-            shutil.copy(archive, each.path / "search.tar.xz")
-            for trace in (out / f"own-{each.known}-s0").glob(f"*/{each.path.name}/{layout.TRACE}"):
+        both = [f"{chosen}-{each.known}-s0" for chosen in ("designs", "own")]
+        names = [name for name in both if (out / f"{name}.tar.xz").exists()]
+        if names:
+            shutil.copy(out / f"{names[0]}.tar.xz", each.path / "search.tar.xz")
+            for trace in (out / names[0]).glob(f"*/{each.path.name}/{layout.TRACE}"):
                 shutil.copytree(trace, each.path / layout.TRACE, dirs_exist_ok=True)
                 shutil.copy(trace.parent / "manifest.json", each.path / "manifest.json")
             print(f"{each.path.name}: search.tar.xz and its rounds")

@@ -83,6 +83,8 @@ def test_published_searches_start_from_the_naive_kernels(tmp_path: Path) -> None
     assert len(found) == 30 and {case.kernel.read_text() for case in found} == set(KERNELS.values())
     some = searches.cases(argparse.Namespace(**options, named=next(iter(KERNELS))))
     assert len(some) == 3 and {case.seed for case in some} == {0, 1, 2}
+    designs = searches.cases(argparse.Namespace(**options | {"only": "designs", "seeds": 1}, named=""))
+    assert len(designs) == 5 and all(case.design and case.design.parent == case.kernel.parent for case in designs)
 
 
 def test_options_of_the_search_follow_two_dashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
