@@ -51,7 +51,7 @@ def svg(figure: Figure, data: Tree) -> str:
             _line(f"M{LEFT} {y(tick)}H{RIGHT}", GRID),
             _text(LEFT - 6, y(tick) + 4, f"{tick:.5g}", ' style="text-anchor: end"'),
         ]
-    links = [f"M{x0} {y0}L{x1} {y1}" for p in points if p.parent in places
+    links = [f"M{x0:.0f} {y0:.0f}L{x1:.0f} {y1:.0f}" for p in points if p.parent in places
              for (x0, y0), (x1, y1) in [(places[p.parent], places[p.id])]]  # fmt: skip
     drawn.append(_line("".join(links), COLOURS[0], " stroke-opacity: 0.3;"))
     steps = [f"{y(best)}H{x(number + 0.5)}" for number, best in data.best.items()]
