@@ -200,6 +200,7 @@ def test_a_hanging_model_is_left_when_the_time_is_over(job: Job) -> None:
     assert outcome["status"] == "timeout" and outcome["wall_s"] < 10
 
 
+@pytest.mark.slow
 def test_knowledge_tools_are_shown_verbatim_run_and_logged(job: Job) -> None:
     asked = call("mcp__knowledge__echo", text="ab", times=2)
     wrong = call("mcp__knowledge__echo", 2, text="raise")

@@ -92,6 +92,7 @@ def test_a_signal_wakes_a_session_that_waits_for_the_model(job: Job) -> None:
     assert job.outcome()["status"] == "infra_error" and time.monotonic() - begin < 10
 
 
+@pytest.mark.slow
 def test_the_wall_budget_ends_a_command_and_what_it_started(job: Job) -> None:
     job.serve([message(CREATE), message(call("bash", 2, command=STARTS + "sleep 300"))])
     outcome = job.run(budgets={"wall_s": 3})
@@ -136,6 +137,7 @@ def test_dead_programs_are_buried_while_the_agent_works(job: Job) -> None:
     assert ours and set(ours) <= {"S", "R", "D"}, ours
 
 
+@pytest.mark.slow
 def test_events_are_there_as_they_happen(job: Job) -> None:
     """A session that is killed leaves all that came before."""
     job.serve([message(CREATE), message(call("bash", 2, command="touch there; sleep 300"))])
@@ -159,6 +161,7 @@ def shell_of(job: Job) -> int:
     raise AssertionError("no shell works there")
 
 
+@pytest.mark.slow
 def test_no_secret_of_the_session_reaches_the_agents_programs(job: Job) -> None:
     job.serve([message(CREATE), message(call("bash", 2, command="env; cat /proc/$$/environ | tr '\\0' '\\n'")), DONE])
     process = start(job)
@@ -225,6 +228,7 @@ def test_a_folder_without_a_task_is_refused_in_one_line(tmp_path: Path, broken: 
     assert done.returncode == 1 and done.stderr.startswith("repro: ") and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_file_that_names_the_arm_is_removed_before_the_agent_works(job: Job) -> None:
     """Its programs may read all of its folder and every environment; the baseline is not told that it is one."""
     look = call("bash", command="ls ..; grep -rs 'the-[a]rm' .. /proc/$$/environ; env")
@@ -262,6 +266,7 @@ def test_the_prompt_names_every_problem_its_files_and_the_command(job: Job) -> N
         assert rule in one, rule
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [False, True])
 def test_the_search_is_off_unless_the_study_gives_it_to_every_arm(job: Job, *, allowed: bool) -> None:
     tried = call("bash", command="repro optimize L1_36 --from nowhere.py --engine local --device cpu")

@@ -86,6 +86,7 @@ def test_written_bundle_passes_every_check(tmp_path: Path) -> None:
     assert {name: state for name, state in found.items() if state != "ok"} == dict.fromkeys(skipped, "skipped")
 
 
+@pytest.mark.slow
 def test_a_real_run_verifies_is_drawn_again_and_verifies(smoke_results: Path, tool: Tool) -> None:
     bundle = tool.results / "copied"
     shutil.copytree(next(smoke_results.glob("*-fixtures")), bundle)

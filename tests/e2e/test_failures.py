@@ -572,6 +572,7 @@ def constant_problem(tool: Tool) -> SimpleNamespace:
     return SimpleNamespace(done=done, results=strict_json((tool.folder / "out.json").read_text())["results"])
 
 
+@pytest.mark.slow
 def test_problem_that_a_cheat_solves_gives_no_verdict(constant_problem: Any) -> None:
     (entry,) = constant_problem.results
     assert entry["verdict"] == "unjudgeable" and entry["reasons"][0]["code"] == "degenerate", entry
@@ -691,6 +692,7 @@ def no_place_for_fixtures(tool: Tool) -> SimpleNamespace:
     return SimpleNamespace(done=done, bundle=tool.bundles()[0])
 
 
+@pytest.mark.slow
 def test_fixtures_that_cannot_be_written_exit_2_and_stay_in_the_bundle(no_place_for_fixtures: Any) -> None:
     assert no_place_for_fixtures.done.code == 2
     assert "cannot write" in no_place_for_fixtures.done.complaint
@@ -742,6 +744,7 @@ def test_full_temporary_folder_fails_its_row_with_the_reason(full_temporary_fold
     assert not full_temporary_folder.left
 
 
+@pytest.mark.slow
 def test_json_that_cannot_be_written_exits_1(judge_tool: Tool) -> None:
     (judge_tool.folder / "L1_36.py").write_text(GOOD)
     done = judge_tool("evaluate", "L1_36.py", *JUDGE, "--json", "L1_36.py/out.json")

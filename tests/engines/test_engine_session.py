@@ -83,6 +83,7 @@ def answers(engine: Engine, fixture: dict[str, Any], timeout_s: float) -> None:
     assert any("L1_36" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_session_answers_until_it_is_closed(engine: LocalEngine, tool: Tool, smoke_fixture: Measured) -> None:
     answers(engine, smoke_fixture("L1_36"), 5)
     assert left(tool) == []
@@ -117,6 +118,7 @@ def test_a_session_in_a_container_answers_and_leaves_nothing(image: None, smoke_
         assert not subprocess.run(["docker", *kind, *filters], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_output_of_a_solution_in_the_judges_process_is_no_answer(
     engine: LocalEngine, tool: Tool, smoke_fixture: Measured
 ) -> None:

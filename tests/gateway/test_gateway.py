@@ -394,6 +394,7 @@ def test_an_idle_gateway_ends_at_once_and_says_nothing_but_ready() -> None:
         assert [line["kind"] for line in job.lines()] == ["start", "stop"]
 
 
+@pytest.mark.slow
 def test_two_gateways_do_not_mix() -> None:
     def talk(job: Job, name: str) -> list[str]:
         return [str(ask(job, [{"role": "user", "content": name}], stream=bool(n % 2)).content) for n in range(15)]

@@ -102,6 +102,7 @@ def test_a_solution_that_failed_holds_no_memory_while_the_others_are_judged(
     assert not launcher.started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["L1_97", "L1_77@bf16", "L3_43"])
 def test_fixtures_measured_in_chunks_of_one_row_are_those_of_the_whole(
     key: str, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
@@ -215,6 +216,7 @@ for kind in object.__subclasses__():
 """
 
 
+@pytest.mark.slow
 def test_an_answer_that_holds_nothing_ends_its_solution_alone(tmp_path: Path, smoke_fixture: Measured) -> None:
     """Where the judge took for granted what an answer holds it ended itself, and all solutions beside it."""
     expected = {
@@ -301,6 +303,7 @@ ELSEWHERE = {
 }
 
 
+@pytest.mark.slow
 def test_a_neighbouring_shape_informs_and_never_decides(tmp_path: Path, smoke_fixture: Measured) -> None:
     """Made for the published shape alone: correct, labelled, told what it does elsewhere, and timed afterwards."""
     bodies = {name: (right(f"if x.shape[0] != 4:\n    {body}"), "import os\n") for name, (body, _) in ELSEWHERE.items()}
@@ -780,6 +783,7 @@ def test_a_solution_that_writes_to_anothers_inputs_is_rejected_alone(tmp_path: P
     assert outcome(found["lurks"]) in {("rejected", "background_work"), ("incorrect", "input_modified")}, found["lurks"]
 
 
+@pytest.mark.slow
 def test_a_solution_not_seen_at_rest_goes_on_in_a_new_process_once(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1064,6 +1068,7 @@ MIXED = {
 }
 
 
+@pytest.mark.slow
 def test_dev_has_no_separation_and_the_same_verdicts(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_client_lists_and_calls_all_eight_over_stdio(kind):
     assert len(anyio.run(talk)) == 8
 
 
+@pytest.mark.slow
 def test_both_kinds_show_an_agent_the_same_server_byte_for_byte():
     """Tools, names, instructions and capabilities: only the pages differ."""
 

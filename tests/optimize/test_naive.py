@@ -65,6 +65,7 @@ def test_naive_kernels_are_right(tmp_path: Path) -> None:
     assert {name: off for name, off in said.items() if not off < 1e-4} == {}
 
 
+@pytest.mark.slow
 def test_naive_kernels_have_rewrites_that_may_be_judged() -> None:
     for kernel, text in KERNELS.items():
         assert refusal(text) == ""

@@ -253,6 +253,7 @@ def test_an_unknown_constant_is_wrong_use_and_the_files_own_are_named(
     assert "pooling_windows.py has no constant batch: its constants are batch_size, channels, dim1" in told
 
 
+@pytest.mark.slow
 def test_too_large_a_size_ends_with_code_1(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     path = DATA / "pooling_windows.py"
     code, entry = judged(path, "--size", "full", "--set", "batch_size=100000")

@@ -188,6 +188,7 @@ def test_the_figure_keeps_rows_extremes_and_reasons(tmp_path: Path) -> None:
     assert 13.9 < min(slowed) < max(slowed) < 15.6 and set(data["reasons"]) == {"idle", "sw_power_cap", "hw_thermal"}
 
 
+@pytest.mark.slow
 def test_however_long_a_run_its_figure_stays_small(tmp_path: Path) -> None:
     """An hour of samples, with one that is slowed: it is still there."""
     script = {

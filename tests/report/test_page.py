@@ -122,6 +122,7 @@ def test_a_figure_is_the_golden_one(drawn: Path) -> None:
     golden("forest.svg", plots.svg(Figure.model_validate(figure)))
 
 
+@pytest.mark.slow
 def test_every_file_is_drawn_from_the_json_alone(drawn: Path) -> None:
     """The same data gives the same bytes, figures among them."""
     whole = Document.model_validate(document(drawn))
@@ -285,6 +286,7 @@ def test_a_report_of_thirteen_problems_is_drawn_in_five_seconds(tool: Tool) -> N
     assert len(rows_of(document(tool.folder / "out"), "correctness", "correctness")) == 13
 
 
+@pytest.mark.slow
 def test_a_bundle_takes_its_own_page_and_still_verifies(tool: Tool) -> None:
     path = study(tool.folder / "a").path
     done = tool("report", path, "--format", "html,tex")
@@ -368,6 +370,7 @@ def test_names_of_solutions_are_text_in_every_format(tool: Tool) -> None:
     assert any(r"~^\|\`" in line for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["matplotlib", "jinja2"])
 def test_what_is_not_installed_is_a_missing_prerequisite(
     drawn: Path, missing: str, monkeypatch: pytest.MonkeyPatch

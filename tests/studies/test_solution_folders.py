@@ -398,6 +398,7 @@ def test_arms_of_other_names_test_no_claim(tool: Tool) -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_terminal_tells_the_delta_and_the_controls(tool: Tool) -> None:
     bundle = timed(tool.folder / "a", both())
     done = tool("report", bundle.path, "--format", "md", "-v", COLUMNS="100")

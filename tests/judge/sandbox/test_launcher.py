@@ -794,6 +794,7 @@ def test_a_solution_that_ends_its_warden_in_a_container(image: None) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["0", "3", "130", "SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "raise"])
 def test_the_end_of_the_judge_is_the_end_of_its_launcher(how: str, start: Any) -> None:
     """Exit codes and signals pass through; a judge that raises ends with 1 and its traceback, once."""
@@ -811,6 +812,7 @@ def told(process: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_killed_judge_takes_launcher_and_workers_with_it(start: Any, tmp_path: Path) -> None:
     """Daemons of the solution too, and the scratch folders."""
     process = start("divided", "tell", "die")
@@ -820,6 +822,7 @@ def test_a_killed_judge_takes_launcher_and_workers_with_it(start: Any, tmp_path:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_killed_launcher_takes_judge_and_workers_with_it(start: Any) -> None:
     """The worker goes, and with it its thread; the judge does not go on without a process that can stop workers."""
     process = start("divided", "tell", "wait")
@@ -833,6 +836,7 @@ def test_a_killed_launcher_takes_judge_and_workers_with_it(start: Any) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_an_interrupted_judge_ends_its_launcher(start: Any, tmp_path: Path) -> None:
     """Ctrl-C goes to the whole group: the launcher waits for the judge, which clears up."""
     process = start("divided", "tell", "wait")
@@ -844,6 +848,7 @@ def test_an_interrupted_judge_ends_its_launcher(start: Any, tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_scratch_folders_go_where_the_launcher_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A worker that never came up leaves no folder either."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -857,6 +862,7 @@ def test_scratch_folders_go_where_the_launcher_says(monkeypatch: pytest.MonkeyPa
     os.close(write)
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_start_says_why_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -202,6 +202,7 @@ def test_a_kernel_is_called_on_the_published_inputs_under_no_grad_after_warm_cal
     assert profiler.confined["no_new_privs"] == "applied"
 
 
+@pytest.mark.slow
 def test_a_kernel_that_ran_has_launches_and_totals(fake: Fake) -> None:
     found, profiler = profiled(fake("run()\n" + printing(page(FIRST, SECOND))), GOOD)
     assert (found.state, found.why) == ("profiled", "") and len(found.launches) == 2
@@ -227,6 +228,7 @@ def kernel_function(x, num_features, eps=1e-5):
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_below_ncu_is_confined(fake: Fake) -> None:
     found, profiler = profiled(fake("run()"), LOOKING)
     assert "applied: to this thread and its children" in profiler.confined["seccomp"]

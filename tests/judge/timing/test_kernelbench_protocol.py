@@ -41,6 +41,7 @@ def measured(tmp_path: Path, **sources: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_right_solution_passes_and_others_fail_with_the_reason(tmp_path: Path) -> None:
     own = catalogue.load("L1_36", size="smoke").path.read_text().replace("Model", "ModelNew")
     found = measured(tmp_path, own=own, **SOURCES)
