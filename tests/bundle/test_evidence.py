@@ -101,6 +101,7 @@ def test_a_real_run_verifies_is_drawn_again_and_verifies(smoke_results: Path, to
     assert tool.within("verify", bundle, "--id", "0" * 12).code == 2
 
 
+@pytest.mark.slow
 def test_the_statement_names_files_inputs_code_and_what_is_unknown(smoke_results: Path) -> None:
     bundle = next(smoke_results.glob("*-fixtures"))
     told = json.loads((bundle / "statement.json").read_text())

@@ -80,6 +80,7 @@ def test_local_and_placebo_give_different_answers() -> None:
         assert call(local)[0] != call(placebo)[0]
 
 
+@pytest.mark.slow
 def test_a_bad_call_is_an_error_of_the_tool_and_is_counted() -> None:
     with knowing() as job:
         for name, arguments in (("search_knowledge", {"wrong": 1}), ("rm_rf", {"x": "y"})):

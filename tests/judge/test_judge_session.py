@@ -90,6 +90,7 @@ def test_streamed_solutions_get_the_verdicts_of_a_cold_judge(
     assert [entry.model_fields_set for entry in found.values()] == [entry.model_fields_set for entry in cold]
 
 
+@pytest.mark.slow
 def test_every_check_has_seeds_of_its_own(judge: JudgeSession, tmp_path: Path) -> None:
     seeds = []
     for name in ("first", "second"):

@@ -26,7 +26,9 @@ def unknown(path: Path, size: str = "smoke") -> catalogue.Problem:
     return catalogue.load_file(path, size=size)
 
 
-@pytest.mark.parametrize("path", [*FILES, *SHIPPED], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [pytest.param(f, id=f.stem, marks=[pytest.mark.slow] * (f.stem[:5] == "L3_20")) for f in [*FILES, *SHIPPED]]
+)
 def test_a_reduced_size_is_small_and_runs_on_the_cpu(path: Path) -> None:
     problem = unknown(path)
     derived = sizes.derive(problem)

@@ -330,6 +330,7 @@ def test_a_source_that_is_made_to_be_slow_is_read_in_bounded_time(write: Write, 
     assert time.process_time() - begin < 20
 
 
+@pytest.mark.slow
 def test_sources_too_long_to_check_are_not_run(write: Write) -> None:
     """A source whose names cannot be followed in bounded time is not run unread."""
     path = write(("a" + ".b" * 900 + "\n") * 80 + "import torch\ntorch.cuda.Event.record = None\n")

@@ -54,6 +54,7 @@ def measured(tmp_path: Path, timeout_s: float = TIMEOUT_S, **sources: str) -> An
     return found
 
 
+@pytest.mark.slow
 def test_kernels_that_fail_leave_the_others_their_times(tmp_path: Path) -> None:
     found = measured(tmp_path, raising=RAISING, not_python=NOT_PYTHON, good=GOOD)
     assert found.times_ms["eager"] > 0 and found.times_ms["good"] > 0
