@@ -99,6 +99,7 @@ def test_every_check_has_seeds_of_its_own(judge: JudgeSession, tmp_path: Path) -
     assert len(set(seeds)) == len(seeds)
 
 
+@pytest.mark.slow
 def test_baselines_are_classed_once_and_timed_beside_every_solution(
     judge: JudgeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,7 +125,8 @@ def pairs(folder: Path, number: str, texts: dict[str, str], dtype: str = "float3
     return cases
 
 
-@pytest.mark.parametrize("number", [n if n == "36" else pytest.param(n, marks=pytest.mark.slow) for n in SHAPES])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", SHAPES)
 def test_exact_rewrites_keep_every_bit(number: str, tmp_path: Path) -> None:
     source = KernelSource(INPUTS[number])
     texts = {name: text for name, text in rewrites.applicable(source).items()

@@ -442,9 +442,8 @@ def test_everything_is_applied_where_the_kernel_has_it(confined: Run) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "check_torch",
         "check_subprocess",
-        *(pytest.param(f"check_{what}", marks=pytest.mark.slow) for what in ("triton", "compile")),
+        *(pytest.param(f"check_{what}", marks=pytest.mark.slow) for what in ("torch", "triton", "compile")),
     ],
 )
 def test_operations_that_solutions_need_are_allowed(confined: Run, name: str) -> None:
