@@ -44,13 +44,8 @@ def test_all_artifacts_are_here() -> None:
     assert sum(path.parent.name != "oracle" for path in SOLUTIONS) == 10
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, id=name(path), marks=() if path.stem == "L1_36_RMSNorm" else pytest.mark.slow)
-        for path in SOLUTIONS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SOLUTIONS, ids=name)
 def test_every_kernel_compiles_within_the_limits_of_every_gpu(path: Path, tmp_path: Path) -> None:
     """Every kernel that the file launches is compiled."""
     done = compile_file(path, tmp_path)

@@ -126,6 +126,7 @@ def test_a_commit_that_is_no_hash_is_left_out_of_the_statement(tmp_path: Path) -
 # -- what is changed is found -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_any_changed_byte_of_any_file_is_found(tmp_path: Path) -> None:
     """Every byte of the manifest, and of the other files, which are hashed whole, a few."""
     path = written(tmp_path)

@@ -379,9 +379,8 @@ def _check(name: str, bad: Bad, judged: SimpleNamespace) -> None:
         assert not entry["reasons"], name
 
 
-@pytest.mark.parametrize(
-    "which", [which if which == "few" else pytest.param(which, marks=pytest.mark.slow) for which in TOGETHER]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("which", TOGETHER)
 def test_bad_solutions_get_their_verdicts_and_touch_no_other(which: str, judge_tool: Tool) -> None:
     """The last solution is right. No process and no temporary folder outlives the command; the bundle is whole."""
     solutions, flags, code = TOGETHER[which]

@@ -258,6 +258,7 @@ def test_a_spent_budget_ends_an_agent_that_would_ask_for_ever(limits: Any, code:
         assert job.post("/v1/messages/count_tokens", max_tokens=None).status_code == 400
 
 
+@pytest.mark.slow
 def test_the_wall_budget_runs_from_the_first_request() -> None:
     with Job([says("x", match={"turn": 0})], budgets={"wall_s": 0.8}) as job:
         time.sleep(1.0)

@@ -111,6 +111,7 @@ def test_the_self_tests_cases_come_along(installed: Path, tmp_path: Path) -> Non
     assert int(counted.stdout) == len(files) > 200
 
 
+@pytest.mark.slow
 def test_make_setup_writes_a_command_of_this_checkout(tmp_path: Path) -> None:
     """From any folder, through a link, and for the checkout around the environment, wherever that is."""
     checkout = tmp_path / "check out"

@@ -190,6 +190,7 @@ def test_a_screening_is_one_call_and_no_verdict(judge: JudgeSession, tmp_path: P
     assert judge.check([positive])[0].verdict == "incorrect"
 
 
+@pytest.mark.slow
 def test_a_full_verdict_is_kept_and_that_of_a_screening_is_not(
     judge: JudgeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -604,6 +604,7 @@ def test_invented_states_are_rejected_in_the_same_call(
 TURNED = "y = y.transpose(1, -1).contiguous().transpose(1, -1)"
 
 
+@pytest.mark.slow
 def test_outputs_in_any_memory_order_match_their_states(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -306,6 +306,7 @@ def test_tools_and_their_arguments_are_the_published_ones():
         assert {argument["type"] for argument in tool.input_schema["properties"].values()} == {"string"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_answer_cites_pages_that_exist_and_stays_within_its_size(kind):
     known = set(library(kind).pages)

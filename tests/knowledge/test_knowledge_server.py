@@ -83,6 +83,7 @@ def test_a_client_with_the_older_handshake_is_answered_as_well(address):
     assert len(anyio.run(talk)) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_client_lists_and_calls_all_eight_over_stdio(kind):
     async def talk():

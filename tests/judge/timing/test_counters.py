@@ -412,6 +412,7 @@ def folder_entries(tmp_path: Path, device: str, **sources: str) -> Any:
     return counters.measure(found, solutions, device, lambda line: None)["profiles"]
 
 
+@pytest.mark.slow
 def test_every_kernel_has_an_entry_for_each_dtype(fake: Fake, tmp_path: Path) -> None:
     fake(printing(page(FIRST)))
     entries = folder_entries(
