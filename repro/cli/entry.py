@@ -82,7 +82,8 @@ def _gateway(folder: Path) -> int:
     return server.serve(folder)
 
 
-# New objects before garbage is looked for: at Python's 700 that takes a tenth of a report's time.
+# New objects before a command looks for garbage: at Python's 700 that takes a tenth of a report's time. Jobs look as
+# often as ever: garbage may hold memory of the GPU.
 GARBAGE = 100_000
 # Each takes a folder, a node the name of an engine, a standby the number of a socket; a session also takes the folder
 # that it removes.
@@ -98,10 +99,10 @@ STARTED_BY_ENGINES: dict[str, Callable[..., int]] = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    gc.set_threshold(GARBAGE, 50, 50)
     words = sys.argv[1:] if argv is None else argv
     serve = STARTED_BY_ENGINES.get(words[0]) if words else None
     if serve is None:
+        gc.set_threshold(GARBAGE, 50, 50)
         from repro.cli import main as command_line
 
         return command_line.main(words)

@@ -58,7 +58,7 @@ def svg(figure: Figure, data: Tree) -> str:
     drawn.append(_line(f"M{x(min(data.best) - 0.4)} {'V'.join(steps)}", COLOURS[2]))
     silent = [places[p.id] for p in points if not p.told]
     if silent:
-        dots = "".join(f"M{at_x} {at_y}h0" for at_x, at_y in silent)
+        dots = "".join(f"M{at_x:.0f} {at_y:.0f}h0" for at_x, at_y in silent)
         drawn.append(_line(dots, COLOURS[1], f" stroke-width: {2 * SMALL}; stroke-linecap: round;"))
     for p in (p for p in points if p.told):
         at_x, at_y = places[p.id]

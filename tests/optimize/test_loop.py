@@ -7,14 +7,15 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from repro import config
 from repro.artifacts import lint
 from repro.errors import BundleError, EngineError
-from repro.optimize import compiled, export, journal
+from repro.judge.timing import sampling
+from repro.optimize import bench, compiled, export, journal
 from repro.optimize.journal import Journal, ReplayEnded
 from repro.optimize.kernel_source import ast_hash, sha256
 from repro.optimize.loop import Search as Loop
@@ -28,6 +29,7 @@ from repro.records.result import Baseline, JudgeResult, Samples, Series, Timing
 from repro.records.search import Compiled, CompiledKernel, Options
 from repro.records.session import Checked, Opened, PackedMachine
 from repro.records.verdict import Distances, Reason, Summary, Verdict
+from repro.runs.progress import Progress
 from repro.studies.evaluation import Submission
 
 FOLDER = next(config.ARTIFACTS_DIR.glob("82_*"))
@@ -365,3 +367,8 @@ def test_occupancy_follows_from_registers_and_shared_memory() -> None:
     assert compiled.occupancy(90, 4, 127, 10240) == 0.25  # 512 threads of 128 registers
     assert compiled.occupancy(90, 8, 32, 200 << 10) == 0.125  # one block, for its shared memory
     assert compiled.occupancy(70, 4, 32, 0) is None
+
+
+def test_a_contest_gets_no_second_budget_of_sampling(tmp_path: Path) -> None:
+    judge = bench.EngineJudge(catalogue.load("L1_36"), tmp_path, cast(Any, None), Progress(quiet=True), trust="audited")
+    assert judge.options.for_job("cuda")["max_blocks"] < sampling.MAX_BLOCKS
