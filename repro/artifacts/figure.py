@@ -22,9 +22,11 @@ WIDTH_IN, HEIGHT_IN = 7.2, 4.0
 
 
 def plotting() -> Any:
-    """Return matplotlib. Raises PrerequisiteError if it is not installed."""
+    """Return matplotlib with all that a figure needs. Raises PrerequisiteError if it is not installed."""
     try:
         import matplotlib
+        import matplotlib.backends.backend_svg
+        import matplotlib.figure
     except ImportError as error:
         remedy = "Run `make setup` or `pip install .` in a checkout."
         raise PrerequisiteError("a figure needs matplotlib", str(error), remedy) from error
@@ -53,12 +55,9 @@ def svg(facts: dict[str, Any]) -> str:
     At least one round must have a time. Raises PrerequisiteError without matplotlib.
     """
     matplotlib = plotting()
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
     with matplotlib.rc_context({"svg.hashsalt": "repro", "svg.fonttype": "none", "font.size": 10}):
-        figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
-        canvas = FigureCanvasSVG(figure)
+        figure = matplotlib.figure.Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
+        canvas = matplotlib.backends.backend_svg.FigureCanvasSVG(figure)
         _draw(figure.add_subplot(), facts)
         out = io.StringIO()
         title = f"Convergence of {facts['problem']}"

@@ -594,21 +594,23 @@ def _formats(args: argparse.Namespace, progress: Progress) -> list[str]:
 
 def _report(args: argparse.Namespace, progress: Progress) -> int:
     """Exit 2 where a bundle fails `repro verify`: the report is drawn all the same, and says so."""
-    from repro.report import document, output, terminal
+    from repro.report import output
 
     screen = Screen.of(args)
     bundles = [Bundle.open(path) for path in args.bundle] or [offline.newest(args.results)]
     chosen = _formats(args, progress)
     if args.output is not None:
-        whole, files = output.beside(bundles, chosen, args.artifacts, args.output)
-        terminal.last(whole, screen, files)
+        drawn = [output.beside(bundles, chosen, args.artifacts, args.output)]
     else:
-        for bundle in bundles:
-            whole, written = output.into(bundle, chosen, args.artifacts)
+        drawn = [output.into(bundle, chosen, args.artifacts) for bundle in bundles]
+    from repro.report import document, terminal  # `output` imports most of it while processes start
+
+    for whole, files in drawn:
+        if args.output is None:
             terminal.draw(whole, screen, tables=screen.verbose)
-            terminal.last(whole, screen, written)
-        if len(bundles) > 1:
-            whole = document.build(bundles, args.artifacts)
+        terminal.last(whole, screen, files)
+    if len(drawn) > 1:
+        whole = document.build(bundles, args.artifacts)
     offline.write_json(args.json, whole.to_json())
     return 0 if output.verified(whole) else 2
 

@@ -25,7 +25,7 @@ from repro.report import (
     study,
     summary,
 )
-from repro.report.elements import Banner, Card, Section, Table
+from repro.report.elements import Banner, Card, Figure, Section, Table
 from repro.report.model import Facts
 from repro.report.sources import Described, Source
 
@@ -60,6 +60,11 @@ class Document(Record):
     sources: list[Described]
     reports: list[Facts]
     claims: JudgedClaims | None
+
+    @property
+    def figures(self) -> list[Figure]:
+        """The figures of all sections."""
+        return [figure for section in self.sections for figure in section.figures]
 
 
 def build(bundles: list[Bundle], artifacts: Path = config.ARTIFACTS_DIR) -> Document:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from repro import config
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
-from repro.report import cells, document, latex, markdown, page, plots
-from repro.report.document import Document
+from repro.report import cells, plots
 from repro.report.elements import Table
 from repro.system import jsonio
+
+if TYPE_CHECKING:
+    from repro.report.document import Document
 
 FORMATS = ("md", "html", "tex", "svg", "csv")
 # Without a word: figures are in the page already.
 USUAL = "md,html,tex"
-RENDER = {"md": markdown.render, "html": page.render, "tex": latex.render}
 
 
 def formats(asked: str) -> list[str]:
@@ -42,16 +45,27 @@ def _table_csv(table: Table) -> str:
     return out.getvalue()
 
 
-def draw(whole: Document, chosen: list[str]) -> dict[str, str]:
-    """File -> content of every format; `svg` is a file a figure, `csv` a file a table."""
+def _document(bundles: list[Bundle], artifacts: Path, chosen: list[str]) -> tuple[Document, dict[str, str]]:
+    """Return the document, and file -> content of every format; `svg` is a file a figure, `csv` a file a table."""
+    with plots.processes() if {"html", "svg"} & set(chosen) else contextlib.nullcontext() as pool:
+        from repro.report import document, latex, markdown, page  # half a second, in which the processes get ready
+
+        whole = document.build(bundles, artifacts)
+        pictures = plots.every(whole.figures, pool) if pool else {}
     found = {"report.json": jsonio.dumps(whole.to_json(), indent=1) + "\n"}
-    found |= {f"report.{name}": RENDER[name](whole) for name in chosen if name in RENDER}
-    for section in whole.sections:
-        if "svg" in chosen:
-            found |= {f"figures/{figure.id}.svg": plots.svg(figure) + "\n" for figure in section.figures}
-        if "csv" in chosen:
-            found |= {f"tables/{table.id}.csv": _table_csv(table) for table in section.tables}
-    return found
+    for name in chosen:
+        match name:
+            case "md":
+                found["report.md"] = markdown.render(whole)
+            case "html":
+                found["report.html"] = page.render(whole, pictures)
+            case "tex":
+                found["report.tex"] = latex.render(whole)
+            case "svg":
+                found |= {f"figures/{figure}.svg": text + "\n" for figure, text in pictures.items()}
+            case "csv":
+                found |= {f"tables/{t.id}.csv": _table_csv(t) for section in whole.sections for t in section.tables}
+    return whole, found
 
 
 def into(bundle: Bundle, chosen: list[str], artifacts: Path = config.ARTIFACTS_DIR) -> tuple[Document, list[Path]]:
@@ -60,8 +74,7 @@ def into(bundle: Bundle, chosen: list[str], artifacts: Path = config.ARTIFACTS_D
     Returns the document and the files. Raises UsageError where the bundle is still being written, PrerequisiteError
     where a format needs what is not installed.
     """
-    whole = document.build([bundle], artifacts)
-    drawn = draw(whole, ["md", *(name for name in chosen if name != "md")])
+    whole, drawn = _document([bundle], artifacts, ["md", *(name for name in chosen if name != "md")])
     for name, content in drawn.items():
         bundle.file(name, content.encode())
     bundle.finish(bundle.manifest["status"])
@@ -77,8 +90,7 @@ def beside(bundles: list[Bundle], chosen: list[str], artifacts: Path, folder: Pa
     """Writes one document of all bundles into a folder: report.json, and every format drawn from it. The bundles stay
     as they are. Raises UsageError where the folder cannot be written, PrerequisiteError as `into`.
     """
-    whole = document.build(bundles, artifacts)
-    drawn = draw(whole, chosen)
+    whole, drawn = _document(bundles, artifacts, chosen)
     try:
         for name, content in drawn.items():
             jsonio.replace(folder / name, content.encode())

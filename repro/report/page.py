@@ -6,6 +6,7 @@ import base64
 import hashlib
 import math
 import re
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
@@ -36,10 +37,14 @@ def template(name: str, **options: Any) -> Any:
     return environment.from_string((TEMPLATES / name).read_text())
 
 
-def render(document: Document) -> str:
-    """The whole page. Raises PrerequisiteError without jinja2, or without matplotlib where there is a figure."""
+def render(document: Document, drawn: Mapping[str, str] | None = None) -> str:
+    """The whole page. drawn: figure id -> SVG, as `plots.every` returns; without it the figures are drawn here.
+
+    Raises PrerequisiteError without jinja2, or without matplotlib where a figure must be drawn.
+    """
     style, script = ((TEMPLATES / name).read_text() for name in ("report.css", "report.js"))
-    drawn = {f.id: plots.svg(f) for section in document.sections for f in section.figures}
+    if drawn is None:
+        drawn = {figure.id: plots.svg(figure) for figure in document.figures}
     text: str = template("report.html.j2", autoescape=True).render(
         document=document, style=style, script=script, script_hash=_hash(script), figures=drawn, key=cells.key,
         tone=cells.tone, numeric=cells.numeric, signs=cells.SIGNS, point=cells.point, interval=cells.interval,

@@ -6,15 +6,21 @@ a page may set it for a dark screen.
 
 from __future__ import annotations
 
+import contextlib
 import html
 import io
 import math
+import multiprocessing
+import os
 import re
+import signal
 import textwrap
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING
 
 from repro.artifacts import figure as traces
+from repro.errors import PrerequisiteError
 from repro.report import cells, elements, search_tree, timeline
 from repro.report.elements import Bars, Convergence, Forest, ForestRow, Reached, Roofline, Timeline, Tree
 from repro.report.palette import BAND, COLOURS, GRID, INK, PAPER, VARIABLES
@@ -37,6 +43,25 @@ TICKS = (
 )
 # Where a point's label may stand: points to the right and up, and its alignment.
 PLACES = ((6, -9, "left"), (6, 4, "left"), (-6, 4, "right"), (-6, -9, "right"), (6, 13, "left"), (6, -18, "left"))
+
+
+def processes() -> ProcessPoolExecutor:
+    """Start processes that draw figures: until the first figure is there, they import matplotlib."""
+    pool = ProcessPoolExecutor(min(4, len(os.sched_getaffinity(0))), multiprocessing.get_context("fork"), _ready)
+    pool.submit(int)  # the first task starts all of them
+    return pool
+
+
+def _ready() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the command, and they end with it
+    with contextlib.suppress(PrerequisiteError):  # the first figure raises it again
+        traces.plotting()
+
+
+def every(figures: list[elements.Figure], pool: ProcessPoolExecutor) -> dict[str, str]:
+    """Return figure id -> its SVG. Raises PrerequisiteError without matplotlib."""
+    longest_first = sorted(figures, key=lambda figure: figure.kind != "timeline")
+    return {f.id: text for f, text in zip(longest_first, pool.map(svg, longest_first), strict=True)}
 
 
 def svg(figure: elements.Figure) -> str:
@@ -75,14 +100,11 @@ def _axes(figure: elements.Figure, draw: Callable[[Axes], None], height_in: floa
 
 def _drawn(figure: elements.Figure, draw: Callable[[Figure], None], height_in: float) -> str:
     matplotlib = traces.plotting()
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
     with matplotlib.rc_context(
         {"svg.hashsalt": "repro", "svg.fonttype": "none", "font.size": 10, "hatch.linewidth": 0.5}
     ):
-        drawn = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
-        canvas = FigureCanvasSVG(drawn)
+        drawn = matplotlib.figure.Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+        canvas = matplotlib.backends.backend_svg.FigureCanvasSVG(drawn)
         draw(drawn)
         out = io.StringIO()
         canvas.print_svg(out, metadata={"Title": figure.title, "Date": None, "Creator": "repro"})
@@ -125,13 +147,13 @@ def _label(name: str) -> str:
 
 def _ratio_axis(axes: Axes, label: str) -> None:
     """A logarithmic axis with plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator
 
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     axes.xaxis.set_major_locator(LogLocator(subs=next(subs for least, subs in TICKS if high / low > least)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.minorticks_off()
     axes.set_xlabel(label)
     axes.grid(axis="x", color=GRID, linewidth=0.6)
 
@@ -233,6 +255,7 @@ def _roofline(axes: Axes, data: Roofline) -> None:
                   color=COLOURS[number % len(COLOURS)], markersize=6, label=name)  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.minorticks_off()
     axes.set_xlim(left, right)
     axes.set_ylim(top=top * 2.5)
     _labelled(axes, points)

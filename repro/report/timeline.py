@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from repro.report.elements import Bins, Panel, Timeline, TimelineRow
 from repro.report.palette import BAND, COLOURS, GRID, INK
@@ -102,14 +102,14 @@ def _lanes(axes: Axes, data: Timeline, lanes: list[str]) -> None:
 
 def _rows(axes: Axes, data: Timeline) -> None:
     """What was timed, where rows end, and where the GPU was slowed."""
-    for row in data.rows:
-        if row.timed_s:
-            axes.axvspan(*row.timed_s, facecolor=BAND, alpha=0.5, linewidth=0, zorder=0)
-        axes.axvline(row.end_s, color="#777777", linewidth=0.6, linestyle=":")
-    slowed = sorted({at for name in data.slowing for at in data.reasons.get(name, [])})
-    for begin, length in _runs(data, slowed):
-        axes.axvspan(begin, begin + length, facecolor=SLOWED, alpha=0.25, linewidth=0, zorder=0)
-        axes.axvspan(begin, begin + length, facecolor="none", edgecolor=SLOWED, hatch="///", linewidth=0, zorder=0)
+    whole: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "linewidth": 0, "zorder": 0}
+    timed = [(row.timed_s[0], row.timed_s[1] - row.timed_s[0]) for row in data.rows if row.timed_s]
+    axes.broken_barh(timed, (0, 1), facecolor=BAND, alpha=0.5, **whole)
+    axes.vlines([row.end_s for row in data.rows], 0, 1, transform=axes.get_xaxis_transform(), color="#777777",
+                linewidth=0.6, linestyle=":")  # fmt: skip
+    slowed = _runs(data, sorted({at for name in data.slowing for at in data.reasons.get(name, [])}))
+    axes.broken_barh(slowed, (0, 1), facecolor=SLOWED, alpha=0.25, **whole)
+    axes.broken_barh(slowed, (0, 1), facecolor="none", edgecolor=SLOWED, hatch="///", **whole)
 
 
 def _numbers(axes: Axes, rows: list[TimelineRow]) -> None:
