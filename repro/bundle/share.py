@@ -54,14 +54,11 @@ def share(
 ) -> list[SharedCopy]:
     """Copies bundles, each to `<output>/<name>`, and replaces their identities.
 
-    texts: whether with what was judged. brief: of fixtures only what an audit shows, and no telemetry. output: a
-    folder, else `shared` beside each bundle. hide: names to replace besides those that are found.
-    Raises UsageError for a path without a closed bundle, a target that exists, or a brief copy of anything but
-    fixtures; BundleError for a changed bundle.
+    texts: whether with what was judged. brief: without reports and telemetry, and of fixtures only what an audit shows.
+    output: a folder, else `shared` beside each bundle. hide: names to replace besides those that are found.
+    Raises UsageError for a path without a closed bundle or a target that exists, BundleError for a changed bundle.
     """
     read = [verify.unchanged(path, "shared") for path in paths]
-    if brief and (others := [found.name for found in read if found.manifest.get("verb") != "fixtures"]):
-        raise UsageError("--brief is of bundles of fixtures", f"{others[0]} is another", "Leave out --brief.")
     who = Identities(salt, hide)
     for found in read:
         _learn(found, who)
@@ -179,7 +176,8 @@ def _write(
         digests[mask(name)] = seal.sha256(new.encode())
     rows = _rows(found, digests, mask, who)
     if brief:
-        left_out["limits and distances of fixtures"] = BRIEF
+        if found.manifest.get("verb") == "fixtures":
+            left_out["limits and distances of fixtures"] = BRIEF
         rows = [_brief(row) for row in rows]
     jsonio.replace(folder / ROWS, "".join(jsonio.dumps(row) + "\n" for row in rows).encode())
     manifest = _manifest(found, mask, who)
@@ -239,10 +237,10 @@ def _rows(found: Evidence, digests: dict[str, str], mask: Mask, who: Identities)
 
 
 def _brief(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns the row of a fixture with what an audit shows; any other row as it is."""
+    """Returns a row without telemetry, and that of a fixture with what an audit shows alone."""
     result = row.get("result") or {}
     if "trials" not in result or "problem_sha256" not in result:
-        return row
+        return row | {"result": {name: value for name, value in result.items() if name != "telemetry"} or None}
     kept = {name: value for name, value in result.items() if name not in NOT_BRIEF}
     shown = next((kind for kind in PUBLISHED if kind in result["trials"]), None)
     if shown is None:

@@ -191,7 +191,7 @@ def test_a_copy_without_texts_keeps_their_hashes(talkative: Path, tool: Tool) ->
     assert told.code == 1 and "--no-texts is of `bundle share`" in told.complaint
 
 
-def test_a_brief_copy_of_fixtures_has_the_same_audit_in_a_third_of_the_bytes(tool: Tool, talkative: Path) -> None:
+def test_a_brief_copy_of_fixtures_has_the_same_audit_in_a_third_of_the_bytes(tool: Tool) -> None:
     whole = config.ARTIFACTS_DIR / "results" / "h200-pinned" / "20261123T130219Z-fixtures"
     assert tool.within("bundle", "share", whole, "-o", "brief", "--brief", "--no-texts").code == 0
     copy = tool.folder / "brief" / whole.name
@@ -199,8 +199,14 @@ def test_a_brief_copy_of_fixtures_has_the_same_audit_in_a_third_of_the_bytes(too
     before = json.dumps([row.to_json() for row in Bundle.open(whole).records().values()])
     assert (copy / ROWS).stat().st_size < len(before) / 3
     assert audit.rows(Bundle.open(copy)) == audit.rows(Bundle.open(whole))
-    told = tool.within("bundle", "share", talkative, "-o", "other", "--brief")
-    assert told.code == 1 and "--brief is of bundles of fixtures" in told.complaint
+
+
+def test_a_brief_copy_has_no_report_and_no_telemetry_and_the_same_verdicts(talkative: Path, tool: Tool) -> None:
+    before = states(tool, talkative)
+    assert tool.within("bundle", "share", talkative, "-o", "brief", "--brief").code == 0
+    (copy,) = (tool.folder / "brief").iterdir()
+    assert not list(copy.glob("report.*")) and not (copy / "telemetry").exists()
+    assert states(tool, copy) == before | {"telemetry": "skipped"}
 
 
 def test_an_identity_has_one_hash_within_a_bundle_and_another_in_the_next_copy(talkative: Path, tool: Tool) -> None:
