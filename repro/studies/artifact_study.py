@@ -15,7 +15,6 @@ from repro.artifacts.layout import KERNEL, KERNELS, Artifact
 from repro.bundle.write import Bundle
 from repro.engines.base import Engine
 from repro.errors import UsageError
-from repro.judge.timing import speedups
 from repro.problems import catalogue
 from repro.problems.catalogue import Problem
 from repro.records import row as record
@@ -129,6 +128,8 @@ def rounds(row: record.Row) -> list[Round]:
 
     Times that are not a measurement are never best.
     """
+    from repro.judge.timing import speedups  # imports numpy, which most commands need not
+
     result = row.judged or JudgeResult(results=[])
     judged = {verdict.solution: verdict for verdict in result.results}
     samples = {name: told.gated.device_ms for name, told in result.samples_ms.items()}
