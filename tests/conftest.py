@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import gc
 import io
 import json
 import os
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # Before torch is imported: smoke shapes are too small for two threads, which wait for each other up to 16 times longer
 # than the work takes where another process wants a core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+gc.disable()  # until all tests are imported: a fifth of that time (`repro.system.importing`)
 # Whether slow tests that repeat one check over many problems take all of them (CONTRIBUTING.md).
 WHOLE = os.environ.get("REPRO_TEST_WHOLE") == "1"
 
@@ -68,6 +70,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = no_gpu() if marked else ""
     for item in marked if reason else []:
         item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: no collection need look at it again."""
+    gc.freeze()
+    gc.enable()
 
 
 @functools.cache

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._inductor.runtime.benchmarking import benchmarker
 
 from repro.errors import SolutionDied, SolutionRejected
 from repro.judge.sandbox.client import GpuUse, WorkerProcess
@@ -74,6 +73,8 @@ class Wired:
 
 def test_the_tuner_asks_before_each_of_its_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the pinned torch every tuner calls this one method of this one object."""
+    from torch._inductor.runtime.benchmarking import benchmarker  # takes seconds, which only this test needs
+
     gpu, seen = GpuUse(), list[bool]()
 
     def benchmark(call: Any, **options: Any) -> float:
