@@ -602,7 +602,7 @@ def _report(args: argparse.Namespace, progress: Progress) -> int:
     if args.output is not None:
         drawn = [output.beside(bundles, chosen, args.artifacts, args.output)]
     else:
-        drawn = [output.into(bundle, chosen, args.artifacts) for bundle in bundles]
+        drawn = [output.into(bundle, chosen, args.artifacts, forks=True) for bundle in bundles]
     from repro.report import document, terminal  # `output` imports most of it while processes start
 
     for whole, files in drawn:

@@ -102,7 +102,9 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
         "--no-texts", action="store_true", help="share: keep the hashes of what was judged, not its text"
     )
     bundle.add_argument(
-        "--brief", action="store_true", help="share: no report, no telemetry, and of fixtures only what `repro audit` shows"
+        "--brief",
+        action="store_true",
+        help="share: no report, no telemetry, of fixtures what `repro audit` shows",
     )
     bundle.add_argument("--json", type=Path, metavar="FILE", help="write a record of each copy as JSON")
 

@@ -146,7 +146,7 @@ class KernelSource:
     def launches(self) -> list[Launch]:
         """Return the launches of the module's kernels, in order."""
         found = []
-        for function in ast.walk(self.tree):
+        for function in parts(self.tree):
             if not isinstance(function, ast.FunctionDef) or function.name in self.kernels:
                 continue
             for call in ast.walk(function):
@@ -255,16 +255,22 @@ def is_tl(node: ast.AST, *names: str) -> bool:
     )
 
 
+@functools.lru_cache(256)
+def parts(node: ast.AST) -> tuple[ast.AST, ...]:
+    """Return a node and all below it, as `ast.walk`, and once: rewrites ask hundreds of times of one kernel."""
+    return tuple(ast.walk(node))
+
+
 def calls(function: ast.AST, *names: str) -> list[ast.Call]:
     """Return the calls of `tl.NAME` in a function, in order of the text."""
-    found = [node for node in ast.walk(function) if isinstance(node, ast.Call) and is_tl(node, *names)]
+    found = [node for node in parts(function) if isinstance(node, ast.Call) and is_tl(node, *names)]
     return sorted(found, key=lambda n: (n.lineno, n.col_offset))
 
 
 def assigned(function: ast.AST, name: str) -> list[ast.expr]:
     """Return the values that are assigned to a name in a function, through tuples too."""
     found: list[ast.expr] = []
-    for node in ast.walk(function):
+    for node in parts(function):
         if not isinstance(node, ast.Assign):
             continue
         for target in node.targets:

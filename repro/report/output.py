@@ -45,13 +45,16 @@ def _table_csv(table: Table) -> str:
     return out.getvalue()
 
 
-def _document(bundles: list[Bundle], artifacts: Path, chosen: list[str]) -> tuple[Document, dict[str, str]]:
+def _document(
+    bundles: list[Bundle], artifacts: Path, chosen: list[str], *, forks: bool
+) -> tuple[Document, dict[str, str]]:
     """Return the document, and file -> content of every format; `svg` is a file a figure, `csv` a file a table."""
-    with plots.processes() if {"html", "svg"} & set(chosen) else contextlib.nullcontext() as pool:
+    pictured = bool({"html", "svg"} & set(chosen))
+    with plots.processes() if pictured and forks else contextlib.nullcontext() as pool:
         from repro.report import document, latex, markdown, page  # half a second, in which the processes get ready
 
         whole = document.build(bundles, artifacts)
-        pictures = plots.every(whole.figures, pool) if pool else {}
+        pictures = plots.every(whole.figures, pool) if pictured else {}
     found = {"report.json": jsonio.dumps(whole.to_json(), indent=1) + "\n"}
     for name in chosen:
         match name:
@@ -68,13 +71,16 @@ def _document(bundles: list[Bundle], artifacts: Path, chosen: list[str]) -> tupl
     return whole, found
 
 
-def into(bundle: Bundle, chosen: list[str], artifacts: Path = config.ARTIFACTS_DIR) -> tuple[Document, list[Path]]:
+def into(
+    bundle: Bundle, chosen: list[str], artifacts: Path = config.ARTIFACTS_DIR, *, forks: bool = False
+) -> tuple[Document, list[Path]]:
     """Writes report.json, report.md and what else was asked for into a bundle, which is closed again.
 
+    forks: whether forks of this process may draw figures, which an engine's threads forbid.
     Returns the document and the files. Raises UsageError where the bundle is still being written, PrerequisiteError
     where a format needs what is not installed.
     """
-    whole, drawn = _document([bundle], artifacts, ["md", *(name for name in chosen if name != "md")])
+    whole, drawn = _document([bundle], artifacts, ["md", *(name for name in chosen if name != "md")], forks=forks)
     for name, content in drawn.items():
         bundle.file(name, content.encode())
     bundle.finish(bundle.manifest["status"])
@@ -90,7 +96,7 @@ def beside(bundles: list[Bundle], chosen: list[str], artifacts: Path, folder: Pa
     """Writes one document of all bundles into a folder: report.json, and every format drawn from it. The bundles stay
     as they are. Raises UsageError where the folder cannot be written, PrerequisiteError as `into`.
     """
-    whole, drawn = _document(bundles, artifacts, chosen)
+    whole, drawn = _document(bundles, artifacts, chosen, forks=True)
     try:
         for name, content in drawn.items():
             jsonio.replace(folder / name, content.encode())

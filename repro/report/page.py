@@ -38,13 +38,12 @@ def template(name: str, **options: Any) -> Any:
 
 
 def render(document: Document, drawn: Mapping[str, str] | None = None) -> str:
-    """The whole page. drawn: figure id -> SVG, as `plots.every` returns; without it the figures are drawn here.
+    """The whole page. drawn: figure id -> SVG, else the figures are drawn here.
 
     Raises PrerequisiteError without jinja2, or without matplotlib where a figure must be drawn.
     """
     style, script = ((TEMPLATES / name).read_text() for name in ("report.css", "report.js"))
-    if drawn is None:
-        drawn = {figure.id: plots.svg(figure) for figure in document.figures}
+    drawn = plots.every(document.figures, None) if drawn is None else drawn
     text: str = template("report.html.j2", autoescape=True).render(
         document=document, style=style, script=script, script_hash=_hash(script), figures=drawn, key=cells.key,
         tone=cells.tone, numeric=cells.numeric, signs=cells.SIGNS, point=cells.point, interval=cells.interval,

@@ -58,10 +58,11 @@ def _ready() -> None:
         traces.plotting()
 
 
-def every(figures: list[elements.Figure], pool: ProcessPoolExecutor) -> dict[str, str]:
+def every(figures: list[elements.Figure], pool: ProcessPoolExecutor | None) -> dict[str, str]:
     """Return figure id -> its SVG. Raises PrerequisiteError without matplotlib."""
     longest_first = sorted(figures, key=lambda figure: figure.kind != "timeline")
-    return {f.id: text for f, text in zip(longest_first, pool.map(svg, longest_first), strict=True)}
+    drawn = (pool.map if pool else map)(svg, longest_first)
+    return {figure.id: text for figure, text in zip(longest_first, drawn, strict=True)}
 
 
 def svg(figure: elements.Figure) -> str:
