@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
-import gc
 import io
 import json
 import os
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from repro.cli import entry
+from repro.system import importing
 
 if TYPE_CHECKING:
     from repro.judge.timing.sampling import Series
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 # Before torch is imported: smoke shapes are too small for two threads, which wait for each other up to 16 times longer
 # than the work takes where another process wants a core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-gc.disable()  # until all tests are imported: a fifth of that time (`repro.system.importing`)
+collecting = contextlib.ExitStack()
+collecting.enter_context(importing.uncollected())  # until all tests are imported: a third of that time
 # Whether slow tests that repeat one check over many problems take all of them (CONTRIBUTING.md).
 WHOLE = os.environ.get("REPRO_TEST_WHOLE") == "1"
 
@@ -73,9 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: no collection need look at it again."""
-    gc.freeze()
-    gc.enable()
+    collecting.close()
 
 
 @functools.cache

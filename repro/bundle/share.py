@@ -240,7 +240,8 @@ def _brief(row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row without telemetry, and that of a fixture with what an audit shows alone."""
     result = row.get("result") or {}
     if "trials" not in result or "problem_sha256" not in result:
-        return row | {"result": {name: value for name, value in result.items() if name != "telemetry"} or None}
+        kept = {name: value for name, value in result.items() if name != "telemetry"}
+        return row | {"result": kept} if "telemetry" in result else row
     kept = {name: value for name, value in result.items() if name not in NOT_BRIEF}
     shown = next((kind for kind in PUBLISHED if kind in result["trials"]), None)
     if shown is None:

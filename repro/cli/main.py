@@ -600,16 +600,16 @@ def _report(args: argparse.Namespace, progress: Progress) -> int:
     bundles = [Bundle.open(path) for path in args.bundle] or [offline.newest(args.results)]
     chosen = _formats(args, progress)
     if args.output is not None:
-        drawn = [output.beside(bundles, chosen, args.artifacts, args.output)]
+        drawn = iter([output.beside(bundles, chosen, args.artifacts, args.output)])
     else:
-        drawn = [output.into(bundle, chosen, args.artifacts, forks=True) for bundle in bundles]
-    from repro.report import document, terminal  # `output` imports most of it while processes start
-
+        drawn = (output.into(bundle, chosen, args.artifacts, forks=True) for bundle in bundles)
     for whole, files in drawn:
+        from repro.report import document, terminal  # `output` has imported most of it while processes started
+
         if args.output is None:
             terminal.draw(whole, screen, tables=screen.verbose)
         terminal.last(whole, screen, files)
-    if len(drawn) > 1:
+    if args.output is None and len(bundles) > 1:
         whole = document.build(bundles, args.artifacts)
     offline.write_json(args.json, whole.to_json())
     return 0 if output.verified(whole) else 2

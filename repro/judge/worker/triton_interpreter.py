@@ -7,9 +7,9 @@ the result once, to nearest even.
 `tl.dot` adds up in float64 and rounds once. In float32 the bits of a row would depend on its place in the tile, on some
 processors, and a rewrite that only moves rows would seem to change them.
 
-Calls take a third of their time or less without work that has no effect. The interpreter checks each sum and product of
-int32 for overflow, and then asserts nothing, since `debug` is off. It patches `triton.language` again for every
-function that a kernel calls, and describes the type and shape of every tensor anew.
+Without work that has no effect, calls take a quarter to a half of their time. The interpreter checks each sum and
+product of int32 for overflow, and then asserts nothing, since `debug` is off. It patches `triton.language` again for
+every function that a kernel calls, and describes the type and shape of every tensor anew.
 """
 
 from __future__ import annotations
