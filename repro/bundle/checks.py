@@ -203,9 +203,9 @@ def fingerprints(found: Evidence) -> list[str]:
 
 
 def solutions(found: Evidence) -> list[str]:
-    """The kept sources are those that the rows were measured from, and each belongs to a row."""
+    """The kept sources are those that the rows were measured from, and each belongs to a row or to its earlier line."""
     wrong: list[str] = []
-    used = set()
+    used = {given.kept for row in found.superseded() for given in row.inputs or []}
     for name, row in found.records.items():
         parts = []
         for given in sorted(row.inputs or [], key=lambda given: given.name):

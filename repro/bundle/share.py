@@ -23,7 +23,7 @@ from repro.bundle.checks import SOLUTIONS
 from repro.bundle.evidence import Evidence
 from repro.bundle.identities import Identities
 from repro.bundle.seal import MANIFEST, STATEMENT
-from repro.bundle.write import FINGERPRINTS, INPUTS, ROWS, plan_digest
+from repro.bundle.write import DRAWN, FINGERPRINTS, INPUTS, ROWS, plan_digest
 from repro.errors import PrerequisiteError, UsageError
 from repro.records.fixture import PUBLISHED
 from repro.records.manifest import Doubt, Shared, SharedCopy
@@ -32,8 +32,8 @@ from repro.system import jsonio
 
 Mask = Callable[[str], str]
 SOURCES = (".py",)
-# What `repro report` draws from the rows, often larger than they are.
-DRAWN, REPORT = re.compile(r"report\.(?!md$)\w+|(?:figures|tables)/.*"), "report.md"
+# The one report that a copy keeps; the others are often larger than the rows.
+REPORT = "report.md"
 BRIEF = "left out of a brief copy"
 # What a brief copy keeps of the trial with published inputs, and what it leaves out beside the trials.
 KEPT_OF_TRIALS = ("stress", "seed", "weights_sha256", "sensitivity", "cheats")
@@ -154,7 +154,7 @@ def _write(
     for name in sorted(found.files):
         if name in (STATEMENT, ROWS) or name.startswith(f"{FINGERPRINTS}/"):
             continue
-        if DRAWN.fullmatch(name) or (brief and name == REPORT):
+        if DRAWN.fullmatch(name) and (brief or name != REPORT):
             left_out[name] = "`repro report` draws it again"
             continue
         if not texts and name.startswith((f"{INPUTS}/", f"{SOLUTIONS}/")):

@@ -27,6 +27,8 @@ from repro.system import jsonio, signals
 # 1: no inputs a row, no statement, no bundle id. 2: these.
 SCHEMA_VERSION = 2
 ROWS, FINGERPRINTS, INPUTS, CLAIMS = "rows.jsonl", "fingerprints", "inputs", "claims.toml"
+# What `repro report` draws from the rows.
+DRAWN = re.compile(r"report\.\w+|(?:figures|tables)/.*")
 
 
 def _now() -> str:
@@ -163,11 +165,11 @@ class Bundle:
         return True
 
     def _tidy(self) -> None:
-        """Ends a line that a killed process cut short, and removes the files that it had half written."""
+        """Ends a line that a killed process cut short. Removes half-written files and the report of fewer rows."""
         jsonio.mend(self.path / ROWS)
-        for half in self.path.rglob(".*"):
-            if half.is_file():
-                half.unlink()
+        for file in self.path.rglob("*"):
+            if file.is_file() and (file.name[0] == "." or DRAWN.fullmatch(file.relative_to(self.path).as_posix())):
+                file.unlink()
 
     def _attempt(self) -> None:
         """Records in the manifest that this process's code writes from now on."""

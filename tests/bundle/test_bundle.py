@@ -185,6 +185,19 @@ def test_unfinished_bundle_is_resumed(tmp_path: Path, status: str) -> None:
     assert found is not None and found.path == path.path and manifest(found.path)["status"] == "running"
 
 
+def test_the_report_of_an_earlier_attempt_is_not_kept(tmp_path: Path) -> None:
+    """It was drawn from fewer rows, so that the bundle would fail `repro verify` until it is drawn again."""
+    first = create(tmp_path)
+    for name in ("report.json", "report.md", "report.html", "figures/bars.svg", "tables/times.csv", "inputs/report.py"):
+        first.file(name, b"drawn")
+    first.finish("incomplete")
+    found = resume(tmp_path)
+    assert found is not None
+    assert {file.relative_to(found.path).as_posix() for file in found.path.rglob("*") if file.is_file()} == {
+        "inputs/report.py", "manifest.json", "statement.json",
+    }  # fmt: skip
+
+
 def test_error_of_an_earlier_attempt_is_not_kept_for_the_next(tmp_path: Path) -> None:
     create(tmp_path).finish("incomplete", error="the engine went away")
     found = resume(tmp_path)

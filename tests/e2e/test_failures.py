@@ -532,6 +532,7 @@ def test_resume_judges_what_was_mended_and_what_was_edited_meanwhile(broken_fixt
     assert after["L1_36/L1_36_mine"]["result"]["results"][0]["verdict"] == "correct"
     assert after["L1_82/L1_82_mine"]["result"]["results"][0]["verdict"] == "incorrect", "its file had changed"
     assert broken_fixtures.again.code == 0, broken_fixtures.again.err
+    assert "fails verification" not in broken_fixtures.again.out, "it tells of the first run's files"
 
 
 @pytest.mark.parametrize(

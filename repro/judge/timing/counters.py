@@ -471,7 +471,7 @@ def _profile(task: Task, scratch: Path, out: int) -> None:
     import torch
 
     from repro.judge.timing.published_protocol import imported
-    from repro.judge.worker import binding, triton_interpreter
+    from repro.judge.worker import triton_interpreter
 
     device = torch.device(task.device)
     if device.type == "cpu":
@@ -493,8 +493,8 @@ def _profile(task: Task, scratch: Path, out: int) -> None:
             torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
             call: Callable[..., Any] = torch.neg
             if task.source is not None:
-                kernel = imported("solution", None, scratch).kernel_function
-                call = binding.bind(kernel, model, len(made), init)
+                like = torch.empty(0, dtype=getattr(torch, dtype), device=device)
+                call = _callable(imported("solution", None, scratch), model, len(made), init, like)
             else:
                 made = [torch.ones(1 << 20, device=device)]
             facts["called"] = True
@@ -504,6 +504,20 @@ def _profile(task: Task, scratch: Path, out: int) -> None:
         except BaseException as error:
             facts["error"] = _words(error)
         _tell(out, **{dtype: facts})
+
+
+def _callable(solution: Any, model: Any, inputs: int, init: list[Any], like: Any) -> Callable[..., Any]:
+    """Return `ModelNew` with the model's weights, or `kernel_function` with its parameters bound by name.
+
+    like: a tensor of the dtype and on the device of the inputs.
+    """
+    from repro.judge.worker import binding
+
+    if not hasattr(solution, "ModelNew"):
+        return binding.bind(solution.kernel_function, model, inputs, init)
+    ours = solution.ModelNew(*init).to(like).eval()
+    ours.load_state_dict(model.state_dict())
+    return ours
 
 
 def _prepare(told: Message, scratch: Path, device: Any) -> tuple[Any, Any, list[Any]]:

@@ -35,6 +35,9 @@ MIN_MS, MAX_MS = 1e-6, 86_400_000.0
 PRECISION = 0.005
 # A solution's clock may differ from the judge's by the larger of these, beyond what the trusted variants differ by.
 CLOCK_SLACK, CLOCK_SLACK_MS = 0.03, 0.15
+# The longer a call, the longer its commitment takes, by about 1.2 % of the difference on H100s: nothing else keeps the
+# host awake meanwhile. A solution slower than the trusted variants may take this share of the difference longer.
+SLOWER = 0.02
 # Conditions whose clocks are compared. With up to FEW calls no median is taken: the shortest is compared to the
 # longest.
 CLOCKED, FEW = ("gated", "other"), 3
@@ -374,8 +377,9 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
         message = f"its output{inputs} took {{:.3g}} ms longer to seal than the baselines': work may run after the call"
         few = len(samples) < FEW
         noisy = _spread_ms(trusted, condition, lambda sample: sample.seal_ms) > slack_ms(sealing)
-        found[f"seal, {condition}"] = Excess(longer, slack_ms(sealing), message, few or noisy)
         device = statistics.median(s.device_ms for s in samples)
+        slower = max(0.0, device - (_most_ms(trusted, condition, lambda sample: sample.device_ms) or 0.0))
+        found[f"seal, {condition}"] = Excess(longer, slack_ms(sealing) + SLOWER * slower, message, few or noisy)
         inputs = "" if condition == "gated" else f", {condition} inputs"
         message = f"{{:.3g}} ms a call passed on the judge's clock beyond the reported time ({device:.4g} ms{inputs})"
         beyond = _least_ms(samples, condition, lambda sample: sample.unexplained_ms)

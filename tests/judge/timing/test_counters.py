@@ -202,9 +202,24 @@ def test_a_kernel_is_called_on_the_published_inputs_under_no_grad_after_warm_cal
     assert profiler.confined["no_new_privs"] == "applied"
 
 
+MODEL = """
+import torch
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, num_features, eps=1e-5):
+        super().__init__()
+        assert num_features == 64
+
+    def forward(self, x):
+        assert x.dtype == torch.bfloat16 and not self.training
+        return x
+"""
+
+
 @pytest.mark.slow
-def test_a_kernel_that_ran_has_launches_and_totals(fake: Fake) -> None:
-    found, profiler = profiled(fake("run()\n" + printing(page(FIRST, SECOND))), GOOD)
+@pytest.mark.parametrize("source", [GOOD, MODEL])
+def test_a_kernel_that_ran_has_launches_and_totals(fake: Fake, source: str) -> None:
+    found, profiler = profiled(fake("run()\n" + printing(page(FIRST, SECOND))), source)
     assert (found.state, found.why) == ("profiled", "") and len(found.launches) == 2
     assert found.totals["duration_ns"] == 4000
     assert profiler.separation == "process" and profiler.own_user

@@ -489,6 +489,26 @@ def test_two_slow_seals_alone_are_measured_again_before_they_reject() -> None:
     assert not sampling.marginal(many), "three calls and more have a median"
 
 
+@pytest.mark.parametrize(
+    ("device_ms", "longer_ms", "told"),
+    [
+        (19.5, 0.215, False),  # seen on an H100: a naive product of matrices
+        (19.5, 0.49, False),
+        (19.5, 0.53, True),  # 2 % of 17.5 ms and 0.15 ms
+        (2.0, 0.16, True),  # no slower than a baseline
+        (0.5, 0.16, True),
+    ],
+)
+def test_the_output_of_a_call_slower_than_the_baselines_takes_longer_to_seal(
+    device_ms: float, longer_ms: float, told: bool
+) -> None:
+    base, ours = (
+        Series([replace(sample, seal_ms=seal_ms) for sample in calls([ms] * 32, [ms] * 32)])
+        for ms, seal_ms in ((2.0, 0.8), (device_ms, 0.8 + longer_ms))
+    )
+    assert ("longer to seal" in sampling.disagreement(ours, [base])) is told
+
+
 def test_clocks_on_a_busy_host_are_read_again_whatever_they_say() -> None:
     """Seen on an H100 whose host compiled beside it: an honest kernel was 0.48 ms late, and eager varied by 0.3 ms."""
     eager = [0.76, 0.76, 0.82, 0.75, 4.89, 0.97, 0.71, 0.80, 1.00, 0.76, 0.96, 0.92, 1.04, 1.82, 1.01, 1.20, 0.70]
