@@ -193,8 +193,8 @@ def _legend(rows: list[Cells], screen: Screen) -> None:
         screen.line("? faster by the solution's own clock, which the judge's clock cannot confirm; 1x in means.", "dim")
 
 
-TIMES = [Column("ms", number=True), Column("over eager", number=True), Column("over best", number=True),
-         Column("over compile", 1, number=True), Column("best baseline", 2, whole=True),
+TIMES = [Column("ms", number=True), Column("over eager", number=True), Column("over best", 1, number=True),
+         Column("over compile", 2, number=True), Column("best baseline", 2, whole=True),
          Column("of floor", 3, number=True), Column("eager ms", 6, number=True), Column("compile ms", 7, number=True),
          Column("own kernels", 8, number=True), Column("word", 9, whole=True)]  # fmt: skip
 DISTANCE = [

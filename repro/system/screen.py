@@ -99,12 +99,13 @@ class Screen:
         if self.quiet or not lines:
             return
         kept = fitting(columns, lines, self.width)
+        widths = shared(columns, lines, kept, self.width)
         drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_edge=False)
         for at in kept:
             column = columns[at]
             fixed = column.number or column.whole
             drawn.add_column(column.title, justify="right" if column.number else "left", no_wrap=fixed,
-                             overflow="fold" if at == 0 or not fixed else "ellipsis")  # fmt: skip
+                             overflow="fold" if at == 0 or not fixed else "ellipsis", width=widths.get(at))  # fmt: skip
         for line in lines:
             drawn.add_row(*(line[at] for at in kept))
         if caption:
@@ -145,16 +146,29 @@ def shortest(path: Path | str) -> str:
         return str(path)
 
 
+def _bounds(columns: Sequence[Column], rows: Sequence[Sequence[Text]], at: int) -> tuple[int, int]:
+    """How narrow a column may become, and how wide it is: numbers and names stay whole."""
+    widest = max([len(columns[at].title), *(row[at].cell_len for row in rows)])
+    fixed = columns[at].number or columns[at].whole
+    return widest if fixed else min(widest, max(columns[at].least, len(columns[at].title))), widest
+
+
+def shared(columns: Sequence[Column], rows: Sequence[Sequence[Text]], kept: list[int], width: int) -> dict[int, int]:
+    """The width of every column that is kept: its least, and what is left from the first to the last. Empty where even
+    that is too wide."""
+    bounds = {at: _bounds(columns, rows, at) for at in kept}
+    left = width - GAP * (len(kept) - 1) - sum(least for least, _ in bounds.values())
+    widths = {}
+    for at, (least, widest) in bounds.items():
+        more = min(left, widest - least)
+        widths[at], left = least + more, left - more
+    return widths if left >= 0 else {}
+
+
 def fitting(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
     """Which columns a table of this width holds: numbers and names whole, texts at least as wide as said."""
-
-    def least(at: int) -> int:
-        widest = max([len(columns[at].title), *(row[at].cell_len for row in rows)])
-        fixed = columns[at].number or columns[at].whole
-        return widest if fixed else min(widest, max(columns[at].least, len(columns[at].title)))
-
     kept = [at for at, _ in enumerate(columns)]
-    while sum(map(least, kept)) + GAP * (len(kept) - 1) > width:
+    while sum(_bounds(columns, rows, at)[0] for at in kept) + GAP * (len(kept) - 1) > width:
         optional = [at for at in kept if columns[at].priority]
         if not optional:
             break

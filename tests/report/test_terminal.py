@@ -23,7 +23,7 @@ from repro.records import wording
 from repro.records.verdict import Reason
 from repro.report import document, terminal
 from repro.runs import progress
-from repro.system.screen import Column, Screen, broken, fitting, good
+from repro.system.screen import Column, Screen, broken, fitting, good, shared
 
 RESULTS = config.ARTIFACTS_DIR / "results"
 WIDTHS = (80, 100, 200)
@@ -141,6 +141,19 @@ def test_a_table_drops_columns_by_priority_and_never_wraps_a_number() -> None:
         assert "3.97x [3.95, 4.01]" in text and "0.1234" in text and "✓ correct" in text
         assert ("1.09x [1.08, 1.10]" in text) == (width >= 80), width
         assert ("Wider terminals also show over best, why." in text) == (width == 60)
+
+
+def test_a_text_is_as_wide_as_said_beside_long_names() -> None:
+    """A file's name stood below itself, a letter a line."""
+    columns = (Column("problem", whole=True), Column("solution", least=12), Column("verdict", whole=True),
+               Column("ms", number=True), Column("over eager", number=True), Column("over best", 1, number=True))  # fmt: skip
+    ratio = "0.14x [0.14, 0.14]"
+    row = ["63_Gemm_ReLU_Divide", "63_Gemm_ReLU_Divide.py", "✓ correct", "19.52", ratio, ratio]
+    drawn, out = screen(80)
+    drawn.table(columns, [row])
+    lines = ANSI.sub("", out.getvalue()).splitlines()
+    assert max(map(len, lines)) <= 80 and "63_Gemm_ReLU_Divide.p" in lines[2] and lines[2].endswith(f"  19.52  {ratio}")
+    assert shared(columns, [[good(cell) for cell in row]], [0, 1], 40) == {0: 21, 1: 17}
 
 
 def test_columns_without_a_priority_stay() -> None:
