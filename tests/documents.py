@@ -31,7 +31,7 @@ from repro.records.base import NON_FINITE
 from repro.records.claim import ClaimOutcome, ClaimVerdict
 from repro.records.schema import RECORDS
 from repro.records.verdict import Ratio, Verdict
-from repro.report import search
+from repro.report import audit, search
 from repro.runs.progress import Progress
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
@@ -45,6 +45,8 @@ THEIRS = {
 }
 # The kernels that ship, on the pinned stack. Those on a newer stack are lines of history.csv.
 BENCHMARK = PUBLISHED / "h200-pinned" / "20261122T040411Z-benchmark"
+# Every problem of KernelBench.
+AUDIT = PUBLISHED / "h100-pinned" / "20261126T121818Z-fixtures"
 NEWER = "h200-newer/20261122T040000Z-benchmark"
 BASELINES = {"eager": "eager", "compile": "torch.compile", "best_same_class": "best torch baseline"}
 HELP_COLUMNS = 100
@@ -522,7 +524,16 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/judging.md": {"reasons": reason_table},
     "docs/json.md": {"result": result_table, "schemas": schema_tables},
 }
+
+
+def audit_page() -> str:
+    """What every problem of KernelBench can tell."""
+    bundle = Bundle.open(AUDIT)
+    return audit.markdown(bundle, audit.rows(bundle))
+
+
 FILES: dict[str, Callable[[], str]] = {
+    "docs/kernelbench-audit.md": audit_page,
     "docs/speedups.svg": picture,
     "docs/optimise-82.svg": tree,
 }

@@ -35,9 +35,15 @@ SOURCES = (".py",)
 # The one report that a copy keeps; the others are often larger than the rows.
 REPORT = "report.md"
 BRIEF = "left out of a brief copy"
+NOT_BRIEF_PARTS = {"fixtures": "limits and distances of fixtures", "self-test": "samples and distances of cases"}
 # What a brief copy keeps of the trial with published inputs, and what it leaves out beside the trials.
 KEPT_OF_TRIALS = ("stress", "seed", "weights_sha256", "sensitivity", "cheats")
 NOT_BRIEF = ("neighbour", "telemetry", "dynamic", "trials_left_out", "reference_timing", "build_s", "cell_spent_s")
+# What a brief copy of a self-test keeps of a row and of its timing, and what it leaves out of a verdict.
+KEPT_OF_CASES, KEPT_OF_TIMING = ("results", "timing", "margin", "wall_s", "sizes"), ("status", "aa", "clock")
+NOT_BRIEF_VERDICT = (
+    "distances", "speedup_all", "memory", "neighbour", "time_ms", "latency_ms", "hot_ms", "confined",
+)  # fmt: skip
 # Text that may be an identity but has no form of its own: public addresses, hosts of links, random-looking words.
 HASHES = "left out of the copy, which keeps its hash"
 DOUBTS = {
@@ -54,7 +60,7 @@ def share(
 ) -> list[SharedCopy]:
     """Copies bundles, each to `<output>/<name>`, and replaces their identities.
 
-    texts: whether with what was judged. brief: without reports and telemetry, and of fixtures only what an audit shows.
+    texts: whether with what was judged. brief: without reports and telemetry; see `_brief`.
     output: a folder, else `shared` beside each bundle. hide: names to replace besides those that are found.
     Raises UsageError for a path without a closed bundle or a target that exists, BundleError for a changed bundle.
     """
@@ -176,8 +182,8 @@ def _write(
         digests[mask(name)] = seal.sha256(new.encode())
     rows = _rows(found, digests, mask, who)
     if brief:
-        if found.manifest.get("verb") == "fixtures":
-            left_out["limits and distances of fixtures"] = BRIEF
+        if (parts := NOT_BRIEF_PARTS.get(str(found.manifest.get("verb")))) is not None:
+            left_out[parts] = BRIEF
         rows = [_brief(row) for row in rows]
     jsonio.replace(folder / ROWS, "".join(jsonio.dumps(row) + "\n" for row in rows).encode())
     manifest = _manifest(found, mask, who)
@@ -237,8 +243,18 @@ def _rows(found: Evidence, digests: dict[str, str], mask: Mask, who: Identities)
 
 
 def _brief(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row without telemetry, and that of a fixture with what an audit shows alone."""
+    """Returns a row without telemetry. Of a fixture it keeps what an audit shows, of a self-test the verdicts, speedups
+    and A/A controls."""
     result = row.get("result") or {}
+    if row.get("cases") is not None:
+        kept = {name: value for name, value in result.items() if name in KEPT_OF_CASES}
+        if isinstance(timing := kept.get("timing"), dict):
+            kept["timing"] = {name: value for name, value in timing.items() if name in KEPT_OF_TIMING}
+        kept["results"] = [
+            {name: value for name, value in each.items() if name not in NOT_BRIEF_VERDICT}
+            for each in kept.get("results", [])
+        ]
+        return row | {"result": kept} if result else row
     if "trials" not in result or "problem_sha256" not in result:
         kept = {name: value for name, value in result.items() if name != "telemetry"}
         return row | {"result": kept} if "telemetry" in result else row

@@ -461,7 +461,9 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
         offline.write_text(args.output, audit.markdown(bundle, entries))
     screen = Screen.of(args)
     columns = [Column(name, whole=name in ("problem", "verdict")) for name in audit.HEAD]
-    screen.table(columns, [audit.cells(entry) for entry in entries])
+    shown = screen.first(entries, lambda entry: entry.verdict == "judged" and not entry.refused_classes)
+    screen.table(columns, [audit.cells(entry) for entry in shown])
+    screen.more(entries, shown)
     screen.line(audit.counted(entries))
     return _conclude(
         args,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from repro.bundle.write import Bundle
 from repro.records.base import Number, Record
 from repro.records.fixture import PUBLISHED, FixtureRecord
@@ -64,7 +66,7 @@ def _row(name: str, row: Row | None) -> Audited:
 def cells(entry: Audited) -> list[str]:
     """Return an entry as the cells of HEAD."""
     if entry.verdict == "not measured":
-        return [entry.problem, entry.verdict, *[""] * (len(HEAD) - 3), " ".join(entry.why.split())[:160]]
+        return [entry.problem, entry.verdict, *[""] * (len(HEAD) - 3), _short(entry.why)]
     passed = (entry.zeros_allclose.get(f"allclose_{at}") for at in TOLERANCES)
     return [
         entry.problem, entry.verdict, " ".join(entry.classes), _number(entry.signal), entry.best_cheat or "",
@@ -160,13 +162,18 @@ def _notable(entries: list[Audited]) -> list[tuple[str, str, list[str]]]:
         (
             "Not measured",
             "What their own code says.",
-            [f"- {e.problem}: {' '.join(e.why.split())[:160]}" for e in entries if e.verdict == "not measured"],
+            [f"- {e.problem}: {_short(e.why)}" for e in entries if e.verdict == "not measured"],
         ),
     ]
 
 
+def _short(why: str) -> str:
+    """Return a reason in one line, cut between two words."""
+    return textwrap.shorten(why, 160, placeholder=" …")
+
+
 def _refused(klass: str, why: str) -> str:
-    return klass if why.startswith("the cheat ") else f"{klass} ({' '.join(why.split())[:100]})"
+    return klass if why.startswith("the cheat ") else f"{klass} ({_short(why)})"
 
 
 def _passed(entry: Audited) -> list[str]:

@@ -167,13 +167,15 @@ def _arm(arm: Arm, screen: Screen, *, timed: bool) -> None:
                Column("verdict", whole=True)]  # fmt: skip
     rows: list[Cells] = []
     beside = any(entry.kernelbench for entry in entries)
-    for entry in entries:
+    shown = screen.first(entries, lambda entry: entry.verdict == "correct")
+    for entry in shown:
         lead: Cells = [_repeat(entry), *([entry.solution] if solutions else []), _word(entry)]
         lead += [parity.kernelbench(entry)] * beside
         rows.append([*lead, *(_times(entry) if timed and not arm.control else []), *_distance(entry)])
     columns += [Column("KernelBench", 1, whole=True)] * beside
     columns += TIMES if timed and not arm.control else []
     screen.table([*columns, *DISTANCE], rows, title)
+    screen.more(entries, shown)
     for entry in entries:
         _why(" ".join(filter(None, (_repeat(entry), entry.solution if solutions else ""))), entry, screen)
     _legend(rows, screen)
@@ -370,12 +372,14 @@ def _fixtures(facts: Facts, screen: Screen) -> None:
                Column("best cheat", 1, whole=True), Column("s", 2, number=True), Column("eager ms", 3, number=True),
                Column("input cases", 4))  # fmt: skip
     rows = []
-    for each in facts.fixtures:
+    shown = screen.first(facts.fixtures, lambda each: each.margin)  # a cheat comes nearest to passing on the first
+    for each in shown:
         word = Text(f"{SIGNS[BAD]} refused", BAD) if each.refused else Text(f"{SIGNS[GOOD]} usable", GOOD)
         rows.append([each.problem, word, f"{each.margin:.1f}", each.best_cheat or "–",
                      "–" if each.build_s is None else f"{each.build_s:.1f}",
                      cells.text("ms", each.eager_ms), ", ".join(each.trials)])  # fmt: skip
     screen.table(columns, rows)
+    screen.more(facts.fixtures, shown)
     for each in facts.fixtures:
         if each.refused:
             screen.item(f"{each.problem}: refused: {each.refused}", Text(SIGNS[BAD], BAD))

@@ -517,7 +517,8 @@ def _callable(solution: Any, model: Any, inputs: int, init: list[Any], like: Any
         return binding.bind(solution.kernel_function, model, inputs, init)
     ours = solution.ModelNew(*init).to(like).eval()
     ours.load_state_dict(model.state_dict())
-    return ours
+    call: Callable[..., Any] = ours
+    return call
 
 
 def _prepare(told: Message, scratch: Path, device: Any) -> tuple[Any, Any, list[Any]]:
