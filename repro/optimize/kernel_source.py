@@ -188,6 +188,11 @@ class KernelSource:
 
         A grid that is a function of the launch's arguments (`meta`) counts as the tuple that it returns.
         """
+        elements, meta = self.grid_elements(launch)
+        return [self._without_meta(element, meta, launch) for element in elements]
+
+    def grid_elements(self, launch: Launch) -> tuple[list[ast.expr], str]:
+        """Return the grid's dimensions, and the name of its parameter if it is a function. Raises as `grid_parts`."""
         grid: ast.expr = launch.grid
         meta = ""
         if isinstance(grid, ast.Name):
@@ -198,7 +203,7 @@ class KernelSource:
             grid = grid.body
         if not isinstance(grid, ast.Tuple) or any(isinstance(e, ast.Starred) for e in grid.elts):
             raise NotApplicable("the grid is not written as a tuple")
-        return [self._without_meta(element, meta, launch) for element in grid.elts]
+        return grid.elts, meta
 
     def _without_meta(self, element: ast.expr, meta: str, launch: Launch) -> str:
         """Return the text of one dimension, with the launch's arguments in the place of `meta["NAME"]`."""
@@ -231,6 +236,25 @@ def axis_of(call: ast.Call) -> str:
     """Return the axis of `tl.program_id(axis)` as text."""
     values = [*call.args, *(k.value for k in call.keywords if k.arg == "axis")]
     return ast.unparse(values[0]) if values else ""
+
+
+def program_axis(kernel: Function, node: ast.expr, block: str) -> int | None:
+    """Return the axis of `tl.program_id(axis) * BLOCK`, by name or with a cast to int64 too."""
+    node = value_of(kernel, node)
+    match node:
+        case ast.BinOp(left=left, op=ast.Mult(), right=ast.Name(id=name)) if name == block:
+            left = value_of(kernel, left)
+            if isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and left.func.attr == "to":
+                left = left.func.value
+            if isinstance(left, ast.Call) and is_tl(left, "program_id") and axis_of(left).isdigit():
+                return int(axis_of(left))
+    return None
+
+
+def value_of(function: Function, node: ast.expr) -> ast.expr:
+    """Return what is assigned to a name, if that is one value; else the expression itself."""
+    values = assigned(function, node.id) if isinstance(node, ast.Name) else []
+    return values[0] if len(values) == 1 else node
 
 
 def parameters(function: Function) -> list[str]:

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import ast
+import math
 from dataclasses import dataclass
 from typing import Any
 
-from repro.optimize.kernel_source import Edit, KernelSource, Launch, NotApplicable, assigned, calls, constexprs
+from repro.optimize.kernel_source import (
+    Edit,
+    KernelSource,
+    Launch,
+    NotApplicable,
+    assigned,
+    calls,
+    constexprs,
+    parts,
+    program_axis,
+    value_of,
+)  # fmt: skip
 
 Params = dict[str, int]
 NUM_WARPS, NUM_STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5)
@@ -17,6 +29,8 @@ SMALLEST, LARGEST = 1, 8192
 # `tl.dot` multiplies blocks of at least 16; larger ones fit into no registers and compile for minutes.
 SMALLEST_DOT, LARGEST_DOT = 16, 256
 STEPS = 4
+# Most elements of a block that a thread may hold: with more than its 255 registers a product compiles for minutes.
+MOST_A_THREAD = 256
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,21 @@ def find(source: KernelSource) -> list[Knob]:
         for knob in (*_blocks(source, launch), *_options(source, launch)):
             found.setdefault(knob.name, knob)
     return list(found.values())
+
+
+def fits(source: KernelSource, params: Params) -> bool:
+    """Return whether a thread can hold its part of every block that a kernel adds up in (`tl.zeros`, `tl.full`).
+
+    params: all knobs. A block with a side that no knob gives counts as fitting.
+    """
+    for name, kernel in source.kernels.items():
+        threads = 32 * params.get(f"{name}.num_warps", OPTIONS["num_warps"][1])
+        for call in calls(kernel, "zeros", "full"):
+            sides = call.args[0].elts if call.args and isinstance(call.args[0], ast.List | ast.Tuple) else []
+            sizes = [params.get(f"{name}.{side.id}") if isinstance(side, ast.Name) else None for side in sides]
+            if None not in sizes and math.prod(size or 1 for size in sizes) > MOST_A_THREAD * threads:
+                return False
+    return True
 
 
 def apply(source: KernelSource, params: Params) -> str:
@@ -61,7 +90,8 @@ def apply(source: KernelSource, params: Params) -> str:
                 edits.append(source.replace(keyword.value, "None"))
                 continue
             node = literal if literal is not None else keyword.value
-            turned[(source.start(node), source.end(node))] = str(value)
+            for place, more in ((node, 0), *_tied(source, launch, parameter, literal)):
+                turned[(source.start(place), source.end(place))] = str(value + more)
         if added:
             edits.append(_append(source, launch, added))
     if missing := sorted(set(params) - known):
@@ -96,6 +126,42 @@ def _blocks(source: KernelSource, launch: Launch) -> list[Knob]:
         )
         found.append(Knob(f"{launch.kernel}.{name}", values, now, exact=not sums))
     return found
+
+
+def _tied(source: KernelSource, launch: Launch, parameter: str, literal: Any) -> list[tuple[ast.expr, int]]:
+    """Return the integers of the grid that repeat a block size, each with its difference from it.
+
+    They are found where the kernel takes `tl.program_id(axis) * PARAMETER` and that dimension of the grid is
+    `cdiv(size, 32)`, `(size + 31) // 32` or the like.
+    """
+    kernel = source.kernels[launch.kernel]
+    if literal is None or sum(ast.dump(other.grid) == ast.dump(launch.grid) for other in source.launches) > 1:
+        return []
+    axes = {program_axis(kernel, node, parameter) for node in parts(kernel) if isinstance(node, ast.BinOp)} - {None}
+    try:
+        elements, _ = source.grid_elements(launch)
+    except NotApplicable:
+        return []
+    block, found = literal.value, list[tuple[ast.expr, int]]()
+    for axis, element in enumerate(elements):
+        divided = value_of(launch.function, element)
+        if axis in axes and _divides(divided, block):
+            repeated = (block, block - 1) if block > 2 else (block,)
+            found += [
+                (node, node.value - block) for node in ast.walk(divided)
+                if isinstance(node, ast.Constant) and type(node.value) is int and node.value in repeated
+            ]  # fmt: skip
+    return found
+
+
+def _divides(element: ast.expr, block: int) -> bool:
+    """Return whether a dimension of a grid is a size divided by a number that it writes out."""
+    match element:
+        case ast.Call(func=ast.Attribute(attr="cdiv"), args=[_, ast.Constant(value=value)]):
+            return bool(value == block)
+        case ast.BinOp(op=ast.FloorDiv(), right=ast.Constant(value=value)):
+            return bool(value == block)
+    return False
 
 
 def _options(source: KernelSource, launch: Launch) -> list[Knob]:

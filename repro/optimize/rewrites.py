@@ -32,6 +32,7 @@ from repro.optimize.kernel_source import (
     names_in,
     parameters,
     pointers,
+    program_axis,
     reaches,
 )
 from repro.optimize.knobs import append_arguments
@@ -192,7 +193,7 @@ def _covered(source: KernelSource, kernel: Function, launch: Launch, compare: as
     guard = f"({size_text}) % ({block_text}) == 0"
     if isinstance(first, ast.Name) and not assigned(kernel, first.id):
         return guard if _loops(kernel, first.id, size.id, block) else None
-    axis = _program_axis(kernel, first, block)
+    axis = program_axis(kernel, first, block)
     if axis is None:
         return None
     try:
@@ -208,25 +209,6 @@ def _loops(kernel: Function, variable: str, size: str, block: str) -> bool:
     loops = [n for n in ast.walk(kernel) if isinstance(n, ast.For) and ast.unparse(n.target) == variable]
     wanted = (f"range(0, {size}, {block})", f"tl.range(0, {size}, {block})")
     return bool(loops) and all(ast.unparse(loop.iter) in wanted for loop in loops) and not assigned(kernel, variable)
-
-
-def _program_axis(kernel: Function, node: ast.expr, block: str) -> int | None:
-    """Return the axis of `tl.program_id(axis) * BLOCK`, by name or with a cast to int64 too."""
-    node = _value(kernel, node)
-    match node:
-        case ast.BinOp(left=left, op=ast.Mult(), right=ast.Name(id=name)) if name == block:
-            left = _value(kernel, left)
-            if isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and left.func.attr == "to":
-                left = left.func.value
-            if isinstance(left, ast.Call) and is_tl(left, "program_id") and axis_of(left).isdigit():
-                return int(axis_of(left))
-    return None
-
-
-def _value(kernel: Function, node: ast.expr) -> ast.expr:
-    """Return what is assigned to a name, if that is one value; else the expression itself."""
-    values = assigned(kernel, node.id) if isinstance(node, ast.Name) else []
-    return values[0] if len(values) == 1 else node
 
 
 # -- T11 --------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import subprocess
@@ -14,8 +15,9 @@ import pytest
 import searches
 from conftest import ROOT
 
-from repro.optimize import rewrites
+from repro.optimize import knobs, rewrites
 from repro.optimize.kernel_source import KernelSource, refusal
+from repro.optimize.proposers import search
 
 KERNELS = naive.kernels()
 PROGRAM = """
@@ -50,6 +52,42 @@ for name, (given, shapes, reference) in CASES.items():
         said[name] = float((model(*inputs) - reference(model, *inputs)).abs().max())
 print(json.dumps(said))
 """
+
+
+GRID = "grid = (triton.cdiv(x.shape[0], 32), triton.cdiv(w.shape[0], 32))"
+
+
+@pytest.mark.parametrize(
+    ("grid", "turned"),
+    [
+        (GRID, "grid = (triton.cdiv(x.shape[0], 128), triton.cdiv(w.shape[0], 64))"),
+        ("grid = ((x.shape[0] + 31) // 32, (w.shape[0] + 32 - 1) // 32)",
+         "grid = ((x.shape[0] + 127) // 128, (w.shape[0] + 64 - 1) // 64)"),
+        ("rows = triton.cdiv(x.shape[0], 32)\n        grid = (rows, triton.cdiv(w.shape[0], 32), 32)",
+         "rows = triton.cdiv(x.shape[0], 128)\n        grid = (rows, triton.cdiv(w.shape[0], 64), 32)"),
+        ("grid = (triton.cdiv(x.shape[0], 16), triton.cdiv(w.shape[0], 32))",
+         "grid = (triton.cdiv(x.shape[0], 16), triton.cdiv(w.shape[0], 64))"),
+        ("grid = lambda meta: (triton.cdiv(x.shape[0], meta['BLOCK_M']), triton.cdiv(w.shape[0], 32))",
+         "grid = lambda meta: (triton.cdiv(x.shape[0], meta['BLOCK_M']), triton.cdiv(w.shape[0], 64))"),
+    ],
+)  # fmt: skip
+def test_a_block_size_is_turned_in_a_grid_that_repeats_it(grid: str, turned: str) -> None:
+    """Of a naive product each block that was turned alone left out tiles, or made sixteen times too many."""
+    source = KernelSource(KERNELS["63_Gemm_ReLU_Divide"].replace(GRID, grid))
+    text = knobs.apply(source, {"product_kernel.BLOCK_M": 128, "product_kernel.BLOCK_N": 64})
+    assert turned in text and "BLOCK_M=128, BLOCK_N=64, BLOCK_K=32," in text
+
+
+def test_a_tile_that_no_register_file_holds_is_not_proposed() -> None:
+    """256 x 256 with one warp is 2048 numbers a thread; two of a screening's compilers worked at it until the limit."""
+    source = KernelSource(KERNELS["63_Gemm_ReLU_Divide"])
+    for block, warps, fits in ((256, 1, False), (256, 4, False), (256, 8, True), (128, 4, True), (32, 1, True)):
+        tile = {"product_kernel.BLOCK_M": block, "product_kernel.BLOCK_N": block, "product_kernel.num_warps": warps}
+        assert knobs.fits(source, tile) is fits, (block, warps)
+    space = tuple(knob for knob in knobs.find(source) if knob.name.split(".")[1] in ("BLOCK_M", "BLOCK_N", "num_warps"))
+    for sampler in ("optuna", search.SWEEP):
+        found = search.ask(space, [], 80, 0, sampler, functools.partial(knobs.fits, source))
+        assert found and all(knobs.fits(source, params) for params in found)
 
 
 @pytest.mark.slow

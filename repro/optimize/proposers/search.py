@@ -13,6 +13,7 @@ import hashlib
 import importlib.util
 import random
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from repro.optimize import knobs, rewrites
@@ -129,10 +130,14 @@ class Search:
         if direction.strategy == KNOBS and now not in seen:
             trials, seen = [(now, 1.0), *trials], [now, *seen]
         seed = seed_of(state.options.seed, state.programs[direction.parent].address, direction.strategy, len(past))
+        source, found = KernelSource(direction.text), list[Proposal]()
+
+        def new(params: Params) -> bool:
+            return params not in seen and params not in asked and knobs.fits(source, params)
+
         near = (count - len(asked)) // 2  # neighbours of the best; the rest are the sampler's
-        asked += ask(direction.knobs, trials, near, seed, SWEEP, [*seen, *asked])
-        asked += ask(direction.knobs, trials, count - len(asked), seed, self.sampler, [*seen, *asked])
-        source, found = KernelSource(direction.text), []
+        asked += ask(direction.knobs, trials, near, seed, SWEEP, new)
+        asked += ask(direction.knobs, trials, count - len(asked), seed, self.sampler, new)
         for params in asked:
             turned = {name: value for name, value in params.items() if value != now[name]}
             exact = direction.exact and all(knob.exact for knob in direction.knobs if knob.name in turned)
@@ -169,19 +174,22 @@ def seed_of(*parts: object) -> int:
     return int.from_bytes(hashlib.sha256("|".join(map(str, parts)).encode()).digest()[:4])
 
 
+New = Callable[[Params], bool]
+
+
 def ask(
-    space: tuple[Knob, ...], trials: list[tuple[Params, float]], count: int, seed: int, sampler: str, seen: list[Params]
+    space: tuple[Knob, ...], trials: list[tuple[Params, float]], count: int, seed: int, sampler: str, new: New
 ) -> list[Params]:
-    """Return up to `count` new configurations. trials: configurations with their speedups, larger is better."""
+    """Return up to `count` configurations for which `new` holds. trials: configurations with their speedups."""
     if count <= 0 or not space:
         return []
     if sampler == "optuna":
-        return _asked_of_optuna(space, trials, count, seed, seen)
-    return _swept(space, trials, count, seed, seen)
+        return _asked_of_optuna(space, trials, count, seed, new)
+    return _swept(space, trials, count, seed, new)
 
 
 def _asked_of_optuna(
-    space: tuple[Knob, ...], trials: list[tuple[Params, float]], count: int, seed: int, seen: list[Params]
+    space: tuple[Knob, ...], trials: list[tuple[Params, float]], count: int, seed: int, new: New
 ) -> list[Params]:
     import optuna
 
@@ -203,7 +211,7 @@ def _asked_of_optuna(
         for _ in range(4 * count):  # some are known already
             told = study.ask(distributions).params
             params = {k.name: k.values[told[k.name]] for k in space}
-            if params not in seen and params not in found:
+            if new(params) and params not in found:
                 found.append(params)
             if len(found) == count:
                 break
@@ -211,7 +219,7 @@ def _asked_of_optuna(
 
 
 def _swept(
-    space: tuple[Knob, ...], trials: list[tuple[Params, float]], count: int, seed: int, seen: list[Params]
+    space: tuple[Knob, ...], trials: list[tuple[Params, float]], count: int, seed: int, new: New
 ) -> list[Params]:
     """Return neighbours of the best configuration: one knob at a time, the nearest values first."""
     now = {knob.name: knob.now for knob in space}
@@ -222,5 +230,5 @@ def _swept(
         steps += [(abs(i - at), knob.name, value) for i, value in enumerate(knob.values) if i != at]
     random.Random(seed).shuffle(steps)  # noqa: S311 (not used for secrets)
     steps.sort(key=lambda step: step[0])
-    found = [params for _, name, value in steps if (params := best | {name: value}) not in seen]
+    found = [params for _, name, value in steps if new(params := best | {name: value})]
     return found[:count]
