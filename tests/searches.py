@@ -67,7 +67,7 @@ def cases(args: argparse.Namespace) -> list[Case]:
                 starts.append((f"{chosen}-{each.known}", str(each.known), first, last if chosen == "designs" else None))
         else:
             print(f"{chosen}: left out, no folder was named")
-    return [Case(f"{name}-s{seed}", problem, kernel, seed, design) for seed in range(args.seeds)
+    return [Case(f"{name}-s{seed}", problem, kernel, seed, design) for seed in args.seeds
             for name, problem, kernel, design in starts if args.named in name]  # fmt: skip
 
 
@@ -161,7 +161,13 @@ def main() -> None:
     parser.add_argument("--published", type=Path, default=None, metavar="DIR")
     parser.add_argument("--kernelbench", type=Path, default=None, metavar="DIR")
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument(
+        "--seeds",
+        type=lambda text: [int(each) for each in text.split(",")],
+        default=[0, 1, 2],
+        metavar="N,N",
+        help="default: 0,1,2",
+    )
     parser.add_argument("--at-once", type=int, default=1, help="searches at the same time: one for each GPU")
     parser.add_argument("--ship", action="store_true", help="copy the searches of seed 0 into artifacts/, and end")
     parser.epilog = "Arguments after -- are those of repro optimize."

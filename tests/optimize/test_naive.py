@@ -117,12 +117,12 @@ def test_published_searches_start_from_the_naive_kernels(tmp_path: Path) -> None
     problems.mkdir()
     for name in KERNELS:
         (problems / f"{name}.py").touch()
-    options = {"only": "naive", "kernelbench": tmp_path, "seeds": 3, "out": tmp_path / "out", "published": None}
+    options = {"only": "naive", "kernelbench": tmp_path, "seeds": [0, 1, 2], "out": tmp_path / "out", "published": None}
     found = searches.cases(argparse.Namespace(**options, named=""))
     assert len(found) == 30 and {case.kernel.read_text() for case in found} == set(KERNELS.values())
     some = searches.cases(argparse.Namespace(**options, named=next(iter(KERNELS))))
     assert len(some) == 3 and {case.seed for case in some} == {0, 1, 2}
-    designs = searches.cases(argparse.Namespace(**options | {"only": "designs", "seeds": 1}, named=""))
+    designs = searches.cases(argparse.Namespace(**options | {"only": "designs", "seeds": [0]}, named=""))
     assert len(designs) == 5 and all(case.design and case.design.parent == case.kernel.parent for case in designs)
 
 
