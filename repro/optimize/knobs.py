@@ -44,10 +44,11 @@ class Knob:
 
 
 def find(source: KernelSource) -> list[Knob]:
-    """Return the knobs of every launch, in order."""
+    """Return the knobs of every launch, in order. A number that several launches share is one knob."""
     found: dict[str, Knob] = {}
+    known: set[int] = set()
     for launch in source.launches:
-        for knob in (*_blocks(source, launch), *_options(source, launch)):
+        for knob in (*_blocks(source, launch, known), *_options(source, launch)):
             found.setdefault(knob.name, knob)
     return list(found.values())
 
@@ -110,7 +111,7 @@ def append_arguments(source: KernelSource, launch: Launch, text: str) -> Edit:
     return _append(source, launch, f", {text}")
 
 
-def _blocks(source: KernelSource, launch: Launch) -> list[Knob]:
+def _blocks(source: KernelSource, launch: Launch, known: set[int]) -> list[Knob]:
     kernel = source.kernels[launch.kernel]
     dots, sums = calls(kernel, "dot"), calls(kernel, "sum", "dot", "cumsum", "reduce")
     least, most = (SMALLEST_DOT, LARGEST_DOT) if dots else (SMALLEST, LARGEST)
@@ -120,6 +121,9 @@ def _blocks(source: KernelSource, launch: Launch) -> list[Knob]:
         literal = _literal(source, launch, keyword.value) if keyword is not None else None
         if literal is None or literal.value <= 0 or literal.value & (literal.value - 1):  # a power of two
             continue
+        if (place := source.start(literal)) in known:
+            continue
+        known.add(place)
         now = literal.value
         values = tuple(
             v for e in range(-STEPS, STEPS) if least <= (v := int(now * 2.0**e)) <= max(most, now) and now * 2.0**e >= 1

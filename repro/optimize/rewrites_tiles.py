@@ -655,3 +655,123 @@ def _divisors(kernel: Function, coordinates: list[str]) -> list[str] | None:
                     if each in reaches(kernel, value)[0]:
                         found[each] = stride
     return [found[each] for each in coordinates] if len(found) == len(coordinates) else None
+
+
+# -- T23 ---
+
+
+@every_kernel
+def split_rows(source: KernelSource, name: str) -> str:
+    """A row is shared by several programs: each pass over it becomes a kernel, which reads the parts of those before.
+
+    A pass is a loop over the row in steps of a block. All but the last fill one vector, a sum or a maximum; the last
+    one stores. Numbers between them are computed again in each kernel.
+    """
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    body = body_of(kernel)
+    loops = [s for s in body if isinstance(s, ast.For)]
+    if len(loops) < 2 or loops[-1] is not body[-1]:
+        raise NotApplicable("there are not several passes, of which the last one stores")
+    block, end = _steps(kernel, loops)
+    vectors = [_vector(kernel, loop, block) for loop in loops[:-1]]
+    stores = [len(calls(loop, "store")) for loop in loops]
+    if any(stores[:-1]) or stores[-1] != len(calls(kernel, "store")):
+        raise NotApplicable("something is stored before the last pass")
+    grid, statement = source.grid_parts(launch), statement_of(launch)
+    length, tensor = launch.keyword(block), _tensor(source, launch, kernel)
+    asks = [axis_of(call) for call in calls(kernel, "program_id")]
+    if len(grid) != 1 or set(asks) != {"0"} or calls(kernel, "num_programs") or chosen(launch) or kernel.args.defaults:
+        raise NotApplicable("the grid is not one program for each row")
+    if length is None or tensor is None:
+        raise NotApplicable("the block or a tensor of the launch is not known")
+    parts, split, count, buffer, size = map(source.fresh, ("parts_ptr", "SPLIT", "split", "parts", "block"))
+    share = f"tl.cdiv(tl.cdiv({end}, {split}), {block}) * {block}"
+
+    def place(at: int, part: str) -> str:
+        row = f"({at} * tl.num_programs(0) + tl.program_id(0)).to(tl.int64)" if at else "tl.program_id(0).to(tl.int64)"
+        return f"{parts} + ({row} * {split} + {part}) * {block} + tl.arange(0, {block})"
+
+    begin = source.start(min(kernel.decorator_list, key=source.start)) - 1
+    last, text, launches = kernel.args.args[-1], "", ""
+    lead = " " * statement.col_offset
+    for at, loop in enumerate(loops):
+        mine = "tl.program_id(1)"
+        edits = [Edit(source.end(last), source.end(last), f", {parts}, {split}: tl.constexpr")]
+        for before, (vector, joined) in enumerate(vectors[:at]):
+            other, indent = loops[before], " " * loops[before].col_offset
+            joint = joined.format("tl.load(" + place(before, "part") + ")")
+            edits.append(source.replace(other, f"for part in range({split}):\n{indent}    {vector} = {joint}"))
+        bounds = f"range({mine} * ({share}), tl.minimum(({mine} + 1) * ({share}), {end}), {block})"
+        edits.append(source.replace(_range(loop), bounds))
+        if at < len(vectors):
+            store = f"\n{' ' * loop.col_offset}tl.store({place(at, mine)}, {vectors[at][0]})"
+            edits.append(Edit(source.end(loop), source.end(kernel), store))
+        own = source.fresh(f"{name}_pass_{at}")
+        text += "\n\n\n" + _between(source, edits, begin, source.end(kernel)).replace(f"def {name}(", f"def {own}(", 1)
+        call = [
+            source.replace(launch.callee, own),
+            source.replace(length.value, size),
+            source.replace(launch.grid, f"({grid[0]}, {count})"),
+            append_arguments(source, launch, f"{parts}={buffer}, {split}={count}"),
+        ]
+        launches += f"\n{lead}" + _between(source, call, source.start(statement), source.end(statement))
+    units = f"torch.cuda.get_device_properties({tensor}.device).multi_processor_count * 4 if {tensor}.is_cuda else 16"
+    made = (
+        f"{size} = {source.of(length.value)}\n"  # one number for all passes, which a knob turns at once
+        f"{lead}{count} = max(1, ({units}) // ({grid[0]}))\n"
+        f"{lead}{buffer} = torch.empty(({len(vectors)}, {grid[0]}, {count}, {size}), "
+        f"device={tensor}.device, dtype=torch.float32)"
+    )
+    return source.apply([
+        Edit(source.end(kernel), source.end(kernel), text),
+        source.replace(statement, made + launches),
+    ])  # fmt: skip
+
+
+def _between(source: KernelSource, edits: list[Edit], begin: int, end: int) -> str:
+    """Return the text from `begin` to `end` after edits that all lie there."""
+    changed = source.apply(edits).encode()
+    return changed[begin : end + len(changed) - len(source.text.encode())].decode()
+
+
+def _steps(kernel: Function, loops: list[ast.For]) -> tuple[str, str]:
+    """Return the block and the end that all loops share: `for start in range(0, END, BLOCK)`."""
+    for loop in loops:
+        call = loop.iter
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) not in ("range", "tl.range") or len(call.args) != 3:
+            raise NotApplicable("a pass is no loop in steps of a block")
+    spans = [[ast.unparse(a) for a in _range(loop).args] for loop in loops]
+    first, end, block = spans[0]
+    if any(span != spans[0] for span in spans) or first != "0" or block not in constexprs(kernel):
+        raise NotApplicable("the passes are not over the same row")
+    if end not in parameters(kernel):
+        raise NotApplicable("the length of a row is not an argument")
+    return block, end
+
+
+def _vector(kernel: Function, loop: ast.For, block: str) -> tuple[str, str]:
+    """Return the vector of one block that a loop fills, and how a part is joined to it (`{}`: the part)."""
+    inside = ast.Module(loop.body, [])
+    outside = ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], [])
+    carried = sorted(n for n in _stored_names(inside) if assigned(outside, n))
+    begun = assigned(outside, carried[0]) if len(carried) == 1 else []
+    if len(begun) != 1 or not isinstance(begun[0], ast.Call) or not begun[0].args:
+        raise NotApplicable("a pass does not fill one vector")
+    (vector,) = carried
+    shape = ast.unparse(begun[0].args[0])
+    updates = [n for n in ast.walk(inside) if isinstance(n, ast.AugAssign | ast.Assign) and vector in _stored_names(n)]
+    if len(updates) == 1 and shape in (f"[{block}]", f"({block},)"):
+        (update,) = updates
+        if isinstance(update, ast.AugAssign) and isinstance(update.op, ast.Add) and is_tl(begun[0], "zeros"):
+            return vector, vector + " + {}"
+        value, least = update.value, is_tl(begun[0], "full") and "-inf" in ast.unparse(begun[0])
+        if least and isinstance(value, ast.Call) and is_tl(value, "maximum"):
+            if vector in [ast.unparse(a) for a in value.args]:
+                return vector, f"tl.maximum({vector}, {{}})"
+    raise NotApplicable("a pass does not fill one vector with sums or maxima")
+
+
+def _tensor(source: KernelSource, launch: Launch, kernel: Function) -> str | None:
+    """Return the launch's text of the first pointer."""
+    found = pointers(kernel)
+    return next((source.argument(launch, p) for p in parameters(kernel) if p in found), None)
