@@ -205,7 +205,12 @@ def fingerprints(found: Evidence) -> list[str]:
 def solutions(found: Evidence) -> list[str]:
     """The kept sources are those that the rows were measured from, and each belongs to a row or to its earlier line."""
     wrong: list[str] = []
-    used = {given.kept for row in found.superseded() for given in row.inputs or []}
+    used = set()
+    for given in (given for row in found.superseded() for given in row.inputs or [] if given.kept):
+        text = found.bytes_of(str(given.kept))
+        # of schema 1 the next text of a solution took its place
+        if str(given.kept).startswith(f"{SOLUTIONS}/") or (text is not None and seal.sha256(text) == given.sha256):
+            used.add(given.kept)
     for name, row in found.records.items():
         parts = []
         for given in sorted(row.inputs or [], key=lambda given: given.name):

@@ -84,7 +84,7 @@ def times(found: Evidence) -> list[str]:
         for base, ratio in entry.speedup.items():
             if not ratio.ci95[0] <= ratio.ratio <= ratio.ci95[1]:
                 wrong.append(f"row {row}, {entry.solution}: the speedup over {base} lies outside its interval")
-    if not timed:
+    if not timed and not wrong:
         raise Skip("nothing was timed")
     return list(dict.fromkeys(wrong))
 

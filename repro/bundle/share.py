@@ -25,6 +25,7 @@ from repro.bundle.identities import Identities
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.write import DRAWN, FINGERPRINTS, INPUTS, ROWS, plan_digest
 from repro.errors import PrerequisiteError, UsageError
+from repro.fingerprint import series
 from repro.records.fixture import PUBLISHED
 from repro.records.manifest import Doubt, Shared, SharedCopy
 from repro.records.row import Input
@@ -35,15 +36,16 @@ SOURCES = (".py",)
 # The one report that a copy keeps; the others are often larger than the rows.
 REPORT = "report.md"
 BRIEF = "left out of a brief copy"
-NOT_BRIEF_PARTS = {"fixtures": "limits and distances of fixtures", "self-test": "samples and distances of cases"}
+NOT_BRIEF_PARTS = {
+    "fixtures": "limits and distances of fixtures",
+    "self-test": "times, samples, distances and memory of cases",
+}
 # What a brief copy keeps of the trial with published inputs, and what it leaves out beside the trials.
 KEPT_OF_TRIALS = ("stress", "seed", "weights_sha256", "sensitivity", "cheats")
 NOT_BRIEF = ("neighbour", "telemetry", "dynamic", "trials_left_out", "reference_timing", "build_s", "cell_spent_s")
 # What a brief copy of a self-test keeps of a row and of its timing, and what it leaves out of a verdict.
 KEPT_OF_CASES, KEPT_OF_TIMING = ("results", "timing", "margin", "wall_s", "sizes"), ("status", "aa", "clock")
-NOT_BRIEF_VERDICT = (
-    "distances", "speedup_all", "memory", "neighbour", "time_ms", "latency_ms", "hot_ms", "confined",
-)  # fmt: skip
+NOT_BRIEF_VERDICT = ("distances", "speedup_all", "memory", "neighbour", "time_ms", "latency_ms", "hot_ms")
 # Text that may be an identity but has no form of its own: public addresses, hosts of links, random-looking words.
 HASHES = "left out of the copy, which keeps its hash"
 DOUBTS = {
@@ -246,6 +248,7 @@ def _brief(row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row without telemetry. Of a fixture it keeps what an audit shows, of a self-test the verdicts, speedups
     and A/A controls."""
     result = row.get("result") or {}
+    throttled = series.throttled(result.get("telemetry"))
     if row.get("cases") is not None:
         kept = {name: value for name, value in result.items() if name in KEPT_OF_CASES}
         if isinstance(timing := kept.get("timing"), dict):
@@ -254,9 +257,13 @@ def _brief(row: dict[str, Any]) -> dict[str, Any]:
             {name: value for name, value in each.items() if name not in NOT_BRIEF_VERDICT}
             for each in kept.get("results", [])
         ]
+        if throttled:
+            kept["telemetry"] = _throttling(result["telemetry"])
         return row | {"result": kept} if result else row
     if "trials" not in result or "problem_sha256" not in result:
         kept = {name: value for name, value in result.items() if name != "telemetry"}
+        if throttled:
+            kept["telemetry"] = _throttling(result["telemetry"])
         return row | {"result": kept} if "telemetry" in result else row
     kept = {name: value for name, value in result.items() if name not in NOT_BRIEF}
     shown = next((kind for kind in PUBLISHED if kind in result["trials"]), None)
@@ -265,6 +272,11 @@ def _brief(row: dict[str, Any]) -> dict[str, Any]:
     trial = {name: value for name, value in result["trials"][shown].items() if name in KEPT_OF_TRIALS}
     trial["cheats"] = {name: value for name, value in trial.get("cheats", {}).items() if "legacy" in value}
     return row | {"result": kept | {"trials": {shown: trial}}}
+
+
+def _throttling(telemetry: dict[str, Any]) -> dict[str, Any]:
+    """Returns what makes a row's times no measurement: for what share of its timed samples the GPU was slowed."""
+    return {"windows": {"timing": {"reasons": telemetry["windows"]["timing"]["reasons"]}}}
 
 
 def _manifest(found: Evidence, mask: Mask, who: Identities) -> dict[str, Any]:

@@ -157,19 +157,22 @@ class Bundle:
             why = f"{', '.join(wrong)} changed after it was closed"
             raise BundleError(f"{self.path} is not as it was written", why, "Measure again without --resume.")
         self._guard(self._tidy)
+        closed = self.manifest.get("files", {})
         for name in ("error", "files", "bundle_id"):
             self.manifest.pop(name, None)
         self.manifest |= {"schema_version": SCHEMA_VERSION, "status": "running", "finished": None}
         self._attempt()
-        self._save()
+        self._save()  # before anything is removed that the closed manifest names
+        for name in {"report.json", "report.md", *filter(DRAWN.fullmatch, closed)}:  # drawn from fewer rows
+            (self.path / name).unlink(missing_ok=True)
         return True
 
     def _tidy(self) -> None:
-        """Ends a line that a killed process cut short. Removes half-written files and the report of fewer rows."""
+        """Ends a line that a killed process cut short, and removes the files that it had half written."""
         jsonio.mend(self.path / ROWS)
-        for file in self.path.rglob("*"):
-            if file.is_file() and (file.name[0] == "." or DRAWN.fullmatch(file.relative_to(self.path).as_posix())):
-                file.unlink()
+        for half in self.path.rglob(".*"):
+            if half.is_file():
+                half.unlink()
 
     def _attempt(self) -> None:
         """Records in the manifest that this process's code writes from now on."""

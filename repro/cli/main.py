@@ -23,7 +23,7 @@ from repro.errors import PrerequisiteError, ReproError, UsageError
 from repro.records import wording
 from repro.records.verdict import Verdict
 from repro.runs.progress import Progress
-from repro.system.screen import Column, Screen
+from repro.system.screen import MANY, Column, Screen
 
 SHOWN = 100
 # The verbs, as the help groups them.
@@ -461,9 +461,11 @@ def _audit(args: argparse.Namespace, progress: Progress) -> int:
         offline.write_text(args.output, audit.markdown(bundle, entries))
     screen = Screen.of(args)
     columns = [Column(name, whole=name in ("problem", "verdict")) for name in audit.HEAD]
-    shown = screen.first(entries, lambda entry: entry.verdict == "judged" and not entry.refused_classes)
+    apart = [entry for entry in entries if entry.verdict != "judged" or entry.refused_classes]
+    shown = entries if screen.verbose or len(entries) <= MANY else apart
     screen.table(columns, [audit.cells(entry) for entry in shown])
-    screen.more(entries, shown)
+    if left := len(entries) - len(shown):
+        screen.line(f"{left} more are judged in every class; -v shows all here, -o FILE writes them.", "dim")
     screen.line(audit.counted(entries))
     return _conclude(
         args,

@@ -144,8 +144,8 @@ class KernelSource:
 
     @functools.cached_property
     def launches(self) -> list[Launch]:
-        """Return the launches of the module's kernels, in order."""
-        found = []
+        """Return the launches of the module's kernels, in order, each with the innermost function around it."""
+        found: dict[int, Launch] = {}
         for function in parts(self.tree):
             if not isinstance(function, ast.FunctionDef) or function.name in self.kernels:
                 continue
@@ -155,8 +155,8 @@ class KernelSource:
                     while isinstance(callee, ast.IfExp):
                         callee = callee.body
                     if isinstance(callee, ast.Name) and callee.id in self.kernels:
-                        found.append(Launch(call, callee, call.func.slice, function))
-        return found
+                        found[id(call)] = Launch(call, callee, call.func.slice, function)
+        return list(found.values())
 
     def only_launch(self, kernel: str) -> Launch:
         """Return the one launch of a kernel. Raises NotApplicable if there is not exactly one."""

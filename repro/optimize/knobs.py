@@ -9,6 +9,7 @@ from typing import Any
 
 from repro.optimize.kernel_source import (
     Edit,
+    Function,
     KernelSource,
     Launch,
     NotApplicable,
@@ -53,6 +54,98 @@ def find(source: KernelSource) -> list[Knob]:
     return list(found.values())
 
 
+def named(text: str) -> str:
+    """Return a source in which a block size that the grid writes out too is one local name for both.
+
+    So a knob turns both, and so does each rewrite that copies the grid: `cdiv(n, 32)` beside `BLOCK=32`, where the
+    kernel takes `tl.program_id(axis) * BLOCK`. Every copy of that quotient in the function gets the name. Nothing is
+    named where another launch has the quotient in its grid, and no block that goes with it.
+    """
+    source = KernelSource(text)
+    while (changed := _named_once(source)) is not None:
+        source = KernelSource(changed)
+    return source.text
+
+
+def _named_once(source: KernelSource) -> str | None:
+    for launch in source.launches:
+        for quotient in filter(None, _quotients(source, launch)):
+            found = _blocks_of(source, launch.function, quotient)
+            if not found:
+                continue
+            alike = ast.dump(quotient)
+            copies = [n for n in ast.walk(launch.function) if isinstance(n, ast.expr) and ast.dump(n) == alike]
+            lines = [*(copy.lineno for copy in copies), *(keyword.lineno for keyword in found)]
+            holds = [s for s in launch.function.body if s.lineno <= min(lines) <= (s.end_lineno or 0)]
+            name, block = source.fresh(str(found[0].arg).lower()), source.of(found[0].value)
+            begin = source.text.encode().rfind(b"\n", 0, source.start(holds[0])) + 1
+            edits = [Edit(begin, begin, f"{' ' * holds[0].col_offset}{name} = {block}\n")]
+            edits += [source.replace(keyword.value, name) for keyword in found]
+            for copy in copies:
+                edits += [source.replace(node, f"{name}{more}") for node, more in _divisor(copy)]
+            return source.apply(edits)
+    return None
+
+
+def _quotients(source: KernelSource, launch: Launch) -> list[ast.expr | None]:
+    """Return for each dimension of the grid its quotient by an integer, or None."""
+    try:
+        elements, _ = source.grid_elements(launch)
+    except NotApplicable:
+        return []
+    found = [value_of(launch.function, element) for element in elements]
+    return [element if _divisor(element) else None for element in found]
+
+
+def _blocks_of(source: KernelSource, function: Function, quotient: ast.expr) -> list[ast.keyword]:
+    """Return the arguments of a function's launches that are the block of a quotient in their grid.
+
+    Empty where a grid has the quotient, and its launch no such argument.
+    """
+    every: dict[int, ast.keyword] = {}
+    block = ast.literal_eval(_divisor(quotient)[0][0])
+    for launch in source.launches:
+        for axis, other in enumerate(_quotients(source, launch) if launch.function is function else []):
+            if other is None or ast.dump(other) != ast.dump(quotient):
+                continue
+            kernel = source.kernels[launch.kernel]
+            mine = [
+                keyword for keyword in launch.call.keywords
+                if isinstance(keyword.value, ast.Constant) and keyword.value.value == block
+                and keyword.arg in constexprs(kernel) and axis in _axes(kernel, str(keyword.arg))
+            ]  # fmt: skip
+            if not mine:
+                return []
+            every |= {id(keyword): keyword for keyword in mine}
+    return list(every.values())
+
+
+def _axes(kernel: Function, parameter: str) -> set[int | None]:
+    """Return the axes of `tl.program_id(axis) * PARAMETER`."""
+    return {program_axis(kernel, node, parameter) for node in parts(kernel) if isinstance(node, ast.BinOp)}
+
+
+def _divisor(element: ast.expr) -> list[tuple[ast.expr, str]]:
+    """Return the integers of `cdiv(n, 32)`, `n // 32`, `(n + 31) // 32` or `(n + 32 - 1) // 32`, the divisor first.
+
+    Each comes with what follows the block's name in its place. Empty for anything else.
+    """
+    match element:
+        case ast.Call(func=ast.Attribute(attr="cdiv"), args=[_, ast.Constant(value=int(block)) as divisor]):
+            return [(divisor, "")]
+        case ast.BinOp(left=above, op=ast.FloorDiv(), right=ast.Constant(value=int(block)) as divisor):
+            match above:
+                case ast.BinOp(op=ast.Add(), right=ast.Constant(value=int(less)) as added) if less == block - 1:
+                    return [(divisor, ""), (added, " - 1")]
+                case ast.BinOp(
+                    left=ast.BinOp(op=ast.Add(), right=ast.Constant(value=int(whole)) as added),
+                    op=ast.Sub(), right=ast.Constant(value=1),
+                ) if whole == block:  # fmt: skip
+                    return [(divisor, ""), (added, "")]
+            return [(divisor, "")]
+    return []
+
+
 def fits(source: KernelSource, params: Params) -> bool:
     """Return whether a thread can hold its part of every block that a kernel adds up in (`tl.zeros`, `tl.full`).
 
@@ -91,8 +184,7 @@ def apply(source: KernelSource, params: Params) -> str:
                 edits.append(source.replace(keyword.value, "None"))
                 continue
             node = literal if literal is not None else keyword.value
-            for place, more in ((node, 0), *_tied(source, launch, parameter, literal)):
-                turned[(source.start(place), source.end(place))] = str(value + more)
+            turned[(source.start(node), source.end(node))] = str(value)
         if added:
             edits.append(_append(source, launch, added))
     if missing := sorted(set(params) - known):
@@ -121,7 +213,7 @@ def _blocks(source: KernelSource, launch: Launch, known: set[int]) -> list[Knob]
         literal = _literal(source, launch, keyword.value) if keyword is not None else None
         if literal is None or literal.value <= 0 or literal.value & (literal.value - 1):  # a power of two
             continue
-        if (place := source.start(literal)) in known:
+        if (place := source.start(literal)) in known or _guards(launch, literal.value):
             continue
         known.add(place)
         now = literal.value
@@ -132,40 +224,14 @@ def _blocks(source: KernelSource, launch: Launch, known: set[int]) -> list[Knob]
     return found
 
 
-def _tied(source: KernelSource, launch: Launch, parameter: str, literal: Any) -> list[tuple[ast.expr, int]]:
-    """Return the integers of the grid that repeat a block size, each with its difference from it.
-
-    They are found where the kernel takes `tl.program_id(axis) * PARAMETER` and that dimension of the grid is
-    `cdiv(size, 32)`, `(size + 31) // 32` or the like.
-    """
-    kernel = source.kernels[launch.kernel]
-    if literal is None or sum(ast.dump(other.grid) == ast.dump(launch.grid) for other in source.launches) > 1:
-        return []
-    axes = {program_axis(kernel, node, parameter) for node in parts(kernel) if isinstance(node, ast.BinOp)} - {None}
-    try:
-        elements, _ = source.grid_elements(launch)
-    except NotApplicable:
-        return []
-    block, found = literal.value, list[tuple[ast.expr, int]]()
-    for axis, element in enumerate(elements):
-        divided = value_of(launch.function, element)
-        if axis in axes and _divides(divided, block):
-            repeated = (block, block - 1) if block > 2 else (block,)
-            found += [
-                (node, node.value - block) for node in ast.walk(divided)
-                if isinstance(node, ast.Constant) and type(node.value) is int and node.value in repeated
-            ]  # fmt: skip
-    return found
-
-
-def _divides(element: ast.expr, block: int) -> bool:
-    """Return whether a dimension of a grid is a size divided by a number that it writes out."""
-    match element:
-        case ast.Call(func=ast.Attribute(attr="cdiv"), args=[_, ast.Constant(value=value)]):
-            return bool(value == block)
-        case ast.BinOp(op=ast.FloorDiv(), right=ast.Constant(value=value)):
-            return bool(value == block)
-    return False
+def _guards(launch: Launch, block: int) -> bool:
+    """Return whether a launch chooses its kernel by a remainder of a number, which a knob would not turn."""
+    chooser = launch.call.func.value if isinstance(launch.call.func, ast.Subscript) else launch.call.func
+    tests = [node.test for node in ast.walk(chooser) if isinstance(node, ast.IfExp)]
+    return any(
+        isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and ast.unparse(node.right) == str(block)
+        for test in tests for node in ast.walk(test)
+    )  # fmt: skip
 
 
 def _options(source: KernelSource, launch: Launch) -> list[Knob]:

@@ -25,7 +25,7 @@ GOOD, BAD, OPEN = "green", "red", "yellow"
 SIGNS = {GOOD: "✓", BAD: "✗", OPEN: "○"}
 GAP = 2  # between two columns
 # A longer list is cut to the fewer, unless the screen is verbose, so that a summary stays one screen.
-MANY, FEW = 25, 12
+MANY, FEW = 40, 12
 T = TypeVar("T")
 
 

@@ -191,11 +191,26 @@ def test_the_report_of_an_earlier_attempt_is_not_kept(tmp_path: Path) -> None:
     for name in ("report.json", "report.md", "report.html", "figures/bars.svg", "tables/times.csv", "inputs/report.py"):
         first.file(name, b"drawn")
     first.finish("incomplete")
+    (first.path / "figures" / "mine.svg").write_text("not of the bundle")
     found = resume(tmp_path)
     assert found is not None
     assert {file.relative_to(found.path).as_posix() for file in found.path.rglob("*") if file.is_file()} == {
-        "inputs/report.py", "manifest.json", "statement.json",
+        "figures/mine.svg", "inputs/report.py", "manifest.json", "statement.json",
     }  # fmt: skip
+
+
+def test_a_full_disk_while_a_bundle_is_taken_up_again_leaves_it_resumable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = create(tmp_path)
+    first.file("report.json", b"drawn")
+    first.finish("incomplete")
+    with monkeypatch.context() as full:
+        full.setattr(jsonio, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(BundleError, match="cannot write"):
+            resume(tmp_path)
+    found = resume(tmp_path)
+    assert found is not None and not (found.path / "report.json").exists()
 
 
 def test_error_of_an_earlier_attempt_is_not_kept_for_the_next(tmp_path: Path) -> None:

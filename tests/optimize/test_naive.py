@@ -60,22 +60,49 @@ GRID = "grid = (triton.cdiv(x.shape[0], 32), triton.cdiv(w.shape[0], 32))"
 @pytest.mark.parametrize(
     ("grid", "turned"),
     [
-        (GRID, "grid = (triton.cdiv(x.shape[0], 128), triton.cdiv(w.shape[0], 64))"),
+        (GRID, "grid = (triton.cdiv(x.shape[0], block_m), triton.cdiv(w.shape[0], block_n))"),
         ("grid = ((x.shape[0] + 31) // 32, (w.shape[0] + 32 - 1) // 32)",
-         "grid = ((x.shape[0] + 127) // 128, (w.shape[0] + 64 - 1) // 64)"),
-        ("rows = triton.cdiv(x.shape[0], 32)\n        grid = (rows, triton.cdiv(w.shape[0], 32), 32)",
-         "rows = triton.cdiv(x.shape[0], 128)\n        grid = (rows, triton.cdiv(w.shape[0], 64), 32)"),
-        ("grid = (triton.cdiv(x.shape[0], 16), triton.cdiv(w.shape[0], 32))",
-         "grid = (triton.cdiv(x.shape[0], 16), triton.cdiv(w.shape[0], 64))"),
+         "grid = ((x.shape[0] + block_m - 1) // block_m, (w.shape[0] + block_n - 1) // block_n)"),
+        ("rows = triton.cdiv(x.shape[0], 32)\n        grid = (rows, triton.cdiv(w.shape[0] * 32, 32), 32)",
+         "grid = (rows, triton.cdiv(w.shape[0] * 32, block_n), 32)"),
+        ("parts = torch.empty(triton.cdiv(x.shape[0], 32))\n        " + GRID,
+         "parts = torch.empty(triton.cdiv(x.shape[0], block_m))"),
         ("grid = lambda meta: (triton.cdiv(x.shape[0], meta['BLOCK_M']), triton.cdiv(w.shape[0], 32))",
-         "grid = lambda meta: (triton.cdiv(x.shape[0], meta['BLOCK_M']), triton.cdiv(w.shape[0], 64))"),
+         "grid = lambda meta: (triton.cdiv(x.shape[0], meta['BLOCK_M']), triton.cdiv(w.shape[0], block_n))"),
+        ("grid = (triton.cdiv(x.shape[0], 16), triton.cdiv(w.shape[0], 32))",
+         "grid = (triton.cdiv(x.shape[0], 16), triton.cdiv(w.shape[0], block_n))"),
     ],
 )  # fmt: skip
-def test_a_block_size_is_turned_in_a_grid_that_repeats_it(grid: str, turned: str) -> None:
+def test_a_block_size_that_the_grid_repeats_gets_one_name(grid: str, turned: str) -> None:
     """Of a naive product each block that was turned alone left out tiles, or made sixteen times too many."""
-    source = KernelSource(KERNELS["63_Gemm_ReLU_Divide"].replace(GRID, grid))
-    text = knobs.apply(source, {"product_kernel.BLOCK_M": 128, "product_kernel.BLOCK_N": 64})
-    assert turned in text and "BLOCK_M=128, BLOCK_N=64, BLOCK_K=32," in text
+    text = knobs.named(KERNELS["63_Gemm_ReLU_Divide"].replace(GRID, grid))
+    assert turned in text and "BLOCK_N=block_n, BLOCK_K=32," in text and "        block_n = 32\n" in text
+    assert knobs.named(text) == text
+    source = KernelSource(text)
+    assert "        block_n = 64\n" in knobs.apply(source, {"product_kernel.BLOCK_N": 64})
+    for rewritten in rewrites.applicable(source).values():
+        assert "w.shape[0], 32" not in rewritten, "a rewrite copies the grid"
+
+
+def test_a_quotient_of_two_grids_is_named_only_where_it_is_a_block_of_both() -> None:
+    text = KERNELS["63_Gemm_ReLU_Divide"]
+    again = text[text.index("        product_kernel[grid](") : text.index("        return y")]
+    both = knobs.named(text.replace("        return y", again + "        return y"))
+    assert both.count("BLOCK_M=block_m, BLOCK_N=block_n") == 2 and both.count("block_m = 32") == 1
+    other = again.replace("BLOCK_M=32", "BLOCK_M=16")
+    alone = knobs.named(text.replace("        return y", other + "        return y"))
+    assert "block_m" not in alone and alone.count("BLOCK_N=block_n") == 2
+
+
+def test_a_number_by_which_the_launch_chooses_is_no_knob() -> None:
+    """Turned, the kernel without masks would run where the new block does not divide the size."""
+    relu = KERNELS["19_ReLU"]
+    whole = rewrites.BY_NAME["no_masks"].apply(KernelSource(knobs.named(relu)))
+    (block,) = (knob.name for knob in knobs.find(KernelSource(whole)) if knob.name.endswith("BLOCK"))
+    turned = knobs.apply(KernelSource(whole), {block: 2048})
+    assert turned.count("2048") == 1 and "% (block) == 0" in turned
+    written_out = rewrites.BY_NAME["no_masks"].apply(KernelSource(relu))
+    assert not [knob for knob in knobs.find(KernelSource(written_out)) if knob.name.endswith("BLOCK")]
 
 
 def test_a_tile_that_no_register_file_holds_is_not_proposed() -> None:

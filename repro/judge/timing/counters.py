@@ -308,7 +308,7 @@ def measure(
         blocked = "no_ncu", NO_NCU_IN_IMAGE if config.in_container() else NO_NCU
     profiler = Profiler(ncu or "", device, timeout_s)
     entries, dtypes = [], tuple(problems) or DTYPES
-    for name, file, _ in solutions:
+    for name, file, entry in solutions:
         progress(f"profile: {name} in {' and '.join(dtypes)}")
         state, why = blocked
         if not state and not file.is_file():
@@ -318,10 +318,10 @@ def measure(
         if state:
             found = {dtype: _entry(state, why, []) for dtype in dtypes}
         else:
-            found = profiler.profile(problems, file.read_bytes())
-        for dtype, entry in found.items():
+            found = profiler.profile(problems, file.read_bytes(), entry)
+        for dtype, profile in found.items():
             told = {"kernel": name, "dtype": dtype, "ncu": version, "clock_control": CLOCK_CONTROL}
-            entries.append(told | asdict(entry))
+            entries.append(told | asdict(profile))
     return {
         "profiles": entries,
         "separation": profiler.separation,
@@ -354,25 +354,25 @@ class Profiler:
         self.own_user, self.separation = True, ""
         self.confined: dict[str, str] = {}
 
-    def profile(self, problems: dict[str, Problem], source: bytes) -> dict[str, Entry]:
+    def profile(self, problems: dict[str, Problem], source: bytes, entry: str = "kernel_function") -> dict[str, Entry]:
         """Return by dtype the state, reason, launches and totals of one call of a kernel.
 
         One process runs all dtypes. A dtype that another one may have disturbed runs again in a process of its own.
         """
         found = {}
-        for dtype, (entry, settled) in self._attempt(problems, source).items():
-            found[dtype] = entry if settled else self._attempt({dtype: problems[dtype]}, source)[dtype][0]
+        for dtype, (profile, settled) in self._attempt(problems, source, entry).items():
+            found[dtype] = profile if settled else self._attempt({dtype: problems[dtype]}, source, entry)[dtype][0]
         return found
 
-    def _attempt(self, problems: dict[str, Problem], source: bytes) -> dict[str, tuple[Entry, bool]]:
+    def _attempt(self, problems: dict[str, Problem], source: bytes, entry: str) -> dict[str, tuple[Entry, bool]]:
         """Return by dtype the entry of one process, and whether no other dtype can have disturbed it."""
         try:
-            run = self._run(problems, source)
+            run = self._run(problems, source, entry)
             if REFUSED in run.text and self.own_user and launch.may_administer():
                 # A kernel can print the refusal too, and must not choose its user by that.
-                if REFUSED in self._run(dict(list(problems.items())[:1]), None).text:
+                if REFUSED in self._run(dict(list(problems.items())[:1]), None, "").text:
                     self.own_user = False
-                    run = self._run(problems, source)
+                    run = self._run(problems, source, entry)
         except JudgeError as error:
             return {dtype: (_entry("failed", str(error)[:WHY_CHARS], []), True) for dtype in problems}
         return {dtype: (self._as_run(run.entry(dtype)), run.settles(dtype)) for dtype in problems}
@@ -383,7 +383,7 @@ class Profiler:
             return entry
         return replace(entry, why="; ".join(filter(None, (entry.why, AS_ROOT))))
 
-    def _run(self, problems: dict[str, Problem], source: bytes | None) -> Run:
+    def _run(self, problems: dict[str, Problem], source: bytes | None, entry: str) -> Run:
         """Run one kernel below ncu in some dtypes, or with source None a call of torch. Raises JudgeError."""
         task = Task(
             self.ncu,
@@ -391,6 +391,7 @@ class Profiler:
             math.ceil(2 * self.timeout_s),
             [problem.message() for problem in problems.values()],
             base64.b64encode(source).decode() if source is not None else None,
+            entry,
         )
         process = pool.Process("profile", self.device, kind="profile", own_user=self.own_user)
         try:
@@ -417,13 +418,17 @@ class Profiler:
 
 @dataclass(frozen=True)
 class Task:
-    """What the child profiles. source: of the kernel, base64; None: a call of torch. shielded: see `confine`."""
+    """What the child profiles.
+
+    source: of the kernel, base64; None: a call of torch. entry: the name to call. shielded: see `confine`.
+    """
 
     ncu: str
     device: str
     limit_s: int
     problems: list[Message]
     source: str | None
+    entry: str
     shielded: tuple[int, ...] = ()
 
     @classmethod
@@ -471,7 +476,7 @@ def _profile(task: Task, scratch: Path, out: int) -> None:
     import torch
 
     from repro.judge.timing.published_protocol import imported
-    from repro.judge.worker import triton_interpreter
+    from repro.judge.worker import binding, triton_interpreter
 
     device = torch.device(task.device)
     if device.type == "cpu":
@@ -491,10 +496,15 @@ def _profile(task: Task, scratch: Path, out: int) -> None:
         facts: dict[str, bool | str] = {}
         try:
             torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
-            call: Callable[..., Any] = torch.neg
+            call: Any = torch.neg
             if task.source is not None:
                 like = torch.empty(0, dtype=getattr(torch, dtype), device=device)
-                call = _callable(imported("solution", None, scratch), model, len(made), init, like)
+                solution = imported("solution", None, scratch)
+                if task.entry == "kernel_function":
+                    call = binding.bind(solution.kernel_function, model, len(made), init)
+                else:
+                    call = solution.ModelNew(*init).to(like).eval()
+                    call.load_state_dict(model.state_dict())
             else:
                 made = [torch.ones(1 << 20, device=device)]
             facts["called"] = True
@@ -504,21 +514,6 @@ def _profile(task: Task, scratch: Path, out: int) -> None:
         except BaseException as error:
             facts["error"] = _words(error)
         _tell(out, **{dtype: facts})
-
-
-def _callable(solution: Any, model: Any, inputs: int, init: list[Any], like: Any) -> Callable[..., Any]:
-    """Return `ModelNew` with the model's weights, or `kernel_function` with its parameters bound by name.
-
-    like: a tensor of the dtype and on the device of the inputs.
-    """
-    from repro.judge.worker import binding
-
-    if not hasattr(solution, "ModelNew"):
-        return binding.bind(solution.kernel_function, model, inputs, init)
-    ours = solution.ModelNew(*init).to(like).eval()
-    ours.load_state_dict(model.state_dict())
-    call: Callable[..., Any] = ours
-    return call
 
 
 def _prepare(told: Message, scratch: Path, device: Any) -> tuple[Any, Any, list[Any]]:

@@ -327,6 +327,14 @@ def _most_ms(trusted: list[Series], condition: str, value: Callable[[Sample], fl
     return max(max(each) if len(each) < FEW else statistics.median(each) for each in times)
 
 
+def seal_slack_ms(ours: Series, trusted: list[Series], condition: str, sealing_ms: float) -> float:
+    """Return how much longer than the trusted variants' `sealing_ms` an output may take to seal, ms."""
+    samples: list[Sample] = getattr(ours, condition)
+    device = statistics.median(sample.device_ms for sample in samples)
+    usual = _most_ms(trusted, condition, lambda sample: sample.device_ms)
+    return slack_ms(sealing_ms) + SLOWER * max(0.0, device - (device if usual is None else usual))
+
+
 def _spread_ms(trusted: list[Series], condition: str, value: Callable[[Sample], float]) -> float:
     """Return between which times the middle half of the trusted variants' calls lies: their distance, ms."""
     times = [value(s) for series in trusted for s in getattr(series, condition)]
@@ -377,9 +385,9 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
         message = f"its output{inputs} took {{:.3g}} ms longer to seal than the baselines': work may run after the call"
         few = len(samples) < FEW
         noisy = _spread_ms(trusted, condition, lambda sample: sample.seal_ms) > slack_ms(sealing)
+        allowed = seal_slack_ms(ours, trusted, condition, sealing)
+        found[f"seal, {condition}"] = Excess(longer, allowed, message, few or noisy)
         device = statistics.median(s.device_ms for s in samples)
-        slower = max(0.0, device - (_most_ms(trusted, condition, lambda sample: sample.device_ms) or 0.0))
-        found[f"seal, {condition}"] = Excess(longer, slack_ms(sealing) + SLOWER * slower, message, few or noisy)
         inputs = "" if condition == "gated" else f", {condition} inputs"
         message = f"{{:.3g}} ms a call passed on the judge's clock beyond the reported time ({device:.4g} ms{inputs})"
         beyond = _least_ms(samples, condition, lambda sample: sample.unexplained_ms)
@@ -434,6 +442,7 @@ def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Ser
     if usual is None or sealing is None or not ours.gated:
         return ours
     device = statistics.median(ours.device_ms)
+    allowed = seal_slack_ms(ours, trusted, "gated", sealing)
 
     def judged(sample: Sample, usual_ms: float, shortest_ms: float) -> Sample:
         claimed = counts = sample.device_ms
@@ -442,7 +451,7 @@ def corrected(ours: Series, trusted: list[Series], *, late: bool = False) -> Ser
         seen, put_off = sample.wall_ms - sample.gate_ms - usual_ms, sample.seal_ms - sealing
         if seen > claimed + slack_ms(seen):
             counts = seen
-        if put_off > slack_ms(sealing):
+        if put_off > allowed:
             counts += put_off
         kept = claimed if sample.reported_ms is None else sample.reported_ms
         return sample if counts == claimed else replace(sample, device_ms=counts, reported_ms=kept)

@@ -90,7 +90,7 @@ class Search:
         }
         helped = sorted((name for name, ratio in quick.items() if ratio >= HELPS and name in rewrites.BY_NAME),
                         key=lambda name: -quick[name])  # fmt: skip
-        source, applied = KernelSource(state.source(parent)), []
+        source, applied = KernelSource(knobs.named(state.source(parent))), []
         for name in helped:
             try:
                 source = KernelSource(rewrites.BY_NAME[name].apply(source))
@@ -154,12 +154,14 @@ class Search:
 def directions(parent: str, text: str) -> list[Direction]:
     """Return every direction of a program, in the order of the catalogue. A source without kernels has none."""
     try:
-        source = KernelSource(text)
+        source = KernelSource(knobs.named(text))
     except NotApplicable:
         return []
     if not source.launches:
         return []
-    found = [Direction(parent, KNOBS, text, tuple(knobs.find(source)), True, "the same kernel with other numbers")]
+    found = [
+        Direction(parent, KNOBS, source.text, tuple(knobs.find(source)), True, "the same kernel with other numbers")
+    ]
     for name, rewritten in rewrites.applicable(source).items():
         rewrite = rewrites.BY_NAME[name]
         if not refusal(rewritten):
