@@ -174,13 +174,14 @@ def _caveats(a: Measured, b: Measured, pairs: dict[tuple[str, str], Machines], r
     """Return what a reader must know beside the numbers, one sentence each."""
     told = [f"{side} ({m.name}) is no measurement: {m.why_not}; only verdicts are compared."
              for side, m in (("A", a), ("B", b)) if m.why_not]  # fmt: skip
+    timed = not told
     told += [f"{side} ({m.name}) is {m.status}: not all of its rows were measured."
               for side, m in (("A", a), ("B", b)) if m.status != "complete"]  # fmt: skip
     every = {d.name: d for found in pairs.values() for d in found.differences}.values()
     hard = sorted({d.name for d in every if d.hard})
     if hard:
         told.append(f"The machines differ in {', '.join(hard)}: times are shown and not compared, speedups are.")
-    elif not all(found.same_unit for found in pairs.values()):
+    elif timed and not all(found.same_unit for found in pairs.values()):
         told.append(
             f"Not known to be one GPU: two of one kind differ by up to {100 * OTHER_GPU:.0f} %, and a time that "
             "differs by less is AMBIGUOUS."
@@ -191,6 +192,6 @@ def _caveats(a: Measured, b: Measured, pairs: dict[tuple[str, str], Machines], r
     configured = sorted({d.name for d in every if d.klass == "C"})
     if configured:
         told.append(f"Configuration differs ({', '.join(configured)}) and may account for part of a difference.")
-    if any(not all(row.converged) for row in rows):
+    if timed and any(not all(row.converged) for row in rows):
         told.append("Rows marked * had not converged when the time budget ended: their intervals are wider.")
     return told

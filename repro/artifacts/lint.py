@@ -64,7 +64,8 @@ def missing_files(artifact: Artifact, published: Published) -> Iterator[Finding]
                 yield Finding(ERROR, "not_python", where, str(error), "This row cannot be measured again.")
     if not artifact.rounds:
         why = "No time of the search can be checked."
-        yield Finding(WARNING, "missing_trace", f"{artifact.name}/{TRACE}", "holds no round_N folder", why)
+        told = "holds no round_N folder" if (artifact.path / TRACE).is_dir() else "is missing"
+        yield Finding(WARNING, "missing_trace", f"{artifact.name}/{TRACE}", told, why)
     numbers = [r.number for r in artifact.rounds]
     gaps = sorted(set(range(1, max(numbers, default=0) + 1)) - set(numbers))
     if gaps:

@@ -129,6 +129,9 @@ def _replay(args: argparse.Namespace, run: Path, progress: Progress) -> int:
 
     options, kernel = runner.recorded(run)
     problem = _problem(options.problem if args.problem is None else args.problem, options.size, options.dtype)
+    recorded_id = Path(options.problem).stem.partition("@")[0]
+    if problem.id != recorded_id:
+        raise UsageError(f"{args.replay} is a search of {recorded_id}, not of {problem.id}")
 
     def recorded(folder: Path) -> list[Proposer]:
         return [Recorded(name) for name in options.proposers]
@@ -202,6 +205,8 @@ def _shipped(spec: str) -> Path:
 
 def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     """Print the accepted programs, the confirmation and the last line; write --json."""
+    from repro.optimize.loop import OUT_OF_TIME
+
     state, screen = finished.state, Screen.of(args)
     rows = []
     for program in state.programs.values():
@@ -212,10 +217,16 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
     columns = (Column("program", whole=True), Column("of", whole=True), Column("strategy"), Column("ms", whole=True),
                Column("gain", whole=True), Column("why", 1))  # fmt: skip
     screen.table(columns, rows)
+    if len(rows) > 1:
+        screen.line("gain: from samples in turns with the input kernel, so not quite the quotient of two ms. Programs "
+                    "that gained nothing over their parent are left out.", "dim")  # fmt: skip
     counts: dict[str, int] = {}
     for program in state.programs.values():
         counts[program.verdict] = counts.get(program.verdict, 0) + 1
-    screen.line(f"{len(state.programs)} programs: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
+    screen.line(
+        f"{len(state.programs)} program{'s' * (len(state.programs) > 1)}: "
+        + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+    )
     if finished.baselines_ms:
         screen.line("baselines: " + ", ".join(f"{n} {ms:.4g} ms" for n, ms in finished.baselines_ms.items()))
     told = finished.confirmed
@@ -238,6 +249,8 @@ def _conclude(finished: Finished, args: argparse.Namespace) -> int:
         search.write(finished, args.report)
     best = state.programs[state.best]
     found = f"{best.ratio:.2f}x the input kernel" if best.accepted else "no faster kernel was found"
+    if len(state.programs) == 1 and finished.stopped.startswith(OUT_OF_TIME):
+        found = "no candidate was tried: raise --minutes"
     stamp = "" if finished.measured else NOT_MEASURED
     screen.last(found, stamp, finished.stopped, shortest(finished.exported or finished.folder))
     return 0

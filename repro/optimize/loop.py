@@ -35,6 +35,8 @@ DEFAULT_ARCH = 90
 # Labels of a source that lets torch do the work. A candidate may have those of the input kernel, and no others.
 FOREIGN = {"no_custom_kernel", "torch_fallback", "torch_compile", "exception_fallback", "inherits_model"}
 
+OUT_OF_TIME = "the time is used up"
+
 
 class View(Protocol):
     """What a person sees of a run."""
@@ -168,7 +170,7 @@ class Search:
         if best.floor_ms and best.time_ms and best.floor_ms / best.time_ms >= roofline.REACHED:
             return f"the floor is reached: {best.floor_ms / best.time_ms:.0%} of it"
         if self._late():
-            return f"the time is used up: {options.minutes:g} min"
+            return f"{OUT_OF_TIME}: {options.minutes:g} min"
         for name, limit in (("usd", options.usd), ("tokens", options.tokens)):
             if limit is not None and self.state.spent[name] >= limit and set(options.proposers) <= MODELS:
                 return f"the budget of {limit:g} {name} is used up"

@@ -187,6 +187,8 @@ def unpacked(run: Path, problem: str | None = None) -> Iterator[Path]:
     if run.is_dir():
         yield run
         return
+    if not run.exists():
+        raise UsageError(f"no such file or folder: {run}")
     with tempfile.TemporaryDirectory(prefix="repro-journal-") as folder:
         try:
             with tarfile.open(run) as archive:

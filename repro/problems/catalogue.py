@@ -165,7 +165,9 @@ def load(problem_id: str, *, size: str = "full", dtype: str = "float32") -> Prob
         dtype = {v: k for k, v in SHORT.items()}.get("@" + suffix, "")
     entry = _catalogue()["problem"].get(bare)
     if entry is None or not dtype:
-        raise UsageError(f"no problem {problem_id!r}", f"shipped are {', '.join(ids())}", "Or give a file's path.")
+        meant = [i for i in ids() if bare and bare in (i[3:], i[3:].lstrip("0"))]
+        remedy = f"Did you mean {' or '.join(meant)}?" if meant else "Or give a file's path."
+        raise UsageError(f"no problem {problem_id!r}", f"shipped are {', '.join(ids())}", remedy)
     path = config.PROBLEMS_DIR / entry["file"]
     spike = entry.get("spike_smoke" if size == "smoke" and "spike_smoke" in entry else "spike", SPIKE_FACTOR)
     return Problem(
@@ -229,8 +231,11 @@ def load_fetched(problem_id: str, *, size: str = "full", dtype: str = "float32")
 
 
 def resolve(spec: str, *, size: str, dtype: str = "float32") -> Problem:
-    """`--problem`: an id of ours, of the fetched KernelBench, or the path of a KernelBench file."""
+    """`--problem`: an id of ours, of the fetched KernelBench, or the path of a KernelBench file, which may be ours."""
     if spec.endswith(".py") or "/" in spec:
+        for known, entry in _catalogue()["problem"].items():
+            if Path(spec).resolve() == (config.PROBLEMS_DIR / entry["file"]).resolve():
+                return load(known, size=size, dtype=dtype)
         return load_file(Path(spec), dtype=dtype, size=size)
     if spec not in ids() and spec in fetched():
         return load_fetched(spec, dtype=dtype, size=size)

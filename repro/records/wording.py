@@ -45,11 +45,11 @@ CASES = {
     "perturbed": "with perturbed weights",
     "perturbed_stress": "on signed inputs with perturbed weights",
     "perturbed_spiked": "on spiked inputs with perturbed weights",
-    "tiny": "on inputs of a ten-thousandth of the published size",
-    "large": "on inputs many times the published size",
-    "mixed": "on inputs of which some are many times the published size and others as much smaller",
+    "tiny": "on inputs scaled by 1/10,000",
+    "large": "on inputs scaled up many times",
+    "mixed": "on inputs of which some are scaled up many times and others down",
     "curved": "on inputs that reach the curves of its functions",
-    "edited": "on inputs that differ from the last ones in a few elements",
+    "edited": "on the last inputs with a few elements changed",
     "nonfinite": "on inputs with one NaN",
     "neighbour": "at a neighbouring shape",
     "warmup": "before the first comparison",
@@ -128,7 +128,8 @@ REASONS: dict[str, Reason] = {
     "not_dense": Reason("wrong: elements of the output overlap or have gaps between them{where}", _OUTPUT),
     "no_storage": Reason("wrong: the output has no memory of its own for all its elements{where}", _OUTPUT),
     "aliases_input": Reason(
-        "wrong: the output shares memory with an input{where}", "Return a tensor of its own, not a view of an input."
+        "wrong: the output shares memory with an input{where}",
+        "Return a tensor of its own, not a view of an input, and write into no input."
     ),
     "input_modified": Reason("wrong: the call changed its inputs{where}", "Do not write to the inputs."),
     # the file

@@ -73,7 +73,7 @@ def text(kind: str, cell: Cell) -> str:
         return EMPTY
     if kind in NUMBERS:
         if isinstance(cell, Quantity):
-            return f"{point(kind, cell)} {interval(kind, cell)}"
+            return f"{point(kind, cell)} {interval(kind, cell)}" + " ?" * cell.unconfirmed
         if isinstance(cell, Spread):
             middle, low, high = (_written(kind, end) for end in (cell.median, cell.min, cell.max))
             return middle if low == high else f"{middle} ({low} to {high})"

@@ -57,7 +57,9 @@ def draw(found: Comparison, screen: Screen) -> None:
 def _verdict(found: Comparison) -> list[str]:
     changes = len(found.verdict_changes)
     words = Counter(each.word for row in found.rows for each in row.speedup.values())
-    parts = [f"{len(found.rows)} rows compared", f"{changes or 'no'} verdict{'' if changes == 1 else 's'} changed"]
+    rows = len({each.row for each in found.rows})
+    counted = f"{rows} row{'' if rows == 1 else 's'} of {len(found.rows)} variants compared"
+    parts = [counted, f"{changes or 'no'} verdict{'' if changes == 1 else 's'} changed"]
     counts = ", ".join(f"{n} {name}" for name, n in words.items())
     return [*parts, f"speedups: {counts}" if counts else "no speedup compared"]
 
@@ -120,7 +122,7 @@ def _times(rows: list[ComparedRow], screen: Screen) -> None:
     screen.table(columns, lines, "Times")
     reasons = Counter(row.time_reason for row in rows if row.time_reason)
     for reason, count in reasons.items():
-        screen.item(f"not compared, {count} of {len(rows)}: {reason}")
+        screen.item(f"times not compared, {count} of {len(rows)} variants: {reason}")
     if reasons:
         screen.line()
 

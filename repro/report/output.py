@@ -88,8 +88,8 @@ def into(
 
 
 def first(files: list[Path]) -> Path | None:
-    """Return the file that a reader opens: the page where it was written, else markdown, else any."""
-    return min(files, key=lambda file: {".html": 0, ".md": 1}.get(file.suffix, 2), default=None)
+    """Return the file that a reader opens: the page where it was written, else markdown, else any but JSON."""
+    return min(files, key=lambda file: {".html": 0, ".md": 1, ".tex": 2, ".json": 4}.get(file.suffix, 3), default=None)
 
 
 def beside(bundles: list[Bundle], chosen: list[str], artifacts: Path, folder: Path) -> tuple[Document, list[Path]]:

@@ -51,7 +51,11 @@ def section(found: JudgedClaims) -> Section:
         text += [MEANING, TOLERANCE, *(f"Note: {note}." for note in notes)]
         rest = sum(not any(claims.tried(o) for o in claim.outcomes) for claim in found.claims)
         if rest:
-            text.append(f"{rest} claims were not tested; every reason stands under `Claims not tested`.")
+            total, blocked = len(found.claims), found.counts["as_judged"][claims.BLOCKED]
+            text.append(
+                f"{rest} of {total} claims were not tested: {blocked} are blocked, {rest - blocked} are comparable in "
+                "neither way. Every reason stands under `Claims not tested`. Families without one are left out."
+            )
     return elements.section("claims", "Claims", text=text, figures=figures, tables=tables)
 
 

@@ -365,6 +365,8 @@ def section(sources: list[Source], every: list[Line], published: list[Claim]) ->
     if every:
         tables, text = [_table(sources, every, published)], _text(every, published)
         figures = _figure(sources, every)
+        if any(each and each.unconfirmed for line in every for each in (line.measured, line.best)):
+            text.append("?: faster by the solution's own clock, which the judge's clock cannot confirm; 1x in means.")
     else:
         figures, text = [], []
         cases = [case for s in sources for case in s.report.cases]

@@ -89,7 +89,8 @@ def _verdict(facts: Facts) -> Iterator[str]:
 def _means(means: dict[str, Mean]) -> str:
     """`3.97x over eager, 1.09x over the best torch baseline`."""
     shown = [name for name in ("eager", "best_same_class") if name in means]
-    return ", ".join(f"{means[name].ratio:.2f}x over {BASELINES[name]}" for name in shown)
+    parts = [(f"{means[name].ratio:.2f}x over {BASELINES[name]}", means[name]) for name in shown]
+    return ", ".join(told + f" ({mean.n} of {mean.of})" * (mean.n < mean.of) for told, mean in parts)
 
 
 def _judged(facts: Facts) -> str:

@@ -106,11 +106,19 @@ def measure(
 
 
 def _keep(files: Iterable[Path], bundle: Bundle) -> None:
-    """Write the measured fixtures of a bundle. Raises BundleError."""
+    """Write the measured fixtures of a bundle, and beside the place of each other one why it is missing.
+
+    Raises BundleError.
+    """
     for file in files:
-        if bundle.done(file.stem):
+        row, failed = bundle.rows.get(file.stem), file.with_suffix(store.FAILED)
+        if row is not None:
             try:
-                jsonio.write(file, bundle.rows[file.stem]["result"])  # as it was measured, in its order of keys
+                if bundle.done(file.stem):
+                    jsonio.write(file, row["result"])  # as it was measured, in its order of keys
+                    failed.unlink(missing_ok=True)
+                elif row["error"]:
+                    jsonio.replace(failed, str(row["error"]).encode())
             except OSError as error:
                 bundle.finish("failed", error=f"cannot write {file}")
                 kept = f"The measured fixtures are in {bundle.path}; repeat with --resume."

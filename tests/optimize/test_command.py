@@ -96,6 +96,11 @@ def test_wrong_use_is_one_line(tool: Tool) -> None:
         (("optimize", "L1_36", "--rounds", "0"), "--rounds must be at least 1"),
         (("optimize", "L2_37"), "no input kernel ships"),
         (("optimize", "--replay", str(tool.folder)), "no journal"),
+        (("optimize", "--replay", "none.tar.xz"), "no such file"),
+        (
+            ("optimize", "L1_36", "--replay", str(next(config.ARTIFACTS_DIR.glob("82*/search.tar.xz")))),
+            "is a search of L1_82, not of L1_36",
+        ),
     ):
         done = tool.within(*words)
         assert done.code in (1, 2) and what in done.complaint, (words, done.err)

@@ -13,7 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from repro import config
 from repro.cli import main
-from repro.errors import JudgeError, UsageError
+from repro.errors import JudgeError, PrerequisiteError, UsageError
+from repro.fixtures import store
 from repro.problems import catalogue
 from repro.problems import plan as inputs
 
@@ -119,6 +120,19 @@ def test_state_dict_has_the_published_names_and_shapes(problem_id: str) -> None:
     model, _ = on_meta(problem_id)
     assert {name: tuple(value.shape) for name, value in model.state_dict().items()} == STATE[problem_id]
     assert list(model.state_dict()) == list(STATE[problem_id])
+
+
+def test_the_path_of_a_shipped_file_is_that_problem() -> None:
+    file = config.PROBLEMS_DIR / "L1_36_RMSNorm.py"
+    assert catalogue.resolve(str(file), size="smoke") == catalogue.load("L1_36", size="smoke")
+    with pytest.raises(UsageError, match="Did you mean L1_36"):
+        catalogue.load("36")
+
+
+def test_a_fixture_that_could_not_be_measured_says_why(tmp_path: Path) -> None:
+    (tmp_path / "L1_36.failed").write_text("it needs 24 GB")
+    with pytest.raises(PrerequisiteError, match="not measured: it needs 24 GB"):
+        store.load(tmp_path / "L1_36.json", catalogue.load("L1_36"))
 
 
 def test_mobilenet_adds_no_residual() -> None:
