@@ -37,7 +37,7 @@ class LocalEngine(Engine):
     name = "local"
 
     def __init__(self, *, gpus: str, device: str) -> None:
-        if gpus not in ("all", "none") and device != "cpu" and not resources.visible():
+        if gpus not in ("all", "none") and device == "auto" and not resources.visible():
             raise PrerequisiteError(f"--gpus {gpus}: there is no GPU here", "", "Leave --gpus out to use the CPU.")
         self.gpus = resources.leases(resources.select(gpus) if device != "cpu" and resources.visible() else [])
         self.device = "cuda" if device in ("auto", "cuda") and self.gpus else "cpu"

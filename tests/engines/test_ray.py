@@ -251,7 +251,7 @@ def test_nodes_without_docker_run_jobs_as_processes(tmp_path: Path) -> None:
 
 def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder: Path, tmp_path: Path) -> None:
     """On a cluster of its own. `--resume` goes on with the local engine."""
-    tool, command = Tool(tmp_path), suite(tmp_path / "suite", 6)
+    tool, command = Tool(tmp_path), suite(tmp_path / "suite", 9)
     with cluster(2, folder) as nodes:
         process = tool.start(*command, *on(nodes), RAY_INNER="local")
         until(lambda: tool.bundles() and len(lines(tool.bundles()[0])) >= 2, 150)
