@@ -154,7 +154,7 @@ def why(outcome: ClaimOutcome) -> str:
 def untried(pairs: list[tuple[JudgedClaim, ClaimOutcome]]) -> list[list[str]]:
     """Return a row for the claims that share verdict, reason and stack: there are many, with few reasons.
 
-    Columns: families, count, verdict, reason, stack, command of the first.
+    Columns: families, count, verdict, reason, stack, command (first claim).
     """
     groups: dict[tuple[str, str, str], list[JudgedClaim]] = {}
     for claim, outcome in pairs:

@@ -196,10 +196,10 @@ def _artifacts(args: argparse.Namespace, progress: Progress) -> int:
     tones = {lint.ERROR: BAD, lint.WARNING: OPEN, lint.NOTE: ""}
     columns = (
         Column("severity", whole=True),
-        Column("where", least=32),
-        Column("what", least=24),
-        Column("why", 1, least=30),
-        Column("code", 2),
+        Column("where", least=20),
+        Column("what", least=20),
+        Column("why", least=24),
+        Column("code", 1),
     )
     names = [artifact["problem"] for artifact in report["artifacts"] if len(artifact["problem"]) > NAME_COLUMNS]
 

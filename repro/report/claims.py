@@ -110,7 +110,7 @@ def _families(pairs: list[Pair], screen: Screen) -> None:
 def _untried(pairs: list[Pair], screen: Screen) -> None:
     columns = (Column("n", number=True), Column("verdict", whole=True), Column("why", least=30),
                Column("claims", 1, least=24), Column("stack", 3),
-               Column("command of the first", 2, least=40))  # fmt: skip
+               Column("command (first claim)", 2, least=40))  # fmt: skip
     rows = [
         [n, verdict, why, families, stack, command]
         for families, n, verdict, why, stack, command in claims.untried(pairs)

@@ -61,7 +61,7 @@ def section(found: JudgedClaims) -> Section:
 
 def untested(found: JudgedClaims) -> Section:
     """Return why claims have no verdict, and what would give them one."""
-    columns = ["claims", ("n", "integer"), ("verdict", "verdict"), "why", "stack", ("command of the first", "code")]
+    columns = ["claims", ("n", "integer"), ("verdict", "verdict"), "why", "stack", ("command (first claim)", "code")]
     rest: list[list[Cell]] = [
         [name, int(n), *row]
         for name, n, *row in claims.untried([pair for pair in found.pairs() if not claims.tried(pair[1])])

@@ -34,6 +34,7 @@ def open_bundle(
     plan = [row.id for row in rows]
     found = Bundle.resume(results, verb, plan, parameters) if resume else None
     if found is not None:
+        progress.say(f"going on with {found.path.name}: {sum(map(found.done, plan))} of {len(plan)} rows are measured")
         return found
     if resume:
         progress.say(f"nothing to resume: {results} holds no unfinished bundle of this plan; starting a new one")
