@@ -179,7 +179,10 @@ def printing(text: str) -> str:
 def profiled(ncu: str, source: str, timeout_s: float = 240.0) -> tuple[counters.Entry, counters.Profiler]:
     """The entry of a kernel of L1_36 on the CPU, and what ran it."""
     profiler = counters.Profiler(ncu, "cpu", timeout_s)
-    found = profiler.profile({"bfloat16": catalogue.load("L1_36@bf16", size="smoke")}, source.encode())["bfloat16"]
+    entry = "ModelNew" if "class ModelNew" in source else "kernel_function"
+    found = profiler.profile({"bfloat16": catalogue.load("L1_36@bf16", size="smoke")}, source.encode(), entry)[
+        "bfloat16"
+    ]
     launcher = launch.current()
     assert isinstance(launcher, launch.Launcher) and not launcher.started, "nothing is left running"
     return found, profiler
@@ -330,7 +333,7 @@ def test_one_process_profiles_both_dtypes_unless_one_disturbs_the_other(
     profiler = counters.Profiler(fake(table), "cpu")
     ran = []
     run = profiler._run
-    monkeypatch.setattr(profiler, "_run", lambda problems, text: ran.append(tuple(problems)) or run(problems, text))
+    monkeypatch.setattr(profiler, "_run", lambda problems, *more: ran.append(tuple(problems)) or run(problems, *more))
     problems = {dtype: catalogue.load("L1_36", size="smoke", dtype=dtype) for dtype in counters.DTYPES}
     found = profiler.profile(problems, source.encode())
     assert ran == processes
