@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,7 @@ class Bundle:
         self._attempt()
         self._save()  # before anything is removed that the closed manifest names
         for name in {"report.json", "report.md", *filter(DRAWN.fullmatch, closed)}:  # drawn from fewer rows
-            (self.path / name).unlink(missing_ok=True)
+            self._guard(partial((self.path / name).unlink, missing_ok=True))
         return True
 
     def _tidy(self) -> None:

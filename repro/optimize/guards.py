@@ -39,10 +39,8 @@ def guarded(source: KernelSource, kernel: str, suffix: str, edits: list[Edit], g
     launch, function = source.only_launch(kernel), source.kernels[kernel]
     decorator = min(function.decorator_list, key=source.start)
     begin, end = source.start(decorator) - 1, source.end(function)  # the decorator's `@`
-    copy = KernelSource(source.text).apply(edits).encode()
-    length = end - begin + len(copy) - len(source.text.encode())
     new = source.fresh(f"{kernel}_{suffix}")
-    text = copy[begin : begin + length].decode().replace(f"def {kernel}(", f"def {new}(", 1)
+    text = source.between(edits, begin, end).replace(f"def {kernel}(", f"def {new}(", 1)
     placed = [
         Edit(end, end, f"\n\n\n{text}"),
         source.replace(launch.callee, f"({new} if {guard} else {kernel})"),

@@ -131,6 +131,11 @@ class KernelSource:
             raise NotApplicable(f"the rewritten source does not parse: {error}") from None
         return text
 
+    def between(self, edits: list[Edit], begin: int, end: int) -> str:
+        """Return the text from `begin` to `end` after edits that all lie there."""
+        changed = self.apply(edits).encode()
+        return changed[begin : end + len(changed) - len(self.text.encode())].decode()
+
     # -- kernels -----------------------------------------------------------------------------------------------------
 
     @functools.cached_property

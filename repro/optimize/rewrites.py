@@ -304,8 +304,7 @@ def _several_blocks(source: KernelSource, name: str) -> str:
 def _persistent(source: KernelSource, name: str) -> str:
     """As many programs as the GPU can run at once, each of which walks over blocks of the first grid dimension."""
     launch = source.only_launch(name)
-    tensor = next((source.argument(launch, p) for p in parameters(source.kernels[name])
-                   if p in pointers(source.kernels[name])), None)  # fmt: skip
+    tensor = rewrites_tiles.first_tensor(source, launch, source.kernels[name])
     if tensor is None:
         raise NotApplicable("a tensor of the launch is not known")
     programs = source.fresh("programs")
@@ -313,7 +312,7 @@ def _persistent(source: KernelSource, name: str) -> str:
         f"for turn in range(0, tl.cdiv({programs} - tl.program_id(0), tl.num_programs(0))):",
         "    program = tl.program_id(0) + turn * tl.num_programs(0)",
     ]
-    units = f"torch.cuda.get_device_properties({tensor}.device).multi_processor_count * 4 if {tensor}.is_cuda else 3"
+    units = rewrites_tiles.programs_at_once(tensor, 3)
     return _looped(source, name, loop, programs, "", "min({first}, " + units + ")", "")
 
 

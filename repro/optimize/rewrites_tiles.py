@@ -678,7 +678,7 @@ def split_rows(source: KernelSource, name: str) -> str:
     if any(stores[:-1]) or stores[-1] != len(calls(kernel, "store")):
         raise NotApplicable("something is stored before the last pass")
     grid, statement = source.grid_parts(launch), statement_of(launch)
-    length, tensor = launch.keyword(block), _tensor(source, launch, kernel)
+    length, tensor = launch.keyword(block), first_tensor(source, launch, kernel)
     asks = [axis_of(call) for call in calls(kernel, "program_id")]
     if len(grid) != 1 or set(asks) != {"0"} or calls(kernel, "num_programs") or chosen(launch) or kernel.args.defaults:
         raise NotApplicable("the grid is not one program for each row")
@@ -707,18 +707,17 @@ def split_rows(source: KernelSource, name: str) -> str:
             store = f"\n{' ' * loop.col_offset}tl.store({place(at, mine)}, {vectors[at][0]})"
             edits.append(Edit(source.end(loop), source.end(kernel), store))
         own = source.fresh(f"{name}_pass_{at}")
-        text += "\n\n\n" + _between(source, edits, begin, source.end(kernel)).replace(f"def {name}(", f"def {own}(", 1)
+        text += "\n\n\n" + source.between(edits, begin, source.end(kernel)).replace(f"def {name}(", f"def {own}(", 1)
         call = [
             source.replace(launch.callee, own),
             source.replace(length.value, size),
             source.replace(launch.grid, f"({grid[0]}, {count})"),
             append_arguments(source, launch, f"{parts}={buffer}, {split}={count}"),
         ]
-        launches += f"\n{lead}" + _between(source, call, source.start(statement), source.end(statement))
-    units = f"torch.cuda.get_device_properties({tensor}.device).multi_processor_count * 4 if {tensor}.is_cuda else 16"
+        launches += f"\n{lead}" + source.between(call, source.start(statement), source.end(statement))
     made = (
         f"{size} = {source.of(length.value)}\n"  # one number for all passes, which a knob turns at once
-        f"{lead}{count} = max(1, ({units}) // ({grid[0]}))\n"
+        f"{lead}{count} = max(1, ({programs_at_once(tensor, 16)}) // ({grid[0]}))\n"
         f"{lead}{buffer} = torch.empty(({len(vectors)}, {grid[0]}, {count}, {size}), "
         f"device={tensor}.device, dtype=torch.float32)"
     )
@@ -726,12 +725,6 @@ def split_rows(source: KernelSource, name: str) -> str:
         Edit(source.end(kernel), source.end(kernel), text),
         source.replace(statement, made + launches),
     ])  # fmt: skip
-
-
-def _between(source: KernelSource, edits: list[Edit], begin: int, end: int) -> str:
-    """Return the text from `begin` to `end` after edits that all lie there."""
-    changed = source.apply(edits).encode()
-    return changed[begin : end + len(changed) - len(source.text.encode())].decode()
 
 
 def _steps(kernel: Function, loops: list[ast.For]) -> tuple[str, str]:
@@ -771,7 +764,15 @@ def _vector(kernel: Function, loop: ast.For, block: str) -> tuple[str, str]:
     raise NotApplicable("a pass does not fill one vector with sums or maxima")
 
 
-def _tensor(source: KernelSource, launch: Launch, kernel: Function) -> str | None:
+def programs_at_once(tensor: str, otherwise: int) -> str:
+    """Return the text of how many programs a tensor's GPU runs at once, four on each multiprocessor."""
+    return (
+        f"torch.cuda.get_device_properties({tensor}.device).multi_processor_count * 4 "
+        f"if {tensor}.is_cuda else {otherwise}"
+    )
+
+
+def first_tensor(source: KernelSource, launch: Launch, kernel: Function) -> str | None:
     """Return the launch's text of the first pointer."""
     found = pointers(kernel)
     return next((source.argument(launch, p) for p in parameters(kernel) if p in found), None)

@@ -54,7 +54,8 @@ def section(found: JudgedClaims) -> Section:
             total, blocked = len(found.claims), found.counts["as_judged"][claims.BLOCKED]
             text.append(
                 f"{rest} of {total} claims were not tested: {blocked} are blocked, {rest - blocked} are comparable in "
-                "neither way. Every reason stands under `Claims not tested`. Families without one are left out."
+                "neither way. Every reason stands under `Claims not tested`. "
+                "Only families with a tested claim are listed."
             )
     return elements.section("claims", "Claims", text=text, figures=figures, tables=tables)
 

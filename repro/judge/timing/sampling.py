@@ -35,8 +35,8 @@ MIN_MS, MAX_MS = 1e-6, 86_400_000.0
 PRECISION = 0.005
 # A solution's clock may differ from the judge's by the larger of these, beyond what the trusted variants differ by.
 CLOCK_SLACK, CLOCK_SLACK_MS = 0.03, 0.15
-# The longer a call, the longer its commitment takes, by about 1.2 % of the difference on H100s: nothing else keeps the
-# host awake meanwhile. A solution slower than the trusted variants may take this share of the difference longer.
+# The longer a call, the longer its commitment takes, by 1.0 to 1.3 % of the difference on H100s; why is not known. A
+# solution slower than the trusted variants may take this share of the difference longer.
 SLOWER = 0.02
 # Conditions whose clocks are compared. With up to FEW calls no median is taken: the shortest is compared to the
 # longest.

@@ -509,6 +509,16 @@ def test_the_output_of_a_call_slower_than_the_baselines_takes_longer_to_seal(
     assert ("longer to seal" in sampling.disagreement(ours, [base])) is told
 
 
+def test_seals_of_a_slow_call_that_are_allowed_do_not_raise_its_time() -> None:
+    """100 ms beside 2 ms: 1.2 ms more to seal was added to every call with other inputs."""
+    base, ours = (
+        Series([steady := replace(calls([ms], [ms])[0], seal_ms=seal_ms)] * 32, [], [steady] * 4)
+        for ms, seal_ms in ((2.0, 0.8), (100.0, 2.0))
+    )
+    assert sampling.disagreement(ours, [base]) == ""
+    assert [sample.device_ms for sample in sampling.corrected(ours, [base]).other] == [100.0] * 4
+
+
 def test_clocks_on_a_busy_host_are_read_again_whatever_they_say() -> None:
     """Seen on an H100 whose host compiled beside it: an honest kernel was 0.48 ms late, and eager varied by 0.3 ms."""
     eager = [0.76, 0.76, 0.82, 0.75, 4.89, 0.97, 0.71, 0.80, 1.00, 0.76, 0.96, 0.92, 1.04, 1.82, 1.01, 1.20, 0.70]
