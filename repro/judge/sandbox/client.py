@@ -267,7 +267,9 @@ class WorkerProcess:
             return True
         for pid, ns in self.resting.items():
             if (now := worked_ns(pid)) != ns:
-                self.unrest = f"a process used {(now - ns) / 1e6:.3f} ms of CPU time" if now else "a process ended"
+                told = moving(pid)[:2] or ["its threads are stopped"]
+                used = f"a process used {(now - ns) / 1e6:.3f} ms of CPU time"
+                self.unrest = "; ".join([used, *told]) if now else "a process ended"
                 return False
         deadline = time.monotonic() + STILL_TIMEOUT_S
         while (found := self._processes()) is None and time.monotonic() < deadline:

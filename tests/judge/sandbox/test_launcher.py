@@ -306,6 +306,7 @@ def check_a_stopped_worker_stands_still_and_a_woken_one_goes_on() -> None:
             assert busy.worker.started.signal(number)
         time.sleep(0.05)
     assert not busy.worker.rested(), "one of them ran for a while, and is at rest again"
+    assert busy.worker.unrest.endswith("ms of CPU time; its threads are stopped")
     busy.worker.stop()
     assert busy.worker.ask({"op": "hello"}, 60)["pid"] == busy.worker.started.pid, "a request wakes it"
     busy.worker.stop()
