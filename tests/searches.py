@@ -145,7 +145,8 @@ def ship(out: Path) -> None:
         both = [f"{chosen}-{each.known}-s0" for chosen in ("designs", "own")]
         names = [name for name in both if (out / f"{name}.tar.xz").exists()]
         if names:
-            shutil.copy(out / f"{names[0]}.tar.xz", each.path / "search.tar.xz")
+            with runner.unpacked(out / f"{names[0]}.tar.xz") as found:
+                runner.pack({"": found}, each.path / "search.tar.xz")
             for trace in (out / names[0]).glob(f"*/{each.path.name}/{layout.TRACE}"):
                 shutil.copytree(trace, each.path / layout.TRACE, dirs_exist_ok=True)
                 shutil.copy(trace.parent / "manifest.json", each.path / "manifest.json")

@@ -180,7 +180,7 @@ def _journal(problem: Problem, options: Options, results: Path, *, resume: bool,
 
 @contextlib.contextmanager
 def unpacked(run: Path, problem: str | None = None) -> Iterator[Path]:
-    """Yield the folder of a recorded run: itself, or what its archive holds.
+    """Yield the folder of a recorded run: itself, or what its archive and the kernels beside it hold.
 
     problem: names the run in an archive of several. Raises BundleError, UsageError.
     """
@@ -200,18 +200,28 @@ def unpacked(run: Path, problem: str | None = None) -> Iterator[Path]:
         if not chosen:
             names = ", ".join(each.name for each in found)
             raise UsageError(f"{run} holds {len(found)} runs: {names}", "", "Name one: optimize PROBLEM --replay …")
+        for address, content in _beside(run).items():
+            jsonio.replace(chosen[0] / journal.KERNELS / f"{address}.py", content)
         yield chosen[0]
+
+
+def _beside(archive: Path) -> dict[str, bytes]:
+    """Return the programs in the archive's folder by address: a run's archive leaves them out."""
+    contents = [file.read_bytes() for file in archive.parent.glob("*.py")]
+    return {hashlib.sha256(content).hexdigest(): content for content in contents}
 
 
 def pack(runs: dict[str, Path], archive: Path) -> None:
     """Write journals and kernels of runs to an archive, the same bytes for the same runs.
 
-    runs: folder in the archive ("" for its top) -> run. Of a machine's fingerprint it keeps SHARED alone.
+    runs: folder in the archive ("" for its top) -> run. Of a machine's fingerprint it keeps SHARED alone. Kernels that
+    lie as files beside the archive are left out.
     """
-    stream = io.BytesIO()
+    stream, beside = io.BytesIO(), _beside(archive)
     with tarfile.open(fileobj=stream, mode="w") as tar:
         for name, run in sorted(runs.items()):
-            for file in (run / journal.FILE, *sorted((run / journal.KERNELS).glob("*.py"))):
+            kernels = (file for file in sorted((run / journal.KERNELS).glob("*.py")) if file.stem not in beside)
+            for file in (run / journal.FILE, *kernels):
                 info = tarfile.TarInfo(str(Path(name) / file.relative_to(run)))
                 content = _shared(file) if file.name == journal.FILE else file.read_bytes()
                 info.size, info.mode = len(content), 0o644

@@ -192,7 +192,7 @@ def test_garbage_in_a_region_of_zeros_shows_in_a_guard_of_its_own(zeroed: torch.
     output = zeroed.clone()
     output[3, 20] = -0.01
     found = distance(output, zeroed)
-    assert found.values()["zero"] == pytest.approx(0.01) and found.zero_share == 0.8
+    assert found.values()["zero"] == pytest.approx(0.01) and found.zeros == 0.8 * found.elements
     assert found.values()["max"] == pytest.approx(0.01 * 5**0.5)
     output[3, 20], output[3, 5] = 0, 7
     assert distance(output, zeroed).values()["zero"] == 0.0, "errors elsewhere are not its business"
@@ -201,7 +201,8 @@ def test_garbage_in_a_region_of_zeros_shows_in_a_guard_of_its_own(zeroed: torch.
 
 def test_a_reference_without_zeros_has_no_zero_guard(reference: torch.Tensor) -> None:
     assert set(distance(reference * 1.01, reference).values()) == {*metric.GUARDS, "bias"}
-    assert distance(reference, reference).zero_share == 0.0
+    found = distance(reference, reference)
+    assert "zero" not in found.values() and found.zeros == 0
 
 
 def test_the_zero_guard_adds_up_over_chunks(zeroed: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,12 +190,6 @@ class Distance:
         count, error, size = count[some], error[some], size[some]
         return {BIAS: float(((error / count).abs() / (size / count).clamp_min(usual)).max())}
 
-    @property
-    def zero_share(self) -> float:
-        """Return the share of the reference's elements that are exactly 0."""
-        self.settle()
-        return self.zeros / self.elements if self.elements else 0.0
-
     def values(self) -> dict[str, float]:
         """Return the guards; infinity if the output is not finite where the reference is."""
         self.settle()
