@@ -36,7 +36,6 @@ from repro.runs.progress import Progress
 
 PUBLISHED = config.ARTIFACTS_DIR / "results"
 RUN = PUBLISHED / "h200-pinned" / "20261123T130313Z-run"
-FIXTURES = PUBLISHED / "h200-pinned" / "20261123T130219Z-fixtures"
 # The published kernels of the artifact study, by machine and stack: one machine each.
 THEIRS = {
     "H100": [PUBLISHED / "h100-pinned" / "20261124T055615Z-benchmark"],
@@ -283,14 +282,6 @@ def remembered(bundle: str) -> Iterator[list[str]]:
             ]  # fmt: skip
 
 
-def margins_table() -> str:
-    """How far the best cheat is from passing, for each fixture."""
-    rows = []
-    for name, row in Bundle.open(FIXTURES).records().items():
-        rows.append([name, f"{row.result.margin:.1f}", f"`{row.result.best_cheat}`"])
-    return table(rows, ["problem", "margin", "best cheat"])
-
-
 # -- the command line -----------------------------------------------------------------------------------------------
 
 
@@ -518,7 +509,6 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "run": run_table,
         "zeros": zeros_table,
         "artifacts": artifact_tables,
-        "margins": margins_table,
     },
     "docs/command-line.md": {"help": command_line},
     "docs/judging.md": {"reasons": reason_table},

@@ -125,13 +125,25 @@ def forks() -> int:
 
 
 def at_rest(pid: int) -> bool:
-    """Return whether every thread of a process is stopped, or it is gone. A long system call must end first."""
+    """Return whether every thread of a process is stopped and off the CPU, or it is gone. A system call ends first."""
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                if stat(f"/proc/{pid}/task/{task}/stat")[0] not in "TtZX":
+                where = f"/proc/{pid}/task/{task}"
+                if stat(f"{where}/stat")[0] not in "TtZX" or _on_cpu(where):
                     return False
     return True
+
+
+def _on_cpu(where: str) -> bool:
+    """Return whether a thread still runs, though its state may be "stopped" already; False if the kernel does not tell.
+
+    Where a host takes the processor away at that moment, the thread's CPU time grows long after. proc(5): `syscall`.
+    """
+    try:
+        return _read(f"{where}/syscall") == b"running\n"  # answered when the thread has left the CPU
+    except OSError:
+        return False
 
 
 def moving(pid: int) -> list[str]:

@@ -368,7 +368,7 @@ def test_a_solution_that_is_wrong_once_it_is_timed_loses_its_verdict_and_the_oth
     tmp_path: Path, smoke_fixture: Measured
 ) -> None:
     """Right for as long as it is verified; the others are timed again without it."""
-    lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 25:\n    y = torch.zeros_like(y)")
+    lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 37:\n    y = torch.zeros_like(y)")
     found, whole = judged(tmp_path, smoke_fixture, {"lazy": (lazy, ""), "honest": (right(""), "")}, TIMED)
     assert outcome(found["lazy"]) == ("incorrect", "timed_output_wrong"), found["lazy"]
     assert found["lazy"].time_ms is None and found["lazy"].reasons[0].trial == "timing"
@@ -509,7 +509,7 @@ def test_calls_that_keep_the_judge_from_the_gpu_while_they_wait_are_launched_lat
     assert (
         waited["honest"] == timed_call.CROWDED and kept["other"] < waited["other"] < kept["honest"] + waited["honest"]
     )
-    lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 25:\n    y = torch.zeros_like(y)")
+    lazy = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 37:\n    y = torch.zeros_like(y)")
     found, _ = judged(tmp_path, smoke_fixture, {"honest": (lazy, "")}, TIMED)
     assert outcome(found["honest"]) == ("incorrect", "timed_output_wrong")
 
@@ -616,7 +616,7 @@ def test_outputs_in_any_memory_order_match_their_states(
 
 
 def test_a_solution_that_dies_while_it_is_timed_ends_alone(tmp_path: Path, smoke_fixture: Measured) -> None:
-    dies = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 25:\n    os._exit(1)")
+    dies = right("ModelNew.first = (ModelNew.first or 0) + 1\nif ModelNew.first > 37:\n    os._exit(1)")
     found, _ = judged(tmp_path, smoke_fixture, {"dies": (dies, "import os\n"), "honest": (right(""), "")}, TIMED)
     assert outcome(found["dies"]) == ("error", "worker_exited"), found["dies"]
     assert outcome(found["honest"]) == ("correct", "") and found["honest"].speedup["eager"].ratio > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import subprocess
@@ -50,6 +51,7 @@ def test_a_folder_nested_deeper_than_calls_descriptors_and_paths_go_is_removed(r
     (room / "deep" / "beside").mkdir()
     (room / "deep" / "beside" / "file").touch()
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    gc.collect()  # what earlier tests left open
     count = len(os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (count + 8, before[1]))
     try:

@@ -757,6 +757,20 @@ def test_a_proc_that_hides_processes_is_an_error_and_no_rejection(monkeypatch: p
         procfs.of_user_but(4_000_000, set())
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="the kernel tells it to root")
+def test_a_thread_that_still_runs_is_not_at_rest_though_its_state_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        time.sleep(0.2)
+        monkeypatch.setattr(procfs, "stat", lambda _: ["T"])
+        assert not procfs.at_rest(busy.pid)
+        busy.send_signal(signal.SIGSTOP)
+        wait_for(lambda: procfs.at_rest(busy.pid), "leaving the CPU")
+    finally:
+        busy.kill()
+        busy.wait()
+
+
 @pytest.mark.parametrize("name", [b"\xff\xfe", b"a\rUid:\t0", b"\x0c) Z", "вычислитель".encode()])
 def test_a_process_may_have_any_name(name: bytes) -> None:
     """Also one that is no text, or that breaks a line: no process is overlooked for it."""
