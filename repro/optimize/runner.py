@@ -200,14 +200,16 @@ def unpacked(run: Path, problem: str | None = None) -> Iterator[Path]:
         if not chosen:
             names = ", ".join(each.name for each in found)
             raise UsageError(f"{run} holds {len(found)} runs: {names}", "", "Name one: optimize PROBLEM --replay …")
+        told = (chosen[0] / journal.FILE).read_bytes()
         for address, content in _beside(run).items():
-            jsonio.replace(chosen[0] / journal.KERNELS / f"{address}.py", content)
+            if address.encode() in told:
+                jsonio.replace(chosen[0] / journal.KERNELS / f"{address}.py", content)
         yield chosen[0]
 
 
 def _beside(archive: Path) -> dict[str, bytes]:
     """Return the programs in the archive's folder by address: a run's archive leaves them out."""
-    contents = [file.read_bytes() for file in archive.parent.glob("*.py")]
+    contents = [file.read_bytes() for file in archive.parent.glob("*.py") if file.is_file()]
     return {hashlib.sha256(content).hexdigest(): content for content in contents}
 
 
