@@ -40,6 +40,9 @@ NOT_BRIEF_PARTS = {
     "fixtures": "limits and distances of fixtures",
     "self-test": "times, samples, distances and memory of cases",
 }
+OTHER_PARTS = "times of calls by the host's clocks"
+# Of each call, by the host's clocks. The judge alone reads them.
+HOST_CLOCKS = ("host_ms", "wall_ms", "seal_ms")
 # What a brief copy keeps of the trial with published inputs, and what it leaves out beside the trials.
 KEPT_OF_TRIALS = ("stress", "seed", "weights_sha256", "sensitivity", "cheats")
 NOT_BRIEF = ("neighbour", "telemetry", "dynamic", "trials_left_out", "reference_timing", "build_s", "cell_spent_s")
@@ -154,8 +157,9 @@ def _write(
 ) -> tuple[Shared, str, list[Doubt]]:  # fmt: skip
     """Writes the files of a copy. Returns what its manifest says of it, its bundle id, and what may be an identity."""
     doubts = [Doubt(file="", what=f"the name {n!r} is also a word of bundles and was left") for n in who.doubtful()]
-    left_out: dict[str, str] = {}
-    rewritten: list[str] = []
+    earlier = found.manifest.get("shared") or {}  # it may be a copy itself
+    left_out: dict[str, str] = dict(earlier.get("left_out", {}))
+    rewritten: list[str] = list(earlier.get("rewritten", []))
     digests: dict[str, str] = {}
     for name, machine in machines.items():
         jsonio.write(folder / FINGERPRINTS / f"{name}.json", machine)
@@ -184,16 +188,15 @@ def _write(
         digests[mask(name)] = seal.sha256(new.encode())
     rows = _rows(found, digests, mask, who)
     if brief:
-        if (parts := NOT_BRIEF_PARTS.get(str(found.manifest.get("verb")))) is not None:
-            left_out[parts] = BRIEF
+        left_out[NOT_BRIEF_PARTS.get(str(found.manifest.get("verb")), OTHER_PARTS)] = BRIEF
         rows = [_brief(row) for row in rows]
     jsonio.replace(folder / ROWS, "".join(jsonio.dumps(row) + "\n" for row in rows).encode())
     manifest = _manifest(found, mask, who)
     shared = Shared(
-        rewritten=sorted(rewritten),
+        rewritten=sorted({*rewritten}),
         left_out=left_out,
         identities={kind: len(values) for kind, values in sorted(who.replaced.items())},
-        original_bundle_id=found.manifest.get("bundle_id"),
+        original_bundle_id=earlier.get("original_bundle_id") or found.manifest.get("bundle_id"),
     )
     manifest["shared"] = shared.to_json()
     if manifest.get("claims"):
@@ -245,8 +248,8 @@ def _rows(found: Evidence, digests: dict[str, str], mask: Mask, who: Identities)
 
 
 def _brief(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row without telemetry. Of a fixture it keeps what an audit shows, of a self-test the verdicts, speedups
-    and A/A controls."""
+    """Returns a row without telemetry and the host's clocks. Of a fixture it keeps what an audit shows, of a self-test
+    the verdicts, speedups and A/A controls."""
     result = row.get("result") or {}
     throttled = series.throttled(result.get("telemetry"))
     if row.get("cases") is not None:
@@ -264,7 +267,9 @@ def _brief(row: dict[str, Any]) -> dict[str, Any]:
         kept = {name: value for name, value in result.items() if name != "telemetry"}
         if throttled:
             kept["telemetry"] = _throttling(result["telemetry"])
-        return row | {"result": kept} if "telemetry" in result else row
+        if "samples_ms" in result:
+            kept["samples_ms"] = {name: _device_times(each) for name, each in result["samples_ms"].items()}
+        return row | {"result": kept} if result else row
     kept = {name: value for name, value in result.items() if name not in NOT_BRIEF}
     shown = next((kind for kind in PUBLISHED if kind in result["trials"]), None)
     if shown is None:
@@ -272,6 +277,15 @@ def _brief(row: dict[str, Any]) -> dict[str, Any]:
     trial = {name: value for name, value in result["trials"][shown].items() if name in KEPT_OF_TRIALS}
     trial["cheats"] = {name: value for name, value in trial.get("cheats", {}).items() if "legacy" in value}
     return row | {"result": kept | {"trials": {shown: trial}}}
+
+
+def _device_times(series: dict[str, Any]) -> dict[str, Any]:
+    return {
+        passes: {clock: ms for clock, ms in times.items() if clock not in HOST_CLOCKS}
+        if isinstance(times, dict)
+        else times
+        for passes, times in series.items()
+    }
 
 
 def _throttling(telemetry: dict[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from conftest import ROOT, Tool, manifest, rows
 from sampled import seen
 
 from repro import config, fingerprint
-from repro.bundle import verify
-from repro.bundle.write import ROWS, Bundle
+from repro.bundle import share, verify
+from repro.bundle.write import MANIFEST, ROWS, Bundle
 from repro.engines.base import Attempt, Engine
 from repro.records.job import Job, Outcome
 from repro.records.row import Planned
@@ -110,7 +110,8 @@ class Told(Engine):
             "verdict": "error",
             "reasons": [{"code": "raised", "detail": ERROR}],
         }
-        result = seen() | {"results": [verdict]}
+        clocks = {"device_ms": [1.0], "host_ms": [1.1], "wall_ms": [1.2], "seal_ms": [0.1]}
+        result = seen() | {"results": [verdict], "samples_ms": {"eager": {"gated": clocks, "hot_ms": 1.0}}}
         result["telemetry"] |= {"log": [f"{n}: {ERROR}" for n in range(3)], HOST: {"uuid": UUID}}
         yield Outcome(job.id, "done", result, fingerprint=machine())
         return ""
@@ -207,6 +208,13 @@ def test_a_brief_copy_has_no_report_and_no_telemetry_and_the_same_verdicts(talka
     (copy,) = (tool.folder / "brief").iterdir()
     assert not list(copy.glob("report.*")) and not (copy / "telemetry").exists()
     assert states(tool, copy) == before | {"telemetry": "skipped"}
+    whole, left = ((path / ROWS).read_text() for path in (talkative, copy))
+    assert all(clock in whole and clock not in left for clock in share.HOST_CLOCKS) and "device_ms" in left
+    assert tool.within("bundle", "share", copy, "-o", "again").code == 0
+    told, again = (
+        json.loads((path / MANIFEST).read_text())["shared"] for path in (copy, tool.folder / "again" / copy.name)
+    )
+    assert again["left_out"] == told["left_out"] and again["original_bundle_id"] == told["original_bundle_id"]
 
 
 def test_an_identity_has_one_hash_within_a_bundle_and_another_in_the_next_copy(talkative: Path, tool: Tool) -> None:
