@@ -35,7 +35,8 @@ class Options:
     parity, kernelbench: also measure with the published protocol, or judge and time as KernelBench does, after judging.
     passes: what is measured beside the times, of PASSES; the others are named in `timing.left_out`. strict_nonfinite: a
     solution that hides a NaN of its inputs is incorrect. screening: clocks are not compared (JudgeSession.time). alone:
-    the baselines are timed again without the solutions, which may have slowed them.
+    the baselines are timed again without the solutions, which may have slowed them. shared: a worker screens one
+    solution after another, which spares processes and CUDA contexts: for solutions that do not lie about each other.
     """
 
     device: str = "cuda"
@@ -52,6 +53,7 @@ class Options:
     strict_nonfinite: bool = False
     screening: bool = False
     alone: bool = True
+    shared: bool = False
 
     @property
     def controlled(self) -> bool:

@@ -84,6 +84,7 @@ class JudgeSession:
         self.control = Implementation(CONTROL, None, "Model", ["eager"], control=True)
         self.compiling: list[Ahead] = []
         self.late: dict[str, str] = {}  # baseline -> why it is left out for good
+        self.screened: list[Implementation] = []  # those whose workers the next screening may take over
         self.clock, self.timed = Clock(), Clock()
         self.before_s: dict[str, float] = {}  # seconds by part of earlier timings
         if options.trust != "dev":
@@ -143,7 +144,12 @@ class JudgeSession:
             raise UsageError("two solutions have one name", ", ".join(name for name, _, _ in named))
         kept = {n for n in keep if tier == "full" and n in self.known and self._correct(self.known[n])}
         found = {n: self.known[n] if n in kept else _implementation(n, source, entry) for n, source, entry in named}
+        shared = tier == "screen" and self.options.shared and self.audited
+        heirs = [s for s in found.values() if not s.failed] if shared else []
+        for old, new in zip([s for s in self.screened if s.worker is not None], heirs, strict=False):
+            self.evaluation.pass_on(old, new)
         self.evaluation.end(*self.evaluation.implementations)
+        self.screened = heirs
         self.evaluation.implementations = list(found.values())
         try:
             self._verify([s for s in found.values() if not s.failed], tier)

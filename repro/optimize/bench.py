@@ -39,15 +39,16 @@ T = TypeVar("T")
 class EngineJudge:
     """One problem's judge on an engine. A session that ended, as after a candidate that broke it, is opened again.
 
-    alone: as in the judge's options.
+    alone, shared: as in the judge's options.
     """
 
     def __init__(
-        self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: str, alone: bool = True
-    ) -> None:
+        self, problem: Problem, results: Path, engine: Engine, progress: Progress, *, trust: str, alone: bool = True,
+        shared: bool = False,
+    ) -> None:  # fmt: skip
         self.problem, self.results, self.engine, self.progress = problem, results, engine, progress
         self.options = JudgeOptions(
-            trust=trust, timing_budget_s=CONTEST_BUDGET_S, compiled=False, profiled=False, alone=alone,
+            trust=trust, timing_budget_s=CONTEST_BUDGET_S, compiled=False, profiled=False, alone=alone, shared=shared,
             max_blocks=CONTEST_BLOCKS,
         )  # fmt: skip
         self._stack = contextlib.ExitStack()

@@ -95,10 +95,12 @@ def optimize(
     progress.say(f"journal: {record.folder}")
     source = kernel.source.decode()
     proposers = make(record.folder)
-    rewritten = options.proposers == ("search",)  # by us: only the final confirmation times the baselines alone
+    # By us: only the final confirmation times the baselines alone, and programs may be screened in one process.
+    rewritten = options.proposers == ("search",)
     judge = None
     if engine is not None:
-        judge = bench.EngineJudge(problem, results, engine, progress, trust=trust, alone=not rewritten)
+        judge = bench.EngineJudge(problem, results, engine, progress, trust=trust, alone=not rewritten,
+                                  shared=rewritten)  # fmt: skip
 
     def asked() -> bench.EngineJudge:
         if judge is None:

@@ -58,6 +58,7 @@ class JudgeOptions:
     strict_nonfinite: bool = False
     kernelbench: bool = False
     alone: bool = True
+    shared: bool = False
     max_blocks: int = 400
 
     def for_job(self, device: str) -> dict[str, Any]:
@@ -84,6 +85,7 @@ class JudgeOptions:
             "strict_nonfinite": self.strict_nonfinite,
             "passes": passes,
             "alone": self.alone,
+            "shared": self.shared,
         }
 
     def job_timeout_s(self, solutions: int) -> float:

@@ -18,6 +18,7 @@ from repro.judge.implementation import Options
 from repro.judge.sandbox import launcher as launch
 from repro.judge.session import JudgeSession
 from repro.problems import catalogue
+from repro.records.session import Checked, CheckTier
 
 Measured = Callable[[str], dict[str, Any]]
 
@@ -189,6 +190,34 @@ def test_a_screening_is_one_call_and_no_verdict(judge: JudgeSession, tmp_path: P
     with pytest.raises(UsageError, match="no verdict"):
         judge.time(["mine"], "full")
     assert judge.check([positive])[0].verdict == "incorrect"
+
+
+def test_screened_solutions_may_share_workers_and_get_the_verdicts_of_their_own_sources(
+    smoke_fixture: Measured, tmp_path: Path
+) -> None:
+    with JudgeSession(PROBLEM, smoke_fixture("L1_36"), replace(OPTIONS, shared=True)) as judge:
+
+        def screened(*solutions: session.Solution, tier: CheckTier = "screen") -> tuple[dict[str, Checked], list[int]]:
+            entries = {entry.solution: entry for entry in judge.check(solutions, tier)}
+            running = [cast(Any, each.worker) for each in judge.evaluation.implementations]
+            return entries, [each.started.pid if each else 0 for each in running]
+
+        mine, wrong = solution(tmp_path, "mine"), solution(tmp_path, "wrong", *STREAM["wrong"])
+        first, (one, two) = screened(mine, solution(tmp_path, "other"))
+        assert judge.time(["mine", "other"], "screen").results[0].time_ms.n > 0
+        second, pids = screened(mine, wrong, solution(tmp_path, "third"))
+        assert pids[:2] == [one, 0] and pids[2] not in (one, two), "what is wrong ends"
+        assert {name: entry.verdict for name, entry in second.items()} == {
+            "mine": "correct", "wrong": "incorrect", "third": "correct"}  # fmt: skip
+        assert second["mine"].bits == second["third"].bits != first["mine"].bits, "other inputs"
+        assert all(entry.time_ms.n > 0 for entry in judge.time(["mine", "third"], "screen").results)
+        _, (last,) = screened(solution(tmp_path, "fourth"))
+        assert last == one and judge.time(["fourth"], "screen").results[0].time_ms.n > 0
+        full, (new,) = screened(solution(tmp_path, "fourth"), tier="full")
+        assert full["fourth"].verdict == "correct" and new not in (one, two, *pids), (
+            "a verdict has a process of its own"
+        )
+    assert workers() == 0
 
 
 @pytest.mark.slow

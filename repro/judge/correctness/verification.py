@@ -161,6 +161,13 @@ class Evaluation:
                 implementation.fail(error, "import")
                 self.end(implementation)
 
+    def pass_on(self, old: Implementation, new: Implementation) -> None:
+        """Give the worker of a solution to another one, which it then defines in its place."""
+        new.worker, new.staging, new.gate = old.worker, old.staging, old.gate
+        old.worker = old.staging = old.gate = None
+        self.loaded.pop(old.name, None)
+        old.classes.clear()
+
     def end(self, *implementations: Implementation) -> None:
         """End workers that are no longer needed, which frees their GPU memory."""
         if len(implementations) > 1:  # destroying a CUDA context takes a while, so several end side by side

@@ -106,6 +106,7 @@ class WorkerProcess:
         self.stopped = self.ended = False
         self.resting: dict[int, int] | None = None  # CPU time in ns by process id, once all processes are at rest
         self.found, self.forks = list[int](), 0
+        self.hello: Json = {}
         self.unrest = ""  # why `rest` or `rested` was False the last time
         self.strangers = set[tuple[int, int]]()
         ours = {self.started.pid, *descendants(self.started.pid)}
@@ -118,11 +119,12 @@ class WorkerProcess:
         return Path(self.started.scratch)
 
     def start(self) -> Json:
-        """Wait for the worker and attach the buffers. Return the worker's description of its software."""
-        hello = self.ask({"op": "hello"}, START_TIMEOUT_S)
-        tickets = {name: buffer.ticket(self.numbers.get(name)) for name, buffer in self.buffers.items()}
-        self.ask({"op": "attach", "buffers": tickets}, START_TIMEOUT_S)
-        return hello
+        """Wait for the worker and attach the buffers, once. Return the worker's description of its software."""
+        if not self.hello:
+            self.hello = self.ask({"op": "hello"}, START_TIMEOUT_S)
+            tickets = {name: buffer.ticket(self.numbers.get(name)) for name, buffer in self.buffers.items()}
+            self.ask({"op": "attach", "buffers": tickets}, START_TIMEOUT_S)
+        return self.hello
 
     def ask(self, message: Mapping[str, object], timeout_s: float) -> Json:
         """Send one request and return its answer.

@@ -11,6 +11,7 @@ import ast
 import base64
 import contextlib
 import functools
+import gc
 import importlib.util
 import os
 import sys
@@ -80,6 +81,7 @@ class Worker:
         self.gate: driver.Gate | None = None
         self.module: Any = None
         self.source: Path | None = None
+        self.defined = 0
         self.model: torch.nn.Module | None = None
         self.built_with: Any = None
         self.static = self.reused = False
@@ -103,7 +105,12 @@ class Worker:
         return {}
 
     def define(self, source: str | None, entry: str, problem: dict[str, Any], inputs: int) -> Json:
-        """Import the problem, and the solution if `source` (base64) is given; check that it defines `entry`."""
+        """Import the problem, and the solution if `source` (base64) is given; check that it defines `entry`.
+
+        A second solution takes the place of the first.
+        """
+        if self.source is not None:
+            self._forget()
         self.problem = catalogue.Message(**problem).problem(self.scratch / "problem.py")
         self.entry, self.input_count = entry, inputs
         self.problem_module = self.problem.module()
@@ -111,7 +118,8 @@ class Worker:
         if source is None:
             self.module = self.problem_module
             return {}
-        self.source = self.scratch / "solution.py"
+        self.defined += 1  # Python and Triton remember the lines of a file by its name
+        self.source = self.scratch / f"solution{self.defined if self.defined > 1 else ''}.py"
         text = base64.b64decode(source)
         self.source.write_bytes(text)
         spec = importlib.util.spec_from_file_location("solution", self.source)
@@ -130,6 +138,15 @@ class Worker:
                 raise SolutionError("missing", text.decode(errors="replace").strip("# \t\r\n.") or "the file is empty")
             raise SolutionError("no_entry", f"no {entry} to call: the file must define ModelNew or kernel_function")
         return {}
+
+    def _forget(self) -> None:
+        """Drop the solution with all that it made."""
+        self.model = self.module = self.built_with = self.armed = self.launched = self.output = None
+        self.state, self.calls, self.states, self.static, self.reused = {}, {}, [], False, False
+        self.held.clear()
+        sys.modules.pop("solution", None)
+        gc.collect()
+        self.release()
 
     def _code(self, error: BaseException, otherwise: str) -> str:
         """The reason code of an exception: without a GPU, one that asks for a GPU has a code of its own."""
