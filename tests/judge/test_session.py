@@ -675,7 +675,7 @@ def test_a_row_of_nearly_nothing_is_right_where_the_whole_is(
         "a, b = inputs\n        ModelNew.first = (ModelNew.first or 0) + 1\n"
         "        return (a * b.view(1, -1)).sum(1, keepdim=True) * (1.5 if ModelNew.first > {} else 1)"
     )
-    bodies = {"sums": (sums.format(1 << 60), ""), "wrong": (sums.format(30), "")}
+    bodies = {"sums": (sums.format(1 << 60), ""), "wrong": (sums.format(57), "")}
     found, _ = judged(
         tmp_path, smoke_fixture, bodies, replace(TIMED, timing_budget_s=30.0, max_blocks=40), key="L1_04@bf16"
     )
