@@ -3,7 +3,7 @@
 kind E: every output keeps its bits, which the loop checks before it times the result; R: sums have another order; P:
 arithmetic of another precision.
 A rewrite that is right for some shapes only keeps the original kernel beside the new one and chooses at the launch, so
-that other shapes still pass. Names and numbers (T0 to T23) are those of docs/optimise.md.
+that other shapes still pass. Names and numbers (T0 to T24) are those of docs/optimise.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from repro.optimize import rewrites_tiles
+from repro.optimize import rewrites_passes, rewrites_tiles
 from repro.optimize.guards import chosen, copied, every_kernel, first_statement, guarded, statement_of
 from repro.optimize.kernel_source import (
     MEMORY,
@@ -602,8 +602,10 @@ CATALOGUE: tuple[Rewrite, ...] = (
     Rewrite("T20", "skipped", EXACT, ("latency", "compute"), rewrites_tiles.skipped, "products of empty tiles skipped"),
     Rewrite("T22", "residue_order", EXACT, ("latency", "compute"), rewrites_tiles.residue_order,
             "positions with the same taps in one tile"),
-    Rewrite("T23", "split_rows", REASSOCIATES, ("latency",), rewrites_tiles.split_rows,
+    Rewrite("T23", "split_rows", REASSOCIATES, ("latency",), rewrites_passes.split_rows,
             "rows shared by several programs, a kernel for each pass"),
+    Rewrite("T24", "joined_passes", REASSOCIATES, ("memory",), rewrites_passes.joined_passes,
+            "the maximum and the sum of a softmax in one pass"),
 )  # fmt: skip
 BY_NAME = {rewrite.name: rewrite for rewrite in CATALOGUE}
 

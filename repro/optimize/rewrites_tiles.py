@@ -60,7 +60,7 @@ def split_reduction(source: KernelSource, name: str) -> str:
         raise NotApplicable("the grid has no dimension left")
     parameter, size, count = source.fresh("SPLIT"), source.fresh("out_elements"), source.fresh("split")
     partial, adder = source.fresh("partial"), source.fresh("add_parts")
-    end, at = source.of(_range(loop).args[1]), f"tl.program_id({len(parts)})"
+    end, at = source.of(range_of(loop).args[1]), f"tl.program_id({len(parts)})"
     chunk = f"tl.cdiv(tl.cdiv({end}, {parameter}), {block}) * {block}"
     address = stores[0].args[0]
     last = kernel.args.args[-1]
@@ -76,7 +76,7 @@ def split_reduction(source: KernelSource, name: str) -> str:
     after = f"\n{indent}{adder}[(triton.cdiv({output}.numel(), 256),)](\n{indent}    {partial}, {output}, "
     after += f"{output}.numel(), PARTS={count}, BLOCK=256,\n{indent})"
     edits = [
-        source.replace(_range(loop), f"range({at} * ({chunk}), tl.minimum(({at} + 1) * ({chunk}), {end}), {block})"),
+        source.replace(range_of(loop), f"range({at} * ({chunk}), tl.minimum(({at} + 1) * ({chunk}), {end}), {block})"),
         source.replace(address, f"{source.of(address)} + {at}.to(tl.int64) * {size}"),
         source.replace(stores[0].args[1], total),
         Edit(source.end(last), source.end(last), f", {size}, {parameter}: tl.constexpr"),
@@ -104,7 +104,8 @@ def {name}(parts_ptr, out_ptr, n, PARTS: tl.constexpr, BLOCK: tl.constexpr):
 '''
 
 
-def _range(loop: ast.For) -> ast.Call:
+def range_of(loop: ast.For) -> ast.Call:
+    """Return the call of a loop over `range(...)`."""
     assert isinstance(loop.iter, ast.Call)
     return loop.iter
 
@@ -115,7 +116,7 @@ def _sum_loop(kernel: Function) -> tuple[ast.For, str, str]:
     if len(loops) != 1 or not isinstance(loops[0].iter, ast.Call) or len(loops[0].iter.args) != 3:
         raise NotApplicable("there is not one loop in steps of a block")
     (loop,) = loops
-    call = _range(loop)
+    call = range_of(loop)
     step = ast.unparse(call.args[2])
     if (
         ast.unparse(call.func) not in ("range", "tl.range")
@@ -127,7 +128,7 @@ def _sum_loop(kernel: Function) -> tuple[ast.For, str, str]:
     added = [n for n in ast.walk(inside) if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add)]
     sums = sorted({n.target.id for n in added if isinstance(n.target, ast.Name)})
     outside = ast.Module([s for s in kernel.body if s is not loop], [])
-    carried = {n for n in _stored_names(inside) if assigned(outside, n)}
+    carried = {n for n in stored_names(inside) if assigned(outside, n)}
     for name in sums:
         begun = assigned(outside, name)
         if len(begun) == 1 and is_tl(begun[0], "zeros") and carried == {name}:
@@ -135,7 +136,8 @@ def _sum_loop(kernel: Function) -> tuple[ast.For, str, str]:
     raise NotApplicable("the loop does not fill one sum from zeros")
 
 
-def _stored_names(node: ast.AST) -> set[str]:
+def stored_names(node: ast.AST) -> set[str]:
+    """Return the names that something assigns."""
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
@@ -295,7 +297,7 @@ def hoisted(source: KernelSource, name: str) -> str:
     """What a loop computes anew in each turn with the same result is computed before it."""
     kernel = source.kernels[name]
     for loop in (n for n in ast.walk(kernel) if isinstance(n, ast.For)):
-        varying = _stored_names(loop)
+        varying = stored_names(loop)
         edits: list[Edit] = []
         lines: list[str] = []
         for node in _mask_terms(loop):
@@ -472,15 +474,15 @@ def skipped(source: KernelSource, name: str) -> str:
         if any(isinstance(n, ast.For) for child in loop.body for n in ast.walk(child)):
             continue
         for mask in _empty_when(loop):
-            outside = mask not in _stored_names(loop) and assigned(kernel, mask)
-            made = next((i for i, s in enumerate(loop.body) if mask in _stored_names(s)), len(loop.body))
+            outside = mask not in stored_names(loop) and assigned(kernel, mask)
+            made = next((i for i, s in enumerate(loop.body) if mask in stored_names(s)), len(loop.body))
             # what does nothing where the mask holds nowhere
             idle: list[ast.stmt] = [loop] if outside else loop.body[made + 1 :]
             test = f"if tl.max({mask}.to(tl.int32)) > 0:"
             if (
                 idle
                 and test not in source.text
-                and not _live_after(kernel, idle) & _stored_names(ast.Module(idle, [])) - _sums(loop)
+                and not _live_after(kernel, idle) & stored_names(ast.Module(idle, [])) - _sums(loop)
             ):
                 begin, end, indent = first_statement(source, idle[0]), source.end(idle[-1]), " " * idle[0].col_offset
                 lines = source.text.encode()[begin:end].decode().split("\n")
@@ -655,113 +657,6 @@ def _divisors(kernel: Function, coordinates: list[str]) -> list[str] | None:
                     if each in reaches(kernel, value)[0]:
                         found[each] = stride
     return [found[each] for each in coordinates] if len(found) == len(coordinates) else None
-
-
-# -- T23 ---
-
-
-@every_kernel
-def split_rows(source: KernelSource, name: str) -> str:
-    """A row is shared by several programs: each pass over it becomes a kernel, which reads the parts of those before.
-
-    A pass is a loop over the row in steps of a block. All but the last fill one vector, a sum or a maximum; the last
-    one stores. Numbers between them are computed again in each kernel.
-    """
-    kernel, launch = source.kernels[name], source.only_launch(name)
-    body = body_of(kernel)
-    loops = [s for s in body if isinstance(s, ast.For)]
-    if len(loops) < 2 or loops[-1] is not body[-1]:
-        raise NotApplicable("there are not several passes, of which the last one stores")
-    block, end = _steps(kernel, loops)
-    vectors = [_vector(kernel, loop, block) for loop in loops[:-1]]
-    stores = [len(calls(loop, "store")) for loop in loops]
-    if any(stores[:-1]) or stores[-1] != len(calls(kernel, "store")):
-        raise NotApplicable("something is stored before the last pass")
-    grid, statement = source.grid_parts(launch), statement_of(launch)
-    length, tensor = launch.keyword(block), first_tensor(source, launch, kernel)
-    asks = [axis_of(call) for call in calls(kernel, "program_id")]
-    if len(grid) != 1 or set(asks) != {"0"} or calls(kernel, "num_programs") or chosen(launch) or kernel.args.defaults:
-        raise NotApplicable("the grid is not one program for each row")
-    if length is None or tensor is None:
-        raise NotApplicable("the block or a tensor of the launch is not known")
-    parts, split, count, buffer, size = map(source.fresh, ("parts_ptr", "SPLIT", "split", "parts", "block"))
-    share = f"tl.cdiv(tl.cdiv({end}, {split}), {block}) * {block}"
-
-    def place(at: int, part: str) -> str:
-        row = f"({at} * tl.num_programs(0) + tl.program_id(0)).to(tl.int64)" if at else "tl.program_id(0).to(tl.int64)"
-        return f"{parts} + ({row} * {split} + {part}) * {block} + tl.arange(0, {block})"
-
-    begin = source.start(min(kernel.decorator_list, key=source.start)) - 1
-    last, text, launches = kernel.args.args[-1], "", ""
-    lead = " " * statement.col_offset
-    for at, loop in enumerate(loops):
-        mine = "tl.program_id(1)"
-        edits = [Edit(source.end(last), source.end(last), f", {parts}, {split}: tl.constexpr")]
-        for before, (vector, joined) in enumerate(vectors[:at]):
-            other, indent = loops[before], " " * loops[before].col_offset
-            joint = joined.format("tl.load(" + place(before, "part") + ")")
-            edits.append(source.replace(other, f"for part in range({split}):\n{indent}    {vector} = {joint}"))
-        bounds = f"range({mine} * ({share}), tl.minimum(({mine} + 1) * ({share}), {end}), {block})"
-        edits.append(source.replace(_range(loop), bounds))
-        if at < len(vectors):
-            store = f"\n{' ' * loop.col_offset}tl.store({place(at, mine)}, {vectors[at][0]})"
-            edits.append(Edit(source.end(loop), source.end(kernel), store))
-        own = source.fresh(f"{name}_pass_{at}")
-        text += "\n\n\n" + source.between(edits, begin, source.end(kernel)).replace(f"def {name}(", f"def {own}(", 1)
-        call = [
-            source.replace(launch.callee, own),
-            source.replace(length.value, size),
-            source.replace(launch.grid, f"({grid[0]}, {count})"),
-            append_arguments(source, launch, f"{parts}={buffer}, {split}={count}"),
-        ]
-        launches += f"\n{lead}" + source.between(call, source.start(statement), source.end(statement))
-    made = (
-        f"{size} = {source.of(length.value)}\n"  # one number for all passes, which a knob turns at once
-        f"{lead}{count} = max(1, ({programs_at_once(tensor, 16)}) // ({grid[0]}))\n"
-        f"{lead}{buffer} = torch.empty(({len(vectors)}, {grid[0]}, {count}, {size}), "
-        f"device={tensor}.device, dtype=torch.float32)"
-    )
-    return source.apply([
-        Edit(source.end(kernel), source.end(kernel), text),
-        source.replace(statement, made + launches),
-    ])  # fmt: skip
-
-
-def _steps(kernel: Function, loops: list[ast.For]) -> tuple[str, str]:
-    """Return the block and the end that all loops share: `for start in range(0, END, BLOCK)`."""
-    for loop in loops:
-        call = loop.iter
-        if not isinstance(call, ast.Call) or ast.unparse(call.func) not in ("range", "tl.range") or len(call.args) != 3:
-            raise NotApplicable("a pass is no loop in steps of a block")
-    spans = [[ast.unparse(a) for a in _range(loop).args] for loop in loops]
-    first, end, block = spans[0]
-    if any(span != spans[0] for span in spans) or first != "0" or block not in constexprs(kernel):
-        raise NotApplicable("the passes are not over the same row")
-    if end not in parameters(kernel):
-        raise NotApplicable("the length of a row is not an argument")
-    return block, end
-
-
-def _vector(kernel: Function, loop: ast.For, block: str) -> tuple[str, str]:
-    """Return the vector of one block that a loop fills, and how a part is joined to it (`{}`: the part)."""
-    inside = ast.Module(loop.body, [])
-    outside = ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], [])
-    carried = sorted(n for n in _stored_names(inside) if assigned(outside, n))
-    begun = assigned(outside, carried[0]) if len(carried) == 1 else []
-    if len(begun) != 1 or not isinstance(begun[0], ast.Call) or not begun[0].args:
-        raise NotApplicable("a pass does not fill one vector")
-    (vector,) = carried
-    shape = ast.unparse(begun[0].args[0])
-    updates = [n for n in ast.walk(inside) if isinstance(n, ast.AugAssign | ast.Assign) and vector in _stored_names(n)]
-    if len(updates) == 1 and shape in (f"[{block}]", f"({block},)"):
-        (update,) = updates
-        if isinstance(update, ast.AugAssign) and isinstance(update.op, ast.Add) and is_tl(begun[0], "zeros"):
-            return vector, vector + " + {}"
-        value, least = update.value, is_tl(begun[0], "full") and "-inf" in ast.unparse(begun[0])
-        if least and isinstance(value, ast.Call) and is_tl(value, "maximum"):
-            if vector in [ast.unparse(a) for a in value.args]:
-                return vector, f"tl.maximum({vector}, {{}})"
-    raise NotApplicable("a pass does not fill one vector with sums or maxima")
 
 
 def programs_at_once(tensor: str, otherwise: int) -> str:

@@ -314,6 +314,91 @@ def test_positions_with_the_same_taps_come_together_however_they_are_taken_apart
         assert set(run(pairs(tmp_path, "77", texts, dtype))) == {"equal"}
 
 
+SOFTMAX_ROWS = """
+import torch, triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_rows(x_ptr, out_ptr, M, K, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = (rows < M)[:, None]
+    top = tl.full([ROWS], float("-inf"), dtype=tl.float32)
+    total = tl.zeros([ROWS], dtype=tl.float32)
+    for start in range(0, K, BLOCK):
+        cols = start + tl.arange(0, BLOCK)[None, :]
+        x = tl.load(x_ptr + rows[:, None] * K + cols, mask=inside & (cols < K), other=float("-inf")).to(tl.float32)
+        top = tl.maximum(top, tl.max(x, axis=1))
+    for start in range(0, K, BLOCK):
+        cols = start + tl.arange(0, BLOCK)[None, :]
+        x = tl.load(x_ptr + rows[:, None] * K + cols, mask=inside & (cols < K), other=0.0).to(tl.float32)
+        total += tl.sum(tl.where(cols < K, tl.exp2((x - top[:, None]) * 1.4426950408889634), 0.0), axis=1)
+    for start in range(0, K, BLOCK):
+        cols = start + tl.arange(0, BLOCK)[None, :]
+        at = rows[:, None] * K + cols
+        x = tl.load(x_ptr + at, mask=inside & (cols < K), other=0.0).to(tl.float32)
+        y = tl.exp2((x - top[:, None]) * 1.4426950408889634) / total[:, None]
+        tl.store(out_ptr + at, y, mask=inside & (cols < K))
+
+
+def kernel_function(x):
+    out = torch.empty_like(x)
+    M, K = x.shape
+    softmax_rows[(triton.cdiv(M, 4),)](x, out, M, K, ROWS=4, BLOCK=16)
+    return out
+"""
+# The same with one program a row, so with numbers in the place of vectors.
+SOFTMAX_ROW = (
+    SOFTMAX_ROWS.replace("ROWS + tl.arange(0, ROWS)", "ROWS").replace("[:, None]", "").replace("[None, :]", "")
+)
+for vector, number in {
+    'tl.full([ROWS], float("-inf"), dtype=tl.float32)': 'float("-inf")', "tl.zeros([ROWS], dtype=tl.float32)": "0.0",
+    "axis=1": "axis=0", "ROWS=4": "ROWS=1", "cdiv(M, 4)": "cdiv(M, 1)",
+}.items():  # fmt: skip
+    SOFTMAX_ROW = SOFTMAX_ROW.replace(vector, number)
+
+
+@pytest.mark.slow
+def test_a_softmax_of_two_passes_is_that_of_three(tmp_path: Path) -> None:
+    """Also for rows of which a block holds -inf alone: there -inf - -inf would be no number."""
+    begin = "    out = torch.empty_like(x)\n"
+    masked = begin + "    x = torch.where(torch.arange(x.shape[1]) < 20, float('-inf'), x * 50)\n"
+    cases = []
+    for name, text in {"rows": SOFTMAX_ROWS, "row": SOFTMAX_ROW}.items():
+        text = text.replace(begin, masked)
+        joined = rewrites.BY_NAME["joined_passes"].apply(KernelSource(text))
+        assert joined.count("for start in") == 2
+        with pytest.raises(NotApplicable):
+            rewrites.BY_NAME["joined_passes"].apply(KernelSource(joined))
+        files = [tmp_path / f"{name}.py", tmp_path / f"{name}_joined.py"]
+        for file, content in zip(files, (text, joined), strict=True):
+            file.write_text(content)
+        cases += [{"name": name, "files": [str(f) for f in files], "shapes": [shape], "given": {}, "dtype": "float32"}
+                  for shape in ([8, 32], [7, 50])]  # fmt: skip
+    for said in run(cases):
+        assert said == "equal" or float(said.removeprefix("relative difference ")) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("top = tl.maximum(top, tl.max(x, axis=1))", "top = tl.maximum(top, tl.max(x, axis=1)) + 1.0"),
+        ("top = tl.maximum(top, tl.max(x, axis=1))", "x += top[:, None]; top = tl.maximum(top, tl.max(x, axis=1))"),
+        ("total += tl.sum(tl.where(", "total += 1.0 + tl.sum(tl.where("),
+        ("total += tl.sum(tl.where(cols < K, ", "total += tl.sum(tl.where(x < top[:, None], "),
+        ("(x - top[:, None]) * 1.4426950408889634), 0.0)", "(x - top[:, None]) * 1.4426950408889634), 1.0)"),
+        ("(x - top[:, None]) * 1.4426950408889634), 0.0)", "(x - 2.0 * top[:, None]) * 1.4426950408889634), 0.0)"),
+        ("top = tl.maximum(top, tl.max(x, axis=1))\n", "top = tl.maximum(top, tl.max(x, axis=1))\n    top += 1.0\n"),
+        ('float("-inf"), dtype', "0.0, dtype"),
+        ("range(0, K, BLOCK)", "range(1, K, BLOCK)"),
+    ],
+)  # fmt: skip
+def test_passes_that_are_no_softmax_stay_apart(old: str, new: str) -> None:
+    changed = SOFTMAX_ROWS.replace(old, new, 1)
+    assert changed != SOFTMAX_ROWS and "joined_passes" in rewrites.applicable(KernelSource(SOFTMAX_ROWS))
+    assert "joined_passes" not in rewrites.applicable(KernelSource(changed))
+
+
 def test_a_kernel_that_moves_its_pointers_gets_no_loop_over_blocks() -> None:
     source = ORACLE["L2_34_ConvTranspose3d_LayerNorm_GELU_Scaling"]
     assert "x_ptr += " in source

@@ -1,0 +1,302 @@
+"""Rewrites of kernels that pass over a row several times: fewer passes, or passes that several programs share.
+
+The entries of the catalogue are in rewrites.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import itertools
+from dataclasses import dataclass
+
+from repro.optimize.guards import chosen, every_kernel, first_statement, statement_of
+from repro.optimize.kernel_source import (
+    Edit,
+    Function,
+    KernelSource,
+    NotApplicable,
+    assigned,
+    axis_of,
+    body_of,
+    calls,
+    constexprs,
+    is_tl,
+    names_in,
+    parameters,
+)
+from repro.optimize.knobs import append_arguments
+from repro.optimize.rewrites_tiles import first_tensor, programs_at_once, range_of, stored_names
+
+# -- T23 ---
+
+
+@every_kernel
+def split_rows(source: KernelSource, name: str) -> str:
+    """A row is shared by several programs: each pass over it becomes a kernel, which reads the parts of those before.
+
+    A pass is a loop over the row in steps of a block. All but the last fill one vector, a sum or a maximum; the last
+    one stores. Numbers between them are computed again in each kernel.
+    """
+    kernel, launch = source.kernels[name], source.only_launch(name)
+    body = body_of(kernel)
+    loops = [s for s in body if isinstance(s, ast.For)]
+    if len(loops) < 2 or loops[-1] is not body[-1]:
+        raise NotApplicable("there are not several passes, of which the last one stores")
+    block, end = _steps(kernel, loops)
+    vectors = [_vector(kernel, loop, block) for loop in loops[:-1]]
+    stores = [len(calls(loop, "store")) for loop in loops]
+    if any(stores[:-1]) or stores[-1] != len(calls(kernel, "store")):
+        raise NotApplicable("something is stored before the last pass")
+    grid, statement = source.grid_parts(launch), statement_of(launch)
+    length, tensor = launch.keyword(block), first_tensor(source, launch, kernel)
+    asks = [axis_of(call) for call in calls(kernel, "program_id")]
+    if len(grid) != 1 or set(asks) != {"0"} or calls(kernel, "num_programs") or chosen(launch) or kernel.args.defaults:
+        raise NotApplicable("the grid is not one program for each row")
+    if length is None or tensor is None:
+        raise NotApplicable("the block or a tensor of the launch is not known")
+    parts, split, count, buffer, size = map(source.fresh, ("parts_ptr", "SPLIT", "split", "parts", "block"))
+    share = f"tl.cdiv(tl.cdiv({end}, {split}), {block}) * {block}"
+
+    def place(at: int, part: str) -> str:
+        row = f"({at} * tl.num_programs(0) + tl.program_id(0)).to(tl.int64)" if at else "tl.program_id(0).to(tl.int64)"
+        return f"{parts} + ({row} * {split} + {part}) * {block} + tl.arange(0, {block})"
+
+    begin = source.start(min(kernel.decorator_list, key=source.start)) - 1
+    last, text, launches = kernel.args.args[-1], "", ""
+    lead = " " * statement.col_offset
+    for at, loop in enumerate(loops):
+        mine = "tl.program_id(1)"
+        edits = [Edit(source.end(last), source.end(last), f", {parts}, {split}: tl.constexpr")]
+        for before, (vector, joined) in enumerate(vectors[:at]):
+            other, indent = loops[before], " " * loops[before].col_offset
+            joint = joined.format("tl.load(" + place(before, "part") + ")")
+            edits.append(source.replace(other, f"for part in range({split}):\n{indent}    {vector} = {joint}"))
+        bounds = f"range({mine} * ({share}), tl.minimum(({mine} + 1) * ({share}), {end}), {block})"
+        edits.append(source.replace(range_of(loop), bounds))
+        if at < len(vectors):
+            store = f"\n{' ' * loop.col_offset}tl.store({place(at, mine)}, {vectors[at][0]})"
+            edits.append(Edit(source.end(loop), source.end(kernel), store))
+        own = source.fresh(f"{name}_pass_{at}")
+        text += "\n\n\n" + source.between(edits, begin, source.end(kernel)).replace(f"def {name}(", f"def {own}(", 1)
+        call = [
+            source.replace(launch.callee, own),
+            source.replace(length.value, size),
+            source.replace(launch.grid, f"({grid[0]}, {count})"),
+            append_arguments(source, launch, f"{parts}={buffer}, {split}={count}"),
+        ]
+        launches += f"\n{lead}" + source.between(call, source.start(statement), source.end(statement))
+    made = (
+        f"{size} = {source.of(length.value)}\n"  # one number for all passes, which a knob turns at once
+        f"{lead}{count} = max(1, ({programs_at_once(tensor, 16)}) // ({grid[0]}))\n"
+        f"{lead}{buffer} = torch.empty(({len(vectors)}, {grid[0]}, {count}, {size}), "
+        f"device={tensor}.device, dtype=torch.float32)"
+    )
+    return source.apply([
+        Edit(source.end(kernel), source.end(kernel), text),
+        source.replace(statement, made + launches),
+    ])  # fmt: skip
+
+
+def _steps(kernel: Function, loops: list[ast.For]) -> tuple[str, str]:
+    """Return the block and the end that all loops share: `for start in range(0, END, BLOCK)`."""
+    for loop in loops:
+        call = loop.iter
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) not in ("range", "tl.range") or len(call.args) != 3:
+            raise NotApplicable("a pass is no loop in steps of a block")
+    spans = [[ast.unparse(a) for a in range_of(loop).args] for loop in loops]
+    first, end, block = spans[0]
+    if any(span != spans[0] for span in spans) or first != "0" or block not in constexprs(kernel):
+        raise NotApplicable("the passes are not over the same row")
+    if end not in parameters(kernel):
+        raise NotApplicable("the length of a row is not an argument")
+    return block, end
+
+
+def _vector(kernel: Function, loop: ast.For, block: str) -> tuple[str, str]:
+    """Return the vector of one block that a loop fills, and how a part is joined to it (`{}`: the part)."""
+    inside = ast.Module(loop.body, [])
+    outside = ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], [])
+    carried = sorted(n for n in stored_names(inside) if assigned(outside, n))
+    begun = assigned(outside, carried[0]) if len(carried) == 1 else []
+    if len(begun) != 1 or not isinstance(begun[0], ast.Call) or not begun[0].args:
+        raise NotApplicable("a pass does not fill one vector")
+    (vector,) = carried
+    shape = ast.unparse(begun[0].args[0])
+    updates = [n for n in ast.walk(inside) if isinstance(n, ast.AugAssign | ast.Assign) and vector in stored_names(n)]
+    if len(updates) == 1 and shape in (f"[{block}]", f"({block},)"):
+        (update,) = updates
+        if isinstance(update, ast.AugAssign) and isinstance(update.op, ast.Add) and is_tl(begun[0], "zeros"):
+            return vector, vector + " + {}"
+        value, least = update.value, is_tl(begun[0], "full") and "-inf" in ast.unparse(begun[0])
+        if least and isinstance(value, ast.Call) and is_tl(value, "maximum"):
+            if vector in [ast.unparse(a) for a in value.args]:
+                return vector, f"tl.maximum({vector}, {{}})"
+    raise NotApplicable("a pass does not fill one vector with sums or maxima")
+
+
+# -- T24 ---
+
+
+@every_kernel
+def joined_passes(source: KernelSource, name: str) -> str:
+    """A pass for the maximum and the next one, which adds up exponentials, become one, as in an online softmax.
+
+    The sum is kept relative to the maximum so far, and scaled where that grows (Milakov and Gimelshein, 2018).
+    """
+    kernel = source.kernels[name]
+    body = body_of(kernel)
+    loops = [at for at, statement in enumerate(body) if isinstance(statement, ast.For)]
+    for first, second in itertools.pairwise(loops):
+        one, other = body[first], body[second]
+        assert isinstance(one, ast.For) and isinstance(other, ast.For)
+        same = [ast.unparse(x) for x in (one.target, one.iter)] == [ast.unparse(x) for x in (other.target, other.iter)]
+        text = _joined(source, kernel, one, body[first + 1 : second], other) if same else None
+        if text is not None:
+            return source.apply([Edit(first_statement(source, one), source.end(other), text)])
+    raise NotApplicable("no pass for a maximum is followed by one that adds up exponentials")
+
+
+def _joined(
+    source: KernelSource, kernel: Function, one: ast.For, between: list[ast.stmt], other: ast.For
+) -> str | None:
+    """Return the text of one loop in the place of two and of what lies between them; None if they do not fit."""
+    rises, adds = _update(kernel, one), _update(kernel, other)
+    if rises is None or adds is None or _shape(kernel, rises.name) != _shape(kernel, adds.name):
+        return None
+    top, total, risen = rises.name, adds.name, rises.value
+    if not (isinstance(risen, ast.Call) and is_tl(risen, "maximum") and _shape(kernel, top)):
+        return None
+    met = [a for a in risen.args if ast.unparse(a) != top]
+    added = _added(adds)
+    begun = [s for s in between if total in stored_names(s)]
+    kept = [s for s in between if s not in begun]
+    largest = _largest(kept, top) if _largest(kept, top) in names_in(ast.Module(other.body, [])) else top
+    power = _power(added, largest) if added is not None else None
+    if len(met) != 1 or added is None or power is None:
+        return None
+    second, made = [*adds.others, ast.Expr(added)], set[str]().union(*map(stored_names, kept))
+    known = names_in(ast.Module(second, [])) & {top, *made}  # what the second loop knows of the first
+    early = names_in(ast.Module(begun, [])) & {top, *made, *stored_names(one)}
+    if known != {largest} or early or top in made or total in names_in(ast.Module([*rises.others, *kept, *second], [])):
+        return None
+    if top in names_in(ast.Module([*rises.others, ast.Expr(met[0])], [])):
+        return None
+    again = adds.others
+    while again and ast.dump(again[0]) in map(ast.dump, rises.others):  # the same index, the same load
+        again = again[1:]
+    higher, shift = source.fresh("higher"), source.fresh("shift")
+    inside = [
+        *map(ast.unparse, rises.others),
+        f"{higher} = tl.maximum({top}, {ast.unparse(met[0])})",
+        f"{shift} = tl.where({higher} > float('-inf'), {higher}, 0.0)",  # -inf - -inf would be no number
+        *map(ast.unparse, again),
+        f"{total} = {total} * {_raised(power, largest, shift, top)} + {_moved(added, largest, shift)}",
+        f"{top} = {higher}",
+    ]
+    lines = [
+        *map(source.of, begun),
+        f"for {ast.unparse(one.target)} in {ast.unparse(one.iter)}:",
+        *("    " + line for text in inside for line in text.split("\n")),
+        *map(source.of, kept),
+    ]
+    if largest != top:  # lanes have maxima of their own
+        lines.append(f"{total} = {total} * {_raised(power, largest, largest, top)}")
+    return "\n".join(" " * one.col_offset + line for line in lines)
+
+
+@dataclass(frozen=True)
+class _Update:
+    """The one name that a loop carries, the value that it gets at the end of a turn, and the other statements."""
+
+    name: str
+    value: ast.expr
+    others: list[ast.stmt]
+
+
+def _update(kernel: Function, loop: ast.For) -> _Update | None:
+    """Return how a loop without stores updates its one carried name; None for any other loop."""
+    outside = ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], [])
+    carried = {n for n in stored_names(ast.Module(loop.body, [])) if assigned(outside, n)}
+    updates = [s for s in loop.body if stored_names(s) & carried]
+    others = [s for s in loop.body if s not in updates]
+    plain = all(isinstance(s, ast.Assign) and len(s.targets) == 1 for s in others)
+    if len(carried) != 1 or len(updates) != 1 or not plain or calls(loop, "store"):
+        return None
+    (name,), (update,) = carried, updates
+    if isinstance(update, ast.AugAssign) and isinstance(update.op, ast.Add):
+        return _Update(name, ast.BinOp(ast.Name(name), ast.Add(), update.value), others)
+    return _Update(name, update.value, others) if isinstance(update, ast.Assign) else None
+
+
+def _added(update: _Update) -> ast.expr | None:
+    """Return what a loop adds to its sum."""
+    match update.value:
+        case ast.BinOp(left=ast.Name(id=name), op=ast.Add(), right=added) if name == update.name:
+            return added
+    return None
+
+
+def _shape(kernel: Function, name: str) -> str:
+    """Return the shape, as text, of a name that begins with zeros or with -inf everywhere; "" for any other."""
+    begun = assigned(ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], []), name)
+    if len(begun) != 1:
+        return ""
+    value = begun[0]
+    if isinstance(value, ast.Call) and value.args and is_tl(value, "full", "zeros"):
+        whole = is_tl(value, "zeros") or "-inf" in ast.unparse(value) or "-float('inf')" in ast.unparse(value)
+        return ast.unparse(value.args[0]) if whole else ""
+    return "number" if ast.unparse(value) in ("0.0", "float('-inf')", "-float('inf')") else ""
+
+
+def _largest(between: list[ast.stmt], top: str) -> str:
+    """Return the name of the maximum over the lanes of `top`; "" if there is none."""
+    for statement in between:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[ast.Name(id=of), *_]) as value) if (
+                of == top and is_tl(value, "max")
+            ):
+                return name
+    return ""
+
+
+def _power(added: ast.expr, largest: str) -> ast.Call | None:
+    """Return the one power of `something - largest` of which a value is a multiple; None for any other value."""
+    node = added
+    while isinstance(node, ast.Call) and is_tl(node, "sum", "where"):
+        if is_tl(node, "where") and (len(node.args) != 3 or ast.unparse(node.args[2]) not in ("0.0", "0")):
+            return None
+        node = node.args[1 if is_tl(node, "where") else 0]
+    places = [n for n in ast.walk(added) if isinstance(n, ast.Name) and n.id == largest]
+    fits = isinstance(node, ast.Call) and is_tl(node, "exp", "exp2") and _difference(node, largest) is not None
+    return node if fits and isinstance(node, ast.Call) and len(places) == 1 else None
+
+
+def _difference(power: ast.Call, largest: str) -> ast.BinOp | None:
+    """Return `something - largest` of a power, which may be multiplied by a number."""
+    node = power.args[0]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Constant):
+        node = node.left
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        right = node.right.value if isinstance(node.right, ast.Subscript) else node.right
+        if isinstance(right, ast.Name) and right.id == largest:
+            return node
+    return None
+
+
+def _moved(value: ast.expr, largest: str, shift: str) -> str:
+    """Return a value's text with another name in the place of `largest`."""
+    value = copy.deepcopy(value)
+    for node in ast.walk(value):
+        if isinstance(node, ast.Name) and node.id == largest:
+            node.id = shift
+    return ast.unparse(value)
+
+
+def _raised(power: ast.Call, largest: str, shift: str, top: str) -> str:
+    """Return the text of the power of `top - shift`: by this the sum shrinks where the maximum grows."""
+    power = copy.deepcopy(power)
+    difference = _difference(power, largest)
+    assert difference is not None
+    difference.left, difference.right = ast.Name(top), ast.Name(shift)
+    return ast.unparse(power)
