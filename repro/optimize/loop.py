@@ -27,7 +27,8 @@ from repro.studies.evaluation import Submission
 POLL_S = 1.0
 # A bound on one request for candidates: between two, screening results reach the proposers.
 ASKED = 10
-# How often finalists meet where no time can be compared, because the kernels to compare with got none.
+# How often finalists meet where no time can be compared, because the kernels to compare with got none, or where one that
+# was right before is rejected: on a busy host a whole contest can be out of order.
 CONTESTS = 2
 MODELS = {"anthropic", "claude-code"}
 # Compiled for this architecture where the machine has no GPU.
@@ -366,22 +367,32 @@ class Search:
         rivals = dict.fromkeys([self._base(), state.best, *(p.parent or INPUT for p in chosen)])
         others = [state.programs[name] for name in rivals]
         self.view.step(f"round {state.round}: {len(chosen)} finalists in full")
-        good: list[Program] = []
-        for _ in range(CONTESTS):
+        good, doubted = list[Program](), set[str]()
+        for contest in range(1, CONTESTS + 1):
             told = self._check([*others, *chosen], keep=list(rivals))
             for program in chosen:
                 self._verdict(program, told)
-            good = chosen = [p for p in chosen if p.correct]
-            if good:
-                self._contest([*others, *good])
-            if any(p.gain for p in good) or not any(p.correct for p in good):
+            good = [p for p in chosen if p.correct]
+            if not good:
                 break
-        before = state.best
+            self._contest([*others, *good])
+            # One contest that rejects what was right in those before is doubtful itself; two that do are believed.
+            found = [p for p in others if not p.correct and p.id not in doubted]
+            for program in found:
+                program.verdict, program.reason = "correct", ""
+            doubted |= {p.id for p in found}
+            compared = any(p.gain for p in good) or not any(p.correct for p in good)
+            if contest == CONTESTS or (compared and not found):
+                break
+            chosen = good
         for program in good:
             program.accepted = bool(program.correct and program.better and program.better.ci95[0] > 1)
-        if not state.programs[before].correct:  # it was found out in this contest
-            before, good = self._base(), [p for p in state.programs.values() if p.correct]
-        faster = [p for p in good if p.accepted and self._beats(p, before)]
+        before, faster = state.best, good
+        if not state.programs[before].correct:
+            faster = [p for p in state.programs.values() if p.correct]
+            known = [p for p in faster if p.accepted and p.gain and p.gain.ci95[0] > 1]
+            before = max(known, key=lambda p: p.ratio).id if known else self._base()
+        faster = [p for p in faster if p.accepted and self._beats(p, before)]
         state.best = min(faster, key=lambda p: p.time_ms or float("inf")).id if faster else before
 
     def _base(self) -> str:
