@@ -27,8 +27,8 @@ from repro.studies.evaluation import Submission
 POLL_S = 1.0
 # A bound on one request for candidates: between two, screening results reach the proposers.
 ASKED = 10
-# How often finalists meet where no time can be compared, because the kernels to compare with got none, or where one that
-# was right before is rejected: on a busy host a whole contest can be out of order.
+# How often finalists meet where no time can be compared, because the kernels to compare with got none, or where one
+# that was right before is rejected: on a busy host a whole contest can be out of order.
 CONTESTS = 2
 MODELS = {"anthropic", "claude-code"}
 # Compiled for this architecture where the machine has no GPU.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from repro.errors import JudgeError
 from repro.judge.correctness.precision import TF32Operands, exact_float32
@@ -22,6 +24,62 @@ CPU_CHUNK_BYTES = 256 << 20
 FEW_ROWS = 4
 # Copies of a chunk's fp64 output that exist at once during the comparison.
 COMPARISON_COPIES = 2
+
+
+# Parameters of torch's convolutions, in order.
+CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
+
+
+class SplitConvolutions(TorchFunctionMode):
+    """Computes large fp64 convolutions in parts of output channels, or of groups where there are several.
+
+    Each part has at most about `part_bytes` of output, and a transposed convolution as much of columns: the products of
+    one sample's inputs with all weights, which libraries keep before they add them up.
+    """
+
+    def __init__(self, part_bytes: int = CHUNK_BYTES) -> None:
+        super().__init__()
+        self.part_bytes = part_bytes
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if not re.fullmatch(r"conv(_transpose)?[123]d", name):
+            return func(*args, **kwargs)
+        names, dims = TRANSPOSED if "transpose" in name else CONVOLUTION, int(name[-2])
+        given = dict(zip(names, args, strict=False)) | kwargs
+        x, weight = given["input"], given["weight"]
+        whole = func(**{n: v.to("meta") if isinstance(v, torch.Tensor) else v for n, v in given.items()})
+        columns = weight[0].numel() * math.prod(x.shape[-dims:]) if "transpose" in name else 0
+        parts = -(-max(whole.numel(), columns) * x.element_size() // self.part_bytes)
+        if x.dtype is not torch.float64 or parts < 2:
+            return func(*args, **kwargs)
+        return _in_parts(func, given, whole, parts, dims)
+
+
+def _in_parts(func: Any, given: dict[str, Any], whole: torch.Tensor, parts: int, dims: int) -> torch.Tensor:
+    """Return a convolution of `dims` dimensions, computed in about `parts` parts. whole: its output without memory."""
+    x, weight, bias, groups = given["input"], given["weight"], given.get("bias"), given.get("groups", 1)
+    channels = -1 - dims
+    units = whole.shape[channels] if groups == 1 else groups
+    wide, deep = whole.shape[channels] // units, x.shape[channels] // groups
+    result = torch.empty(whole.shape, dtype=x.dtype, device=x.device)
+    step = max(1, units // parts)
+    for first in range(0, units, step):
+        count = min(step, units - first)
+        outputs = (first * wide, count * wide)
+        part = dict(given)
+        if groups > 1:
+            part |= {"input": x.narrow(channels, first * deep, count * deep), "groups": count}
+        if "transpose" in func.__name__:  # (inputs, outputs of a group, ...)
+            part["weight"] = weight.narrow(1, *outputs) if groups == 1 else weight.narrow(0, first * deep, count * deep)
+        else:  # (outputs, inputs of a group, ...)
+            part["weight"] = weight.narrow(0, *outputs)
+        if bias is not None:
+            part["bias"] = bias.narrow(0, *outputs)
+        result.narrow(channels, *outputs).copy_(func(**part))
+    return result
 
 
 @dataclass
@@ -86,9 +144,9 @@ class Reference:
                 x = x.to(self.dtype if x.is_floating_point() else x.dtype, copy=self.plan.problem.writes_inputs)
             cast.append(x)
             del x
-        mode: AbstractContextManager[Any] = TF32Operands() if self.precision == "tf32" else nullcontext()
+        modes: dict[str, Callable[[], AbstractContextManager[Any]]] = {"tf32": TF32Operands, "fp64": SplitConvolutions}
         try:
-            with torch.no_grad(), exact_float32(), mode:
+            with torch.no_grad(), exact_float32(), modes.get(self.precision, nullcontext)():
                 value = self.model(*cast)
         except torch.cuda.OutOfMemoryError:
             raise
