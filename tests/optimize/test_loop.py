@@ -185,8 +185,12 @@ def test_a_best_that_two_contests_reject_is_the_best_no_more(tmp_path: Path) -> 
 
     def run(refused: Callable[[int, str], bool]) -> tuple[State, int]:
         judge = Contests(refused)
-        state = search(Journal.new(tmp_path / "run"), lambda: judge, Search(), chosen=options(rounds=2)).run()
-        shutil.rmtree(tmp_path / "run")
+        folder, again = tmp_path / "run", tmp_path / "again"
+        state = search(Journal.new(folder), lambda: judge, Search(), chosen=options(rounds=2)).run()
+        search(Journal.replay(folder, again), unasked, Recorded("search"), chosen=options(rounds=2)).run()
+        assert (again / journal.FILE).read_bytes() == (folder / journal.FILE).read_bytes()
+        shutil.rmtree(folder)
+        shutil.rmtree(again)
         return state, judge.contests
 
     once, contests = run(lambda contest, name: contest == 3 and name == best.id)
