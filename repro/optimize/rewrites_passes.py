@@ -113,26 +113,53 @@ def _steps(kernel: Function, loops: list[ast.For]) -> tuple[str, str]:
     return block, end
 
 
+@dataclass(frozen=True)
+class _Pass:
+    """A loop that carries one name. kind: `sum` or `maximum` of `value`. shape: that of the name, as text."""
+
+    name: str
+    kind: str
+    shape: str
+    value: ast.expr
+    others: list[ast.stmt]
+
+
+def _pass(kernel: Function, loop: ast.For) -> _Pass | None:
+    """Return what a loop fills, beginning with zeros or with -inf everywhere; None for any other loop."""
+    outside = ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], [])
+    carried = [n for n in stored_names(ast.Module(loop.body, [])) if assigned(outside, n)]
+    begun = assigned(outside, carried[0]) if len(carried) == 1 else []
+    updates = [s for s in loop.body if carried and carried[0] in stored_names(s)]
+    if len(begun) != 1 or len(updates) != 1:
+        return None
+    (name,), (first,) = carried, begun
+    least = "-inf" in ast.unparse(first) or "-float('inf')" in ast.unparse(first)
+    kind, value = "sum", None
+    match updates[0]:
+        case ast.AugAssign(op=ast.Add(), value=added):
+            value = added
+        case ast.Assign(value=ast.BinOp(left=ast.Name(id=left), op=ast.Add(), right=added)) if left == name:
+            value = added
+        case ast.Assign(value=ast.Call(args=[one, other]) as call) if is_tl(call, "maximum"):
+            met = [a for a in (one, other) if ast.unparse(a) != name]
+            kind, value = "maximum", met[0] if len(met) == 1 else None
+    if value is None or (kind == "maximum") is not least:
+        return None
+    if isinstance(first, ast.Call) and first.args and is_tl(first, "full" if least else "zeros"):
+        shape = ast.unparse(first.args[0])
+    elif ast.unparse(first) in ("0.0", "float('-inf')", "-float('inf')"):
+        shape = "number"
+    else:
+        return None
+    return _Pass(name, kind, shape, value, [s for s in loop.body if s not in updates])
+
+
 def _vector(kernel: Function, loop: ast.For, block: str) -> tuple[str, str]:
     """Return the vector of one block that a loop fills, and how a part is joined to it (`{}`: the part)."""
-    inside = ast.Module(loop.body, [])
-    outside = ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], [])
-    carried = sorted(n for n in stored_names(inside) if assigned(outside, n))
-    begun = assigned(outside, carried[0]) if len(carried) == 1 else []
-    if len(begun) != 1 or not isinstance(begun[0], ast.Call) or not begun[0].args:
-        raise NotApplicable("a pass does not fill one vector")
-    (vector,) = carried
-    shape = ast.unparse(begun[0].args[0])
-    updates = [n for n in ast.walk(inside) if isinstance(n, ast.AugAssign | ast.Assign) and vector in stored_names(n)]
-    if len(updates) == 1 and shape in (f"[{block}]", f"({block},)"):
-        (update,) = updates
-        if isinstance(update, ast.AugAssign) and isinstance(update.op, ast.Add) and is_tl(begun[0], "zeros"):
-            return vector, vector + " + {}"
-        value, least = update.value, is_tl(begun[0], "full") and "-inf" in ast.unparse(begun[0])
-        if least and isinstance(value, ast.Call) and is_tl(value, "maximum"):
-            if vector in [ast.unparse(a) for a in value.args]:
-                return vector, f"tl.maximum({vector}, {{}})"
-    raise NotApplicable("a pass does not fill one vector with sums or maxima")
+    found = _pass(kernel, loop)
+    if found is None or found.shape not in (f"[{block}]", f"({block},)"):
+        raise NotApplicable("a pass does not fill one vector with sums or maxima")
+    return found.name, found.name + " + {}" if found.kind == "sum" else f"tl.maximum({found.name}, {{}})"
 
 
 # -- T24 ---
@@ -161,37 +188,32 @@ def _joined(
     source: KernelSource, kernel: Function, one: ast.For, between: list[ast.stmt], other: ast.For
 ) -> str | None:
     """Return the text of one loop in the place of two and of what lies between them; None if they do not fit."""
-    rises, adds = _update(kernel, one), _update(kernel, other)
-    if rises is None or adds is None or _shape(kernel, rises.name) != _shape(kernel, adds.name):
+    rises, adds = _pass(kernel, one), _pass(kernel, other)
+    if rises is None or adds is None or (rises.kind, adds.kind) != ("maximum", "sum") or rises.shape != adds.shape:
         return None
-    top, total, risen = rises.name, adds.name, rises.value
-    if not (isinstance(risen, ast.Call) and is_tl(risen, "maximum") and _shape(kernel, top)):
-        return None
-    met = [a for a in risen.args if ast.unparse(a) != top]
-    added = _added(adds)
+    top, total = rises.name, adds.name
     begun = [s for s in between if total in stored_names(s)]
     kept = [s for s in between if s not in begun]
-    largest = _largest(kept, top) if _largest(kept, top) in names_in(ast.Module(other.body, [])) else top
-    power = _power(added, largest) if added is not None else None
-    if len(met) != 1 or added is None or power is None:
+    lanes = _largest(kept, top)
+    largest = lanes if lanes in names_in(ast.Module(other.body, [])) else top
+    power = _power(adds.value, largest)
+    if power is None or calls(one, "store") or calls(other, "store"):
         return None
-    second, made = [*adds.others, ast.Expr(added)], set[str]().union(*map(stored_names, kept))
+    first, second = [*rises.others, ast.Expr(rises.value)], [*adds.others, ast.Expr(adds.value)]
+    made = set[str]().union(*map(stored_names, kept))
     known = names_in(ast.Module(second, [])) & {top, *made}  # what the second loop knows of the first
     early = names_in(ast.Module(begun, [])) & {top, *made, *stored_names(one)}
-    if known != {largest} or early or top in made or total in names_in(ast.Module([*rises.others, *kept, *second], [])):
+    if known != {largest} or early or top in made or top in names_in(ast.Module(first, [])):
         return None
-    if top in names_in(ast.Module([*rises.others, ast.Expr(met[0])], [])):
+    if total in names_in(ast.Module([*first, *kept, *second], [])):
         return None
-    again = adds.others
-    while again and ast.dump(again[0]) in map(ast.dump, rises.others):  # the same index, the same load
-        again = again[1:]
     higher, shift = source.fresh("higher"), source.fresh("shift")
     inside = [
         *map(ast.unparse, rises.others),
-        f"{higher} = tl.maximum({top}, {ast.unparse(met[0])})",
+        f"{higher} = tl.maximum({top}, {ast.unparse(rises.value)})",
         f"{shift} = tl.where({higher} > float('-inf'), {higher}, 0.0)",  # -inf - -inf would be no number
-        *map(ast.unparse, again),
-        f"{total} = {total} * {_raised(power, largest, shift, top)} + {_moved(added, largest, shift)}",
+        *map(ast.unparse, adds.others),  # the compiler joins what both loops load
+        f"{total} = {total} * {_raised(power, largest, shift, top)} + {_moved(adds.value, largest, shift)}",
         f"{top} = {higher}",
     ]
     lines = [
@@ -203,50 +225,6 @@ def _joined(
     if largest != top:  # lanes have maxima of their own
         lines.append(f"{total} = {total} * {_raised(power, largest, largest, top)}")
     return "\n".join(" " * one.col_offset + line for line in lines)
-
-
-@dataclass(frozen=True)
-class _Update:
-    """The one name that a loop carries, the value that it gets at the end of a turn, and the other statements."""
-
-    name: str
-    value: ast.expr
-    others: list[ast.stmt]
-
-
-def _update(kernel: Function, loop: ast.For) -> _Update | None:
-    """Return how a loop without stores updates its one carried name; None for any other loop."""
-    outside = ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], [])
-    carried = {n for n in stored_names(ast.Module(loop.body, [])) if assigned(outside, n)}
-    updates = [s for s in loop.body if stored_names(s) & carried]
-    others = [s for s in loop.body if s not in updates]
-    plain = all(isinstance(s, ast.Assign) and len(s.targets) == 1 for s in others)
-    if len(carried) != 1 or len(updates) != 1 or not plain or calls(loop, "store"):
-        return None
-    (name,), (update,) = carried, updates
-    if isinstance(update, ast.AugAssign) and isinstance(update.op, ast.Add):
-        return _Update(name, ast.BinOp(ast.Name(name), ast.Add(), update.value), others)
-    return _Update(name, update.value, others) if isinstance(update, ast.Assign) else None
-
-
-def _added(update: _Update) -> ast.expr | None:
-    """Return what a loop adds to its sum."""
-    match update.value:
-        case ast.BinOp(left=ast.Name(id=name), op=ast.Add(), right=added) if name == update.name:
-            return added
-    return None
-
-
-def _shape(kernel: Function, name: str) -> str:
-    """Return the shape, as text, of a name that begins with zeros or with -inf everywhere; "" for any other."""
-    begun = assigned(ast.Module([s for s in kernel.body if not isinstance(s, ast.For)], []), name)
-    if len(begun) != 1:
-        return ""
-    value = begun[0]
-    if isinstance(value, ast.Call) and value.args and is_tl(value, "full", "zeros"):
-        whole = is_tl(value, "zeros") or "-inf" in ast.unparse(value) or "-float('inf')" in ast.unparse(value)
-        return ast.unparse(value.args[0]) if whole else ""
-    return "number" if ast.unparse(value) in ("0.0", "float('-inf')", "-float('inf')") else ""
 
 
 def _largest(between: list[ast.stmt], top: str) -> str:

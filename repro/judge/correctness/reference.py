@@ -34,8 +34,8 @@ TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", 
 class SplitConvolutions(TorchFunctionMode):
     """Computes large fp64 convolutions in parts of output channels, or of groups where there are several.
 
-    Each part has at most about `part_bytes` of output, and a transposed convolution as much of columns: the products of
-    one sample's inputs with all weights, which libraries keep before they add them up.
+    Each part has at most about `part_bytes` of output, and of a transposed convolution on the CPU as much of columns:
+    the products of one sample's inputs with all weights, which torch keeps there before it adds them up.
     """
 
     def __init__(self, part_bytes: int = CHUNK_BYTES) -> None:
@@ -51,7 +51,8 @@ class SplitConvolutions(TorchFunctionMode):
         given = dict(zip(names, args, strict=False)) | kwargs
         x, weight = given["input"], given["weight"]
         whole = func(**{n: v.to("meta") if isinstance(v, torch.Tensor) else v for n, v in given.items()})
-        columns = weight[0].numel() * math.prod(x.shape[-dims:]) if "transpose" in name else 0
+        kept = "transpose" in name and x.device.type == "cpu"
+        columns = weight[0].numel() * math.prod(x.shape[-dims:]) if kept else 0
         parts = -(-max(whole.numel(), columns) * x.element_size() // self.part_bytes)
         if x.dtype is not torch.float64 or parts < 2:
             return func(*args, **kwargs)
