@@ -250,11 +250,18 @@ def test_nodes_without_docker_run_jobs_as_processes(tmp_path: Path) -> None:
 
 
 def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder: Path, tmp_path: Path) -> None:
-    """On a cluster of its own. `--resume` goes on with the local engine."""
-    tool, command = Tool(tmp_path), suite(tmp_path / "suite", 9)
+    """On a cluster of its own. `--resume` goes on with the local engine.
+
+    Calls wait while `held` exists: nodes could finish all jobs sooner than the silence of their head is noticed.
+    """
+    tool, command, held = Tool(tmp_path), suite(tmp_path / "suite", 9), tmp_path / "held"
+    wait = f"def forward(self, x):\n        while os.path.exists({str(held)!r}):\n            time.sleep(0.1)\n"
+    text = "import os, time\n" + SOLUTION.replace("def forward(self, x):\n", wait)
+    (tmp_path / "suite" / "solution.py").write_text(text)
     with cluster(2, folder) as nodes:
         process = tool.start(*command, *on(nodes), RAY_INNER="local")
         until(lambda: tool.bundles() and len(lines(tool.bundles()[0])) >= 2, 150)
+        held.touch()
         (head,) = (pid for pid in descendants(nodes.pid) if b"gcs_server" in Path(f"/proc/{pid}/cmdline").read_bytes())
         os.kill(head, signal.SIGKILL)
         done = tool.finish(process, 120)
@@ -263,6 +270,7 @@ def test_the_death_of_the_head_ends_the_run_and_keeps_its_rows(folder: Path, tmp
     before = lines(bundle)
     assert manifest(bundle)["status"] == "incomplete" and len(before) >= 2
     until(lambda: not left(folder))
+    held.unlink()
     done = tool.finish(tool.start(*command, *CPU, "--resume"), 600)
     assert done.code == 0, done.err
     assert lines(bundle)[: len(before)] == before and {row["status"] for row in rows(bundle).values()} == {"done"}
