@@ -158,12 +158,14 @@ class Measurement:
                 self.after_search = State.REPEATED
                 self._announce(f"each alone: {error.detail}")
             case Reaction.NEW_PROCESS:
-                if blamed.marginal is not None:
-                    self.before[solution.name] = blamed.marginal
-                else:
-                    self.restless.add(solution.name)
-                self.evaluation.end(solution)  # a new process may be placed better
-                self._announce(error.detail)
+                for each in (blamed, *blamed.also):
+                    if each.marginal is not None:
+                        self.before[each.implementation.name] = each.marginal
+                    else:
+                        self.restless.add(each.implementation.name)
+                    self._announce(each.error.detail)
+                # a new process may be placed better
+                self.evaluation.end(*[each.implementation for each in (blamed, *blamed.also)])
             case Reaction.REJECT:
                 solution.fail(error, "timing")
                 self.evaluation.end(solution)

@@ -84,7 +84,7 @@ class JudgeSession:
         self.control = Implementation(CONTROL, None, "Model", ["eager"], control=True)
         self.compiling: list[Ahead] = []
         self.late: dict[str, str] = {}  # baseline -> why it is left out for good
-        self.screened: list[Implementation] = []  # those whose workers the next screening may take over
+        self.screened: list[Implementation] = []  # those whose workers a later screening may take over
         self.clock, self.timed = Clock(), Clock()
         self.before_s: dict[str, float] = {}  # seconds by part of earlier timings
         if options.trust != "dev":
@@ -122,6 +122,7 @@ class JudgeSession:
         for each in self.compiling:
             each.drop()
         self._end_baselines()
+        self.evaluation.end(*self.screened)
         self.evaluation.close()
         if not self.single:
             pool.close()
@@ -145,12 +146,7 @@ class JudgeSession:
         kept = {n for n in keep if tier == "full" and n in self.known and self._correct(self.known[n])}
         found = {n: self.known[n] if n in kept else _implementation(n, source, entry) for n, source, entry in named}
         shared = tier == "screen" and self.options.shared and self.audited
-        heirs = [s for s in found.values() if not s.failed] if shared else []
-        for old, new in zip([s for s in self.screened if s.worker is not None], heirs, strict=False):
-            self.evaluation.pass_on(old, new)
-        self.evaluation.end(*self.evaluation.implementations)
-        self.screened = heirs
-        self.evaluation.implementations = list(found.values())
+        self._replace(list(found.values()), [s for s in found.values() if not s.failed] if shared else [])
         try:
             self._verify([s for s in found.values() if not s.failed], tier)
         except BaseException:
@@ -166,6 +162,23 @@ class JudgeSession:
         if tier == "screen":
             plain = [each | {"bits": s.bits} for each, s in zip(plain, found.values(), strict=True)]
         return [Checked.model_validate(each) for each in plain]
+
+    def _replace(self, new: list[Implementation], heirs: list[Implementation]) -> None:
+        """Put new solutions in the place of those of the latest check, whose workers end.
+
+        heirs: those that take over workers of earlier screenings; further ones of these workers rest meanwhile.
+        """
+        known = [s for s in self.screened if s.worker is not None]
+        for old, heir in zip(known, heirs, strict=False):
+            self.evaluation.pass_on(old, heir)
+        resting = known[len(heirs) :] if heirs else []
+        self.evaluation.end(*[s for s in (*self.evaluation.implementations, *known) if s not in resting])
+        for each in resting:
+            self.evaluation.loaded.pop(each.name, None)  # its name may be that of a new one
+            self._stop(each)
+        self.screened = [*heirs, *resting]
+        self.evaluation.implementations = new
+        self.clock.lap("ending")
 
     def _correct(self, solution: Implementation) -> bool:
         return verdict.judge(solution, self.fixture).verdict == "correct"
@@ -193,8 +206,8 @@ class JudgeSession:
         evaluation.start(*running)
         self._refill()
         self.clock.lap("workers")
-        if tier == "screen":
-            evaluation.compile_all(running)
+        if tier == "screen" or (self.cuda and not self.single and len(running) > 1):
+            evaluation.compile_all(running, decides=tier == "screen")
             self.clock.lap("first calls")
         due = [s for s in running if not s.distances]
         evaluation.verify(self.planned, due, screening=tier == "screen")
@@ -222,8 +235,8 @@ class JudgeSession:
             if solution is None or (tier != "screen" and solution is not self.known.get(name)):
                 raise UsageError(f"{name} has no verdict in this session", "", f"Check it first, in the tier {tier}.")
         good = [s for name in wanted if self.judged[(s := self.candidates[name]).name].verdict == "correct"]
-        others = [s for s in self.evaluation.implementations if s not in good]
-        self.evaluation.end(*others)
+        resting = self.screened if tier != "screen" else []
+        self.evaluation.end(*[s for s in (*self.evaluation.implementations, *resting) if s not in good])
         self.evaluation.implementations = good
         options = {"screen": _screen, "quick": _quick, "full": lambda given: given}[tier](self.options)
         self._await_baselines(good if tier == "full" else [])
@@ -307,13 +320,19 @@ class JudgeSession:
             self._end_baselines()
         else:
             for implementation in (*self.trusted, self.control):
-                try:
-                    if implementation.worker is not None:
-                        implementation.ask({"op": "release"}, self.options.timeout_s)
-                        implementation.worker.stop()
-                except SolutionError:
-                    self.evaluation.end(implementation)
+                if implementation.worker is not None:
+                    self._stop(implementation, release=True)
         self.timed.lap("ending")
+
+    def _stop(self, implementation: Implementation, *, release: bool = False) -> None:
+        """Stop a worker until it is used again; end it if it cannot be stopped. release: it gives up its memory."""
+        try:
+            if release:
+                implementation.ask({"op": "release"}, self.options.timeout_s)
+            if implementation.worker is not None:
+                implementation.worker.stop()
+        except SolutionError:
+            self.evaluation.end(implementation)
 
     def _end_baselines(self) -> None:
         self.evaluation.end(*self.trusted, self.control)

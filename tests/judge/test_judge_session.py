@@ -13,6 +13,7 @@ import pytest
 
 from repro.errors import JudgeError, UsageError
 from repro.judge import session
+from repro.judge.correctness import input_cases
 from repro.judge.correctness.verification import Evaluation
 from repro.judge.implementation import Options
 from repro.judge.sandbox import launcher as launch
@@ -211,13 +212,43 @@ def test_screened_solutions_may_share_workers_and_get_the_verdicts_of_their_own_
             "mine": "correct", "wrong": "incorrect", "third": "correct"}  # fmt: skip
         assert second["mine"].bits == second["third"].bits != first["mine"].bits, "other inputs"
         assert all(entry.time_ms.n > 0 for entry in judge.time(["mine", "third"], "screen").results)
-        _, (last,) = screened(solution(tmp_path, "fourth"))
-        assert last == one and judge.time(["fourth"], "screen").results[0].time_ms.n > 0
+        for _ in range(2):
+            _, (last,) = screened(solution(tmp_path, "fourth"))
+            assert last == one and judge.time(["fourth"], "screen").results[0].time_ms.n > 0
+        third, last_two = screened(wrong, mine)
+        assert last_two == [0, pids[2]], "a worker that no solution needs rests"
+        assert [entry.verdict for entry in third.values()] == ["incorrect", "correct"]
+        assert judge.time(["mine"], "screen").results[0].time_ms.n > 0
+        screened(mine, solution(tmp_path, "other"))
         full, (new,) = screened(solution(tmp_path, "fourth"), tier="full")
         assert full["fourth"].verdict == "correct" and new not in (one, two, *pids), (
             "a verdict has a process of its own"
         )
+        assert workers() == 1, "no worker of a screening is left"
+        (timed,) = judge.time(["fourth"], "quick").results
+        assert timed.time_ms.n > 0
     assert workers() == 0
+
+
+def test_a_first_call_beside_others_decides_no_verdict(smoke_fixture: Measured, tmp_path: Path) -> None:
+    """Side by side memory may be short, so trials decide: each of a solution alone."""
+    marker = tmp_path / "called"
+    once = f"import os\nMARKER = {str(marker)!r}\ndef first():\n    if not os.path.exists(MARKER):\n        os._exit(3)"
+    named = [solution(tmp_path, "short", f"first()\n        {HONEST}", once), solution(tmp_path, "mine")]
+    with JudgeSession(PROBLEM, smoke_fixture("L1_36"), OPTIONS) as judge:
+        evaluation = judge.evaluation
+        evaluation.implementations = running = [session._implementation(*each) for each in named]
+        evaluation.start(*running)
+        before = [cast(Any, each.worker).started.pid for each in running]
+        evaluation.compile_all(running, decides=False)
+        after = [cast(Any, each.worker).started.pid for each in running]
+        assert before[0] != after[0] and before[1] == after[1] and not any(each.failed for each in running)
+        marker.touch()
+        evaluation.verify(input_cases.make(evaluation.plan, fixture=judge.fixture), running)
+        assert all(each.distances and not each.failed for each in running)
+        marker.unlink()
+        evaluation.compile_all(running, decides=True)
+        assert [each.failed for each in running] == ["error", ""]
 
 
 @pytest.mark.slow

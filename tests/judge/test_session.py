@@ -945,7 +945,7 @@ def test_delaying_baselines_only_beside_others_gains_nothing(
 def test_slightly_disagreeing_clocks_are_measured_in_another_process(
     tmp_path: Path, smoke_fixture: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once: the second measurement knows of the first. The others' processes go on."""
+    """Once, and all at once: the second measurement knows of the first. The others' processes go on."""
     run, pids = Experiment.run, list[dict[str, int]]()
     little = {"seal": sampling.Excess(0.2, 0.15, "{:.3g} ms")}
     seen: list[dict[str, Any]] = []
@@ -954,9 +954,12 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(
         found = run(experiment)
         seen.append(dict(experiment.before))
         pids.append({s.name: cast(Any, s.worker).started.pid for s in experiment.solutions})
+        doubted = [s for s in experiment.solutions if s.name.startswith("unlucky") and len(seen) == 1]
+        if doubted:
+            first, more = (Blamed(s, SolutionRejected("clocks_disagree", "0.2 ms"), little) for s in doubted)
+            first.also = [more]
+            raise first
         for implementation in experiment.solutions:
-            if implementation.name == "unlucky" and len(seen) == 1:
-                raise Blamed(implementation, SolutionRejected("clocks_disagree", "0.2 ms"), little)
             if implementation.name == "liar":
                 again = little if implementation.name not in experiment.before else None
                 raise Blamed(implementation, SolutionRejected("clocks_disagree", f"{len(seen)}"), again)
@@ -964,18 +967,41 @@ def test_slightly_disagreeing_clocks_are_measured_in_another_process(
 
     monkeypatch.setattr(Experiment, "run", off)
     options = Options(device="cpu", timeout_s=60, timing_budget_s=0.5, modes=("eager",))
-    bodies = {name: (right(""), "") for name in ("unlucky", "liar", "honest")}
+    bodies = {name: (right(""), "") for name in ("unlucky", "unlucky too", "liar", "honest")}
     found, whole = judged(tmp_path, smoke_fixture, bodies, options)
-    assert outcome(found["unlucky"]) == outcome(found["honest"]) == ("correct", "") and found["unlucky"].time_ms
+    assert {outcome(found[name]) for name in ("unlucky", "unlucky too", "honest")} == {("correct", "")}
+    assert found["unlucky"].time_ms and found["unlucky too"].time_ms
     assert outcome(found["liar"]) == ("rejected", "clocks_disagree") and found["liar"].reasons[0].detail == "3"
-    assert [sorted(before) for before in seen] == [[], ["unlucky"], ["liar", "unlucky"], ["liar", "unlucky"]]
-    assert whole.timing.timed_again == "0.2 ms; 2"
+    both = ["unlucky", "unlucky too"]
+    assert [sorted(before) for before in seen] == [[], both, ["liar", *both], ["liar", *both]]
+    assert whole.timing.timed_again == "0.2 ms; 0.2 ms; 2"
     kept = whole.timing.discarded
     told = [(each.solution, each.detail) for each in kept]
     assert told == [("unlucky", "0.2 ms"), ("liar", "2"), ("liar", "3")]
     assert all(each.samples_ms[name].gated.wall_ms for each in kept for name in ("eager", each.solution))
-    assert pids[0]["unlucky"] != pids[1]["unlucky"] == pids[3]["unlucky"] and pids[1]["liar"] != pids[2]["liar"]
+    assert all(pids[0][name] != pids[1][name] == pids[3][name] for name in both) and pids[1]["liar"] != pids[2]["liar"]
     assert len({each["honest"] for each in pids}) == 1
+
+
+def test_solutions_whose_clocks_disagree_slightly_are_found_together() -> None:
+    """One after another each would cost a whole measurement. One that is far off is rejected first."""
+    calm, little, far = ([Sample(2.0, 2.0, 2.1 + ms, 0.0)] * 20 for ms in (0.0, 0.2, 2.0))
+    experiment: Any = object.__new__(Experiment)
+    experiment.before, experiment.launching = {}, SimpleNamespace(late=set())
+    experiment.idle, experiment.baselines = SimpleNamespace(held_up=lambda *_: ""), list[Implementation]()
+    experiment.classes = dict[str, str]()
+
+    def blamed(**gated: list[Sample]) -> Blamed:
+        experiment.solutions = [Implementation(name, Path("s.py"), "M", [name]) for name in gated]
+        with pytest.raises(Blamed) as found:
+            experiment._decide({name: Series(each) for name, each in gated.items()}, [Series(calm)])
+        return found.value
+
+    found = blamed(a=little, b=calm, c=little)
+    assert [each.implementation.name for each in (found, *found.also)] == ["a", "c"]
+    assert all(each.marginal for each in (found, *found.also))
+    found = blamed(a=little, b=far, c=little)
+    assert found.implementation.name == "b" and found.marginal is None and not found.also
 
 
 def test_a_baseline_that_was_slower_beside_it_makes_no_solution_fast(smoke_fixture: Measured) -> None:

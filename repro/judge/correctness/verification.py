@@ -49,7 +49,7 @@ REPEATS = 3
 FEW, KEPT_BYTES = 2, 4 << 30
 # Draws of the one NaN until it reaches the reference's output: of a pooling with gaps it reaches none now and then.
 NAN_DRAWS = 16
-# How long the first call of a screened solution may take on a GPU, with its compilation.
+# How long a first call beside others may take on a GPU, with its compilation.
 FIRST_CALL_S = 20.0
 # Reads of a lane for each state of a digest.
 DIGEST_TURNS = 32
@@ -552,11 +552,12 @@ class Evaluation:
             legacy[name] = legacy[name] and passed
         self.noted()
 
-    def compile_all(self, implementations: list[Implementation]) -> None:
+    def compile_all(self, implementations: list[Implementation], *, decides: bool) -> None:
         """Have solutions make their first call side by side, on inputs that any of them may change.
 
-        On a GPU it may take FIRST_CALL_S, or a candidate that compiles for minutes would hold up all others. A failure
-        ends the worker and is the solution's verdict.
+        On a GPU it may take FIRST_CALL_S, or a candidate that compiles for minutes would hold up all others. decides: a
+        failure ends the worker and is the solution's verdict. Otherwise a solution that fails gets a new worker, and
+        its trials decide.
         """
         running = [s for s in implementations if s.worker is not None]
         if self.options.trust == "dev" or not running:
@@ -585,10 +586,12 @@ class Evaluation:
 
         with ThreadPoolExecutor(len(running)) as pool:
             faults = list(pool.map(call, running, faults))
-        for implementation, fault in zip(running, faults, strict=True):
-            if fault is not None:
-                implementation.fail(fault, "first call")
-                self.end(implementation)
+        failed = [(s, fault) for s, fault in zip(running, faults, strict=True) if fault is not None]
+        for implementation, fault in failed if decides else []:
+            implementation.fail(fault, "first call")
+        self.end(*[s for s, _ in failed])
+        if not decides:
+            self.start(*[s for s, _ in failed])
 
     def verify(
         self, planned: list[input_cases.Trial], implementations: list[Implementation] | None = None, *,

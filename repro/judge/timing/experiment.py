@@ -58,7 +58,8 @@ KEEP_SHARE = 0.75
 class Blamed(Exception):
     """A failure while timing, with the implementation that caused it.
 
-    marginal: the excesses of a solution whose clocks disagree slightly; it is measured again in a new process.
+    marginal: the excesses of a solution whose clocks disagree slightly; it is measured again in a new process. also:
+    failures of the same kind in the same measurement.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Blamed(Exception):
     ) -> None:
         super().__init__(error.code)
         self.implementation, self.error, self.marginal = implementation, error, marginal
+        self.also: list[Blamed] = []
 
 
 class Experiment:
@@ -334,6 +336,8 @@ class Experiment:
         series, status = sampling.measure(runners, self.options.timing_budget_s, warm=self.cuda,
                                         most=self.options.max_blocks)  # fmt: skip
         self.series = series
+        if self.cuda and self.options.trust != "dev":
+            sampling.ask_more(runners, series, self.launching.late)
         self.clock.lap("sampling")
         self.evaluation.mark("timed")
         self.clock.lap("telemetry")
@@ -357,8 +361,8 @@ class Experiment:
         if self.cuda:
             told = {"power_limit": self.idle.limit.record(), "inputs_made_again": self.idle.again}
             timing = timing.model_copy(update=told)
-            for implementation in self.solutions if self.options.trust != "dev" else []:
-                series[implementation.name] = self._believed(implementation, series[implementation.name], trusted)
+            if self.options.trust != "dev":
+                self._decide(series, trusted)
             if "hot" in self.options.passes:
                 self._hot(series)
                 self.clock.lap("hot")
@@ -376,6 +380,20 @@ class Experiment:
                 timing = timing.model_copy(update={"alone": self._alone(runners, series)})
             self.clock.lap("alone")
         return series, timing
+
+    def _decide(self, series: dict[str, Series], trusted: list[Series]) -> None:
+        """Compare the clocks of all solutions, and put the series that are believed in their place. Raises Blamed."""
+        doubted = list[Blamed]()
+        for implementation in self.solutions:
+            try:
+                series[implementation.name] = self._believed(implementation, series[implementation.name], trusted)
+            except Blamed as blamed:
+                if blamed.marginal is None:
+                    raise
+                doubted.append(blamed)
+        if doubted:
+            doubted[0].also = doubted[1:]
+            raise doubted[0]
 
     def _believed(self, implementation: Implementation, ours: Series, trusted: list[Series]) -> Series:
         """Return the series of a solution whose clocks match the judge's and that left the GPU idle. Raises Blamed."""

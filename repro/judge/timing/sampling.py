@@ -13,7 +13,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +41,9 @@ SLOWER = 0.02
 # Conditions whose clocks are compared. With up to FEW calls no median is taken: the shortest is compared to the
 # longest.
 CLOCKED, FEW = ("gated", "other"), 3
+# Clocks that disagree after fewer calls of a condition are compared again after this many: a delay of the host in one
+# or two calls is their median.
+ENOUGH = 8
 # Clocks that disagree by more than the slack, but by at most this factor of it, are measured once more.
 MARGINAL = 2.0
 # Two processes that run the same code differ in ways that blocks cannot average out, above all in memory placement.
@@ -394,6 +397,28 @@ def excesses(ours: Series, trusted: list[Series], *, late: bool = False) -> dict
         noisy = _spread_ms(trusted, condition, lambda sample: sample.unexplained_ms) > slack_ms(device)
         found[condition] = Excess(beyond - usual, slack_ms(device), message, few or noisy)
     return found
+
+
+def ask_more(runners: list[Runner], series: dict[str, Series], late: Collection[str]) -> None:
+    """Add calls until there are ENOUGH of each condition in which the clocks of a candidate disagree.
+
+    The candidates in doubt and the trusted variants run in the same blocks. late: names of variants whose calls are
+    launched late; no solution is compared with those that are trusted.
+    """
+    fixed = [r for r in runners if not r.candidate and r.name not in late]
+    trusted = [series[r.name] for r in fixed]
+    for at, condition in ((0, "gated"), (OTHER_AT, "other")):
+        chosen = [r for r in runners if r.candidate and _doubted(series[r.name], trusted, condition, r.name in late)]
+        chosen += fixed if chosen else []
+        fewest = min((len(getattr(series[r.name], condition)) for r in chosen), default=ENOUGH)
+        for number in range(fewest, ENOUGH):
+            for runner in random.sample(chosen, len(chosen)):
+                getattr(series[runner.name], condition).append(runner.run(Block(CYCLE * number + at)))
+
+
+def _doubted(ours: Series, trusted: list[Series], condition: str, late: bool) -> bool:
+    found = excesses(ours, trusted, late=late)
+    return any(each.over_ms > each.slack_ms for clock, each in found.items() if clock.endswith(condition))
 
 
 def marginal(found: dict[str, Excess]) -> bool:

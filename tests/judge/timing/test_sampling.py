@@ -533,6 +533,37 @@ def test_clocks_on_a_busy_host_are_read_again_whatever_they_say() -> None:
     assert not sampling.marginal(sampling.excesses(late, [calm]))
 
 
+@pytest.mark.parametrize("hides_ms", [0.0, 0.4])
+def test_few_calls_in_doubt_are_followed_by_more(hides_ms: float) -> None:
+    """Seen on an H100: both of an honest kernel's calls with other inputs were late, by up to 3.7 ms."""
+    ran: list[tuple[str, str]] = []
+
+    def runner(name: str, device_ms: float, *, candidate: bool = True, more_ms: float = 0.0) -> Runner:
+        def run(block: Block) -> Sample:
+            ran.append((name, block.condition))
+            return Sample(device_ms, device_ms, device_ms + USUAL + more_ms, 0.0)
+
+        return Runner(name, run, candidate=candidate)
+
+    runners = [
+        runner("eager", 2.0, candidate=False), runner("graphs", 2.0, candidate=False), runner("calm", 1.0),
+        runner("ours", 1.0, more_ms=hides_ms),
+    ]  # fmt: skip
+    found = {r.name: Series([r.run(Block(0))] * 10, [], [r.run(Block(sampling.OTHER_AT))] * 2) for r in runners}
+    found["ours"].gated = found["calm"].gated
+    found["ours"].other = [Sample(1.0, 1.0, 1.0 + USUAL + ms, 0.0) for ms in (0.9, 3.7)]
+    trusted = [found["eager"]]
+    assert sampling.disagreement(found["ours"], trusted) and not sampling.disagreement(found["calm"], trusted)
+    ran.clear()
+    sampling.ask_more(runners, found, {"graphs"})
+    assert sorted(ran) == [(name, "other") for name in ("eager", "ours") for _ in range(sampling.ENOUGH - 2)]
+    assert bool(sampling.disagreement(found["ours"], trusted)) == bool(hides_ms)
+    assert [len(found[name].other) for name in found] == [sampling.ENOUGH, 2, 2, sampling.ENOUGH]
+    ran.clear()
+    sampling.ask_more(runners, found, {"graphs"})
+    assert not ran, "enough calls decide"
+
+
 def test_without_trusted_variants_there_is_no_disagreement() -> None:
     assert sampling.disagreement(Series(), TRUSTED) == "" == sampling.disagreement(series([0.1] * 40, way_ms=9.0), [])
 
