@@ -307,7 +307,7 @@ def _help(text: str, shared: dict[str, str]) -> str:
             names.append(told.split()[0].rstrip(","))
         rest = rest.replace(lines, "" if told in shared else _filled(f"{flags}  {' '.join(what.split())}"), 1)
     if names:
-        rest += _filled(f"as of repro evaluate: {' '.join(names)}")
+        rest += _filled(f"as in repro evaluate: {' '.join(names)}")
     return f"{' '.join([*words[:3], '[option ...]', *words[3:]])}\n\n{rest}"
 
 

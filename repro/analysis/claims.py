@@ -135,12 +135,11 @@ def told(counts: dict[str, dict[str, int]]) -> str:
     """Return both counts of verdicts in one line, for people."""
     words = []
     for side, what in zip(SIDES, ("reproduced as published", "hold as judged"), strict=True):
-        of = sum(counts[side][verdict] for verdict in TRIED)
-        if of:
-            words.append(f"{counts[side][REPRODUCED]} of {of} {what}")
-    judged = counts["as_judged"]
-    words += [f"{judged[verdict]} {wording.CLAIM['as_judged'][verdict]}"
-              for verdict in (NOT_COMPARABLE, BLOCKED) if judged[verdict]]  # fmt: skip
+        of, left = sum(counts[side][verdict] for verdict in TRIED), counts[side][NOT_COMPARABLE]
+        rest = f" ({left} {wording.CLAIM[side][NOT_COMPARABLE]})" if left else ""
+        words += [f"{counts[side][REPRODUCED]} of {of} {what}{rest}"] if of else []
+    blocked = counts["as_judged"][BLOCKED]
+    words += [f"{blocked} {wording.CLAIM['as_judged'][BLOCKED]}"] if blocked else []
     return ", ".join(words) or "none"
 
 

@@ -84,7 +84,7 @@ def _common(parser: argparse.ArgumentParser, *, problem: bool = True) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--gpus", default="all",
-        help="all, none, or indices or UUIDs separated by commas; with --engine ray: all, none or part of a product",
+        help="all, none, or indices or UUIDs separated by commas; with --engine ray: all, none or part of a GPU's name",
     )  # fmt: skip
     parser.add_argument(
         "--address", default="", metavar="A",
@@ -122,7 +122,7 @@ def _judging(
     parser.add_argument("--no-timing", action="store_true", help="only judge, do not time")
     parser.add_argument(
         "--strict-nonfinite", action="store_true",
-        help="a solution that hides a NaN of its inputs is incorrect; by default this is a finding that informs",
+        help="judge a solution whose output hides a NaN of its inputs as wrong; by default this is only reported",
     )  # fmt: skip
     parser.add_argument(
         "--trust", choices=("audited", "dev"), default="audited",
@@ -138,7 +138,10 @@ def _judging(
         help="longest wait for torch.compile's max-autotune, seconds; a baseline that takes longer is left out",
     )  # fmt: skip
     parser.add_argument(
-        "--budget-s", type=float, default=budget_s, help="longest time spent on timing one problem, seconds"
+        "--budget-s",
+        type=float,
+        default=budget_s,
+        help="time for sampling one problem, seconds; spent again where ratios are still open",
     )
 
 
@@ -187,14 +190,14 @@ def parser() -> argparse.ArgumentParser:
         help="override a constant of the problem file, such as batch_size=16 (repeatable)",
     )  # fmt: skip
     _common(verb("fixtures", "measure what judging needs: checksums, error bounds, limits, margins", _fixtures))
-    audit = verb("audit", "measure what every problem of a suite can tell, and prove what it cannot", _audit)
+    audit = verb("audit", "find the problems of a suite that cannot tell a cheat from an honest kernel", _audit)
     audit.add_argument("--suite", default="kernelbench", help="agent, artifacts, or kernelbench once it is fetched")
     _common(audit)
     audit.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the table as markdown")
     audit.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
     problems = verb("problems", "list the shipped problems and suites", offline.problems)
     problems.add_argument("--suite", default="", help="list this suite with traffic, arithmetic, memory and status")
-    problems.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="whose memory and fixtures")
+    problems.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="of the columns memory and status")
     problems.add_argument(
         "--size", choices=("full", "smoke"), default="full", help="the published shapes, or small ones"
     )
@@ -211,7 +214,9 @@ def parser() -> argparse.ArgumentParser:
         "--artifacts", type=Path, default=config.ARTIFACTS_DIR,
         help="folder in the published layout (default: the shipped one)",
     )  # fmt: skip
-    benchmark.add_argument("--quick", action="store_true", help="time shortly, against eager and torch.compile alone")
+    benchmark.add_argument(
+        "--quick", action="store_true", help="time for 1.5 s a problem, against eager and torch.compile alone"
+    )
     benchmark.add_argument(
         "--parity", action="store_true",
         help="also time by the published protocol, do_bench(500, 100) in one process, and print it beside ours",

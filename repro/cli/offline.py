@@ -104,7 +104,8 @@ def add(verb: Callable[[str, str, Run], argparse.ArgumentParser]) -> None:
     bundle.add_argument(
         "--brief",
         action="store_true",
-        help="share: no report, telemetry, host's clocks, samples of a self-test; of fixtures what `repro audit` shows",
+        help="share: leave out the report, telemetry, host's clocks and self-test samples; "
+        "of fixtures keep what `repro audit` shows",
     )
     bundle.add_argument("--json", type=Path, metavar="FILE", help="write a record of each copy as JSON")
 

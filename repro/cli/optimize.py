@@ -43,13 +43,13 @@ def add(
     )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=8, help="most rounds")
     parser.add_argument("--beam", type=int, default=2, help="programs that are expanded in a round")
-    parser.add_argument("--directions", type=int, default=2, help="rewrites that are tried of each in a round")
+    parser.add_argument("--directions", type=int, default=2, help="rewrites that are tried for each of these programs")
     parser.add_argument(
         "--screen", type=int, default=None,
         help=f"candidates that are judged quickly in a round (default: {SCREEN_GPU}, on the CPU {SCREEN_CPU})",
     )  # fmt: skip
     parser.add_argument("--finalists", type=int, default=4, help="candidates that are judged in full in a round")
-    parser.add_argument("--minutes", type=float, default=10.0, help="no round starts after this time")
+    parser.add_argument("--minutes", type=float, default=10.0, help="start no round after this many minutes")
     parser.add_argument("--patience", type=int, default=3, help="the search ends after this many rounds without a gain")
     parser.add_argument(
         "--proposer", default="search", metavar="P,P", help=f"where candidates come from: {', '.join(PROPOSERS)}"
@@ -70,7 +70,7 @@ def add(
     )  # fmt: skip
     parser.add_argument("--replay", type=Path, metavar="RUN",
                         help="repeat the decisions of a run's folder or archive, without judging anything")  # fmt: skip
-    parser.add_argument("--trust", choices=("audited", "dev"), default="audited", help="as of `repro evaluate`")
+    parser.add_argument("--trust", choices=("audited", "dev"), default="audited", help="as in `repro evaluate`")
     parser.add_argument(
         "--compare", type=Path, metavar="DIR",
         help="put the rounds of a folder in the published layout beside those of this run",

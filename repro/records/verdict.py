@@ -41,7 +41,7 @@ class Ratio(Record):
     blocks: int | None = Field(None, description="Number of paired blocks.")
     at_least: Number | None = Field(None, description="The ratio that the judge's own clock confirms.")
     capped_blocks: int | None = Field(
-        None, description="Blocks whose reported time was raised to the least that the judge's clock allows."
+        None, description="Blocks whose time was raised to a bound: 5 %, or 5 median deviations, below the median."
     )
     host_term: Number | None = Field(None, description="Part of the interval that the host's variation causes, a log.")
     blocks_ci95: Pair | None = Field(None, description="The interval without the host's part.")

@@ -145,7 +145,7 @@ REASONS: dict[str, Reason] = {
         "the weights of the problem's Model do not fit ModelNew: {detail}",
         "Give parameters and buffers the names and shapes that Model gives them.",
     ),
-    "banned": Reason("rejected: the source does what no kernel needs ({detail})", "See docs/judging.md."),
+    "banned": Reason("rejected: the source does what no kernel needs ({detail})", "See `Avoid` in docs/judging.md."),
     # the process
     "exception": Reason("stopped with an error{where}: {detail}", "Run the file on the problem's inputs in a shell."),
     NEEDS_CUDA: Reason("not judged: needs CUDA", "Judge it on a machine with a GPU: --device cuda."),

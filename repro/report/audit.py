@@ -107,8 +107,8 @@ def markdown(bundle: Bundle, entries: list[Audited]) -> str:
         "## All problems",
         "",
         "- **signal**: relative L2 distance of the outputs for two draws of the published inputs.",
-        "- **best cheat**: the built-in answer without the work that comes nearest to passing; **margin**: how much "
-        "further it is from passing than the worst honest kernel, in the loosest class that is judged.",
+        "- **best cheat**: the built-in answer without the work that comes nearest to passing; **margin**: its error "
+        "over the worst honest kernel's, each as a multiple of its limit, in the loosest class that is judged.",
         "- **zeros**: with which tolerances, absolute and relative, `allclose` passes a kernel that returns zeros, on "
         "the published inputs.",
         "- **influence**: with several inputs, relative change of the output when one of them alone is another draw; "

@@ -23,8 +23,8 @@ def section(sources: list[Source]) -> Section:
     tables += [*_fixtures(sources), *_cases(sources)]
     text = [
         "Distances are the worst over all trials: relative L2, largest element and largest row, each over the "
-        "reference's root mean square. The margin is how much further the best cheat is from passing than the worst "
-        "honest kernel. allclose stands beside the verdict for comparison and decides nothing."
+        "reference's root mean square. The margin is the best cheat's error over the worst honest kernel's, each as a "
+        "multiple of its limit. allclose stands beside the verdict for comparison and decides nothing."
     ]
     return elements.section("correctness", "Correctness", text=text if rows else [], tables=tables)
 

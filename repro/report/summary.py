@@ -498,5 +498,5 @@ def _fixtures(sources: list[Source]) -> Table:
         for f in source.report.fixtures
     ]
     columns = ["problem", ("margin", "quantity"), "best cheat", ("seconds", "seconds"), ("verdict", "verdict")]
-    caption = "Margin: how much further the best cheat is from passing than the worst honest kernel"
+    caption = "Margin: the best cheat's error over the worst honest kernel's, each as a multiple of its limit"
     return elements.table("summary", caption, columns, rows)

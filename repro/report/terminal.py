@@ -384,7 +384,7 @@ def _fixtures(facts: Facts, screen: Screen) -> None:
     for each in facts.fixtures:
         if each.refused:
             screen.item(f"{each.problem}: refused: {each.refused}", Text(SIGNS[BAD], BAD))
-    screen.line("Margin: how much further the best cheat is from passing than the worst honest kernel.", "dim")
+    screen.line("Margin: the best cheat's error over the worst honest kernel's, in multiples of the limit.", "dim")
 
 
 def _cases(facts: Facts, screen: Screen) -> None:

@@ -72,7 +72,8 @@ def add(run: argparse.ArgumentParser) -> None:
         "--jobs",
         type=int,
         default=None,
-        help="agents at once (default: 1), and jobs without a GPU (default: as many containers as fit); a GPU has one",
+        help="agents at once (default: 1); without a GPU also jobs at once (default: as many containers as fit); "
+        "a GPU runs one job",
     )
     study.add_argument(
         "--order", choices=ORDERS, default="abba", help="the order in which arms start; recorded in the bundle"
