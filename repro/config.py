@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -122,6 +123,15 @@ def git_env(stalled_s: int) -> dict[str, str]:
 def state_dir() -> Path:
     """Machine-wide locks (GPU leases); shared by all users of this machine."""
     return Path(os.environ.get("REPRO_STATE", Path(tempfile.gettempdir()) / "repro-state"))
+
+
+def shared_state() -> Path:
+    """The same folder, made where it is missing: every user may write to it, and removes own files alone."""
+    folder = state_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # another user's
+        folder.chmod(0o1777)
+    return folder
 
 
 def keep_state() -> None:

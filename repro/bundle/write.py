@@ -135,10 +135,8 @@ class Bundle:
         """
         digest = plan_digest(plan, parameters)
         for path in sorted(results.glob(f"*-{verb}*"), key=lambda p: (_has_rows(p), p), reverse=True):
-            if (path / MANIFEST).exists():
-                bundle = Bundle.open(path)
-                if bundle.manifest["plan_digest"] == digest and bundle._take():
-                    return bundle
+            if _planned(path) == digest and (bundle := Bundle.open(path))._take():
+                return bundle
         return None
 
     def _take(self) -> bool:
@@ -275,9 +273,15 @@ class Bundle:
         return name
 
     def fingerprints(self) -> dict[str, dict[str, Any]]:
-        """Returns all fingerprints of this bundle by id."""
-        names = [name for name in self._files.entries() if re.fullmatch(rf"{FINGERPRINTS}/[^/.][^/]*\.json", name)]
-        return {Path(name).stem: json.loads(self._files.read(name) or b"") for name in names}
+        """Returns all fingerprints of this bundle by id. Raises BundleError where one is damaged."""
+        found = {}
+        for name in self._files.entries():
+            if re.fullmatch(rf"{FINGERPRINTS}/[^/.][^/]*\.json", name):
+                try:
+                    found[Path(name).stem] = dict(json.loads(self._files.read(name) or b""))
+                except (ValueError, TypeError) as error:
+                    raise BundleError(f"{self.path / name} is damaged", str(error)) from error
+        return found
 
     def read(self, name: str) -> bytes | None:
         """Returns one file's bytes, or None where it is missing, a link, or outside the bundle."""
@@ -330,6 +334,14 @@ def latest(results: Path, verbs: tuple[str, ...]) -> Bundle | None:
     pattern = re.compile(r"^\d{8}T\d{6}Z-(" + "|".join(verbs) + r")(-\d+)?$")
     folders = sorted(p for p in results.glob("*") if pattern.match(p.name) and (p / MANIFEST).exists())
     return next((Bundle.open(path) for path in reversed(folders) if _has_rows(path)), None)
+
+
+def _planned(path: Path) -> str:
+    """The digest of a bundle's plan; empty where its manifest cannot be read, as in a folder that is no bundle."""
+    try:
+        return str(json.loads((path / MANIFEST).read_bytes())["plan_digest"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _has_rows(path: Path) -> bool:

@@ -9,7 +9,6 @@ import importlib.util
 import itertools
 import math
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,9 +16,9 @@ from typing import Any, NoReturn
 from repro import __version__, config
 from repro.bundle.write import Bundle
 from repro.cli import ending, offline, optimize
-from repro.engines import choose, names
+from repro.engines import choose, names, require_alike
 from repro.engines.base import Engine
-from repro.errors import PrerequisiteError, ReproError, UsageError
+from repro.errors import ReproError, UsageError
 from repro.records import wording
 from repro.records.verdict import Verdict
 from repro.runs.progress import Progress
@@ -77,7 +76,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, "", f"See `{self.prog} --help`.")
 
 
-def _common(parser: argparse.ArgumentParser, *, problem: bool = True) -> None:
+def _where(parser: argparse.ArgumentParser) -> None:
+    """Arguments that choose an engine and its device."""
     parser.add_argument(
         "--engine", choices=names(), default="auto",
         help="where jobs run; auto: docker where an engine answers, else local",
@@ -91,11 +91,17 @@ def _common(parser: argparse.ArgumentParser, *, problem: bool = True) -> None:
         help="with --engine ray: auto (the cluster of this machine), HOST:PORT, or local (default: auto)",
     )  # fmt: skip
     parser.add_argument(
-        "--mixed", action="store_true", help="time on GPUs of different kinds too; tables are then grouped by kind"
-    )
-    parser.add_argument(
         "--device", choices=("auto", "cuda", "cpu"), default="auto", help="auto: a GPU where there is one, else the CPU"
     )
+
+
+def _common(parser: argparse.ArgumentParser, *, problem: bool = True, timed: bool = True) -> None:
+    """Arguments of a verb that measures. timed: it measures times."""
+    _where(parser)
+    if timed:
+        parser.add_argument(
+            "--mixed", action="store_true", help="time on GPUs of different kinds too; tables are then grouped by kind"
+        )
     parser.add_argument(
         "--size", choices=("auto", "full", "smoke"), default="auto",
         help="full: the published shapes; smoke: small ones; auto: full on a GPU, else smoke",
@@ -189,10 +195,11 @@ def parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides",
         help="override a constant of the problem file, such as batch_size=16 (repeatable)",
     )  # fmt: skip
-    _common(verb("fixtures", "measure what judging needs: checksums, error bounds, limits, margins", _fixtures))
+    fixtures = verb("fixtures", "measure what judging needs: checksums, error bounds, limits, margins", _fixtures)
+    _common(fixtures, timed=False)
     audit = verb("audit", "find the problems of a suite that cannot tell a cheat from an honest kernel", _audit)
     audit.add_argument("--suite", default="kernelbench", help="agent, artifacts, or kernelbench once it is fetched")
-    _common(audit)
+    _common(audit, timed=False)
     audit.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the table as markdown")
     audit.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
     problems = verb("problems", "list the shipped problems and suites", offline.problems)
@@ -235,7 +242,7 @@ def parser() -> argparse.ArgumentParser:
     _common(claims, problem=False)
     claims.add_argument("--json", type=Path, metavar="FILE", help="write every claim with its verdicts as JSON")
     claims.add_argument("--strict", action="store_true", help="exit 3 where a claim is not reproduced")
-    optimize.add(verb, functools.partial(_common, problem=False))
+    optimize.add(verb, functools.partial(_common, problem=False, timed=False))
     offline.add(verb)
     report = verb("report", "draw bundles as markdown, one HTML file, LaTeX", _report)
     report.add_argument("bundle", type=Path, nargs="*", help="bundles to draw (default: the newest)")
@@ -259,7 +266,7 @@ def parser() -> argparse.ArgumentParser:
     _results(doctor)
     doctor.add_argument("--json", type=Path, metavar="FILE", help="write every check as JSON")
     fingerprint = verb("fingerprint", "describe this machine's GPU, driver, software and container", _fingerprint)
-    _common(fingerprint, problem=False)
+    _where(fingerprint)
     fingerprint.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
     gc = verb("gc", "remove containers and volumes that a dead run left behind", _gc)
     gc.add_argument("--all", action="store_true", help="also those of live runs")
@@ -290,22 +297,13 @@ def _unknown(word: str, args: argparse.Namespace) -> UsageError:
 def _engine(args: argparse.Namespace, progress: Progress) -> tuple[Engine, str]:
     """The engine, and the size that its device implies. Raises PrerequisiteError, also for full sizes on a CPU."""
     engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
-    require_alike(engine, args)
+    if "mixed" in args and not (args.mixed or getattr(args, "no_timing", False)):
+        neither = " --no-timing needs neither." if "no_timing" in args else ""
+        require_alike(engine, f", or add --mixed: rows are then grouped by GPU.{neither}")
     size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
     if engine.device == "cpu" and args.device == "auto" and size == "smoke":
         progress.say("no GPU: small shapes on the CPU in Triton's interpreter; correctness is real, times are not")
     return engine, size
-
-
-def require_alike(engine: Engine, args: argparse.Namespace) -> None:
-    """Raises PrerequisiteError where times would come from GPUs of different kinds and --mixed is not given."""
-    found = Counter(engine.kinds().values())
-    if len(found) < 2 or args.mixed or getattr(args, "no_timing", False):
-        return
-    raise PrerequisiteError(
-        "the GPUs are of different kinds", ", ".join(f"{count} of {kind}" for kind, count in sorted(found.items())),
-        "Choose one kind with --gpus, or add --mixed: rows are then grouped by GPU. --no-timing needs neither.",
-    )  # fmt: skip
 
 
 def _options(args: argparse.Namespace) -> Any:
@@ -369,7 +367,7 @@ def _fingerprint(args: argparse.Namespace, progress: Progress) -> int:
     from repro import fingerprint
     from repro.records.job import Job
 
-    engine, _ = _engine(args, progress)
+    engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
     (outcome,) = engine.run([Job("fingerprint", "fingerprint", device=engine.device, timeout_s=120)], progress.step)
     if outcome.fingerprint is None:
         raise ReproError("no fingerprint", outcome.error)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from repro import config
 from repro.cli.offline import Run, write_json
-from repro.engines import choose
+from repro.engines import choose, require_alike
 from repro.errors import PrerequisiteError, UsageError
 from repro.runs.progress import Progress
 from repro.system.screen import Column, Screen, shortest
@@ -100,6 +100,7 @@ def _optimize(args: argparse.Namespace, progress: Progress) -> int:
     kernel = runner.read_kernel(args.kernel or _shipped(args.problem))
     dtype = args.dtype or ("bfloat16" if kernel.entry == "kernel_function" else "float32")
     engine = choose(args.engine, gpus=args.gpus, device=args.device, say=progress.say, address=args.address)
+    require_alike(engine, ": a search compares all times with each other.")
     size = args.size if args.size != "auto" else ("full" if engine.device == "cuda" else "smoke")
     if "claude-code" in names and (kernel.entry != "ModelNew" or args.problem.endswith(".py")):
         raise UsageError("claude-code needs a kernel with ModelNew, and a shipped problem", "", "Choose anthropic.")

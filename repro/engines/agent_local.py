@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
@@ -40,16 +39,37 @@ from repro.engines.agent import (
     storable,
     wanted,
 )
-from repro.engines.base import Progress
+from repro.engines.base import Progress, no_folder, temporary_folder
 from repro.engines.resources import Lease
 from repro.errors import EngineError
-from repro.system import jsonio, removal
+from repro.system import jsonio
 from repro.system.procfs import descendants
 
 POLL_S = 0.2
 NOTICE = (
     "--engine local: the agent runs as this user without a container, and can reach the network and all of your files"
 )
+
+
+def _harvest(folder: Path) -> Basket:
+    """Return the files that an agent left. One that cannot be read is noted as cut."""
+    basket = Basket()
+    # unlike rglob, walk goes on after a folder that it may not enter
+    for file in sorted(Path(where) / name for where, _, names in os.walk(folder) for name in names):
+        name = str(file.relative_to(folder))
+        if not wanted(name):
+            continue
+        try:
+            if not file.is_file() or file.is_symlink():
+                continue
+            if not storable(name):
+                basket.drop(name)
+                continue
+            with file.open("rb") as stream:
+                basket.put(name, stream.read)
+        except OSError:
+            basket.drop(name)
+    return basket
 
 
 def _free_port() -> int:
@@ -68,14 +88,20 @@ class Room:
     def run(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
         """Run a job to its end and read its files. Raises EngineError if a folder cannot be made."""
         begin, outcome = time.monotonic(), AgentOutcome(job.id, isolation={"isolation": "processes"})
+        with temporary_folder("repro-agent-") as root:
+            self._run(root, job, secrets, outcome)
+        outcome.wall_s = round(time.monotonic() - begin, 3)
+        return outcome
+
+    def _run(self, root: Path, job: AgentJob, secrets: dict[str, str], outcome: AgentOutcome) -> None:
+        """Run a job below a folder. Its files are read whatever happened."""
+        own, gateway_folder, folder, home = (root / name for name in ("s", "gw", "job", "home"))
         try:
-            root = Path(tempfile.mkdtemp(prefix="repro-agent-"))
-            own, gateway_folder, folder, home = (root / name for name in ("s", "gw", "job", "home"))
             for each in (own, gateway_folder / "journal", folder / SOLUTIONS, folder / TRANSCRIPT, home):
                 each.mkdir(parents=True)
             told = self._write(job, own / "gw.sock", gateway_folder, folder)
         except OSError as error:
-            raise EngineError("cannot make a temporary folder", error.strerror or str(error)) from error
+            raise no_folder(error) from error
         gateway = agent = None
         try:
             gateway = start("gateway", gateway_folder, config.job_env({"TMPDIR": str(own)}), stdin=subprocess.PIPE)
@@ -83,29 +109,18 @@ class Room:
                 greet(gateway, gateway_folder, secrets, self.stopping)
             except EngineError as error:
                 outcome.cause, outcome.ending, outcome.gateway_ending = "infrastructure", str(error), str(error)
-                return outcome
+                return
             environment = config.agent_env(home, {"CUDA_VISIBLE_DEVICES": self.lease.gpu or ""})
             with resources.confined(self.lease.cpus):
                 agent = start("agent", folder, environment, stdin=subprocess.DEVNULL)
             self._watch(agent, gateway, job, outcome, gateway_folder, folder)
-            return outcome
         finally:
             for child in (agent, gateway):
                 if child is not None:
                     end(child)
-            basket = Basket()
-            for file in sorted(folder.rglob("*")):
-                name = str(file.relative_to(folder))
-                if wanted(name) and file.is_file() and not file.is_symlink():
-                    if not storable(name):
-                        basket.drop(name)
-                        continue
-                    with file.open("rb") as stream:
-                        basket.put(name, stream.read)
+            basket = _harvest(folder)
             outcome.agent_files, outcome.cut = basket.files | {AGENT_JSON: told}, basket.cut
             outcome.gateway_files = _gateway_files(gateway_folder, secrets)
-            outcome.wall_s = round(time.monotonic() - begin, 3)
-            removal.remove(root)
 
     def _write(self, job: AgentJob, address: Path, gateway: Path, folder: Path) -> bytes:
         """Fill both folders; return the configuration of the agent's session."""

@@ -7,18 +7,20 @@ import contextlib
 import copy
 import itertools
 import json
+import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from repro.engines import resources
 from repro.engines.agent import AgentJob, AgentOutcome
 from repro.engines.resources import Lease
 from repro.engines.session import Session
-from repro.errors import EngineGone, JobLost, PrerequisiteError
+from repro.errors import EngineError, EngineGone, JobLost, PrerequisiteError
 from repro.records.job import ENDED, JOBS, Job, Outcome
-from repro.system import jsonio
+from repro.system import jsonio, removal
 
 Progress = Callable[[str], None]
 #: Yields outcomes as the jobs end; returns how the process or container ended ("" if well).
@@ -205,3 +207,21 @@ def outcomes(text: str) -> list[Outcome]:
         except (ValueError, TypeError):
             continue
     return found
+
+
+@contextlib.contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """Make a folder that is removed after the block, whatever untrusted code left there. Raises EngineError."""
+    try:
+        root = Path(tempfile.mkdtemp(prefix=prefix))
+    except OSError as error:
+        raise no_folder(error) from error
+    try:
+        yield root
+    finally:
+        removal.remove(root)
+
+
+def no_folder(error: OSError) -> EngineError:
+    """Return the error of a temporary folder that could not be made."""
+    return EngineError("cannot make a temporary folder", error.strerror or str(error), "Free disk space.")

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,12 +18,21 @@ from typing import Any
 from repro import config
 from repro.engines import agent_local, resources
 from repro.engines.agent import AgentJob, AgentOutcome
-from repro.engines.base import START_ALLOWANCE_S, Attempt, Engine, Progress, Slots, follow, inbox
+from repro.engines.base import (
+    START_ALLOWANCE_S,
+    Attempt,
+    Engine,
+    Progress,
+    Slots,
+    follow,
+    inbox,
+    no_folder,
+    temporary_folder,
+)
 from repro.engines.resources import Lease
 from repro.engines.session import Session
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
-from repro.system import removal
 from repro.system.procfs import descendants
 
 # A disk with less free space than this counts as full.
@@ -77,19 +85,16 @@ class LocalEngine(Engine):
     @contextlib.contextmanager
     def _folder(self, jobs: list[Job], progress: Progress) -> Iterator[tuple[Path, Lease]]:
         """Make a folder with the files of some jobs, and hold a GPU for them."""
-        try:
-            # only the job's process may read its files; workers of any user write their temporary files beside them
-            root = Path(tempfile.mkdtemp(prefix="repro-job-"))
+        with temporary_folder("repro-job-") as root:
             folder, scratch = root / "job", root / "tmp"
-            folder.mkdir(0o700)
-            scratch.mkdir()
-            scratch.chmod(0o1777)
-            root.chmod(0o711)
-        except OSError as error:
-            raise EngineError(
-                "cannot make a temporary folder", error.strerror or str(error), "Free disk space."
-            ) from error
-        try:
+            try:
+                # only the job's process may read its files; workers of any user write their temporary files beside them
+                folder.mkdir(0o700)
+                scratch.mkdir()
+                scratch.chmod(0o1777)
+                root.chmod(0o711)
+            except OSError as error:
+                raise no_folder(error) from error
             with resources.hold(self.gpus, progress, self.stopping) as lease:
                 try:
                     for name, content in inbox(jobs).items():
@@ -97,8 +102,6 @@ class LocalEngine(Engine):
                 except OSError as error:
                     raise EngineError(f"cannot write to {folder}", error.strerror or str(error)) from error
                 yield folder, lease
-        finally:
-            removal.remove(root)
 
     def run_agent(self, job: AgentJob, secrets: dict[str, str], progress: Progress) -> AgentOutcome:
         with resources.hold(self.gpus, progress, self.stopping) as lease:

@@ -190,9 +190,7 @@ def _holds(token: str) -> Iterator[None]:
     if not token:
         yield
         return
-    folder = config.state_dir()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"runs-{token}").open("w") as stream:
+    with (config.shared_state() / f"runs-{token}").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_SH)
         yield
 

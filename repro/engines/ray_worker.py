@@ -60,6 +60,8 @@ def stop(token: str, word: str) -> None:
     """
     folder = os.environ.get("REPRO_STATE") or os.path.join(tempfile.gettempdir(), "repro-state")
     os.makedirs(folder, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # another user's, which `config.shared_state` has opened to all
+        os.chmod(folder, 0o1777)  # noqa: S103
     with open(os.path.join(folder, f"stop-{token}"), "w") as stream:
         stream.write(word)
     with open(os.path.join(folder, f"runs-{token}"), "a") as stream:

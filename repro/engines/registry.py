@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -71,3 +72,14 @@ def choose(name: str, *, gpus: str, device: str, say: Callable[[str], None], add
         if not config.in_container():
             say(f"running without containers: {error}")
     return FACTORIES["local"](gpus=gpus, device=device)
+
+
+def require_alike(engine: Engine, rest: str) -> None:
+    """Raise PrerequisiteError if an engine's GPUs, whose times would be compared, are of different kinds.
+
+    rest: of the remedy, which begins with the choice of one kind.
+    """
+    found = sorted(Counter(engine.kinds().values()).items())
+    if len(found) > 1:
+        told = ", ".join(f"{count} of {kind}" for kind, count in found)
+        raise PrerequisiteError("the GPUs are of different kinds", told, f"Choose one kind with --gpus{rest}")

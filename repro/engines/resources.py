@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from repro import config
 from repro.errors import EngineError, PrerequisiteError
@@ -114,6 +115,19 @@ def leases(gpus: list[str]) -> list[Lease]:
     return [Lease(gpu, frozenset().union(*of[at * each : (at + 1) * each])) for at, gpu in enumerate(gpus)]
 
 
+def _opened(name: str) -> BinaryIO:
+    """Open a lock that all users of this machine respect, for reading. Raises EngineError."""
+    try:
+        file = config.shared_state() / name
+        with contextlib.suppress(FileExistsError):  # a file of another user can be opened, but not created again
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0o666))
+            file.chmod(0o644)
+        return file.open("rb")
+    except OSError as error:
+        remedy = "Name a folder that all users share in REPRO_STATE."
+        raise EngineError("the GPU cannot be locked", f"{error.filename}: {error.strerror}", remedy) from error
+
+
 @contextlib.contextmanager
 def hold(
     candidates: list[Lease], progress: Callable[[str], None], stopping: threading.Event | None = None
@@ -122,23 +136,19 @@ def hold(
 
     Yields an empty lease without candidates. Raises EngineError if `stopping` is set before it holds one.
     """
-    folder = config.state_dir()
-    folder.mkdir(parents=True, exist_ok=True)
     waited = False
     while stopping is None or not stopping.is_set():
         if not candidates:
             yield Lease()
             return
         for lease in candidates:
-            stream = (folder / f"gpu-{lease.gpu}.lock").open("a")
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                stream.close()
-                continue
-            with stream:
+            with _opened(f"gpu-{lease.gpu}.lock") as stream:
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
                 yield lease
-            return
+                return
         if not waited:
             progress("waiting for a GPU: other jobs or runs hold them all")
             waited = True

@@ -228,7 +228,8 @@ class Search:
             return []
         request = {"proposer": proposer.name, "round": self.state.round, "count": count}
         told = self.journal.effect("proposed", request, search.PROPOSED, perform)
-        self.state.spent |= told.spent
+        if told.spent:
+            self.state.spent_by[proposer.name] = told.spent
         for name, text in told.reflexions.items():
             self.state.programs[name].transcript["reflexion.txt"] = text
         self._failed = told.failed or self._failed

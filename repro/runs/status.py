@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from repro.bundle import storage
 from repro.bundle.seal import MANIFEST
 from repro.bundle.write import Bundle
 from repro.errors import UsageError
@@ -83,7 +84,7 @@ class Board:
 def find(results: Path) -> Path:
     """Return the bundle to look at: the newest that a process writes, else the newest. Raises UsageError."""
     known = sorted(file.parent for file in results.glob(f"*/{MANIFEST}"))
-    live = [path for path in known if Bundle.open(path).held()]
+    live = [path for path in known if storage.Folder(path).held()]
     if not known:
         raise UsageError(f"no bundle in {results}", "", "Name the folder of a run, or its --results.")
     return (live or known)[-1]

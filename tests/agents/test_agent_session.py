@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 pytest.importorskip("anthropic", reason="requirements/agents.txt is not installed")
 from agent_job import Job, call, message, text  # noqa: E402
-from conftest import ROOT  # noqa: E402
+from conftest import CLEAN_ENV, ROOT  # noqa: E402
 
 from repro import config  # noqa: E402
 from repro.agents import preflight, session, task  # noqa: E402
@@ -320,3 +321,30 @@ def test_after_its_end_a_record_takes_nothing_more(tmp_path: Path) -> None:
     assert [json.loads(line)["kind"] for line in (tmp_path / EVENTS).read_text().splitlines()] == ["request", "end"]
     with pytest.raises(ValueError, match="no status"):
         Ending("fine")
+
+
+HARVEST = """
+import os, pathlib, sys
+from repro.engines import agent_local
+os.setuid(12345)
+basket = agent_local._harvest(pathlib.Path(sys.argv[1]))
+print(sorted(basket.files), sorted(basket.cut))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root reads every file")
+def test_files_that_cannot_be_read_are_named(open_folder: Path) -> None:
+    """Each of them ended the study."""
+    solutions, closed = open_folder / "job" / "work" / "solutions", open_folder / "job" / "transcript"
+    for folder in (solutions, closed):
+        folder.mkdir(parents=True)
+    for name, mode in (("a.py", 0o644), ("b.py", 0o000)):
+        (solutions / name).write_text("x = 1\n")
+        (solutions / name).chmod(mode)
+    (closed / "c.jsonl").write_text("{}")
+    closed.chmod(0o444)
+    command = [sys.executable, "-c", HARVEST, str(open_folder / "job")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=CLEAN_ENV | {"PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert done.stdout == "['work/solutions/a.py'] ['transcript/c.jsonl', 'work/solutions/b.py']\n", done.stderr

@@ -260,6 +260,28 @@ def test_bundle_of_another_plan_is_not_resumed(tmp_path: Path) -> None:
     assert Bundle.resume(tmp_path, "benchmark", PLAN, PARAMETERS) is None
 
 
+def test_a_damaged_bundle_of_another_plan_is_left_alone(tmp_path: Path) -> None:
+    wanted = create(tmp_path)
+    wanted.add(row("a"))
+    wanted.finish("interrupted")
+    for name, text in (("rows.jsonl", "[1"), ("manifest.json", "{")):
+        other = create(tmp_path, ["x"])
+        other.add(row("x"))
+        other.finish("interrupted")
+        (other.path / name).write_text(text)
+    found = resume(tmp_path)
+    assert found is not None and found.path == wanted.path
+
+
+def test_a_damaged_fingerprint_is_named(tmp_path: Path) -> None:
+    bundle = create(tmp_path)
+    bundle.fingerprint({"fingerprint_id": "f"})
+    for text in ("", "[1", "3"):
+        (bundle.path / "fingerprints" / "f.json").write_text(text)
+        with pytest.raises(BundleError, match=r"fingerprints/f.json is damaged"):
+            bundle.fingerprints()
+
+
 def test_newest_of_several_is_resumed(tmp_path: Path) -> None:
     for newest in [create(tmp_path) for _ in range(3)]:
         newest.add(row("a"))

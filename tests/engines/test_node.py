@@ -21,6 +21,7 @@ from repro.engines import ray_worker, registry
 from repro.engines.remote import Node, Request, code
 from repro.errors import PrerequisiteError, UsageError
 from repro.records.job import Job
+from repro.runs.progress import Progress
 from repro.system.prctl import PR_SET_CHILD_SUBREAPER, prctl
 from repro.system.procfs import descendants, owner
 
@@ -192,19 +193,38 @@ def test_large_files_travel_apart_and_are_whole_in_the_job() -> None:
     receiver.close(), sender.close()
 
 
-def test_gpus_of_different_kinds_are_refused_for_times_alone() -> None:
-    import argparse
-
-    from repro.cli.main import require_alike
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("run", True), ("run --mixed", False), ("run --no-timing", False), ("claims", True), ("fixtures", False),
+        ("audit", False), ("fingerprint", False), ("optimize L1_36", True),
+    ],
+)  # fmt: skip
+def test_gpus_of_different_kinds_are_refused_for_times_alone(
+    line: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from repro.cli import main, optimize
 
     class Mixed:
+        device = "cuda"
+
         def kinds(self) -> dict[str, str]:
             return {"u1": "NVIDIA H100, 80 GiB", "u2": "NVIDIA H200, 140 GiB", "u3": "NVIDIA H200, 140 GiB"}
 
-    def args(**given: bool) -> argparse.Namespace:
-        return argparse.Namespace(**{"mixed": False, "no_timing": False} | given)
+        def run(self, *_: object) -> None:
+            raise UsageError("it goes on")
 
-    with pytest.raises(PrerequisiteError, match=r"1 of NVIDIA H100, 80 GiB, 2 of NVIDIA H200.*--mixed"):
-        require_alike(Mixed(), args())  # type: ignore[arg-type]
-    for given in ({"mixed": True}, {"no_timing": True}):
-        require_alike(Mixed(), args(**given))  # type: ignore[arg-type]
+    for module in (main, optimize):
+        monkeypatch.setattr(module, "choose", lambda *_, **__: Mixed())
+    args = main.parser().parse_args(line.split())
+    how = {"fingerprint": main._fingerprint, "optimize": args.run}.get(args.verb, main._engine)
+    progress = Progress(quiet=True)
+    if refused:
+        with pytest.raises(PrerequisiteError, match=r"1 of NVIDIA H100, 80 GiB, 2 of NVIDIA H200") as told:
+            how(args, progress)
+        assert ("--mixed" in told.value.remedy) == ("mixed" in args) and "--gpus" in told.value.remedy
+    elif args.verb == "fingerprint":
+        with pytest.raises(UsageError, match="it goes on"):
+            how(args, progress)
+    else:
+        assert how(args, progress)[1] == "full"

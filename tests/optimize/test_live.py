@@ -46,7 +46,8 @@ def test_a_terminal_shows_a_board_and_other_output_plain_lines(tmp_path: Path) -
 def test_the_board_says_where_a_search_stands(tmp_path: Path) -> None:
     state, _ = ended(tmp_path / "run", rounds=2, usd=1.0)
     best = state.programs[state.best]
-    best.floor_ms, state.spent = (best.time_ms or 0.0) / 2, {"usd": 0.25, "tokens": 1200.0}
+    best.floor_ms = (best.time_ms or 0.0) / 2
+    state.spent_by["anthropic"] = {"usd": 0.25, "tokens": 1200.0}
     board = Board()
     assert drawn(board) == "running: nothing\n"
     board.watch(state, lambda: 75.0)

@@ -11,7 +11,8 @@ from test_loop import KERNEL, Silent, ToldJudge, options, search, unasked
 
 from repro import config
 from repro.artifacts import lint
-from repro.engines import choose
+from repro.engines import agent_local, choose
+from repro.engines.agent import METER, OUTCOME, AgentOutcome
 from repro.optimize import export, journal
 from repro.optimize.calls import DIRECTIONS, REFLEXION, Calls, NoAnswer, Unreadable, Upstream, kernel_of, parsed
 from repro.optimize.journal import Journal
@@ -20,10 +21,12 @@ from repro.optimize.proposers.model import Model
 from repro.optimize.proposers.replay import Recorded
 from repro.optimize.proposers.search import Search
 from repro.optimize.proposers.sitting import Sitting
-from repro.optimize.state import INPUT
+from repro.optimize.state import INPUT, State
 from repro.problems import catalogue
-from repro.records.search import PROPOSED
+from repro.records.search import PROPOSED, Proposal
+from repro.runs import fixtures
 from repro.runs.progress import Progress
+from repro.studies.agent import sittings
 
 MODEL = "claude-opus-4-5-20251101"
 PROBLEM = catalogue.load("L1_82", size="smoke", dtype="bfloat16")
@@ -184,6 +187,84 @@ def test_replies_without_a_kernel_are_unreadable() -> None:
     for text in ("", "no code", "```python\na\n```\n```python\nb\n```\n"):
         with pytest.raises(Unreadable):
             kernel_of(text)
+
+
+class Priced:
+    """A proposer whose calls cost something: one candidate a round."""
+
+    waits, calls, reflexions, failed = False, list[dict[str, object]](), dict[str, str](), ""
+
+    def __init__(self, name: str, usd: float) -> None:
+        self.name, self.usd, self.spent = name, usd, {"usd": 0.0, "tokens": 0.0}
+
+    def propose(self, state: State, count: int) -> list[Proposal]:
+        if any(p.proposer == self.name and p.round == state.round for p in state.programs.values()):
+            return []
+        self.spent = {"usd": self.spent["usd"] + self.usd, "tokens": self.spent["tokens"] + 10.0}
+        text = KERNEL + f"# {state.round}\nof_{self.name.replace('-', '_')} = {state.round}\n"
+        return [Proposal(text, "kernel_function", INPUT, "s", "P", {}, "")]
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_two_models_spend_adds_up(tmp_path: Path) -> None:
+    two = [Priced("anthropic", 0.25), Priced("claude-code", 0.5)]
+    chosen = options(proposers=("anthropic", "claude-code"), model=MODEL, rounds=2, usd=9.0)
+    judge = ToldJudge()
+    loop = search(Journal.new(tmp_path / "run"), lambda: judge, *two, chosen=chosen)
+    assert loop.run().spent == {"usd": 1.5, "tokens": 40.0}
+    again = search(
+        Journal.replay(tmp_path / "run", tmp_path / "again"), unasked, *(Recorded(p.name) for p in two), chosen=chosen
+    )
+    assert again.run().spent == {"usd": 1.5, "tokens": 40.0}
+
+
+@pytest.fixture
+def sitting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Sitting, list[Any], AgentOutcome]:
+    """A proposer, the jobs of its sittings, and how each of them ends."""
+    jobs, left = list[Any](), AgentOutcome("optimize")
+    monkeypatch.setattr(agent_local.Room, "run", lambda _, job, *__: jobs.append(job) or left)
+    monkeypatch.setattr(fixtures, "ensure", lambda *_: None)
+    monkeypatch.setattr(sittings, "files", lambda *_: {})
+    model = calls(tmp_path, [], usd=1.0, tokens=1000)
+    chosen = catalogue.load("L1_36", size="smoke")
+    engine = choose("local", gpus="none", device="cpu", say=lambda _: None)
+    return Sitting(chosen, model, tmp_path, engine, Progress(quiet=True)), jobs, left
+
+
+def begun(folder: Path) -> State:
+    """A search in its first round, of the input kernel alone."""
+    judge = ToldJudge()
+    loop = search(Journal.new(folder), lambda: judge, Priced("none", 0.0), chosen=options(rounds=1, directions=1))
+    state = loop.run()
+    state.beam, state.round = [INPUT], 2
+    return state
+
+
+@pytest.mark.parametrize("text", [b"", b'{"status": "comp', b"[1]", b'"x"', b"null", b'{"status": {"a": 1}}'])
+def test_a_sitting_whose_report_cannot_be_read_costs_its_candidate(
+    sitting: tuple[Sitting, list[Any], AgentOutcome], tmp_path: Path, text: bytes
+) -> None:
+    proposer, jobs, left = sitting
+    left.agent_files, left.gateway_files = {OUTCOME: text}, {METER: text}
+    assert proposer.propose(begun(tmp_path / "search"), 1) == []
+    assert len(jobs) == 1 and proposer.failed and proposer.calls[0]["outcome"] == "infra_error"
+
+
+def test_a_sitting_may_spend_what_others_leave(
+    sitting: tuple[Sitting, list[Any], AgentOutcome], tmp_path: Path
+) -> None:
+    proposer, jobs, left = sitting
+    left.gateway_files = {METER: b'{"usd": 0.125, "tokens": {"output": 100}}'}
+    state = begun(tmp_path / "search")
+    state.spent_by = {"anthropic": {"usd": 0.5, "tokens": 300.0}, "claude-code": {"usd": 0.25, "tokens": 200.0}}
+    proposer.propose(state, 1)
+    assert jobs[0].gateway["budgets"]["usd"] == 0.25 and jobs[0].gateway["budgets"]["tokens"] == 500
+    assert proposer.spent == {"usd": 0.375, "tokens": 300.0}, "its own"
+    state.spent_by["anthropic"] = {"usd": 0.75, "tokens": 300.0}
+    proposer.propose(state, 1)
+    assert len(jobs) == 1 and proposer.failed == "the budget of 1 usd is used up"
 
 
 @pytest.mark.slow

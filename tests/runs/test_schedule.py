@@ -405,6 +405,39 @@ def test_ctrl_c_leaves_no_process_folder_or_lease_of_two_real_jobs(judge_tool: T
     assert not tool.processes() and not list(tool.tmp.glob("repro-*")) and free(tool.tmp / "state")
 
 
+TAKE = """
+import os, sys
+from repro.engines import resources
+from repro.engines.resources import Lease
+os.setgid(int(sys.argv[1]))
+os.setuid(int(sys.argv[1]))
+with resources.hold([Lease("GPU-x")], print) as lease:
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to become another user takes root")
+def test_users_of_a_machine_share_its_leases(open_folder: Path) -> None:
+    """The second user could not open the lock that the first had made."""
+    env = CLEAN_ENV | {"REPRO_STATE": str(open_folder / "state"), "PYTHONPATH": str(ROOT)}
+    several: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
+    for uid in ("12345", "12346"):
+        held = subprocess.run([sys.executable, "-c", TAKE, uid], input="", env=env, capture_output=True, text=True)
+        assert held.stdout == "held\n", held.stderr
+    first = subprocess.Popen([sys.executable, "-c", TAKE, "12345"], env=env, **several)
+    assert first.stdout and first.stdout.readline() == "held\n"
+    second = subprocess.Popen([sys.executable, "-c", TAKE, "12346"], env=env, **several)
+    assert second.stdout and "waiting for a GPU" in second.stdout.readline()
+    first.communicate("")
+    assert second.communicate("")[0] == "held\n" and second.returncode == 0
+
+
 # -- killed -----------------------------------------------------------------------------------------------------------
 
 WRITER = """

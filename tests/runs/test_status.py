@@ -84,3 +84,14 @@ def test_a_run_whose_process_ended_has_died(tmp_path: Path) -> None:
     assert found["status"] == "died" and found["running"] == []
     with pytest.raises(UsageError, match="no bundle in"):
         status.find(tmp_path / "empty")
+
+
+def test_a_damaged_bundle_beside_a_run_is_not_opened(tmp_path: Path) -> None:
+    broken = Bundle.create(tmp_path, "run", ["x"], {})
+    broken.add({"row": "x", "status": "done", "error": "", "result": {}})
+    broken.finish("interrupted")
+    (broken.path / "rows.jsonl").write_text("[1")
+    live = Bundle.create(tmp_path, "run", ["a"], {})
+    later = Bundle.create(tmp_path, "run", ["b"], {})
+    later.finish("interrupted")
+    assert status.find(tmp_path) == live.path

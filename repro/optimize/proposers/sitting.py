@@ -6,12 +6,11 @@ times it. It runs as this user without a container.
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 
 from repro.engines import agent_local
-from repro.engines.agent import METER, OUTCOME, SOLUTIONS, AgentJob
+from repro.engines.agent import OUTCOME, SOLUTIONS, AgentJob
 from repro.engines.base import Engine
 from repro.engines.resources import Lease
 from repro.errors import ReproError
@@ -41,16 +40,17 @@ class Sitting(Model):
     ) -> None:  # fmt: skip
         super().__init__(problem, calls)
         self.results, self.engine, self.progress, self.agent = results, engine, progress, agent
-        self._spent = {"usd": 0.0, "tokens": 0.0}
+        self._spent = self._others = {"usd": 0.0, "tokens": 0.0}
 
     @property
     def spent(self) -> dict[str, float]:
-        """Return what all sittings of the run have cost."""
+        """Return what all sittings of the run have cost, as `Calls.spent` does for other models."""
         return self._spent
 
     def propose(self, state: State, count: int) -> list[Proposal]:
         """See Proposer.propose."""
-        self._spent = dict(state.spent)
+        self._spent = state.spent_by.get(self.name, self._spent)
+        self._others = {name: total - self._spent[name] for name, total in state.spent.items()}
         return super().propose(state, count)
 
     def _mends(self, state: State) -> list[Question]:
@@ -70,14 +70,13 @@ class Sitting(Model):
         except ReproError as error:
             line |= {"outcome": "failed", "detail": str(error)}
             raise NoAnswer("failed", str(error), final=True) from None
-        meter = json.loads(left.gateway_files.get(METER, b"{}"))
-        told = json.loads(left.agent_files.get(OUTCOME, b"{}"))
-        fresh = sum(n for kind, n in meter.get("tokens", {}).items() if kind != "cache_read")
-        self._spent = {"usd": round(self._spent["usd"] + (meter.get("usd") or 0.0), 6),
+        meter, told = sittings.metered(left), sittings.told_of(left.agent_files.get(OUTCOME))
+        fresh = sum(n for kind, n in meter.tokens.items() if kind != "cache_read")
+        self._spent = {"usd": round(self._spent["usd"] + (meter.usd or 0.0), 6),
                        "tokens": self._spent["tokens"] + fresh}  # fmt: skip
-        status, detail = told.get("status", "infra_error"), told.get("detail") or left.ending
-        line |= {"outcome": status, "detail": detail, "turns": meter.get("turns", 0), "usd": meter.get("usd"),
-                 "tokens": meter.get("tokens", {}), "wall_s": left.wall_s}  # fmt: skip
+        status, detail = told.status or "infra_error", told.detail or left.ending
+        line |= {"outcome": status, "detail": detail, "turns": meter.turns, "usd": meter.usd,
+                 "tokens": meter.tokens, "wall_s": left.wall_s}  # fmt: skip
         solution = left.agent_files.get(f"{SOLUTIONS}/{self.problem.path.name}")
         if solution is None:
             final = status in ("budget", "infra_error", "provider_error", "agent_error")
@@ -96,8 +95,8 @@ class Sitting(Model):
         usd, tokens = self.model.usd, self.model.tokens
         budgets = {
             "wall_s": WALL_S, "turns": TURNS,
-            "usd": None if usd is None else max(0.0, usd - self._spent["usd"]),
-            "tokens": None if tokens is None else max(0, tokens - int(self._spent["tokens"])),
+            "usd": None if usd is None else max(0.0, usd - self._spent["usd"] - self._others["usd"]),
+            "tokens": None if tokens is None else max(0, tokens - int(self._spent["tokens"] + self._others["tokens"])),
         }  # fmt: skip
         upstream = self.model.upstream
         script = upstream.script.read_bytes() if upstream.script else b""
