@@ -155,7 +155,7 @@ def quiet_ray() -> None:
 
 def python_path() -> str:
     """Where this process finds its modules, for one that it starts."""
-    return _python_path()
+    return os.pathsep.join(path for path in sys.path if path and "zip" not in path)
 
 
 def image() -> str:
@@ -193,7 +193,7 @@ def model(*, bedrock: bool) -> str:
 def agent_env(home: Path, extra: dict[str, str]) -> dict[str, str]:
     """The whole environment of an agent without a container: an allow-list, home and temporary files in its folder."""
     env = {name: os.environ[name] for name in AGENT_ENV if name in os.environ}
-    env |= {"HOME": str(home), "TMPDIR": str(home), "USER": "repro", "PYTHONPATH": _python_path()}
+    env |= {"HOME": str(home), "TMPDIR": str(home), "USER": "repro", "PYTHONPATH": python_path()}
     env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     return env | {"TRITON_CACHE_DIR": str(home / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor")} | extra
 
@@ -230,7 +230,7 @@ def sample_ms() -> int:
 def sampler_env() -> dict[str, str]:
     """The whole environment of the sampler's process."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "LANG") if name in os.environ}
-    return kept | {"PYTHONPATH": _python_path(), "PYTHONDONTWRITEBYTECODE": "1"}
+    return kept | {"PYTHONPATH": python_path(), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def in_container() -> bool:
@@ -300,7 +300,7 @@ def worker_env(scratch: Path, *, interpret: bool) -> dict[str, str]:
     }
     if interpret:
         env["TRITON_INTERPRET"] = "1"
-    env["PYTHONPATH"] = _python_path()
+    env["PYTHONPATH"] = python_path()
     return env
 
 
@@ -318,11 +318,6 @@ def take_environment(environment: dict[str, str]) -> None:
     """Makes this process's environment these variables and no other."""
     os.environ.clear()
     os.environ.update(environment)
-
-
-def _python_path() -> str:
-    """Where this process finds its modules, for one that it starts."""
-    return os.pathsep.join(path for path in sys.path if path and "zip" not in path)
 
 
 def allocator() -> str:

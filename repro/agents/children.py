@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import threading
 import time
 from typing import Any
 
 from repro.system.prctl import PR_SET_CHILD_SUBREAPER, prctl
-from repro.system.procfs import descendants, processes
+from repro.system.procfs import descendants, kill, processes
 
 KILL_ROUNDS = 50
 _lock = threading.Lock()
@@ -42,13 +41,6 @@ def bury(known: set[int]) -> None:
             if parent == os.getpid() and state == "Z" and pid not in known and pid not in _awaited:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-
-
-def kill(pids: list[int]) -> None:
-    """Send SIGKILL to each process that still lives."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def end_all(known: set[int]) -> None:

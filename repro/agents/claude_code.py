@@ -19,7 +19,7 @@ from repro.agents.task import Task
 from repro.agents.tools_knowledge import SERVER
 from repro.errors import PrerequisiteError
 from repro.system import jsonio
-from repro.system.procfs import descendants
+from repro.system.procfs import descendants, kill
 
 PROGRAM = "claude"
 # The tools that `--bare` offers; Edit creates a file by replacing nothing.
@@ -95,7 +95,7 @@ class ClaudeCode:
                     break
             self._end(process, stdout, raw)
         finally:
-            children.kill(descendants(process.pid))
+            kill(descendants(process.pid))
             process.wait()
         # A program that the CLI left may hold the pipe open, so only the data in it is read, without waiting for its
         # end.

@@ -41,20 +41,16 @@ class Stream:
         self.record = record
         self.init: dict[str, Any] | None = None
         self.result: dict[str, Any] | None = None
-        self.garbage = 0
         self._usage: dict[str, dict[str, Any]] = {}
         self._names: dict[str, str] = {}
 
     def line(self, line: bytes) -> None:
-        """Take one line. Lines that are no events are only counted."""
-        if not line.strip():
-            return
+        """Take one line. Lines that are no events are left out."""
         try:
             event = json.loads(line)
         except ValueError:
             event = None
         if not isinstance(event, dict):
-            self.garbage += 1
             return
         kind = event.get("type")
         if kind == "system" and event.get("subtype") == "init":

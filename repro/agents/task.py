@@ -109,16 +109,16 @@ def _text(template_file: str, **values: object) -> str:
     return template.substitute({key: str(value) for key, value in values.items()})
 
 
-def evaluate_command(task: Task, file: str = "FILE", problem: str = "ID") -> str:
+def evaluate_command(task: Task) -> str:
     """Return the command that judges a solution from the agent's shell."""
-    words = ["repro", "evaluate", file, "--problem", problem, "--trust", "dev", "--engine", "local"]
+    words = ["repro", "evaluate", "FILE", "--problem", "ID", "--trust", "dev", "--engine", "local"]
     return shlex.join([*words, "--device", task.device, "--size", task.size])
 
 
-def optimize_command(task: Task, file: str = "FILE", problem: str = "ID") -> str:
+def optimize_command(task: Task) -> str:
     """Return the command that searches a faster kernel from the agent's shell, within one call of it."""
     minutes = max(1, int(task.options.bash_s / 60) - 2)
-    words = ["repro", "optimize", problem, "--from", file, "--trust", "dev", "--engine", "local"]
+    words = ["repro", "optimize", "ID", "--from", "FILE", "--trust", "dev", "--engine", "local"]
     return shlex.join([*words, "--device", task.device, "--size", task.size, "--minutes", str(minutes)])
 
 

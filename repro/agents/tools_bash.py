@@ -11,7 +11,6 @@ import os
 import secrets
 import select
 import shlex
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -19,7 +18,8 @@ from pathlib import Path
 from repro.agents import children
 from repro.agents.deadline import Deadline, Stopped
 from repro.agents.tools_result import MOST_CHARACTERS, Result, shorten
-from repro.system.procfs import descendants, processes
+from repro.system import signals
+from repro.system.procfs import descendants, kill, processes
 
 TICK_S = 0.2
 # A command with more output is ended, so that it cannot fill the disk.
@@ -100,7 +100,7 @@ class Bash:
             return
         for _ in range(KILL_ROUNDS):
             found = self._started()
-            children.kill(found)
+            kill(found)
             self._shell.poll()
             if not found:
                 break
@@ -175,7 +175,4 @@ def _ends_of(file: Path) -> str:
 
 def _ended(code: int) -> str:
     """Return how a process ended, in words."""
-    if code >= 0:
-        return f"exit code {code}"
-    names = {s.value: s.name for s in signal.Signals}  # real-time ones have no name
-    return f"signal {names.get(-code, -code)}"
+    return f"exit code {code}" if code >= 0 else f"signal {signals.name(-code)}"

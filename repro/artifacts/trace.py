@@ -98,12 +98,12 @@ def work(artifact: Artifact) -> catalogue.Work | None:
     return catalogue.load(artifact.known).work if artifact.known else None
 
 
-def floor_ms(artifact: Artifact, *, itemsize: int = BFLOAT16_BYTES) -> float | None:
+def floor_ms(artifact: Artifact) -> float | None:
     """Return the time of the compulsory traffic at the profiled GPU's peak bandwidth; None if either is unknown."""
     needed, rate = work(artifact), peak_bandwidth(artifact)
     if needed is None or rate is None:
         return None
-    return (needed.read_elements + needed.written_elements) * itemsize / rate * 1e3
+    return (needed.read_elements + needed.written_elements) * BFLOAT16_BYTES / rate * 1e3
 
 
 def profile_dtype(found: Round, which: str, needed: catalogue.Work) -> str | None:

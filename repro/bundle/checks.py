@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -212,8 +211,8 @@ def solutions(found: Evidence) -> list[str]:
         if str(given.kept).startswith(f"{SOLUTIONS}/") or (text is not None and seal.sha256(text) == given.sha256):
             used.add(given.kept)
     for name, row in found.records.items():
-        parts = []
-        for given in sorted(row.inputs or [], key=lambda given: given.name):
+        judged = []
+        for given in row.inputs or []:
             if given.kept:
                 used.add(given.kept)
                 content = found.bytes_of(given.kept)
@@ -221,8 +220,8 @@ def solutions(found: Evidence) -> list[str]:
                     wrong.append(f"row {name}: {given.kept} is not the text that was measured")
             elif not given.withheld:
                 continue  # a fixture or a shipped problem, which are not part of the content
-            parts.append(given.name.encode() + bytes.fromhex(given.sha256))
-        if row.inputs and hashlib.sha256(b"".join(parts)).hexdigest()[:16] != row.content:
+            judged.append((given.name, given.sha256))
+        if row.inputs and seal.content(judged) != row.content:
             wrong.append(f"row {name}: its inputs are not those of its content hash")
     if any(row.inputs is not None for row in found.records.values()):
         kept = [n for n in found.files if n.startswith((f"{INPUTS}/", f"{SOLUTIONS}/"))]
@@ -240,7 +239,7 @@ def _solutions_of_1(found: Evidence) -> list[str]:
     for name, row in found.records.items():
         folder = f"{SOLUTIONS}/{row.arm}/{row.repeat}/{row.problem}_"
         of_row = [content for place, content in kept.items() if place.startswith(folder)]
-        contents = [hashlib.sha256(b"solution_0.py" + hashlib.sha256(c).digest()).hexdigest()[:16] for c in of_row]
+        contents = [seal.content([("solution_0.py", seal.sha256(c))]) for c in of_row]
         if row.content not in contents:
             wrong.append(f"row {name}: no kept solution is the text that was measured")
     return wrong

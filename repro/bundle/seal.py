@@ -18,6 +18,12 @@ from repro.system import jsonio
 MANIFEST, STATEMENT = "manifest.json", "statement.json"
 
 
+def content(texts: Iterable[tuple[str, str]]) -> str:
+    """Return the content hash of a row from the name and the SHA-256 of each judged text."""
+    parts = (name.encode() + bytes.fromhex(digest) for name, digest in sorted(texts))
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
 def sha256(content: bytes) -> str:
     """Returns a hash of 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()

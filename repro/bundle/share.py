@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import hashlib
 import json
 import re
 import shutil
@@ -234,15 +233,12 @@ def _rows(found: Evidence, digests: dict[str, str], mask: Mask, who: Identities)
             given["sha256"] = digests.get(given.get("kept", ""), given["sha256"])
         if new.get("inputs"):
             judged = [given for given in new["inputs"] if "kept" in given or "withheld" in given]
-            judged.sort(key=lambda given: str(given["name"]))
-            parts = b"".join(given["name"].encode() + bytes.fromhex(given["sha256"]) for given in judged)
-            new["content"] = hashlib.sha256(parts).hexdigest()[:16]
+            new["content"] = seal.content((given["name"], given["sha256"]) for given in judged)
         elif "inputs" not in new:  # schema 1: the content is the hash of the one kept solution
             place = f"solutions/{new.get('arm')}/{new.get('repeat')}/{new.get('problem')}_"
             for name in digests:
                 if name.startswith(place):
-                    content = b"solution_0.py" + bytes.fromhex(digests[name])
-                    new["content"] = hashlib.sha256(content).hexdigest()[:16]
+                    new["content"] = seal.content([("solution_0.py", digests[name])])
         rows.append(new)
     return rows
 

@@ -11,6 +11,7 @@ from repro import config
 from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
 from repro.fingerprint import gpu as facts
 from repro.fingerprint import state
+from repro.fingerprint.series import SLOWED
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
 # CUDA 12.8 as NVML writes it, and the oldest CUDA of a driver that runs anything built for 12.
@@ -19,7 +20,6 @@ MIN_CAPABILITY = (8, 0)
 # An unused GPU holds a few hundred MB for the driver.
 IDLE_BYTES = 1 << 30
 POWER_SHARE, HOT_C = 0.9, 85
-SLOWED = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
 SMOKE = "Without a GPU use --device cpu --size smoke: verdicts are real there, but times are not a measurement."
 
 

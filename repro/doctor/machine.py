@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from repro import config
 from repro.doctor.finding import Finding, Setting, fail, ok, skip, warn
+from repro.system.importing import version
 
 PYTHONS = ((3, 11), (3, 12))
 GIB = 1 << 30
@@ -29,23 +29,11 @@ def python(setting: Setting) -> Finding:
     return fail(seen, "Use Python 3.11 or 3.12, or --engine docker.")
 
 
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _plain(version: str | None) -> str:
-    """Return a version without its build part: 2.9.1+cu128 is 2.9.1."""
-    return (version or "").split("+")[0]
-
-
 def pins(setting: Setting) -> Finding:
     """Check that torch and Triton are the pinned ones, if this Python's processes use them."""
     if setting.engine == "docker":
         return skip("the image has its own")
-    found = {name: _version(name) for name in ("torch", "triton")}
+    found = {name: version(name) for name in ("torch", "triton")}
     if found["torch"] is None:
         return fail("torch is not installed here", "Run `make setup ENGINE=local` or `pip install .` in a checkout.")
     off = [f"{n} {v}, pinned {config.PINS[n]}" for n, v in found.items() if (v or "").split("+")[0] != config.PINS[n]]
@@ -60,10 +48,10 @@ def ray(setting: Setting) -> Finding:
     """Check that Ray is installed, if jobs are to run on a cluster."""
     if setting.wanted != "ray":
         return skip("--engine ray was not asked for")
-    version = _version("ray")
-    if version is None:
+    found = version("ray")
+    if found is None:
         return fail("the package ray is not installed", "Run `make setup ENGINE=ray` here and on every node.")
-    return ok(f"ray {version}; every node is checked before the first job")
+    return ok(f"ray {found}; every node is checked before the first job")
 
 
 def compiler(setting: Setting) -> Finding:

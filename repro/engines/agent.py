@@ -87,8 +87,8 @@ def secret_line(secrets: dict[str, str]) -> bytes:
     return (jsonio.dumps(secrets) + "\n").encode()
 
 
-def pack(files: dict[str, bytes], folders: Iterable[str] = ()) -> bytes:
-    """Return a tar archive of files and folders that belong to the container's user."""
+def pack(files: dict[str, bytes], folders: Iterable[str] = (), mode: int = 0o644) -> bytes:
+    """Return a tar archive of files and folders that belong to the container's user. mode: of the files."""
     every = {str(parent) for name in files for parent in PurePosixPath(name).parents if str(parent) != "."}
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
@@ -99,7 +99,7 @@ def pack(files: dict[str, bytes], folders: Iterable[str] = ()) -> bytes:
             archive.addfile(info)
         for name, content in files.items():
             info = tarfile.TarInfo(name)
-            info.size, info.mode = len(content), 0o644
+            info.size, info.mode = len(content), mode
             _own(info)
             archive.addfile(info, io.BytesIO(content))
     return stream.getvalue()

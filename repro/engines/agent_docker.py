@@ -117,19 +117,19 @@ class Room:
             for part in (OUTCOME, SOLUTIONS, EVENTS, TRANSCRIPT):
                 _collect(agent, part, basket)
             outcome.agent_files, outcome.cut = basket.files | {AGENT_JSON: told}, basket.cut
-            _quietly(lambda: gateway.stop(timeout=10))
+            quietly(lambda: gateway.stop(timeout=10))
             outcome.gateway_files = _read_gateway(gateway, secrets, outcome.cut)
         outcome.wall_s = round(time.monotonic() - begin, 3)
         return outcome
 
     def _volume(self, stack: contextlib.ExitStack, name: str) -> str:
         volume = self.client.volumes.create(name, labels=self.labels)
-        stack.callback(_quietly, lambda: volume.remove(force=True))
+        stack.callback(quietly, lambda: volume.remove(force=True))
         return name
 
     def _container(self, stack: contextlib.ExitStack, options: dict[str, Any]) -> Any:
         container = self.client.containers.create(**options)
-        stack.callback(_quietly, lambda: container.remove(force=True, v=True))
+        stack.callback(quietly, lambda: container.remove(force=True, v=True))
         return container
 
     def _shared(self, role: str) -> dict[str, Any]:
@@ -222,9 +222,9 @@ class Room:
                     outcome.gateway_ending, cause = reason, "infrastructure"
             if reason and kill_at is None:
                 outcome.cause, outcome.ending, kill_at = cause, reason, now + GRACE_S
-                _quietly(lambda: agent.kill("SIGTERM"))
+                quietly(lambda: agent.kill("SIGTERM"))
             elif kill_at is not None and now > kill_at:
-                _quietly(agent.kill)
+                quietly(agent.kill)
             if line := agent.logs(stdout=True, stderr=False, tail=1).decode(errors="replace").strip():
                 progress(printable(line))
             time.sleep(POLL_S)
@@ -377,9 +377,9 @@ def _read_gateway(gateway: Any, secrets: dict[str, str], cut: list[str]) -> dict
     return basket.files
 
 
-def _quietly(call: Callable[[], Any]) -> None:
+def quietly(call: Callable[[], Any]) -> None:
     """Call, and ignore errors: the object may be gone already, and a lost engine is reported elsewhere."""
     try:
         call()
-    except (APIError, DockerException, OSError, urllib3.exceptions.HTTPError):
+    except (DockerException, OSError, urllib3.exceptions.HTTPError):
         return

@@ -43,7 +43,7 @@ from repro.engines.base import Progress, no_folder, temporary_folder
 from repro.engines.resources import Lease
 from repro.errors import EngineError
 from repro.system import jsonio
-from repro.system.procfs import descendants
+from repro.system.procfs import descendants, kill
 
 POLL_S = 0.2
 NOTICE = (
@@ -211,11 +211,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-    for pid in started:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    kill(started)
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:

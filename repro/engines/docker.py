@@ -15,7 +15,6 @@ import socket
 import subprocess
 import tarfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -31,7 +30,8 @@ from docker.types import DeviceRequest, Mount
 
 from repro import config
 from repro.engines import agent_docker, resources
-from repro.engines.agent import AgentJob, AgentOutcome
+from repro.engines.agent import AgentJob, AgentOutcome, pack
+from repro.engines.agent_docker import quietly
 from repro.engines.base import START_ALLOWANCE_S, Attempt, Engine, Progress, Slots, follow, inbox
 from repro.engines.resources import Lease
 from repro.engines.session import Session
@@ -219,21 +219,21 @@ class DockerEngine(Engine):
         self.stopping.set()
         for container in self._mine():
             if container.labels.get(LABEL_ROLE) == "job":
-                _quietly(container.kill)
+                quietly(container.kill)
 
     def kill(self) -> None:
         self.stopping.set()
         for container in self._mine():
-            _quietly(partial(container.remove, force=True, v=True))
+            quietly(partial(container.remove, force=True, v=True))
         volumes: list[Any] = []
-        _quietly(lambda: volumes.extend(self.client.volumes.list(filters={"label": f"{LABEL_RUN}={self.run_id}"})))
+        quietly(lambda: volumes.extend(self.client.volumes.list(filters={"label": f"{LABEL_RUN}={self.run_id}"})))
         for volume in volumes:
-            _quietly(partial(volume.remove, force=True))
+            quietly(partial(volume.remove, force=True))
 
     def _mine(self) -> list[Any]:
         found: list[Any] = []
         filters = {"label": f"{LABEL_RUN}={self.run_id}"}
-        _quietly(lambda: found.extend(self.client.containers.list(all=True, filters=filters, ignore_removed=True)))
+        quietly(lambda: found.extend(self.client.containers.list(all=True, filters=filters, ignore_removed=True)))
         return found
 
     @contextlib.contextmanager
@@ -271,7 +271,7 @@ class DockerEngine(Engine):
     def _start(self, container: Any) -> None:
         container.start()
         if self.stopping.is_set():  # `halt` may have looked for containers before this one ran
-            _quietly(container.kill)
+            quietly(container.kill)
 
     @contextlib.contextmanager
     def _container(self, jobs: list[Job], lease: Lease, **changed: Any) -> Iterator[Any]:
@@ -282,12 +282,12 @@ class DockerEngine(Engine):
         container = None
         try:
             container = self.client.containers.create(**self._options(name, labels, lease) | changed)
-            container.put_archive(JOB_FOLDER, _tar(inbox(jobs)))
+            container.put_archive(JOB_FOLDER, pack(inbox(jobs), mode=0o444))
             yield container
         finally:
             if container is not None:
-                _quietly(lambda: container.remove(force=True, v=True))
-            _quietly(lambda: volume.remove(force=True))
+                quietly(lambda: container.remove(force=True, v=True))
+            quietly(lambda: volume.remove(force=True))
 
     def _options(self, name: str, labels: dict[str, str], lease: Lease) -> dict[str, Any]:
         environment = {
@@ -330,7 +330,7 @@ class DockerEngine(Engine):
 
         def expire() -> None:
             late.set()
-            _quietly(container.kill)
+            quietly(container.kill)
 
         timer = threading.Timer(timeout_s, expire)
         timer.daemon = True
@@ -359,7 +359,7 @@ class _Serving:
         with contextlib.suppress(EngineError):
             for _ in self.output:  # to its end, which closes the connection
                 pass
-        _quietly(getattr(self.socket, "_response", self.socket).close)  # with which the SDK keeps the connection
+        quietly(getattr(self.socket, "_response", self.socket).close)  # with which the SDK keeps the connection
 
     def send(self, line: str) -> None:
         getattr(self.socket, "_sock", self.socket).sendall(line.encode())
@@ -372,7 +372,7 @@ class _Serving:
             yield from _lines(self.container)
 
     def kill(self) -> None:
-        _quietly(self.container.kill)
+        quietly(self.container.kill)
 
     def ending(self) -> str:
         with self.guard():
@@ -399,17 +399,6 @@ def _lines(container: Any) -> Iterator[str]:
         yield from (line.decode(errors="replace") for line in lines)
 
 
-def _tar(files: dict[str, bytes]) -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size, info.mtime, info.mode = len(content), int(time.time()), 0o444
-            info.uid = info.gid = config.CONTAINER_UID
-            archive.addfile(info, io.BytesIO(content))
-    return stream.getvalue()
-
-
 def _read(container: Any, path: str) -> str:
     """Return a file of a container as text; empty if it does not exist."""
     try:
@@ -419,14 +408,6 @@ def _read(container: Any, path: str) -> str:
     with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
         member = archive.extractfile(archive.getmembers()[0])
         return member.read().decode(errors="replace") if member is not None else ""
-
-
-def _quietly(call: Callable[[], Any]) -> None:
-    """Call for cleaning up, and ignore errors: the object may be gone, and a lost engine is reported elsewhere."""
-    try:
-        call()
-    except (DockerException, *GONE):
-        return
 
 
 def _removes(call: Callable[[], Any]) -> bool:

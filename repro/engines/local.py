@@ -7,7 +7,6 @@ import importlib.util
 import os
 import platform
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -33,7 +32,8 @@ from repro.engines.resources import Lease
 from repro.engines.session import Session
 from repro.errors import EngineError, PrerequisiteError
 from repro.records.job import OUTCOMES, Job
-from repro.system.procfs import descendants
+from repro.system import signals
+from repro.system.procfs import descendants, kill
 
 # A disk with less free space than this counts as full.
 FULL_BYTES = 64 << 10
@@ -121,9 +121,7 @@ class LocalEngine(Engine):
 
     def kill(self) -> None:
         self.halt()
-        for pid in descendants(os.getpid())[1:]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(descendants(os.getpid())[1:])
 
     def _start(self, command: list[str], folder: Path, lease: Lease, *, serves: bool = False) -> subprocess.Popen[str]:
         """Start a process of a job's folder, with standard input if it serves requests."""
@@ -217,16 +215,11 @@ def _ending(child: subprocess.Popen[str], folder: Path) -> str:
     tail = (folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
     if shutil.disk_usage(folder).free < FULL_BYTES:  # the process could not write its reason then
         tail = [f"No space left in {folder.parent}"]
-    signals = {s.value: s.name for s in signal.Signals}  # real-time ones have no name
-    how = f"signal {signals.get(-code, -code)}" if code < 0 else f"exit code {code}"
+    how = f"signal {signals.name(-code)}" if code < 0 else f"exit code {code}"
     return f"the job's process ended with {how}" + (f": {tail[0]}" if tail else "")
 
 
 def _kill(child: subprocess.Popen[str]) -> None:
     """Kill the job and its workers. These are in sessions of their own and are found as children, while it lives."""
-    for pid in descendants(child.pid):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    kill(descendants(child.pid))
     child.wait()

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib.metadata
 import os
 import pickle
 import platform
@@ -40,8 +39,9 @@ from repro.engines.remote import Node, Request, code, difference
 from repro.errors import EngineError, PrerequisiteError, ReproError
 from repro.fingerprint.entry import hashed
 from repro.system import removal
+from repro.system.importing import version
 from repro.system.prctl import PR_SET_CHILD_SUBREAPER, prctl
-from repro.system.procfs import alive, descendants, owner, place
+from repro.system.procfs import alive, descendants, kill, owner, place
 
 # Time that a killed job gets to remove its folder or container.
 LAST_S = 30.0
@@ -70,14 +70,7 @@ def _stack(facts: dict[str, Any]) -> dict[str, str]:
     if "image_id" in facts:
         digests = facts.get("repo_digests") or [facts["image_id"]]
         return found | {"image": sorted(digests)[0].rpartition("@")[2]}
-    return found | {"python": platform.python_version()} | {name: _version(name) for name in ("torch", "triton")}
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "none"
+    return found | {"python": platform.python_version()} | {n: version(n) or "none" for n in ("torch", "triton")}
 
 
 class Server:
@@ -249,7 +242,5 @@ def main(inner: str) -> int:
     try:
         return server.serve()
     finally:
-        for pid in descendants(os.getpid())[1:]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(descendants(os.getpid())[1:])
         removal.remove(own)

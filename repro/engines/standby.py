@@ -24,7 +24,7 @@ from repro import config
 from repro.judge.sandbox import forkserver, preload
 from repro.system import importing
 from repro.system.prctl import PR_SET_PDEATHSIG, prctl
-from repro.system.procfs import descendants
+from repro.system.procfs import descendants, kill
 
 # Beginnings of the names of variables that a library reads when it is imported. A command that has other values of them
 # needs a new process.
@@ -72,7 +72,7 @@ def serve(number: int, modules: Sequence[str]) -> list[str]:
                 poller.register(connection, select.POLLRDHUP)
             else:  # a client has ended
                 poller.unregister(fd)
-                _kill(next(pid for pid, each in forks.items() if each.fileno() == fd))
+                kill(descendants(next(pid for pid, each in forks.items() if each.fileno() == fd)))
         _reap(forks, poller)
 
 
@@ -89,13 +89,6 @@ def _import(modules: Sequence[str], *, compiled: bool) -> None:
             preload.read_triton()
     if forkserver.has_called_cuda():
         sys.exit("the imports called the CUDA driver, which then fails in every fork")
-
-
-def _kill(pid: int) -> None:
-    """Kill a fork and everything below it."""
-    for each in descendants(pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
 
 
 def _reap(forks: dict[int, socket.socket], poller: select.poll) -> None:

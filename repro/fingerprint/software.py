@@ -8,19 +8,13 @@ import platform
 from repro import __version__, config
 from repro.fingerprint.entry import entry
 from repro.records.fingerprint import Found
+from repro.system.importing import version
 
 PACKAGES = ("torch", "triton", "numpy", "nvidia-ml-py", "tabulate", "rich", "python-dotenv")
 # Properties that CUDA's runtime reports; NVML reports no cache sizes.
 PROPERTIES = (
     "multi_processor_count", "L2_cache_size", "shared_memory_per_multiprocessor", "regs_per_multiprocessor",
 )  # fmt: skip
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _libraries() -> dict[str, str]:
@@ -77,7 +71,7 @@ def values() -> dict[str, Found]:
     found["python"] = entry(platform.python_version(), "platform")
     for name in PACKAGES:
         if name not in ("torch", "triton"):
-            found[name.replace("-", "_")] = entry(_version(name), "package metadata")
+            found[name.replace("-", "_")] = entry(version(name), "package metadata")
     found["nvidia_packages"] = entry(_libraries() or None, "package metadata")
     found |= _torch()
     found["environment"] = entry(config.fingerprint_env(), "allow-listed variables")
@@ -88,7 +82,7 @@ def values() -> dict[str, Found]:
 
 def off_pin() -> dict[str, str]:
     """Return the differences from the pinned stack: name -> version found."""
-    found = {"torch": (_version("torch") or "absent").split("+")[0], "triton": _version("triton") or "absent"}
+    found = {"torch": (version("torch") or "absent").split("+")[0], "triton": version("triton") or "absent"}
     try:
         import torch
 

@@ -23,13 +23,10 @@ FOREIGN_BYTES = 1 << 30
 
 
 class Telemetry:
-    """Observes the GPU until `end`.
+    """Observes the GPU that this process was given until `end`. device: cuda or cpu."""
 
-    device: cuda or cpu. uuid: of the GPU; by default the one that this process was given.
-    """
-
-    def __init__(self, device: str, uuid: str = "") -> None:
-        self.device, self.uuid = device, uuid or config.visible_gpu()
+    def __init__(self, device: str) -> None:
+        self.device, self.uuid = device, config.visible_gpu()
         self.begin_s = time.monotonic()
         # No CUDA context exists before torch is imported, so memory in use then belongs to other programs.
         self.fresh = "torch" not in sys.modules

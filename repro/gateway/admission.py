@@ -20,7 +20,6 @@ class Room:
     def __init__(self, slots: int = SLOTS, total: int = BYTES, waiting: int = WAITING) -> None:
         self._slots, self._bytes, self._waiting = slots, total, waiting
         self._free = asyncio.Condition()
-        self.highest = self._held = 0
 
     async def take(self, size: int) -> None:
         """Wait for a slot and `size` bytes. Raises Full."""
@@ -32,8 +31,6 @@ class Room:
                 await self._free.wait_for(lambda: self._slots > 0 and self._bytes >= size)
                 self._slots -= 1
                 self._bytes -= size
-                self._held += 1
-                self.highest = max(self.highest, self._held)
         finally:
             self._waiting += 1
 
@@ -42,7 +39,6 @@ class Room:
         async with self._free:
             self._slots += 1
             self._bytes += size
-            self._held -= 1
             self._free.notify_all()
 
     @contextlib.asynccontextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import re
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from mcp.client.stdio import stdio_client
 from repro.errors import PrerequisiteError, ReproError
 from repro.gateway.config import KB_TOOLS, REMOTE, Config, KnowledgeSpec
 from repro.gateway.redact import Redactor
+from repro.system.importing import version
 
 START_S = 60.0
 # The remote server reports its failures as plain text.
@@ -107,14 +107,11 @@ class Remote:
 
 
 def _installed() -> None:
-    name, version = REMOTE
-    try:
-        found = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        found = ""
-    if found != version:
+    name, pinned = REMOTE
+    found = version(name)
+    if found != pinned:
         raise PrerequisiteError(
-            f"the knowledge base leeroopedia needs {name}=={version}", f"found {found or 'none'}",
+            f"the knowledge base leeroopedia needs {name}=={pinned}", f"found {found or 'none'}",
             "Build an image with that package, or choose --kb local.",
         )  # fmt: skip
 

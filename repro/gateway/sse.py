@@ -27,11 +27,6 @@ class Splitter:
         self._rest = self._rest[start:]
         return events
 
-    @property
-    def rest(self) -> bytes:
-        """Return the incomplete part of the next event."""
-        return self._rest
-
 
 def parse(event: bytes) -> dict[str, Any]:
     """Return the data of one event, or an empty object for one without data."""

@@ -111,7 +111,7 @@ def compile_one(problem: str, size: str, dtype: str, arch: int, file: Path) -> C
     def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         kernel = run(self, *args, grid=grid, warmup=True, **kwargs)
         meta = kernel.metadata
-        registers = _registers(kernel.asm["ptx"], arch)
+        registers = _registers(kernel.asm["ptx"])
         text = PLACES.sub("", kernel.asm["ptx"]).replace(meta.name, "kernel")
         parts = grid(dict(zip(self.arg_names, args, strict=False)) | kwargs) if callable(grid) else grid
         found.append(CompiledKernel(
@@ -142,7 +142,7 @@ def compile_one(problem: str, size: str, dtype: str, arch: int, file: Path) -> C
     return Compiled(ptx=ptx, kernels=found)
 
 
-def _registers(ptx: str, arch: int) -> int | None:
+def _registers(ptx: str) -> int | None:
     """Return the registers of a thread, as Triton's own ptxas reports them."""
     import triton.backends.nvidia
 

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from repro.errors import JudgeError, PrerequisiteError
 from repro.problems import constants, meta
 from repro.problems import plan as inputs
-from repro.problems.catalogue import Problem
+from repro.problems.catalogue import ITEMSIZE, Problem
 from repro.problems.constants import Constant
 
 # No constructor argument is made smaller than this: kernel sizes, groups and heads stay as published.
@@ -277,7 +277,6 @@ def derive(problem: Problem, budget: Budget = Budget()) -> Sizes:
 BASE_BYTES = 1 << 30
 # The judge's chunk of inputs, outputs and intermediate results where a problem can be split into rows.
 CHUNK_BYTES = 512 << 20
-ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 # Bytes of one weight in the models of a fixture, one for each precision, and in the fp64 reference alone.
 MODELS_BYTES, REFERENCE_BYTES = 8 + 4 + 4 + 2, 8
 

@@ -134,9 +134,9 @@ def _warnings(source: Source) -> Iterator[tuple[Kind, str]]:
 # -- cards ------------------------------------------------------------------------------------------------------------
 
 
-def cards(sources: list[Source], lines: list[Line], claimed: JudgedClaims) -> list[Card]:
+def cards(sources: list[Source], claimed: JudgedClaims) -> list[Card]:
     """The figures of a report's head."""
-    found = [*_correct(sources), *_means(sources, lines), *_claims(claimed), *_others(sources)]
+    found = [*_correct(sources), *_means(sources), *_claims(claimed), *_others(sources)]
     return [*found, *_machines(sources)]
 
 
@@ -162,7 +162,7 @@ def _correct(sources: list[Source]) -> list[Card]:
     return found
 
 
-def _means(sources: list[Source], lines: list[Line]) -> list[Card]:
+def _means(sources: list[Source]) -> list[Card]:
     """Geometric means: a card a baseline, or a card an arm or bundle where there are several."""
     means = []
     for source in sources:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from repro.bundle import seal
 from repro.bundle.write import Bundle
 from repro.problems import catalogue
 from repro.records import row as record
@@ -49,8 +50,7 @@ class Row:
         The fixture is left out, because measuring it again changes no verdict.
         """
         files = {n: f for n, f in self.job.files.items() if n != self.job.fixture} if self.job is not None else {}
-        parts = [name.encode() + hashlib.sha256(files[name]).digest() for name in sorted(files)]
-        return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+        return seal.content((name, seal.sha256(text)) for name, text in files.items())
 
     def inputs(self, keep: Callable[[str, bytes], str]) -> list[record.Input]:
         """Return every text of the row. keep: stores one, and returns its name in the bundle."""

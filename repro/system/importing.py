@@ -1,9 +1,10 @@
-"""Importing what makes hundreds of thousands of objects that stay until the process ends, as torch does."""
+"""Importing what makes hundreds of thousands of objects that stay until the process ends, as torch does; versions."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.metadata
 from collections.abc import Iterator
 
 
@@ -20,3 +21,11 @@ def uncollected() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def version(package: str) -> str | None:
+    """Return the installed version of a package; None if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

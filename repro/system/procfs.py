@@ -1,11 +1,13 @@
-"""Reads /proc: which processes live, their parents, users and CPU time. Standard library alone."""
+"""Reads /proc: which processes live, their parents, users and CPU time; ends them. Standard library alone."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
+import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from repro.errors import JudgeError
@@ -182,6 +184,13 @@ def filters(pid: int) -> int:
         return int(_status(pid, "Seccomp_filters"))
     except (OSError, ValueError):
         return 0
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Send SIGKILL to each process that still lives."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def rewrite_start(words: list[str], environment: dict[str, str]) -> None:

@@ -42,21 +42,6 @@ class Column:
     least: int = 16
 
 
-def good(text: str) -> Text:
-    """A word with the sign and colour of what is as it should be."""
-    return Text(f"{SIGNS[GOOD]} {printable(text)}", GOOD)
-
-
-def bad(text: str) -> Text:
-    """A word with the sign and colour of a failure."""
-    return Text(f"{SIGNS[BAD]} {printable(text)}", BAD)
-
-
-def doubtful(text: str) -> Text:
-    """A word with the sign and colour of what is neither good nor bad."""
-    return Text(f"{SIGNS[OPEN]} {printable(text)}", OPEN)
-
-
 class Screen:
     """Draws on stdout. Nothing but the last line where it is quiet."""
 

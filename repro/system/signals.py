@@ -12,6 +12,11 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 END_AT_ONCE = threading.Event()
 
 
+def name(number: int) -> str:
+    """Return the name of a signal; real-time ones have none, and keep their number."""
+    return next((s.name for s in signal.Signals if s.value == number), str(number))
+
+
 @contextlib.contextmanager
 def held() -> Iterator[Callable[[], int]]:
     """Delay signals that end the tool until the block ends; then the first one takes effect.

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 from test_report import bundle_of, result
 
 from repro import config
@@ -23,7 +24,7 @@ from repro.records import wording
 from repro.records.verdict import Reason
 from repro.report import document, terminal
 from repro.runs import progress
-from repro.system.screen import Column, Screen, broken, fitting, good, shared
+from repro.system.screen import Column, Screen, broken, fitting, shared
 
 RESULTS = config.ARTIFACTS_DIR / "results"
 WIDTHS = (80, 100, 200)
@@ -131,7 +132,7 @@ COLUMNS = (Column("problem", least=8), Column("verdict", whole=True), Column("ms
 
 
 def test_a_table_drops_columns_by_priority_and_never_wraps_a_number() -> None:
-    row = ["L2_34_ConvTranspose3d_LayerNorm_GELU_Scaling", good("correct"), "0.1234", "3.97x [3.95, 4.01]",
+    row = ["L2_34_ConvTranspose3d_LayerNorm_GELU_Scaling", Text("✓ correct"), "0.1234", "3.97x [3.95, 4.01]",
            "1.09x [1.08, 1.10]", "a long reason " * 9]  # fmt: skip
     for width in (60, *WIDTHS):
         drawn, out = screen(width)
@@ -158,11 +159,11 @@ def test_a_text_is_as_wide_as_said_beside_long_names() -> None:
     drawn.table(columns, [row])
     lines = ANSI.sub("", out.getvalue()).splitlines()
     assert max(map(len, lines)) <= 80 and "63_Gemm_ReLU_Divide.p" in lines[2] and lines[2].endswith(f"  19.52  {ratio}")
-    assert shared(columns, [[good(cell) for cell in row]], [0, 1], 40) == {0: 21, 1: 17}
+    assert shared(columns, [[Text(f"✓ {cell}") for cell in row]], [0, 1], 40) == {0: 21, 1: 17}
 
 
 def test_columns_without_a_priority_stay() -> None:
-    lines = [[value if not isinstance(value, str) else good(value) for value in ["x" * 90, "ok"]]]
+    lines = [[value if not isinstance(value, str) else Text(f"✓ {value}") for value in ["x" * 90, "ok"]]]
     assert fitting((Column("a"), Column("b", 3)), lines, 10) == [0]
 
 

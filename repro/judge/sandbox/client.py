@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import signal
 import threading
 import time
 from collections import deque
@@ -19,6 +18,7 @@ from repro.errors import SolutionDied, SolutionError, SolutionRejected, Solution
 from repro.judge.gpu.shared_memory import SharedBuffer
 from repro.judge.sandbox import launcher, pool
 from repro.judge.sandbox.wire import TUNES, ChannelClosed, ChannelGarbage, ChannelTimeout, Json
+from repro.system import signals
 from repro.system.procfs import at_rest, dead, descendants, forks, moving, of_user, of_user_but, worked_ns
 
 START_TIMEOUT_S = 120.0
@@ -202,11 +202,10 @@ class WorkerProcess:
             return SolutionDied("worker_closed_pipe", f"during {op}")
         tail = self.stderr_tail()
         if code < 0:
-            names = {s.value: s.name for s in signal.Signals}  # real-time ones have no name
-            name = names.get(-code, f"signal {-code}")
+            name = signals.name(-code)
             reason = {"SIGSEGV": "segfault", "SIGKILL": "killed"}.get(name, "worker_died")
             hint = " (out of memory?)" if name == "SIGKILL" else ""
-            return SolutionDied(reason, f"the worker ended by {name}{hint} during {op}. {tail}")
+            return SolutionDied(reason, f"the worker ended by signal {name}{hint} during {op}. {tail}")
         return SolutionDied("worker_exited", f"the worker ended with code {code} during {op}. {tail}")
 
     def stderr_tail(self) -> str:

@@ -33,6 +33,8 @@ from repro.problems.plan import torch_dtype
 from repro.records.result import Parity
 
 WARMUP_MS, REP_MS = 500, 100
+# Calls that are timed where there is no GPU.
+HOST_CALLS = 3
 BASELINES = ("eager", "compile")
 # Starting, drawing inputs and compiling take seconds; do_bench takes 0.6 s and at least six calls.
 TIMEOUT_S = 90.0
@@ -200,13 +202,13 @@ def _do_bench() -> Callable[[Callable[[], Any]], float]:
     return lambda call: float(do_bench(call, warmup=WARMUP_MS, rep=REP_MS, return_mode="mean"))
 
 
-def host_clock(call: Callable[[], Any], calls: int = 3) -> float:
+def host_clock(call: Callable[[], Any]) -> float:
     """Return ms by the host's clock, where there is no GPU for do_bench; this is not a measurement."""
     call()
     begin = time.perf_counter()
-    for _ in range(calls):
+    for _ in range(HOST_CALLS):
         call()
-    return (time.perf_counter() - begin) / calls * 1e3
+    return (time.perf_counter() - begin) / HOST_CALLS * 1e3
 
 
 def serve(read_fd: int, write_fd: int, device: str, scratch: Path) -> None:

@@ -24,8 +24,8 @@ class Spent(PrerequisiteError):
 class Purse:
     """limit_usd: of the run, None for none. each_usd: the budget of one sitting."""
 
-    def __init__(self, limit_usd: float | None, each_usd: float, spent_usd: float = 0.0) -> None:
-        self.limit_usd, self.each_usd, self.spent_usd = limit_usd, each_usd, spent_usd
+    def __init__(self, limit_usd: float | None, each_usd: float) -> None:
+        self.limit_usd, self.each_usd, self.spent_usd = limit_usd, each_usd, 0.0
         self._reserved = 0
         self._lock = threading.Lock()
 
