@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from repro.bundle import storage, verify
 from repro.bundle.evidence import Evidence
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import ARCHIVE
-from repro.errors import PrerequisiteError, UsageError
 from repro.records.manifest import Packed
 from repro.system import jsonio
 
@@ -29,18 +27,9 @@ def pack(paths: list[Path], output: Path | None) -> list[Packed]:
 def _pack(found: Evidence, output: Path | None) -> Packed:
     """Writes one packed bundle, whole or not at all."""
     target = (output or found.path.absolute().parent / "packed") / found.name
-    if target.exists():
-        raise UsageError(f"{target} exists", "", "Choose another -o.")
-    archive = storage.pack(found.files_in)
-    beside = {name: content for name in BESIDE if (content := found.bytes_of(name)) is not None}
-    half = target.with_name(f".{target.name}.half")
-    try:
-        shutil.rmtree(half, ignore_errors=True)
+    with storage.whole(target) as half:
+        archive = storage.pack(found.files_in)
+        beside = {name: content for name in BESIDE if (content := found.bytes_of(name)) is not None}
         for name, content in {ARCHIVE: archive, **beside}.items():
             jsonio.replace(half / name, content)
-        half.rename(target)
-    except OSError as error:
-        shutil.rmtree(half, ignore_errors=True)
-        why = error.strerror or str(error)
-        raise PrerequisiteError(f"cannot write to {target.parent}", why, "Choose another -o.") from error
     return Packed(bundle=str(target), bundle_id=found.manifest.get("bundle_id"), bytes=len(archive))

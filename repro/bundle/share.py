@@ -11,19 +11,17 @@ import ast
 import contextlib
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from repro import fingerprint
-from repro.bundle import seal, verify
+from repro.bundle import seal, storage, verify
 from repro.bundle.checks import SOLUTIONS
 from repro.bundle.evidence import Evidence
 from repro.bundle.identities import Identities
 from repro.bundle.seal import MANIFEST, STATEMENT
 from repro.bundle.write import DRAWN, FINGERPRINTS, INPUTS, ROWS, plan_digest
-from repro.errors import PrerequisiteError, UsageError
 from repro.fingerprint import series
 from repro.records.fixture import PUBLISHED
 from repro.records.manifest import Doubt, Shared, SharedCopy
@@ -121,19 +119,8 @@ def _copy(found: Evidence, output: Path, who: Identities, *, texts: bool, brief:
     mask = who.masker()
     machines = _machines(found, mask, who)
     target = output / mask(found.name)
-    if target.exists():
-        raise UsageError(f"{target} exists", "", "Choose another -o.")
-    half = output / f".{target.name}.half"
-    try:
-        shutil.rmtree(half, ignore_errors=True)
-        half.mkdir(parents=True)
+    with storage.whole(target) as half:
         shared, closed_id, doubts = _write(found, half, machines, mask, who, texts=texts, brief=brief)
-        half.rename(target)
-    except OSError as error:
-        shutil.rmtree(half, ignore_errors=True)
-        raise PrerequisiteError(
-            f"cannot write to {output}", error.strerror or str(error), "Choose another -o."
-        ) from error
     new = sorted(_failed(target) - _failed(found.files_in.source))
     return SharedCopy(bundle=str(target), shared=shared, bundle_id=closed_id, not_judged=doubts, failed=new)
 

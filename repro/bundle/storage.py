@@ -10,15 +10,20 @@ of their files are bounded.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import io
+import itertools
 import lzma
 import os
 import re
+import shutil
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from repro.errors import BundleError
+from repro.errors import BundleError, PrerequisiteError, UsageError
+from repro.system import stopwatch
 
 ARCHIVE = "bundle.tar.xz"
 MAGIC = b"\xfd7zXZ\x00"
@@ -170,3 +175,40 @@ def _place(member: tarfile.TarInfo) -> tuple[str, str]:
     ):
         raise ValueError(f"{member.name!r} is not a name below one folder")
     return top, inner
+
+
+def new_folder(results: Path, name: str) -> Path:
+    """Makes the folder `<results>/<utc>-<name>` of one run, which no other run has. Raises PrerequisiteError."""
+    stamp, remedy = stopwatch.utc().replace("-", "").replace(":", ""), "Choose another --results."
+    for attempt in itertools.count():
+        path = results / (f"{stamp}-{name}" + (f"-{attempt}" if attempt else ""))
+        try:
+            path.mkdir(parents=True)
+            return path
+        except FileExistsError:
+            if results.exists() and not results.is_dir():
+                raise PrerequisiteError(f"results folder {results} is a file", "", remedy) from None
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise PrerequisiteError(f"cannot write to the results folder {results}", why, remedy) from error
+    raise AssertionError("unreachable")
+
+
+@contextlib.contextmanager
+def whole(target: Path) -> Iterator[Path]:
+    """Yields a folder that becomes `target` after the block, whole or not at all.
+
+    Raises UsageError where it exists, PrerequisiteError where it cannot be written.
+    """
+    if target.exists():
+        raise UsageError(f"{target} exists", "", "Choose another -o.")
+    half = target.with_name(f".{target.name}.half")
+    try:
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir(parents=True)
+        yield half
+        half.rename(target)
+    except OSError as error:
+        shutil.rmtree(half, ignore_errors=True)
+        why = error.strerror or str(error)
+        raise PrerequisiteError(f"cannot write to {target.parent}", why, "Choose another -o.") from error

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import threading
-import time
 import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,20 +19,16 @@ from repro.bundle.origin import origin
 from repro.bundle.seal import MANIFEST
 from repro.bundle.storage import Storage
 from repro.bundle.validity import settled
-from repro.errors import BundleError, PrerequisiteError, UsageError
+from repro.errors import BundleError, UsageError
 from repro.records import migrate
 from repro.records.row import Input, Row
-from repro.system import jsonio, signals
+from repro.system import jsonio, signals, stopwatch
 
 # 1: no inputs a row, no statement, no bundle id. 2: these.
 SCHEMA_VERSION = 2
 ROWS, FINGERPRINTS, INPUTS, CLAIMS = "rows.jsonl", "fingerprints", "inputs", "claims.toml"
 # What `repro report` draws from the rows.
 DRAWN = re.compile(r"report\.\w+|(?:figures|tables)/.*")
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def plan_digest(plan: list[str], parameters: dict[str, Any]) -> str:
@@ -62,23 +57,7 @@ class Bundle:
     @staticmethod
     def create(results: Path, verb: str, plan: list[str], parameters: dict[str, Any]) -> Bundle:
         """Makes a bundle `<results>/<utc>-<verb>`. Raises PrerequisiteError where the folder is not writable."""
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        for attempt in range(1000):
-            path = results / (f"{stamp}-{verb}" + (f"-{attempt}" if attempt else ""))
-            try:
-                path.mkdir(parents=True)
-                break
-            except FileExistsError:
-                if results.exists() and not results.is_dir():
-                    raise PrerequisiteError(
-                        f"results folder {results} is a file", "", "Choose another --results."
-                    ) from None
-            except OSError as error:
-                raise PrerequisiteError(
-                    f"cannot write to the results folder {results}",
-                    error.strerror or str(error),
-                    "Choose another --results.",
-                ) from error
+        path = storage.new_folder(results, verb)
         manifest = {
             "schema_version": SCHEMA_VERSION,
             "tool": origin()["tool"],
@@ -86,7 +65,7 @@ class Bundle:
             "parameters": parameters,
             "plan": plan,
             "plan_digest": plan_digest(plan, parameters),
-            "started": _now(),
+            "started": stopwatch.utc(),
             "finished": None,
             "status": "running",
             "attempts": [],
@@ -178,7 +157,7 @@ class Bundle:
         self.manifest.setdefault("origin", {name: value for name, value in origin().items() if name != "tool"})
         first = {"started": self.manifest["started"], "tool": self.manifest["tool"]}
         known = self.manifest.setdefault("attempts", [first])  # of schema 1, which did not record the code's hash
-        known.append({"started": _now(), **{name: origin()[name] for name in ("tool", "code_sha256")}})
+        known.append({"started": stopwatch.utc(), **{name: origin()[name] for name in ("tool", "code_sha256")}})
 
     def _save(self) -> None:
         self._guard(lambda: jsonio.write(self.path / MANIFEST, self.manifest))
@@ -257,7 +236,7 @@ class Bundle:
         if self.rows:
             raise BundleError(f"{self.path} has rows already", "claims are declared before a run", "Start another run.")
         self.file(CLAIMS, claims)
-        self.manifest["claims"] = {"file": CLAIMS, "sha256": seal.sha256(claims), "declared": _now()}
+        self.manifest["claims"] = {"file": CLAIMS, "sha256": seal.sha256(claims), "declared": stopwatch.utc()}
         self._save()
 
     def fingerprint(self, fingerprint: dict[str, Any] | None) -> str | None:
@@ -313,7 +292,7 @@ class Bundle:
             if not self._holds and not self._hold():
                 return
             known = self.manifest.get("files") if self.manifest["status"] != "running" else None
-            finished = _now() if known is None else self.manifest["finished"]
+            finished = stopwatch.utc() if known is None else self.manifest["finished"]
             self.manifest |= {"status": status, "finished": finished, **facts}
             if status != "running":
                 self._guard(lambda: self._close(known))

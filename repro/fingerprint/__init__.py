@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from repro.fingerprint import classes, container, git, gpu, host, nvml, software, state, toolchain
 from repro.fingerprint.entry import entry
 from repro.records.fingerprint import Found, Stack
+from repro.system import stopwatch
 
 # 1: some 60 fields. 2: all NVML fields, toolchain, container. Ids are hashes of the stored values, so ids of different
 # versions do not compare; `difference` compares field by field.
@@ -63,7 +63,7 @@ def collect(device: str, begun: Future[dict[str, Found]] | None = None) -> dict[
     values = classes.stamped(begun.result() | inside)
     return {
         "schema_version": SCHEMA_VERSION,
-        "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "taken": stopwatch.utc(),
         "device": device,
         "sku_id": digest(values, "H"),
         "fingerprint_id": digest(values, "HCV"),

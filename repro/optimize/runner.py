@@ -11,7 +11,6 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -172,11 +171,7 @@ def _journal(problem: Problem, options: Options, results: Path, *, resume: bool,
             if (found := started(folder)) and found[0].kernel == options.kernel:
                 return Journal.resume(folder)
         raise UsageError(f"nothing to resume in {results}", f"no run of {problem.key} from this kernel")
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    base = results / f"{stamp}-optimize-{problem.key}"
-    folder = next(
-        f for n in range(1, 1000) if not (f := base if n == 1 else base.with_name(f"{base.name}-{n}")).exists()
-    )
+    folder = storage.new_folder(results, f"optimize-{problem.key}")
     return Journal.replay(replay, folder) if replay is not None else Journal.new(folder)
 
 

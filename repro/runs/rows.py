@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from repro.problems import catalogue
 from repro.records import row as record
 from repro.records.base import faults
 from repro.records.job import Job, Outcome
-from repro.system import jsonio
+from repro.system import jsonio, stopwatch
 
 # Folders of a bundle: the sampler's series, and what was measured of rows that are no records.
 TELEMETRY, INVALID = "telemetry", "invalid_rows"
@@ -90,7 +89,7 @@ def keep(bundle: Bundle, row: Row, outcome: Outcome) -> record.Row:
             "status": outcome.status,
             "error": outcome.error,
             "wall_s": outcome.wall_s,
-            "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "ended": stopwatch.utc(),
             "fingerprint_id": bundle.fingerprint(outcome.fingerprint),
             "result": _result(bundle, row, outcome),
         }

@@ -8,6 +8,11 @@ import time
 from repro.system.procfs import stat
 
 
+def utc() -> str:
+    """Return the time now, to the second: 2026-01-31T23:59:59Z."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 class Clock:
     """Seconds by name, since it was made."""
 

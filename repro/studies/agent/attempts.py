@@ -18,7 +18,7 @@ from repro.records.agent import AgentAttempt, AgentRecord
 from repro.studies.agent import sittings
 from repro.studies.agent.design import Design, Unit
 from repro.studies.agent.sittings import Verdict
-from repro.system import jsonio
+from repro.system import jsonio, stopwatch
 
 RECORD = "job.json"
 # Longest wait between two attempts, s.
@@ -73,7 +73,7 @@ class Attempts:
         """
         waited, number = 0.0, 0
         while True:
-            started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            started = stopwatch.utc()
             begin = time.monotonic()
             try:
                 left = attempt()
